@@ -104,19 +104,19 @@ check: $(SET_UP)  ## check formatting, lint, types and the direction of imports
 	@.venv/bin/lint-imports
 	@.venv/bin/hadolint Dockerfile tests/deploy/*/Dockerfile
 
-demo: $(SET_UP)  ## run the demonstration, 6 minutes: two weeks of real flights, a blizzard, Airflow
+demo: $(SET_UP)  ## run the demonstration, 5 minutes: two weeks of real flights, a blizzard, Airflow; on a terminal, Airflow stays
 	@$(PY) -m jobs.demo story
 
 year: $(SET_UP)  ## replay the whole year 2013 as one backfill through Airflow
 	@$(PY) -m jobs.demo year
 
-up: $(SET_UP)  ## start Airflow and its database; prints URL, user and password
+up: $(SET_UP)  ## start Airflow and its database, that of the newest `make demo` if there is one; prints URL, user and password
 	@$(PY) -m jobs.cli.airflow up
 
 env:  ## write .env with new secrets for docker-compose.yml; an existing .env stays
 	@python3 deploy/make_env.py
 
-down: $(SET_UP)  ## stop the Airflow of `make up`
+down: $(SET_UP)  ## stop the Airflow of `make up` or `make demo`
 	@$(PY) -m jobs.cli.airflow down
 
 s3: $(S3_JARS_OK)  ## fetch Spark's S3 file system, 24 MB; only DataFrames over s3:// need it (docs/STORAGE.md)

@@ -1,4 +1,4 @@
-"""Gives Airflow two DAGs for every pipeline file: `replay_<name>` on the schedule and `backfill_<name>` by hand.
+"""Gives Airflow the DAGs of every pipeline file: `replay_<name>`, `backfill_<name>`, `decide_<name>`.
 
 An existing Airflow needs a file like this one in its dags folder, with its own directory and lake (docs/DEPLOYMENT.md).
 """

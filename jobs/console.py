@@ -34,6 +34,8 @@ NO_WIDTH = 100_000
 _GAP = "  "
 _LEAST = 12
 """A column that may be wrapped or cut keeps this width, in characters, or the table is printed as paragraphs."""
+_LEAST_NAME = 4
+"""The name of a column of numbers is broken over lines of at least this width."""
 
 
 def out() -> Console:
@@ -82,36 +84,56 @@ def print_table(
 ) -> None:
     """Print a title and a table. Values are escaped and are never read as rich's markup.
 
-    Numbers (`right`) and the cells of `whole` are never broken over two lines. If the console is too narrow for them,
-    each row becomes a paragraph.
+    If the console is too narrow, cells are wrapped, then the space between columns shrinks, then the names of columns
+    of numbers are broken. Numbers (`right`) and the words of `whole` columns are never broken. If the console is too
+    narrow for that, each row becomes a paragraph.
 
     Args:
         title: the line above the table.
         columns: the names of the columns.
         rows: a cell is a value, or a Text with a style.
         right: columns that are aligned to the right, such as numbers.
-        whole: columns whose cells are never wrapped or cut.
+        whole: columns whose words are never broken or cut, such as ids.
         cut: columns whose cells are cut with an ellipsis if the screen is too narrow. Other cells are wrapped then.
     """
     cells = [[one if isinstance(one, Text) else Text(escaped(one)) for one in row] for row in rows]
     names = [escaped(column) for column in columns]
     widths = [max([cell_len(name), *(row[number].cell_len for row in cells)]) for number, name in enumerate(names)]
-    rigid = {*whole, *right}
-    least = [width if name in rigid else min(width, _LEAST) for name, width in zip(columns, widths, strict=True)]
+    rigid = [column in whole or column in right for column in columns]
+    cut_or_wrapped = [width if is_rigid else min(width, _LEAST) for width, is_rigid in zip(widths, rigid, strict=True)]
+    texts = [[row[number].plain for row in cells] for number in range(len(names))]
+    words = [
+        width if column in cut else _longest_word([name, *column_texts], is_rigid=is_rigid)
+        for column, name, column_texts, width, is_rigid in zip(
+            columns, names, texts, cut_or_wrapped, rigid, strict=True
+        )
+    ]
+    broken = [
+        min(word, max(_LEAST_NAME, *map(cell_len, column_texts), 0)) if column in right else word
+        for column, column_texts, word in zip(columns, texts, words, strict=True)
+    ]
     console = out()
-    gaps = len(_GAP) * (len(widths) - 1)
     say(title, style="bold")
-    if sum(widths) + gaps <= console.width:
+    if sum(widths) + len(_GAP) * (len(widths) - 1) <= console.width:
         _print_lines(console, names, cells, right=[name in right for name in columns], widths=widths)
-    elif sum(least) + gaps <= console.width:
-        fitted = _fitted(widths, least, console.width - gaps)
-        shapes = [
-            _Shape(*one)
-            for one in zip(names, fitted, [c in right for c in columns], [c in cut for c in columns], strict=True)
-        ]
-        _print_wrapped(console, shapes, cells)
-    else:
-        _print_paragraphs(console, names, cells)
+        return
+    for least, gap in ((cut_or_wrapped, len(_GAP)), (words, len(_GAP)), (words, 1), (broken, 1)):
+        room = console.width - gap * (len(widths) - 1)
+        if sum(least) <= room:
+            fitted = _fitted(widths, least, room)
+            shapes = [
+                _Shape(*one)
+                for one in zip(names, fitted, [c in right for c in columns], [c in cut for c in columns], strict=True)
+            ]
+            _print_wrapped(console, shapes, cells, gap=gap)
+            return
+    _print_paragraphs(console, names, cells)
+
+
+def _longest_word(texts: Sequence[str], *, is_rigid: bool) -> int:
+    """Return the width of the longest word. Longer words than `_LEAST` may be broken in a column that is not rigid."""
+    longest = max((cell_len(word) for text in texts for word in text.split()), default=1)
+    return longest if is_rigid else min(longest, _LEAST)
 
 
 def _print_lines(
@@ -143,14 +165,13 @@ def _print_lines(
 
 
 def _fitted(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return the widths of columns for a room that has their least widths but not their full ones.
+    """Return the widths of columns for a room that has their least widths.
 
     Every column gets its least width. The rest is shared in equal parts by the columns that can use it.
     """
     found = list(least)
     left = room - sum(found)
-    while left > 0:
-        growing = [number for number, width in enumerate(widths) if found[number] < width]
+    while left > 0 and (growing := [number for number, width in enumerate(widths) if found[number] < width]):
         for number in growing[:left]:
             found[number] += 1
         left -= len(growing[:left])
@@ -166,9 +187,9 @@ class _Shape(NamedTuple):
     is_cut: bool
 
 
-def _print_wrapped(console: Console, shapes: Sequence[_Shape], rows: Sequence[Sequence[Text]]) -> None:
+def _print_wrapped(console: Console, shapes: Sequence[_Shape], rows: Sequence[Sequence[Text]], *, gap: int) -> None:
     """Print a table whose cells are wrapped or cut to the widths of the columns."""
-    table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0))
+    table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, gap, 0, 0))
     for shape in shapes:
         table.add_column(
             Text(shape.name),

@@ -21,6 +21,25 @@ CACHE: Final = (
 HOME: Final = (ROOT if IS_CLONE else Path.cwd()) / ".hindcast"
 """The directory of the lake and of the embedded Airflow, if the user names no other."""
 
+DEMOS: Final = HOME / "demo"
+"""The directory of the demonstrations. Each `make demo` makes a directory in it, whose name is the next number."""
+
+
+def demo_directories() -> tuple[Path, ...]:
+    """Return the directories of the demonstrations, oldest first."""
+    found = [path for path in DEMOS.iterdir() if path.name.isdecimal()] if DEMOS.is_dir() else []
+    return tuple(sorted(found, key=lambda path: int(path.name)))
+
+
+def demo_in_use() -> Path | None:
+    """Return the directory of the newest demonstration with a lake, if commands use that lake; otherwise None.
+
+    They use it in the directory of the clone only, and only if the clone has no lake of its own in `.hindcast/lake`.
+    """
+    if Path.cwd() != ROOT or (HOME / "lake").exists():
+        return None
+    return next((path for path in reversed(demo_directories()) if (path / "lake").is_dir()), None)
+
 
 def setup_command(*, s3: bool = False) -> str:
     """Return the command that fetches Spark's jars: those of Delta, or those of the S3 file system."""

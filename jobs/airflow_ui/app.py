@@ -9,7 +9,7 @@ from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import Response
 
-from jobs.airflow_ui import decide
+from jobs.airflow_ui import backfill, decide
 from jobs.airflow_ui.context import read_ahead
 from jobs.airflow_ui.errors import add_handlers
 from jobs.airflow_ui.rendering import guarded
@@ -34,7 +34,7 @@ def make_app() -> FastAPI:
     )
     add_handlers(app)
     app.middleware("http")(_with_headers)
-    for router in (*ROUTERS, decide.router):
+    for router in (*ROUTERS, *decide.ROUTERS, backfill.router):
         app.include_router(router)
     return app
 

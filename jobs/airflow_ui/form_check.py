@@ -2,7 +2,8 @@
 
 Airflow checks each field of a trigger form by itself, and accepts unknown keys. So this middleware reads the request
 that starts `backfill_<name>`: of the form in the interface, of the REST interface, of the review pages. A wrong form
-is answered with status 400 and the sentences of `jobs.orchestration.backfill_form`, which the form shows.
+is answered with status 400 (409 if another open request has slices of the range) and the sentences of
+`jobs.orchestration.backfill_form`, which the form shows.
 
 A right form goes on to Airflow with the whole range in its configuration, and with a run id that shows the range unless
 the request has one. The plan task reads the form again, because the command line of Airflow does not come through here.
@@ -16,23 +17,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from jobs.airflow_ui.context import Site
-from jobs.airflow_ui.security import may
-from jobs.orchestration.backfill_form import (
-    BackfillForm,
-    FormError,
-    check_chain,
-    read_form,
-    replayable_range,
-)
+from jobs.airflow_ui.security import may_backfill
+from jobs.orchestration.backfill_checks import checked_form
+from jobs.orchestration.backfill_form import BackfillForm, FormError
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid
-from jobs.planning.workspace import open_workspace
+from jobs.planning.workspace import IfOpen, open_workspace
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError
 
@@ -42,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_BODY: Final = 100_000
+SHOWN_AT_THE_BUTTON: Final = 440
 _PATH: Final = re.compile(r"/api/v2/dags/backfill_([a-z][a-z0-9_]*)/dagRuns/?\Z", re.ASCII)
 _NOT_IN_A_RUN_ID: Final = re.compile(r"[^A-Za-z0-9_.~:+-]")
 
@@ -63,11 +59,23 @@ class BackfillFormCheck:
         try:
             body = await _checked(request, found[1], body)
         except FormError as error:
-            await JSONResponse({"detail": " ".join(error.problems)}, 400)(scope, receive, send)
+            await JSONResponse({"detail": str(error)}, _status(request, error))(scope, receive, send)
             return
         except Exception:  # our bug must not stop a backfill: the plan task reads the form again
             log.exception("the form of backfill_%s was not checked", found[1])
         await self.app(_with_length(scope, len(body)), _body_receiver(body, receive), send)
+
+
+def _status(request: Request, error: FormError) -> int:
+    """Return the status of a refusal.
+
+    Airflow's form shows the text of an answer where its button is only if it does not know the status. For a status
+    that it knows, it shows the status there, and the text at the top of the form, out of view. So its form gets an
+    unassigned status, which every client treats as 400 (RFC 9110, section 15).
+    """
+    if request.headers.get("sec-fetch-mode") == "cors" and request.headers.get("sec-fetch-site") == "same-origin":
+        return SHOWN_AT_THE_BUTTON
+    return 409 if error.open_ranges else 400
 
 
 async def _checked(request: Request, name: str, body: bytes) -> bytes:
@@ -101,7 +109,7 @@ async def _may_start(request: Request, name: str) -> bool:
         user = await get_auth_manager().get_user_from_token(token)
     except Exception:  # noqa: BLE001 - each auth manager has its own errors for a bad token
         return False
-    return may(user, "POST", f"backfill_{name}", entity=DagAccessEntity.RUN)
+    return may_backfill(user, name)
 
 
 def _read(pipeline: Pipeline, conf: Mapping[str, Any]) -> BackfillForm | None:
@@ -112,14 +120,12 @@ def _read(pipeline: Pipeline, conf: Mapping[str, Any]) -> BackfillForm | None:
     """
     try:
         work = open_workspace(pipeline, Site.of_environment().lake(), now_ms=now_ms)
-        form = read_form(pipeline, conf, now_ms=now_ms(), replayable=lambda: replayable_range(work))
-        check_chain(work, form)
+        return checked_form(work, conf, now_ms=now_ms())
     except FormError:
         raise
     except HindcastError as error:
         log.warning("the form of backfill_%s was not checked: %s", pipeline.name, error)
         return None
-    return form
 
 
 def _completed(pipeline: Pipeline, given: Mapping[str, Any], form: BackfillForm) -> dict[str, Any]:
@@ -127,6 +133,8 @@ def _completed(pipeline: Pipeline, given: Mapping[str, Any], form: BackfillForm)
     bounds = {"from": show_ms(grid, form.from_ms), "to": show_ms(grid, form.to_ms)}
     conf = given.get("conf") or {}
     conf = conf | {name: shown for name, shown in bounds.items() if not conf.get(name)}
+    if form.if_open is IfOpen.REPLACE:
+        conf = conf | {"replaces": sorted(form.replaces or ())}
     now = datetime.fromtimestamp(now_ms() / 1000, tz=UTC).isoformat(timespec="milliseconds")
     run_id = _NOT_IN_A_RUN_ID.sub("-", f"manual__{bounds['from']}_to_{bounds['to']}__{now}")
     return {**given, "conf": conf, "dag_run_id": given.get("dag_run_id") or run_id}

@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse, Response
 from jinja2 import ChoiceLoader, Environment, PackageLoader
 from markupsafe import Markup
 
+from jobs.airflow_ui.drawings import past_svg
 from jobs.airflow_ui.security import HEADERS
 from jobs.plain_text import escaped_json
 from jobs.review import links
@@ -67,8 +68,20 @@ def environment() -> Environment:
             ]
         )
     )
-    made.globals.update(helpers(), links=links, dag_run_in_airflow=_dag_run, json_text=escaped_json)
+    made.globals.update(
+        helpers(),
+        links=links,
+        past_svg=past_svg,
+        dag_in_airflow=_dag,
+        dag_run_in_airflow=_dag_run,
+        json_text=escaped_json,
+    )
     return made
+
+
+def _dag(dag_id: str) -> str:
+    """Return the path of a DAG in Airflow's interface."""
+    return f"/dags/{quote(dag_id, safe='')}"
 
 
 def _dag_run(dag_id: str, run_id: str) -> str:

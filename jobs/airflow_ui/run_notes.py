@@ -3,6 +3,9 @@
 A task cannot write the note of its run: the execution API of Airflow 3.3 reads notes, and sets one only when a run is
 triggered. So the tasks leave the verdict in XCom, and this listener copies it when the scheduler ends the run, in the
 transaction of the scheduler. A note of a person stays, above the verdict.
+
+If a person marks a run as failed, Airflow calls the listener in the api-server. It then releases the request of the run
+in the ledger, and the note tells who has stopped it and what was staged.
 """
 
 import logging
@@ -10,10 +13,13 @@ from typing import TYPE_CHECKING
 
 from airflow.listeners import hookimpl
 
+from jobs.plain_text import escaped
 from jobs.review.links import VERDICT_KEY
+from windowlib.errors import HindcastError
 
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
+    from airflow.models.taskinstance import TaskInstance
     from sqlalchemy.orm import Session
 
 log = logging.getLogger(__name__)
@@ -21,6 +27,11 @@ log = logging.getLogger(__name__)
 MAX_NOTE = 1000
 MARK = "Hindcast: "
 """How the part of a note begins that this listener wrote."""
+BY_HAND = "manually set"
+"""Airflow's words in the message of a listener when a person has set a state, in the interface or by REST."""
+_KINDS = frozenset({"replay", "backfill"})
+_CALLS = ("patch_dag_run", "bulk_dag_runs", "patch_task_instance", "bulk_task_instances", "patch_task_group_instances")
+"""The names in Airflow's audit log of the calls that set a state."""
 
 
 @hookimpl
@@ -30,12 +41,31 @@ def on_dag_run_success(dag_run: "DagRun", msg: str) -> None:  # noqa: ARG001 - t
 
 
 @hookimpl
-def on_dag_run_failed(dag_run: "DagRun", msg: str) -> None:  # noqa: ARG001
-    """Copy the verdict of a run that has failed."""
-    _write_note(dag_run)
+def on_dag_run_failed(dag_run: "DagRun", msg: str) -> None:
+    """Copy the verdict of a run that has failed. If a person has marked it as failed, release its request."""
+    _write_note(dag_run, is_by_hand=BY_HAND in msg)
 
 
-def _write_note(dag_run: "DagRun") -> None:
+@hookimpl
+def on_task_instance_failed(
+    previous_state: object,  # noqa: ARG001
+    task_instance: "TaskInstance",
+    error: object,
+) -> None:
+    """Release the request of a run of which a person has marked a task as failed."""
+    if not isinstance(error, str) or BY_HAND not in error:
+        return
+    from sqlalchemy.orm import object_session
+
+    try:
+        session = object_session(task_instance)
+        if session is not None:
+            _stop(session, task_instance.dag_id, task_instance.run_id)
+    except Exception:
+        log.exception("the request of DAG run %s was not released", task_instance.run_id)
+
+
+def _write_note(dag_run: "DagRun", *, is_by_hand: bool = False) -> None:
     """Write the note of a run of ours. A problem is logged: it must not stop the scheduler."""
     from sqlalchemy.orm import object_session
 
@@ -43,12 +73,53 @@ def _write_note(dag_run: "DagRun") -> None:
         session = object_session(dag_run)
         if session is None:
             return
+        verdict = _stop(session, dag_run.dag_id, dag_run.run_id) if is_by_hand else None
         with session.no_autoflush:
-            verdict = _verdict(session, dag_run)
+            verdict = verdict or _verdict(session, dag_run)
             if verdict is not None:
                 dag_run.note = note_with(dag_run.note, verdict)
     except Exception:
         log.exception("the verdict of DAG run %s of %s was not written into its note", dag_run.run_id, dag_run.dag_id)
+
+
+def _stop(session: "Session", dag_id: str, run_id: str) -> str | None:
+    """Release the request of a DAG run that a person has stopped; return the verdict, None if it has no open request.
+
+    It runs in the api-server. If the ledger cannot be written there, the lease ends as it does without a listener: with
+    its process, by its age, or when a plan task finds that the DAG run has ended.
+    """
+    kind, _, name = dag_id.partition("_")
+    if kind not in _KINDS:
+        return None
+    from jobs.airflow_ui.context import Site
+    from jobs.orchestration.dag_leases import stop
+    from jobs.planning.workspace import open_workspace
+    from jobs.wall_clock import now_ms
+
+    site = Site.of_environment()
+    pipeline = next((one for one in site.files().good if one.name == name), None)
+    if pipeline is None:
+        return None
+    work = open_workspace(pipeline, site.lake(), now_ms=now_ms)
+    try:
+        return stop(work, (dag_id, run_id), who=_person(session, dag_id, run_id))
+    except HindcastError as error:
+        log.warning("the request of DAG run %s of %s was not released: %s", run_id, dag_id, escaped(error))
+        return None
+
+
+def _person(session: "Session", dag_id: str, run_id: str) -> str:
+    """Return the user whose call changes a DAG run now: Airflow writes it into its audit log before the change."""
+    from airflow.models.log import Log
+    from sqlalchemy import or_, select
+
+    query = (
+        select(Log.owner)
+        .where(Log.event.in_(_CALLS), Log.dag_id == dag_id, or_(Log.run_id == run_id, Log.run_id.is_(None)))
+        .order_by(Log.dttm.desc())
+        .limit(1)
+    )
+    return session.scalar(query) or "somebody"
 
 
 def note_with(present: str | None, verdict: str) -> str:

@@ -86,6 +86,11 @@ def may_read(user: BaseUser, pipeline: str) -> bool:
     return may(user, "GET", f"replay_{pipeline}")
 
 
+def may_backfill(user: BaseUser, pipeline: str) -> bool:
+    """Return whether a user may start a backfill of a pipeline."""
+    return may(user, "POST", f"backfill_{pipeline}", entity=DagAccessEntity.RUN)
+
+
 def may_decide(user: BaseUser, pipeline: str) -> bool:
     """Return whether a user may decide on a pipeline: whether he may start the DAG that decides."""
     return may(user, "POST", decide_dag_id(pipeline), entity=DagAccessEntity.RUN)

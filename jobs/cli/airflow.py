@@ -1,31 +1,13 @@
 """Start and stop the embedded Airflow: `make up` and `make down`. Exit status 0 or 1."""
 
-import os
 import sys
-from pathlib import Path
 
 import click
 
 from jobs.console import log_to_stderr, run_command, say
-from jobs.lake.lake import Lake
 from jobs.orchestration.embedded import airflow_service
-from jobs.orchestration.embedded.airflow_env import Home
-from jobs.project import HOME, ROOT
+from jobs.orchestration.embedded.homes import all_homes, chosen_home, refuse_second
 from jobs.review.links import in_airflow, overview
-from jobs.storage import is_remote
-
-
-def default_home() -> Home:
-    """Return the Airflow of this clone: its state is in .hindcast/airflow.
-
-    The lake and the pipelines are those of HINDCAST_LAKE and HINDCAST_PIPELINES, else those of the clone.
-    """
-    lake = Lake(root=os.environ.get("HINDCAST_LAKE") or str(HOME / "lake")).root
-    return Home(
-        root=HOME / "airflow",
-        lake=lake if is_remote(lake) else str(Path(lake).resolve()),  # tasks run in another directory
-        pipelines=Path(os.environ.get("HINDCAST_PIPELINES") or ROOT / "pipelines").resolve(),
-    )
 
 
 @click.group(help=__doc__)
@@ -36,7 +18,8 @@ def main() -> None:
 @main.command()
 def up() -> None:
     """Start Airflow and its database, wait until they are healthy, and print their addresses. They keep running."""
-    home = default_home()
+    home = chosen_home()
+    refuse_second(home)
     service = airflow_service.find(home)
     if service is not None and service.supervisor.is_alive() and service.phase == "running":
         login = airflow_service.login(service)
@@ -57,11 +40,11 @@ def up() -> None:
 @click.option("--remove", is_flag=True, help="Also delete Airflow's files and database: its history, users and logs.")
 def down(*, remove: bool) -> None:
     """Stop running tasks, Airflow and the database."""
-    home = default_home()
-    stopped = airflow_service.stop(home)
-    if remove:
+    homes = all_homes()
+    stopped = [airflow_service.stop(home) for home in homes]
+    for home in homes if remove else ():
         airflow_service.remove(home)
-    say("Airflow and its database are stopped." if stopped else "Airflow was not running.")
+    say("Airflow and its database are stopped." if any(stopped) else "Airflow was not running.")
 
 
 def run() -> int:

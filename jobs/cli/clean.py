@@ -9,6 +9,7 @@ from jobs.durations import format_duration, parse_duration
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
 from jobs.ledger.view import LedgerView, StagedRun
+from jobs.plain_text import counted
 from jobs.publishing.cleaning import CheckRows, Leftovers, clean
 from jobs.reading.verify import Span, verify
 from windowlib.errors import StoreError
@@ -77,15 +78,15 @@ def rows_checker(lake: Lake, pipeline: str) -> CheckRows:
 
 
 def _lines(found: Leftovers, older_than_ms: int) -> list[str]:
-    size, count, name = f"{found.bytes:,} bytes", f"{len(found.files):,} files", found.pipeline
+    size, count, name = counted(found.bytes, "byte"), counted(len(found.files), "file"), found.pipeline
     what = f"that no commit names, older than {format_duration(older_than_ms)}"
     if found.is_removed:
-        lines = [f"{name}: removed {count} ({size}) {what}; {len(found.condemned):,} attempts were condemned"]
+        lines = [f"{name}: removed {count} ({size}) {what}; condemned: {counted(len(found.condemned), 'attempt')}"]
     else:
         lines = [f"{name}: {count} ({size}) {what}"]
         lines += [f"next: hindcast clean {name} --remove"] if found.files else []
     if found.held:
-        lines.append(f"kept: the files of {len(found.held):,} attempts of requests on which a process works")
+        lines.append(f"kept: the files of {counted(len(found.held), 'attempt')} of requests on which a process works")
     if found.young:
-        lines.append(f"kept: {found.young:,} files that are younger")
+        lines.append(f"kept: {counted(found.young, 'younger file')}")
     return lines

@@ -16,7 +16,7 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.files import PipelineFiles, load_all, load_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.workspace import Workspace, open_workspace
-from jobs.project import HOME, ROOT
+from jobs.project import HOME, ROOT, demo_in_use
 from jobs.runs import Verdict
 from jobs.wall_clock import now_ms
 
@@ -69,9 +69,10 @@ def _place_options(command: Callable[_Parameters, _Result], *, must_exist: bool)
     @click.option(
         "--lake",
         envvar="HINDCAST_LAKE",
-        default=str(DEFAULT_LAKE),
+        default=None,
         show_envvar=True,
-        help="Root of the lake: a directory or a URI.  [default: .hindcast/lake in Hindcast's directory]",
+        help="Root of the lake: a directory or a URI.  [default: .hindcast/lake in Hindcast's directory. If there is "
+        "none, commands in Hindcast's directory use the lake of the newest `make demo`]",
     )
     @click.option(
         "--pipelines",
@@ -82,14 +83,24 @@ def _place_options(command: Callable[_Parameters, _Result], *, must_exist: bool)
         help="Directory of pipeline files.  [default: ./pipelines if it exists, else that of Hindcast]",
     )
     @functools.wraps(command)
-    def with_places(*args: Any, lake: str, pipelines: Path | None, **kwargs: Any) -> _Result:  # noqa: ANN401
+    def with_places(*args: Any, lake: str | None, pipelines: Path | None, **kwargs: Any) -> _Result:  # noqa: ANN401
         beside = Path("pipelines")
         directory = pipelines or (beside if beside.is_dir() else ROOT / "pipelines")
-        places = Places(lake=Lake(root=lake), pipelines=directory)
+        places = Places(lake=Lake(root=_default_lake() if lake is None else lake), pipelines=directory)
         places.lake.check(must_exist=must_exist)
         return command(*args, places=places, **kwargs)  # type: ignore[arg-type]
 
     return with_places
+
+
+def _default_lake() -> str:
+    """Return the lake of a command that names none. If it is that of a demonstration, tell so on standard error."""
+    demo = demo_in_use()
+    if demo is None:
+        return str(DEFAULT_LAKE)
+    lake = demo / "lake"
+    complain(f"lake: {lake.relative_to(ROOT)} (of `make demo`; --lake or HINDCAST_LAKE names another)")
+    return str(lake)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -98,23 +109,30 @@ master_option = click.option(
 )
 
 
-def range_options(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+def range_options(command: Callable[_Parameters, _Result], *, required: bool = True) -> Callable[_Parameters, _Result]:
     """Add --from and --to, the half-open range of a command."""
     to = click.option(
         "--to",
         "to_text",
-        required=True,
+        required=required,
         metavar="DATE",
         help="End of the range, not included: [from, to) is half-open.",
     )
     start = click.option(
         "--from",
         "from_text",
-        required=True,
+        required=required,
         metavar="DATE",
         help="Start of the range: a date or time at which a slice starts.",
     )
     return start(to(command))
+
+
+def request_of(work: Workspace, text: str) -> str:
+    """Return the id of the request that a text names: the id, or its first letters if only one request has them."""
+    requests = work.ledger.view().requests
+    begun = [name for name in requests if text and name.startswith(text)]
+    return text if text in requests or len(begun) != 1 else begun[0]
 
 
 def who() -> str:

@@ -150,11 +150,18 @@ def _confirmed_run(work: Workspace, view: LedgerView, slice_id: str, *, reason: 
 def cancel_command(*, pipeline_name: str, request_id: str, reason: str, as_json: bool, places: common.Places) -> int:
     """Close an open request, so that nobody publishes it or continues it. Its runs stay in the ledger.
 
-    The command is refused, with the holder, while a process or a DAG run works on the request.
+    The command is refused, with the holder and how to stop it, while a process or a DAG run works on the request. With
+    HINDCAST_AIRFLOW_URL and HINDCAST_AIRFLOW_TOKEN (or HINDCAST_AIRFLOW_USER and HINDCAST_AIRFLOW_PASSWORD), it asks
+    Airflow whether that DAG run has ended or was deleted.
     """
+    from jobs.orchestration.outside_airflow import airflow_of_environment, free_ended
+
+    airflow = airflow_of_environment()
     pipeline = places.pipeline(pipeline_name)
     work = places.workspace(pipeline)
-    chosen = _request_of(work, request_id)
+    chosen = common.request_of(work, request_id)
+    for line in () if airflow is None else free_ended(airflow, work):
+        common.complain(line)
     request = cancel(work, chosen, reason=reason, by=By(who=common.who(), decision_id=work.new_id()))
     if as_json:
         common.print_json({"pipeline": pipeline.name, "request_id": chosen, "why": request.failure})
@@ -208,13 +215,6 @@ def resume_command(*, pipeline_name: str, reason: str, as_json: bool, places: co
     else:
         common.say(f"resumed: {pipeline.name}; it was held because {ended.who} rolled back publication {ended.undoes}")
     return common.OK
-
-
-def _request_of(work: Workspace, text: str) -> str:
-    """Return the id of the request that a text names: the id, or its first letters if only one request has them."""
-    requests = work.ledger.view().requests
-    begun = [name for name in requests if text and name.startswith(text)]
-    return text if text in requests or len(begun) != 1 else begun[0]
 
 
 def _tell(publication: Publication, *, as_json: bool, what: str = "published") -> int:

@@ -12,7 +12,7 @@ from jobs.cli import common
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_of_id
-from jobs.plain_text import escaped_json
+from jobs.plain_text import counted, escaped_json
 from jobs.planning.log_state import known_log
 from jobs.planning.workspace import on_published_spec
 from jobs.reading.plain_values import plain
@@ -75,7 +75,7 @@ def show_command(
     keys, outputs = pipeline.log.key_columns, [name for name in pipeline.output_columns if name in rows.column_names]
     firing = ("kind", "pane_index", "timing") if all_panes else ()
     bounds = "(start, end]" if pipeline.front_end == "storm" else "[start, end)"
-    title = f"{pipeline.name}: {len(shown):,} of {len(chosen):,} rows, windows are {bounds}, times are UTC"
+    title = f"{pipeline.name}: {len(shown):,} of {counted(len(chosen), 'row')}, windows are {bounds}, times are UTC"
     cells = (
         [
             *(_cell(row[key]) for key in keys),

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from typing_extensions import override
 
 from jobs.cli import common
 from jobs.cli.arrow_start import keep_pandas_out
@@ -22,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "publish": "jobs.cli.decide:publish_command",
     "waive": "jobs.cli.decide:waive_command",
     "cancel": "jobs.cli.decide:cancel_command",
+    "comment": "jobs.cli.comment:comment_command",
     "rollback": "jobs.cli.decide:rollback_command",
     "resume": "jobs.cli.decide:resume_command",
     "explain": "jobs.cli.look:explain_command",
@@ -73,10 +75,21 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command), f"{COMMANDS[cmd_name]} is a command"
         return command
 
+    @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of the arguments; raise NoSuchCommand with the commands that have similar names."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            raise click.exceptions.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
+
 
 @click.group(
     cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
 )
+@click.version_option(package_name="hindcast", message="%(prog)s %(version)s")
 def hindcast() -> None:
     """The group of all commands; its help is HELP."""
 

@@ -10,6 +10,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from jobs.cli import common
 from jobs.pipeline.slices import slice_grid
+from jobs.planning.change_sentences import told_changes
 from jobs.review.metrics import HELP, Gauge, gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError
@@ -29,6 +30,9 @@ READABLE: Final = "readable"
 def metrics_command(*, pipeline_name: str | None, as_json: bool, places: common.Places) -> int:
     """Print gauges in the text format of Prometheus: slices, held slices, open requests, age of the newest publication.
 
+    The gauge hindcast_changed_slices compares the log with what the published runs read. It is missing for a pipeline
+    whose log cannot be read; the reason is printed to stderr.
+
     Without PIPELINE, the command prints all pipelines of the pipelines directory. A pipeline whose file or ledger
     cannot be read has the gauge hindcast_readable 0, and the exit status is 1.
     """
@@ -37,8 +41,14 @@ def metrics_command(*, pipeline_name: str | None, as_json: bool, places: common.
     status = common.REFUSED if found else common.OK
     for pipeline in files.good:
         try:
-            view = places.workspace(pipeline).ledger.view()
-            found[pipeline.name] = [_readable(1), *gauges(view, grid=slice_grid(pipeline), now_ms=now_ms())]
+            work = places.workspace(pipeline)
+            view = work.ledger.view()
+            changes = told_changes(work, view)
+            if changes.slices is None:
+                common.complain(f"{pipeline.name}: {' '.join(changes.sentences)}")
+            changed = None if changes.slices is None else len(changes.slices)
+            grid = slice_grid(pipeline)
+            found[pipeline.name] = [_readable(1), *gauges(view, grid=grid, now_ms=now_ms(), changed=changed)]
         except HindcastError as error:
             common.complain(f"{pipeline.name}: {error}")
             found[pipeline.name] = [_readable(0)]

@@ -1,32 +1,43 @@
 """The commands plan, run and load-flights."""
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from jobs.cli import common
 from jobs.cli.slice_lines import all_option, progress_lines, show_outcome, show_plan
+from jobs.orchestration.open_ranges import RangeTaken, in_the_way
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import RECORDS_PER_CHUNK, Staging, run_request
 from jobs.orchestration.requests import Progress as Staged
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, parse_bound, slices_between
+from jobs.plain_text import counted
 from jobs.planning.fingerprints import checks_fingerprint
 from jobs.planning.plan import Plan, plan_range
-from jobs.planning.workspace import Asked, Workspace
+from jobs.planning.restating import request_to_continue
+from jobs.planning.workspace import Asked, IfOpen, Workspace
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import RunResult
+from windowlib.errors import RequestError
 
 if TYPE_CHECKING:
     from jobs.review.execution import Execution
     from jobs.review.verify_input import Verification
 
 
+WAIT_POLL_S: Final = 5.0
+_WAYS: Final = (
+    "Decide it (`hindcast publish`, `waive` or `cancel`), or run again with --replace, which closes it and uses its "
+    "valid runs again, or with --wait, which starts when it has ended"
+)
 PLAN_HELP = """List the slices of [from, to) that `run` would replay, and why. Reads only the ledger and the Delta log.
 
 \b
@@ -125,7 +136,15 @@ def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verificat
     epilog="Example: hindcast run flights --from 2013-02-01 --to 2013-02-08 --chunk 3",
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
-@common.range_options
+@partial(common.range_options, required=False)
+@click.option(
+    "--request",
+    "request_text",
+    default=None,
+    metavar="ID",
+    help="Continue an open request with its own range: a proposed restatement, or one that has stopped. The id, or its "
+    "first letters.",
+)
 @click.option(
     "--chunk",
     type=click.IntRange(min=1),
@@ -147,28 +166,46 @@ def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verificat
     "it.",
 )
 @click.option("--reason", default="", help="Why. The ledger stores it.")
+@click.option(
+    "--replace", "if_open", flag_value=IfOpen.REPLACE.value, help="Close the open requests that have slices of the "
+    "range. Their runs are used again where they are valid.",
+)  # fmt: skip
+@click.option(
+    "--wait", "if_open", flag_value=IfOpen.WAIT.value, help="Start when the open requests that have slices of the "
+    "range have ended.",
+)  # fmt: skip
 @common.master_option
 @all_option
 @common.json_option
 @common.place_options
 def run_command(  # noqa: PLR0913  (its options)
-    *, pipeline_name: str, from_text: str, to_text: str, chunk: int | None, chunk_records: int, no_publish: bool,
-    fresh: bool, reason: str, master: str | None, fold_from: int, as_json: bool, places: common.Places,
+    *, pipeline_name: str, from_text: str | None, to_text: str | None, request_text: str | None, chunk: int | None,
+    chunk_records: int, no_publish: bool, fresh: bool, reason: str, if_open: str | None, master: str | None,
+    fold_from: int, as_json: bool,
+    places: common.Places,
 ) -> int:  # fmt: skip
     """Replay the missing and stale slices of [from, to), check them, and publish all of them or none.
 
+    With --request, the range is that of an open request. A proposed restatement reaches to the published head.
+
     Nothing is published before every slice has passed its checks or was waived. If the command was interrupted or
-    killed, run it again: it continues where it stopped. The exit status is 1 if a check failed or the publication was
-    refused; the message has the reason.
+    killed, run it again: it continues where it stopped. If another open request has slices of the range, the command
+    is refused and names it; --replace and --wait tell what to do instead. The exit status is 1 if a check failed or
+    the publication was refused; the message has the reason.
     """
     pipeline = places.pipeline(pipeline_name)
     work = places.workspace(pipeline, checks=_suite_fingerprint(pipeline))
-    from_ms, to_ms = parse_bound(pipeline, from_text), parse_bound(pipeline, to_text)
-    check_range(pipeline, from_ms, to_ms, now_ms=work.ledger.now_ms())
-    asked = Asked(from_ms=from_ms, to_ms=to_ms, who=common.who(), reason=reason, is_fresh=fresh)
+    if request_text is None:
+        asked = _asked(work, from_text, to_text, is_fresh=fresh, reason=reason)
+        asked = replace(asked, if_open=IfOpen(if_open or IfOpen.REFUSE.value))
+    elif from_text is not None or to_text is not None or fresh or if_open is not None:
+        raise click.UsageError("--request has its own range; leave out --from, --to, --fresh, --replace and --wait")
+    else:
+        work, asked = _continued(work, request_text)
     with LazyReplayer(master=master) as replayer, _progress_bar(pipeline.name, at_least=fold_from) as on_progress:
         staging = Staging(chunk=chunk, chunk_records=chunk_records, on_progress=on_progress)
-        outcome = run_request(work, asked, replayer, staging=staging, publish=not no_publish)
+        run = partial(run_request, work, replayer=replayer, staging=staging, publish=not no_publish)
+        outcome = _in_its_turn(work, asked, run)
     if as_json:
         common.print_json(outcome.to_json())
     else:
@@ -180,6 +217,51 @@ def run_command(  # noqa: PLR0913  (its options)
 
         say_differences(work, outcome.request_id)
     return common.OK if _is_good(outcome) else common.REFUSED
+
+
+def _in_its_turn(work: Workspace, asked: Asked, run: Callable[[Asked], Outcome]) -> Outcome:
+    """Run a request. If it is to wait, and others have slices of its range, it is tried again until they have ended.
+
+    Raises:
+        RequestError: others have slices of the range. The message has the words of the command line.
+    """
+    told = ""
+    while True:
+        seen = frozenset(one.request_id for one in in_the_way(work, work.ledger.view(), asked))
+        try:
+            return run(replace(asked, replaces=seen))
+        except RangeTaken as error:
+            if asked.if_open is not IfOpen.WAIT:
+                raise RequestError(f"{error.facts}. {_WAYS}" if error.can_replace else error.facts) from None
+            if error.facts != told:
+                common.complain(f"waiting for their end: {error.facts}")
+            told = error.facts
+        time.sleep(WAIT_POLL_S)
+
+
+def _asked(work: Workspace, from_text: str | None, to_text: str | None, *, is_fresh: bool, reason: str) -> Asked:
+    if from_text is None or to_text is None:
+        missing = "--from" if from_text is None else "--to"
+        raise click.UsageError(f"Missing option '{missing}'. Give --from and --to, or --request.")
+    pipeline = work.pipeline
+    from_ms, to_ms = parse_bound(pipeline, from_text), parse_bound(pipeline, to_text)
+    check_range(pipeline, from_ms, to_ms, now_ms=work.ledger.now_ms())
+    return Asked(from_ms=from_ms, to_ms=to_ms, who=common.who(), reason=reason, is_fresh=is_fresh)
+
+
+def _continued(work: Workspace, request_text: str) -> tuple[Workspace, Asked]:
+    """Return the workspace with the spec of an open request, and what continues it."""
+    work, request = request_to_continue(work, common.request_of(work, request_text))
+    asked = Asked(
+        from_ms=request.from_ms,
+        to_ms=request.to_ms,
+        who=common.who(),
+        reason=request.reason,
+        kind=request.kind,
+        is_fresh=request.is_fresh,
+        request_id=request.request_id,
+    )
+    return work, asked
 
 
 @click.command(
@@ -217,10 +299,10 @@ def load_flights_command(*, from_day: datetime, to_day: datetime, master: str | 
             bar.update(task, completed=day.done, total=day.total, description=f"flights {day.day}")
 
         summary = load_flights(places.lake.root, first, last, progress=advance, master=master)
-    skipped = f"; {len(summary.skipped)} days were loaded before" if summary.skipped else ""
+    skipped = f"; {counted(len(summary.skipped), 'day')} loaded before" if summary.skipped else ""
     common.say(
-        f"{summary.records:,} flights of {len(summary.loaded)} days in [{_iso(first)}, {_iso(last)}) loaded into "
-        f"{summary.table}{skipped}"
+        f"{summary.records:,} flights of {counted(len(summary.loaded), 'day')} in [{_iso(first)}, {_iso(last)}) loaded "
+        f"into {summary.table}{skipped}"
     )
     return common.OK
 

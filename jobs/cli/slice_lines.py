@@ -11,6 +11,7 @@ from jobs.folding import FOLD_FROM, Stretch, fold, folded_line, how_many, span
 from jobs.ledger.tally import Standing, in_words, standing_of, tally
 from jobs.ledger.view import StagedRun
 from jobs.orchestration.outcomes import Outcome
+from jobs.plain_text import counted
 from jobs.planning.plan import Plan, Reason, Step
 from jobs.runs import Counts, RunResult, Verdict
 
@@ -36,13 +37,13 @@ def show_plan(planned: Plan, *, at_least: int = FOLD_FROM) -> None:
     stretches = fold(planned.steps, lambda step: (step.reason, step.is_certain, step.is_published), at_least=at_least)
     rows = [_plan_row(stretch) for stretch in stretches]
     columns = ("slice", "replay", "because", "records", "bytes", "about")
-    share = f"{len(planned.stale)} of {len(planned.steps)} slices to replay"
+    share = f"{len(planned.stale)} of {counted(len(planned.steps), 'slice')} to replay"
     title = f"{planned.pipeline} [{planned.from_text}, {planned.to_text}) half-open: {share}"
     common.print_table(title, columns, rows, right=("records", "bytes", "about"), whole=("slice",))
     seconds = _seconds(planned.stale)
     total = "" if seconds is None else f", about {human_duration(seconds * 1_000)} according to past runs"
     records = sum(step.records for step in planned.stale)
-    common.say(f"{planned.chain_note}. To read: {records:,} records{total}.")
+    common.say(f"{planned.chain_note}. To read: {counted(records, 'record')}{total}.")
     for warning in planned.warnings:
         common.say(f"warning: {warning}")
 
@@ -69,7 +70,7 @@ def _because(stretch: Stretch[Step]) -> str:
     if first.reason is Reason.CURRENT:
         return "published" if first.is_published else "staged"
     if first.reason is Reason.INPUT_CHANGED and len(then) == len(steps):
-        return f"{sum(then):,} records then, {sum(step.records for step in steps):,} now"
+        return f"{counted(sum(then), 'record')} then, {sum(step.records for step in steps):,} now"
     return f"{first.because}, and so on (--all prints each slice)"
 
 

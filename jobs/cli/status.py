@@ -1,4 +1,4 @@
-"""The command `hindcast status`. It reads the ledgers only, so it imports no reader of rows."""
+"""The command `hindcast status`. It reads the ledgers and the lists of files of the logs, and no rows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,13 @@ from jobs.folding import Stretch, fold, how_many, spans
 from jobs.ledger.tally import in_words, tally
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
+from jobs.plain_text import counted
+from jobs.planning.change_sentences import told_changes
 from jobs.planning.standing import empty_slices
 from jobs.planning.workspace import Workspace, is_live
 from jobs.publishing.rules import describe_hold, judge_publication
+from jobs.review.freshness import freshness_line
+from jobs.runs import SHOWN_DIGITS
 from windowlib.errors import HindcastError
 
 
@@ -26,6 +30,9 @@ from windowlib.errors import HindcastError
 @common.existing_place_options
 def status_command(*, pipeline_name: str | None, as_json: bool, places: common.Places) -> int:
     """Print what is published, which requests are open, and why each is not published.
+
+    The command also compares the log with what the published runs read, by the commits of the log alone, and prints the
+    slices that have changed since, and what becomes of them.
 
     Without PIPELINE, the command prints all pipelines of the pipelines directory. A file that cannot be read is printed
     with its error. A ledger that cannot be read is printed with its error, too, and the exit status is 1.
@@ -66,7 +73,9 @@ def _state(work: Workspace) -> dict[str, Any]:
         "published_ranges": _ranges(view),
         "published_verdicts": _verdicts(view, view.published),
         "newest_publication": _newest_publication(view),
+        "freshness": freshness_line(work, view),
         "held": None if view.hold is None else describe_hold(view.hold),
+        "changed": told_changes(work, view).to_json(),
         "requests": [_request(work, view, request) for request in view.open_requests()],
     }
 
@@ -110,8 +119,20 @@ def _request(work: Workspace, view: LedgerView, request: Request) -> dict[str, A
         "verdicts": _verdicts(view, request.runs),
         "working": is_live(work, request),
         "failure": request.failure,
-        "publication": judge_publication(work, view, request).why if request.runs else "nothing staged yet",
+        "assignee": request.assignee,
+        "comments": len(request.comments),
+        "publication": judge_publication(work, view, request).why if request.runs else _not_staged(work, request),
     }
+
+
+def _not_staged(work: Workspace, request: Request) -> str:
+    if not request.is_proposed:
+        return "nothing staged yet"
+    name, request_id = work.pipeline.name, request.request_id[:SHOWN_DIGITS]
+    return (
+        f"proposed: {request.reason}. Replay it with hindcast run {name} --request {request_id} --no-publish, or "
+        f"decline it with hindcast cancel {name} --request {request_id} --reason …"
+    )
 
 
 def _show_state(state: Mapping[str, Any]) -> None:
@@ -127,15 +148,18 @@ def _show_state(state: Mapping[str, Any]) -> None:
             f"  newest publication: {newest['publication']}, {how_many(newest['slices'])}, by {newest['who']} at "
             f"{newest['at']}"
         )
+    common.say(f"  {state['freshness']}")
     if state["held"]:
         common.say(f"  {state['held']}")
+    for sentence in state["changed"]["sentences"]:
+        common.say(f"  {sentence}")
     for stretch in fold(state["requests"], _alike):
         common.say(*_request_lines(stretch))
 
 
 def _alike(request: Mapping[str, Any]) -> tuple[object, ...]:
     """Return what the lines of a request have apart from its id, range and time."""
-    return request["kind"], request["who"], request["staged"], _progress(request)
+    return request["kind"], request["who"], request["assignee"], request["staged"], _progress(request)
 
 
 def _request_lines(stretch: Stretch[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -143,13 +167,14 @@ def _request_lines(stretch: Stretch[Mapping[str, Any]]) -> tuple[str, ...]:
     origin = f"{request['kind']} by {request['who']}"
     if stretch.is_folded:
         opened = f"{request['opened']} … {stretch.items[-1]['opened']}"
-        head = f"  {len(stretch.items):,} requests, {origin} at {opened} (--json lists them)"
+        head = f"  {counted(len(stretch.items), 'request')}, {origin} at {opened} (--json lists them)"
     else:
         span = f" [{request['from']}, {request['to']})" if request["from"] else ""
         head = f"  request {request['request_id'][:12]}{span} {origin} at {request['opened']}"
     verdicts = in_words(request["verdicts"])
+    assigned = f", assigned to {request['assignee']}" if request["assignee"] else ""
     staged = f"{how_many(request['staged'])} staged: {verdicts}" if request["staged"] else "no slice staged"
-    return f"{head}: {staged}", f"    {_progress(request)}"
+    return f"{head}{assigned}: {staged}", f"    {_progress(request)}"
 
 
 def _progress(request: Mapping[str, Any]) -> str:

@@ -49,7 +49,8 @@ def verify_command(
         common.say(*map(str, found.findings), *(f"note: {note}" for note in ledger.notes))
         verdict = counted(len(found.findings), "finding") if found.findings else "everything is as it was written"
         common.say(
-            f"{found.pipeline}: {found.rows:,} rows of {found.runs:,} runs (ledger version {found.ledger_version}); "
+            f"{found.pipeline}: {counted(found.rows, 'row')} of {counted(found.runs, 'run')} "
+            f"(ledger version {found.ledger_version}); "
             f"{log}: {verdict}"
         )
     return common.REFUSED if found.findings else common.OK

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from jobs.comparing.shapes import BOUNDS, Unit
-from jobs.plain_text import shortened
+from jobs.plain_text import counted, shortened
 from jobs.reading.plain_values import plain
 
 MAX_SLICES = 8
@@ -213,8 +213,12 @@ def _slices(slices: Sequence[str]) -> str:
     if not slices:
         return "no slice differs"
     if len(slices) <= MAX_SLICES:
-        return f"{len(slices)} slices differ: {', '.join(slices)}" if len(slices) > 1 else f"slice {slices[0]} differs"
-    return f"{len(slices)} slices differ: {slices[0]} … {slices[-1]}"
+        return (
+            f"{counted(len(slices), 'slice')} differ: {', '.join(slices)}"
+            if len(slices) > 1
+            else f"slice {slices[0]} differs"
+        )
+    return f"{counted(len(slices), 'slice')} differ: {slices[0]} … {slices[-1]}"
 
 
 def _counts(table: TableDifference) -> str:

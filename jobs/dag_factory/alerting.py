@@ -1,4 +1,4 @@
-"""When a message is sent: after the failure of a task, and by the DAG `alert_<name>` at a time of day."""
+"""When a message is sent: after the failure of a task, and by the DAG `alert_<name>` at its times."""
 
 import logging
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable
+from airflow.sdk import DAG, BaseOperator, Context, MultipleCronTriggerTimetable
 from typing_extensions import override
 
 from jobs.dag_factory.addresses import absolute
@@ -20,6 +20,9 @@ from jobs.review import links
 
 log = logging.getLogger(__name__)
 
+CHECK = "check_deadlines"
+TOLD_KEY = "told"
+"""The key in XCom of what was told."""
 _START = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -61,43 +64,54 @@ class AlertOnFailure:
             send(found, alerts, context)
 
 
-class CheckPublishedOperator(BaseOperator):
-    """Sends a message if readers do not see all slices of the days before today."""
+class DeadlinesOperator(BaseOperator):
+    """Sends the messages of the pipeline file that are due: each once for its cause, or once at its time of day.
+
+    What was told is an XCom, which the next run of the DAG reads. A run that a person starts looks at all messages.
+    """
 
     def __init__(self, *, pipeline: Pipeline, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(**kwargs)
         self.pipeline_file, self.lake = str(Path(pipeline.source).resolve()), lake
 
     @override
-    def execute(self, context: Context) -> str:
+    def execute(self, context: Context) -> list[str]:
         from jobs.dag_factory.messages import send
         from jobs.orchestration import dag_tasks
+        from jobs.orchestration.deadlines import Told
+        from jobs.pipeline.files import load_file
 
-        with our_errors(context):
-            pipeline, found = dag_tasks.overdue(
-                self.pipeline_file, lake=self.lake, url=lambda name: absolute(links.pipeline_page(name))
-            )
-        if found is None or pipeline.alerts is None:
-            return "readers see every slice of the days before today"
-        for line in found.lines:
-            self.log.warning("%s", escaped(line))
-        if not send(found, pipeline.alerts, context):
-            raise ConnectionError("the message was sent to nobody; the lines above have the reasons")
-        return found.subject
+        told = Told.read(_told(context))
+        run = context.get("dag_run")
+        is_by_hand = run is not None and str(getattr(run.run_type, "value", run.run_type)) == "manual"
+        with our_errors():
+            pipeline = load_file(Path(self.pipeline_file))
+            found = dag_tasks.deadlines(pipeline, told, lake=self.lake, url=absolute, everything=is_by_hand)
+        sent = []
+        for one in found.messages:
+            for line in (one.alert.subject, *one.alert.lines):
+                self.log.warning("%s", escaped(line))
+            if pipeline.alerts is not None and send(one.alert, pipeline.alerts, context):
+                sent.append(one.alert.subject)
+        if len(sent) < len(found.messages):
+            raise ConnectionError("a message was sent to nobody; the lines above have the reasons")
+        if "ti" in context:
+            context["ti"].xcom_push(key=TOLD_KEY, value=found.told.to_json())
+        self.log.info("%s", f"{len(sent)} messages sent" if sent else "nothing to tell")
+        return sent
 
 
 def alert_dag(pipeline: Pipeline, settings: DagSettings) -> DAG | None:
-    """Return the DAG that looks at a time of day whether yesterday's slices are published; None if nobody asked."""
-    if pipeline.alerts is None or pipeline.alerts.not_published_by is None:
+    """Return the DAG that looks at the deadlines of a pipeline; None if its file names none."""
+    found = () if pipeline.alerts is None else pipeline.alerts.crons
+    if not found:
         return None
-    at = pipeline.alerts.not_published_by
-    hour, minute = (int(part) for part in at.split(":"))
-    purpose = f"Sends a message if readers do not see all slices of the days before today at {at} UTC."
+    purpose = "Sends the messages of `alerts` in the pipeline file that have a time or a duration."
     with DAG(
         dag_id=f"alert_{pipeline.name}",
-        description=f"Send a message if {pipeline.name} is not published by {at} UTC",
+        description=f"Send messages if {pipeline.name} misses its deadlines",
         doc_md=dag_page(pipeline, purpose),
-        schedule=CronTriggerTimetable(f"{minute} {hour} * * *", timezone="UTC"),
+        schedule=MultipleCronTriggerTimetable(*found, timezone="UTC"),
         start_date=_START,
         catchup=False,
         max_active_runs=1,
@@ -105,8 +119,17 @@ def alert_dag(pipeline: Pipeline, settings: DagSettings) -> DAG | None:
         default_args={"owner": pipeline.owner or settings.owner, "retries": 2},
         tags=[*settings.tags, *(pipeline.tags or ()), "alert"],
     ) as dag:
-        CheckPublishedOperator(task_id="check_published", pipeline=pipeline, lake=settings.lake)
+        DeadlinesOperator(task_id=CHECK, pipeline=pipeline, lake=settings.lake)
     return dag
+
+
+def _told(context: Context) -> object:
+    """Return what the newest run before has told; None if there is none. A problem only repeats messages."""
+    try:
+        return context["ti"].xcom_pull(task_ids=CHECK, key=TOLD_KEY, include_prior_dates=True)
+    except Exception as error:  # noqa: BLE001
+        log.warning("what was told before is not known, so messages may be repeated: %s", escaped(error))
+        return None
 
 
 def _slices(context: Context) -> tuple[str, ...]:

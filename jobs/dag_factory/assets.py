@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def pipeline_asset(pipeline: Pipeline) -> Asset:
     """Return the asset of a pipeline: the outlet of each task that publishes."""
-    return Asset(name=f"hindcast_{pipeline.name}", uri=f"hindcast://{pipeline.name}/published", group="hindcast")
+    return Asset(name=links.asset_name(pipeline.name), uri=links.asset_uri(pipeline.name), group="hindcast")
 
 
 def normalized(uri: str) -> str:

@@ -37,7 +37,8 @@ def backfill_of_airflow(pipeline: Pipeline) -> str:
         "\n\n**Airflow's own backfill** makes one DAG run for each interval of the schedule "
         f"`{pipeline.schedule.cron}`. With `0 6 * * *`, an interval lasts from 06:00 of one day to 06:00 of the next. "
         f"A DAG run replays the {slices} that *end* in its interval, its end included: the run of 2013-02-08 06:00 to "
-        "2013-02-09 06:00 replays the day 2013-02-08, which ends at 2013-02-09 00:00. All runs of one backfill share "
-        "one request, which is published as a whole. To choose slices by their names, use "
-        f"`backfill_{pipeline.name}`."
+        "2013-02-09 06:00 replays the day 2013-02-08, which ends at 2013-02-09 00:00. The DAG runs of a backfill share "
+        "one open request. A DAG run that ends publishes all that is staged in it, in one commit, if none of it is "
+        "held and no other DAG run works on it. Otherwise its slices stay staged, and are published together later. To "
+        f"choose slices by their names, or to publish a range as a whole, use `backfill_{pipeline.name}`."
     )

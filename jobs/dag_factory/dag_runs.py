@@ -1,12 +1,12 @@
-"""What a task asks Airflow about other DAG runs, and how it clears one.
+"""What a task asks Airflow about other DAG runs, and how it starts or clears one.
 
 A worker has no access to Airflow's database, and no token of a person. It asks through its supervisor, which uses the
 task's own token for Airflow's execution API. That API clears a DAG run as a whole only: it has no route for one task.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowRuntimeError
@@ -22,14 +22,23 @@ DECISION_POLL_S = 2.0
 MAX_EVENTS = 1_000
 
 
+NOT_FOUND = 404
+
+
 def state_of(dag_id: str, run_id: str) -> str | None:
-    """Return the state of a DAG run; None if there is none, for example because it was deleted."""
+    """Return the state of a DAG run; None if there is none, for example because it was deleted.
+
+    Raises:
+        LookupError: Airflow did not tell.
+    """
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     try:
         found = RuntimeTaskInstance.get_dagrun_state(dag_id=dag_id, run_id=run_id)
-    except AirflowRuntimeError:
-        return None
+    except AirflowRuntimeError as error:
+        if (error.error.detail or {}).get("status_code") == NOT_FOUND:
+            return None
+        raise LookupError(f"Airflow does not tell the state of {dag_id}, run {run_id}") from error
     return str(getattr(found, "value", found))  # an enum of the task SDK, whose text is not its value
 
 
@@ -46,16 +55,19 @@ def clear_run(dag_id: str, run_id: str) -> None:
     SUPERVISOR_COMMS.send(TriggerDagRun(dag_id=dag_id, run_id=run_id, reset_dag_run=True))
 
 
-def start_run(dag_id: str, run_id: str) -> None:
-    """Start a DAG run without a data interval. If the DAG has a run with this id, do nothing.
+def start_run(dag_id: str, run_id: str, conf: Mapping[str, Any] | None = None) -> bool:
+    """Start a DAG run without a data interval; return False if the DAG has a run with this id already.
 
     Raises:
         AirflowRuntimeError: Airflow refused it.
     """
-    from airflow.sdk.execution_time.comms import TriggerDagRun
+    from airflow.sdk.exceptions import ErrorType
+    from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
-    SUPERVISOR_COMMS.send(TriggerDagRun(dag_id=dag_id, run_id=run_id, reset_dag_run=False))
+    started = TriggerDagRun(dag_id=dag_id, run_id=run_id, conf=None if conf is None else dict(conf))
+    answer = SUPERVISOR_COMMS.send(started)
+    return not (isinstance(answer, ErrorResponse) and answer.error == ErrorType.DAGRUN_ALREADY_EXISTS)
 
 
 def asset_events(uris: Sequence[str]) -> "tuple[AssetEvent, ...]":

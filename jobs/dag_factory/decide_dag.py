@@ -22,9 +22,9 @@ from jobs.pipeline.models.pipeline import Pipeline
 RETRIES = 3
 RETRY_DELAY = timedelta(seconds=5)
 _PURPOSE = (
-    "Makes a decision of a person: publish, waive, cancel, roll back, resume. The review pages start it. It writes the "
-    "decision into the ledger with the name of the person, publishes, sends the asset events, and clears the DAG runs "
-    "that failed checks had stopped."
+    "Makes a decision of a person: publish, waive, cancel, roll back, resume, comment, assign. The review pages start "
+    "it. It writes the decision into the ledger with the name of the person, publishes, sends the asset events, and "
+    "clears the DAG runs that failed checks had stopped."
 )
 
 
@@ -65,7 +65,7 @@ def decision_params() -> Mapping[str, Param]:
             values_display={one.value: one.value.replace("_", " ") for one in Action},
             description="What you decide.",
         ),
-        "request_id": _optional("string", "Request", "The request to publish, waive or cancel."),
+        "request_id": _optional("string", "Request", "The request to publish, waive, cancel, comment on or assign."),
         "slices": Param(
             default=None,
             type=["null", "array"],
@@ -85,6 +85,7 @@ def decision_params() -> Mapping[str, Param]:
             title="Reason",
             description="Stored in the ledger with your name. For waived slices that have no reason of their own.",
         ),
+        "assignee": _optional("string", "Assignee", "Who looks after the request from now on. Empty: nobody."),
         "publication": _optional("integer", "Publication", "The number of the publication to roll back."),
         "ledger_version": _optional(
             "integer",

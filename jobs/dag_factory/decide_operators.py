@@ -51,7 +51,9 @@ class DecideOperator(_DecisionOperator):
         with _decision_errors(context):
             given = dict(context["params"]) | dict(context["dag_run"].conf or {})
             decision = decisions.read_decision(given)
-            decided = decisions.decide(self.pipeline_file, decision, decider_of(context), lake=self.lake)
+            decided = decisions.decide(
+                self.pipeline_file, decision, decider_of(context), lake=self.lake, state=state_of
+            )
         self.log.info("%s: %s", decision.action.value, escaped(decided.why))
         return decided.to_json()
 

@@ -26,7 +26,7 @@ def hindcast_dags(
 ) -> dict[str, DAG]:
     """Return the DAGs `replay_<name>`, `backfill_<name>` and `decide_<name>` of every pipeline file, by DAG id.
 
-    A pipeline with `alerts.not_published_by` has a DAG `alert_<name>` as well.
+    A pipeline whose `alerts` name a time of day or `held_longer_than` has a DAG `alert_<name>` as well.
 
     A file in Airflow's dags folder gives them to Airflow::
 

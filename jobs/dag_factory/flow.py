@@ -1,9 +1,19 @@
-"""The four tasks of both DAGs: plan, replay, gate, publish. This module defines their order and the pools."""
+"""The tasks of both DAGs: plan, replay, gate, publish; with `restate: {mode: auto}`, restate. Their order and pools."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.dag_factory.operators import GATE, PLAN, PUBLISH, REPLAY, GateOperator, PlanOperator, PublishOperator
+from jobs.dag_factory.operators import (
+    GATE,
+    PLAN,
+    PUBLISH,
+    REPLAY,
+    RESTATE,
+    GateOperator,
+    PlanOperator,
+    PublishOperator,
+    RestateOperator,
+)
 from jobs.dag_factory.replay_operator import ReplayOperator
 from jobs.dag_factory.settings import DagSettings
 from jobs.pipeline.models.pipeline import Pipeline
@@ -14,11 +24,16 @@ if TYPE_CHECKING:
 
 
 def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
-    """Define the four tasks: plan, replay, gate, publish. Only replay runs Spark, so it alone takes the pool's slot."""
+    """Define the four tasks: plan, replay, gate, publish. Only replay runs Spark, so it alone takes the pool's slot.
+
+    With `restate: {mode: auto}`, the scheduled DAG has a fifth task. It runs also if there was nothing to replay.
+    """
     source = str(Path(pipeline.source).resolve())
     ready = pipeline.log.ready
     producers = () if ready is None or kind == "backfill" else ready.producers
-    plan = PlanOperator(task_id=PLAN, kind=kind, pipeline_file=source, lake=settings.lake, producers=producers)
+    plan = PlanOperator(
+        task_id=PLAN, pipeline=pipeline, kind=kind, pipeline_file=source, lake=settings.lake, producers=producers
+    )
     replay = ReplayOperator(
         task_id=REPLAY,
         pool=settings.pools.daily if kind == "replay" else settings.pools.backfill,
@@ -32,3 +47,7 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
     gate = GateOperator(task_id=GATE, pipeline=pipeline, kind=kind)
     publish = PublishOperator(task_id=PUBLISH, pipeline=pipeline)
     plan >> replay >> gate >> publish
+    if kind == "replay" and pipeline.restate is not None and pipeline.restate.mode == "auto":
+        publish >> RestateOperator(
+            task_id=RESTATE, trigger_rule="none_failed", pipeline_file=source, lake=settings.lake
+        )

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 
 from airflow.sdk import Param
 
-from jobs.orchestration.backfill_form import BOUND_TEXTS, MAX_REASON
+from jobs.dag_factory.addresses import absolute
+from jobs.orchestration.backfill_form import BOUND_TEXTS, IF_OPEN_TEXTS, MAX_REASON
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.review import links
 
 NOT_BLANK = r"\S"
 
@@ -22,7 +24,8 @@ def range_params(pipeline: Pipeline) -> Mapping[str, Param]:
             maxLength=MAX_REASON,
             pattern=NOT_BLANK,
             title="Reason",
-            description="Why the range is replayed. Stored in the ledger with your name.",
+            description_md="Why the range is replayed. Stored in the ledger with your name. The "
+            f"[form with the plan]({absolute(links.backfill_page(pipeline.name))}) shows what would be replayed.",
         ),
         "publish": Param(
             default=True,
@@ -35,6 +38,20 @@ def range_params(pipeline: Pipeline) -> Mapping[str, Param]:
             type="boolean",
             title="Fresh",
             description="Start a new chain at `from`, without the checkpoint of the slice before.",
+        ),
+        "if_open": Param(
+            default="refuse",
+            type="string",
+            enum=list(IF_OPEN_TEXTS),
+            values_display=IF_OPEN_TEXTS,
+            title="If open",
+            description="What to do if another open request has slices of the range.",
+        ),
+        "request": Param(
+            default=None,
+            type=["null", "string"],
+            title="Request",
+            description="The open request to continue, with its own range, such as a proposal. Empty: a new request.",
         ),
     }
 

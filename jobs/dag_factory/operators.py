@@ -4,23 +4,24 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, assert_never
 
 from airflow.sdk import BaseOperator, Context
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException, TaskDeferred
 from typing_extensions import override
 
 from jobs.dag_factory.addresses import ReviewLink, absolute
 from jobs.dag_factory.assets import AssetOperator
-from jobs.dag_factory.dag_runs import asset_events, start_run, wait_for_decisions
+from jobs.dag_factory.dag_runs import asset_events, clear_run, start_run, state_of, wait_for_decisions
 from jobs.dag_factory.task_errors import leave_verdict, our_errors, sending_gauges
 from jobs.dag_factory.wait_trigger import WaitTrigger
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped
 from jobs.review import links
+from windowlib.errors import HindcastError
 
 if TYPE_CHECKING:
     from jobs.orchestration.dag_tasks import DagRun, Kind, Order
     from jobs.orchestration.gating import Gate
 
-PLAN, REPLAY, GATE, PUBLISH = "plan", "replay", "gate", "publish"
+PLAN, REPLAY, GATE, PUBLISH, RESTATE = "plan", "replay", "gate", "publish", "restate"
 
 
 class SlicesHeld(AirflowFailException):
@@ -44,6 +45,7 @@ class PlanOperator(BaseOperator):
     def __init__(
         self,
         *,
+        pipeline: Pipeline,
         kind: "Kind",
         pipeline_file: str,
         lake: str | None,
@@ -52,6 +54,7 @@ class PlanOperator(BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.kind, self.pipeline_file, self.lake, self.producers = kind, pipeline_file, lake, tuple(producers)
+        self.pipeline_name = pipeline.name
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
@@ -69,16 +72,19 @@ class PlanOperator(BaseOperator):
 
         with our_errors(context):
             events = asset_events(self.producers)
-            planned = dag_tasks.plan(self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake, events=events)
-        for warning in planned.warnings:
-            self.log.warning("%s", escaped(warning))
+            planned = dag_tasks.plan(
+                self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake, state=state_of, events=events
+            )
+        page = (absolute(links.request_page(self.pipeline_name, planned.proposal)),) if planned.proposal else ()
+        for line in (*planned.warnings, *planned.changes, *page):
+            self.log.warning("%s", escaped(line))
         match planned:
             case Skip(why=why):
-                leave_verdict(context, f"nothing to replay: {why}")
+                leave_verdict(context, with_changes(f"nothing to replay: {why}", planned.changes))
                 raise AirflowSkipException(escaped(why))
             case Wait(why=why, watch=watch):
                 self.log.info("%s", escaped(why))
-                leave_verdict(context, why)
+                leave_verdict(context, with_changes(why, planned.changes))
                 raise TaskDeferred(
                     trigger=WaitTrigger(watch=watch.to_json()), method_name=self.decide_again.__name__, timeout=None
                 )
@@ -87,7 +93,9 @@ class PlanOperator(BaseOperator):
                     self.log.info("%s", escaped(line))
                 if planned.follow_up is not None:
                     self._start_follow_up(context, planned.follow_up, planned.waits)
-                leave_verdict(context, f"{folded(planned.slices)}: replayed, not judged yet")
+                leave_verdict(
+                    context, with_changes(f"{folded(planned.slices)}: planned, not staged yet", planned.changes)
+                )
                 return planned.to_json()
             case _:
                 assert_never(planned)
@@ -131,7 +139,7 @@ class GateOperator(BaseOperator):
         if found.is_passed:
             self.log.info("%s", found.why)
             return found.why
-        leave_verdict(context, "; ".join((found.why, *(one.line for one in found.held))))
+        leave_verdict(context, with_changes("; ".join((found.why, *(one.line for one in found.held))), order.changes))
         for held in found.held:
             for reason in held.reasons:
                 self.log.error("%s: %s", held.slice_id, escaped(reason))
@@ -164,9 +172,54 @@ class PublishOperator(AssetOperator):
             order = order_of(context)
             with sending_gauges(order):
                 published = dag_tasks.publish(order, publisher=publisher_of(context))
+            if published.is_published:
+                self._clear_settled(order, publisher_of(context))
         self.log.info("%s", escaped(published.why))
-        leave_verdict(context, "; ".join((f"{folded(order.slices)}: {published.why}", *order.given_up)))
+        verdict = "; ".join((f"{folded(order.slices)}: {published.why}", *order.given_up))
+        leave_verdict(context, with_changes(verdict, order.changes))
         return self.send_events(context, published)
+
+    def _clear_settled(self, order: "Order", publisher: str) -> None:
+        """Clear the failed DAG runs that the publication settles. A problem is only logged: readers see the slices."""
+        from jobs.orchestration import dag_tasks
+
+        try:
+            for run in dag_tasks.runs_to_clear(order, state_of, publisher=publisher):
+                clear_run(run.dag_id, run.run_id)
+                self.log.info("cleared %s of %s, which it settles", escaped(run.run_id), escaped(run.dag_id))
+        except (AirflowRuntimeError, HindcastError) as error:
+            self.log.warning("the DAG runs that this publication settles were not cleared: %s", escaped(error))
+
+
+class RestateOperator(BaseOperator):
+    """Starts `backfill_<name>` for the proposed restatement, if the pipeline file has `restate: {mode: auto}`.
+
+    The DAG run publishes if every check passes. It is started once for the same changes of the log.
+    """
+
+    def __init__(self, *, pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self.pipeline_file, self.lake = pipeline_file, lake
+
+    @override
+    def execute(self, context: Context) -> str:
+        from jobs.orchestration import restatements
+
+        if str(context["dag_run"].run_type.value) == "backfill":
+            raise AirflowSkipException("a backfill of Airflow starts no restatement")
+        with our_errors(context):
+            start = restatements.to_start(self.pipeline_file, lake=self.lake)
+        if isinstance(start, str):
+            raise AirflowSkipException(escaped(start))
+        if not start_run(start.dag_id, start.run_id, start.conf):
+            raise AirflowSkipException(f"{start.dag_id} {start.run_id} was started before")
+        self.log.info("started %s %s: %s", start.dag_id, start.run_id, escaped(start.conf["reason"]))
+        return start.run_id
+
+
+def with_changes(verdict: str, changes: Sequence[str]) -> str:
+    """Return a verdict, followed by the sentences on changed slices."""
+    return ". ".join((verdict, *changes))
 
 
 def order_of(context: Context) -> "Order":

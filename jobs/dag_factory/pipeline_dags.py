@@ -1,4 +1,4 @@
-"""The two DAGs of a pipeline: `replay_<name>` on the schedule and `backfill_<name>` by hand."""
+"""The two DAGs of a pipeline that replay: `replay_<name>` on the schedule and `backfill_<name>` by hand."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,6 +7,7 @@ from airflow.sdk import DAG, Asset, AssetAll, AssetOrTimeSchedule, CronDataInter
 from airflow.sdk.bases.timetable import BaseTimetable
 from airflow.sdk.definitions.asset import BaseAsset
 
+from jobs.dag_factory.addresses import absolute
 from jobs.dag_factory.alerting import AlertOnFailure
 from jobs.dag_factory.assets import normalized
 from jobs.dag_factory.dag_page import backfill_of_airflow, dag_page
@@ -15,20 +16,26 @@ from jobs.dag_factory.form import range_params
 from jobs.dag_factory.settings import DagSettings
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.schedule import ScheduleGrammar
-from jobs.pipeline.slices import slice_at, slice_grid
+from jobs.pipeline.slices import past_end, slice_at, slice_grid
+from jobs.review import links
+from jobs.wall_clock import now_ms
 
 RETRIES = 2
 RETRY_DELAY = timedelta(seconds=30)
 
 
 def replay_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
-    """Return the DAG that replays a pipeline on its schedule. Airflow's own backfill runs this DAG, too."""
+    """Return the DAG that replays a pipeline on its schedule. Airflow's own backfill runs this DAG, too.
+
+    If the log has ended, its description and its page tell so.
+    """
     first, last = _log_dates(pipeline)
+    purpose = "Replays every ready slice after the last published one, oldest first."
+    ended = past_end(pipeline, now_ms())
     with DAG(
         dag_id=f"replay_{pipeline.name}",
-        description=f"Replay the ready slices of {pipeline.name}, check them, publish them",
-        doc_md=dag_page(pipeline, "Replays every ready slice after the last published one, oldest first.")
-        + backfill_of_airflow(pipeline),
+        description=ended or f"Replay the ready slices of {pipeline.name}, check them, publish them",
+        doc_md=dag_page(pipeline, f"{purpose} **{ended}.**" if ended else purpose) + backfill_of_airflow(pipeline),
         schedule=_schedule(pipeline.schedule),
         start_date=first,
         end_date=last,
@@ -46,7 +53,12 @@ def backfill_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
     with DAG(
         dag_id=f"backfill_{pipeline.name}",
         description=f"Replay a range of {pipeline.name}, check it, publish all of it or nothing",
-        doc_md=dag_page(pipeline, "Replays the slices of the half-open range [from, to) and publishes them together."),
+        doc_md=dag_page(
+            pipeline,
+            "Replays the slices of the half-open range [from, to) and publishes them together. "
+            f"[The form with the plan]({absolute(links.backfill_page(pipeline.name))}) shows the slices before they "
+            "are replayed, and what is wrong next to each field.",
+        ),
         schedule=None,
         params=range_params(pipeline),
         catchup=False,

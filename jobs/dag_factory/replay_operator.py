@@ -2,13 +2,15 @@
 
 import logging
 from collections import deque
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk import BaseHook, Context
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowTaskTimeout
+from airflow.sdk.execution_time.timeout import timeout
 from typing_extensions import override
 
 from jobs.dag_factory.addresses import ReviewLink
@@ -21,23 +23,30 @@ from jobs.plain_text import escaped
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
+    from jobs.orchestration.dag_tasks import Order
+
 KEPT_LINES = 100
 SHOWN_AFTER_CRASH = 30
+KILLED: Final = 143
+"""The exit status of a process that SIGTERM has ended."""
 
 
 @dataclass(slots=True)
 class DriverLog:
     """The log of the hook that runs spark-submit: it passes on the lines that a reader can act on.
 
-    The last lines are kept. After a crash, the operator logs those that were left out.
+    The last lines are kept. After a crash, the operator logs those that were left out. After a kill, no line follows.
     """
 
     to: "Logger"
     kept: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
     error: str = ""
+    is_closed: bool = False
 
     def info(self, message: str, *args: object) -> None:
         """Log a line of the driver with its own level, and without its time."""
+        if self.is_closed:
+            return
         text = str(message) % args if args else str(message)
         self.kept.append(text)
         line = read_line(text)
@@ -54,14 +63,17 @@ class DriverLog:
 class ReplayOperator(SparkSubmitOperator):
     """Submits a replay to the Spark master of its connection.
 
-    Jars and options are paths of the machine that runs the task, so the task finds them itself.
+    Jars and options are paths of the machine that runs the task, so the task finds them itself. The replay is killed
+    when it has taken many times as long as past runs.
     """
 
     operator_extra_links = (ReviewLink(),)
+    driver_log: DriverLog | None = None
 
     @override
     def execute(self, context: Context) -> None:
         from jobs.orchestration.dag_tasks import places, read_order
+        from jobs.orchestration.interruptions import limit_s, too_long
         from jobs.spark.submit import submit_settings
 
         with our_errors(context):
@@ -76,14 +88,25 @@ class ReplayOperator(SparkSubmitOperator):
         }
         # An empty setting would replace that of the cluster.
         self.conf = (self.conf or {}) | {name: value for name, value in driver.items() if value}
-        self.driver_log = DriverLog(self.log)
+        driver_log = self.driver_log = DriverLog(self.log)
         self.log.info("starting Spark on %s; the next line comes from the driver, after some seconds", master)
         try:
-            super().execute(context)
+            allowed_s = limit_s(order)
+            with nullcontext() if allowed_s is None else timeout(allowed_s):  # type: ignore[no-untyped-call]
+                super().execute(context)
+        except AirflowTaskTimeout:
+            self.on_kill()
+            self._end(context, order, too_long(order))
         except AirflowException:
-            failure = self._failure()
-            leave_verdict(context, f"task {REPLAY} failed: {failure}")
-            raise AirflowException(failure) from None
+            if driver_log.is_closed:
+                self._end_killed(context, order)
+            self._end(context, order, self._failure(driver_log))
+
+    @override
+    def on_kill(self) -> None:
+        if self.driver_log is not None:
+            self.driver_log.is_closed = True  # what follows is the noise of a killed process
+        super().on_kill()
 
     @override
     def _get_hook(self) -> Any:
@@ -91,16 +114,40 @@ class ReplayOperator(SparkSubmitOperator):
         hook._log = self.driver_log  # type: ignore[assignment]  # noqa: SLF001 - its property `log` returns it
         return hook
 
-    def _failure(self) -> str:
+    def _end(self, context: Context, order: "Order", failure: str) -> NoReturn:
+        """Fail the task with the reason, and leave it with what was staged as the verdict of the DAG run."""
+        _, staged = _interrupted(order)
+        leave_verdict(context, f"task {REPLAY} failed: {failure} ({staged})")
+        raise AirflowException(failure) from None
+
+    def _end_killed(self, context: Context, order: "Order") -> NoReturn:
+        """End the task after Airflow has killed it, with one line in the log that says who has stopped it."""
+        stopped_by, staged = _interrupted(order)
+        why = stopped_by or "stopped by Airflow: the task was cleared or marked as failed, or its worker was shut down"
+        self.log.error("%s: %s", escaped(why), staged)
+        leave_verdict(context, f"{why}: {staged}")
+        raise SystemExit(KILLED)  # Airflow logs it without a call stack
+
+    def _failure(self, driver: DriverLog) -> str:
         """Return why the replay failed, in one paragraph. If the driver gave no reason, log its last lines."""
-        if self.driver_log.error:
-            return escaped(self.driver_log.error)
-        for line in list(self.driver_log.kept)[-SHOWN_AFTER_CRASH:]:
+        if driver.error:
+            return escaped(driver.error)
+        for line in list(driver.kept)[-SHOWN_AFTER_CRASH:]:
             self.log.error("%s", escaped(line))
         return (
             "Spark's driver ended without an error of its own. Above are its last lines. If they have no reason, the "
             "driver was perhaps killed, for example because the machine has too little memory"
         )
+
+
+def _interrupted(order: "Order") -> tuple[str | None, str]:
+    """Return who has stopped an order, if the ledger has it, and how much is staged. It raises nothing."""
+    from jobs.orchestration.interruptions import interrupted
+
+    try:
+        return interrupted(order)
+    except Exception as error:  # noqa: BLE001 - the task has failed already, for another reason
+        return None, f"what was staged is not known: {escaped(error)}"
 
 
 def _spark_master(connection: str) -> str:

@@ -3,35 +3,40 @@
 The data are all flights that left New York in 2013. The blizzard of 8 and 9 February was real.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from types import FrameType
 
 import click
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
 from jobs.console import run_command
 from jobs.demo.airflow import Follower
+from jobs.demo.clicks_live import deliver
 from jobs.demo.stage import Stage, StoryBroken, new_stage
 from jobs.orchestration.embedded import airflow_service
 from jobs.orchestration.embedded import postgres as embedded_postgres
 from jobs.orchestration.embedded.airflow_api import AirflowApi, DagRunState
 from jobs.orchestration.embedded.airflow_env import HOST, PREFERRED_PORT
-from jobs.project import ROOT
+from jobs.orchestration.embedded.airflow_service import Login
+from jobs.orchestration.embedded.homes import all_homes, refuse_second
+from jobs.project import ROOT, demo_in_use
 from jobs.reading.published import read_published_table
 from jobs.review import links
 from jobs.runs import Verdict
+from jobs.wall_clock import now_ms
 from windowlib.records.tables import LATE_RECORDS
 
-PIPELINE = "flights"
+PIPELINE, SECOND_PIPELINE, LIVE_PIPELINE = "flights", "carriers", "clicks_live"
 FIRST, SINGLE_DAYS_END, END = date(2013, 2, 1), date(2013, 2, 4), date(2013, 2, 15)
 BLIZZARD = ("2013-02-08", "2013-02-09")
+LEFT_HELD = BLIZZARD[0]
 YEAR = (date(2013, 1, 1), date(2014, 1, 2))
 HONOLULU = "HNL"
 NOON_UTC = "17:00"
@@ -45,16 +50,26 @@ def main() -> None:
 
 @main.command()
 def story() -> None:
-    """Replay two weeks of February 2013, in chapters with explanations."""
-    stage = new_stage("demo", PIPELINE)
+    """Replay two weeks of February 2013, in chapters with explanations.
+
+    On a terminal, Airflow goes on running at the end; HINDCAST_DEMO_KEEP=1 or =0 chooses.
+    """
+    refuse_second()
+    for home in all_homes():
+        if home.is_demo:
+            embedded_postgres.remove(home.cluster)  # `make up` starts the newest demonstration only
+    stage, stays = new_stage("demo", PIPELINE), _airflow_stays()
     _opening(stage)
     _load(stage, FIRST, END)
     stage.chapter("Airflow starts", "Airflow standalone with its own PostgreSQL. It listens on this machine only.")
-    with _airflow(stage) as follower:
+    with _airflow(stage, stays=stays) as follower:
         _single_days(stage, follower)
         held = _blizzard(stage, follower)
         _decision(stage, follower, held)
-    _ending(stage)
+        request_id = _left_for_you(stage, follower)
+        _ending(stage)
+        url = follower.api.url if stays else f"http://{HOST}:{PREFERRED_PORT}"
+    _how_to_go_on(stage, request_id, url=url, stays=stays)
 
 
 @main.command()
@@ -64,7 +79,7 @@ def year() -> None:
     _opening(stage)
     _load(stage, *YEAR)
     stage.chapter("Airflow starts", "As in the demonstration.")
-    with _airflow(stage) as follower:
+    with _airflow(stage, stays=False) as follower:
         stage.chapter("One backfill", "One DAG run replays every slice of 2013, up to 31 of them together.")
         follower.wait_for_dag(f"backfill_{PIPELINE}")
         run = follower.trigger(f"backfill_{PIPELINE}", _params(*YEAR, "the whole year"))
@@ -87,12 +102,16 @@ def year() -> None:
             "whole year at once."
         )
     stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}.html"))
-    _how_to_go_on(stage)
+    embedded_postgres.remove(stage.home.cluster)
+    lake = _shown(Path(stage.lake.root))
+    stage.say(f"Go on with `export HINDCAST_LAKE={lake}`; then `make up` starts an Airflow on that lake.")
 
 
 def _opening(stage: Stage) -> None:
-    stage.say("Below, `hindcast` is .venv/bin/hindcast. Every command uses the lake of this demonstration:")
-    stage.console.print(f"[bold]$ export HINDCAST_LAKE={escape(_shown(Path(stage.lake.root)))}[/]")
+    stage.say(
+        "Below, `hindcast` is .venv/bin/hindcast. Every command uses the lake of this demonstration: "
+        f"{_shown(Path(stage.lake.root))}"
+    )
 
 
 def _load(stage: Stage, first: date, end: date) -> None:
@@ -193,8 +212,36 @@ def _show_noon(stage: Stage) -> None:
     stage.console.print(Padding(table, (0, 0, 0, 3)))
 
 
+def _left_for_you(stage: Stage, follower: Follower) -> str:
+    """Leave something to do: a held day, and a log that grows. Return the id of the request that waits."""
+    second = stage.of_pipeline(SECOND_PIPELINE)
+    dag_id, end = f"backfill_{SECOND_PIPELINE}", date.fromisoformat(LEFT_HELD) + timedelta(days=1)
+    stage.chapter(
+        "One day is left for you",
+        f"The pipeline {SECOND_PIPELINE} reads the same log: the totals of each airline per day. {dag_id} replays "
+        f"[{FIRST}, {end}). The first day of the blizzard fails its check, too. The demonstration does not decide it.",
+    )
+    other = Follower(stage=second, api=follower.api)
+    for name in (dag_id, f"decide_{SECOND_PIPELINE}"):
+        other.wait_for_dag(name)
+    run = other.trigger(dag_id, _params(FIRST, end, "the first days, for the airlines"))
+    waiting = second.ledger().open_requests()
+    held = {
+        day for one in waiting for day, run_id in one.runs.items() if not second.ledger().run(run_id).is_publishable
+    }
+    if run.state != "failed" or held != {LEFT_HELD}:
+        raise StoryBroken(f"{dag_id} ended as {run.state} and holds {sorted(held)}; expected failed, {[LEFT_HELD]}")
+    files = deliver(stage.lake.root, now_ms=now_ms())
+    stage.say(
+        f"And a log that grows: {len(files)} days of clicks up to {files[-1].day}, for the pipeline "
+        f"{LIVE_PIPELINE}. Its days follow the calendar. replay_{LIVE_PIPELINE} replays them, and clicks_live_writer "
+        "appends what comes next. Both are paused until you unpause them."
+    )
+    return waiting[0].request_id
+
+
 def _ending(stage: Stage) -> None:
-    """Explain one late record, write the report, and print the next commands."""
+    """Explain one late record, and write the report."""
     stage.chapter(
         "One late record",
         "The watermark is six hours behind the reports. The daily flight to Honolulu takes longer than that, so its "
@@ -205,44 +252,69 @@ def _ending(stage: Stage) -> None:
         "The report", "It has every slice, every check with its history, every waiver, and how to reproduce each run:"
     )
     stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}.html"))
-    _how_to_go_on(stage)
 
 
-def _how_to_go_on(stage: Stage) -> None:
-    lake = _shown(Path(stage.lake.root))
+def _how_to_go_on(stage: Stage, request_id: str, *, url: str, stays: bool) -> None:
+    """Print the next steps: the same by clicks, and on the command line."""
+    page = links.in_airflow(links.request_page(SECOND_PIPELINE, request_id), base_url=url)
     stage.console.print("\n[bold cyan]How to go on[/]")
-    for line in (
-        f"export HINDCAST_LAKE={lake} PATH=$PWD/.venv/bin:$PATH",
-        f"hindcast status {PIPELINE}                          # published slices, held requests",
-        f"hindcast show {PIPELINE} --limit 20                 # published windows",
-        f"xdg-open {_shown(stage.directory / (PIPELINE + '.html'))}",
-        "make up                                          # start the same Airflow on that lake, until `make down`",
-        f"xdg-open {_pages(PIPELINE)}   # then: the pages of this pipeline",
+    steps = [
+        "make down                                        # stop Airflow; `make up` starts it again, with all of this"
+        if stays
+        else "make up                                          # start this Airflow again; it prints user and password",
+        f"open {page}",
+        "                                                 # decide the held day: waive it, with a reason, and publish",
+        f"open {url}/dags/replay_{LIVE_PIPELINE}",
+        "                                                 # unpause it: 14 days are replayed, and the bad days held",
+        f"open {url}/dags/clicks_live_writer",
+        "                                                 # unpause it then: published days change, and new days come",
+        f".venv/bin/hindcast status {PIPELINE}                # published slices, held requests",
+        f".venv/bin/hindcast show {PIPELINE} --limit 20       # published windows",
         "$EDITOR pipelines/flights.yaml                   # change the windows; then: hindcast plan flights …",
-    ):
+    ]
+    if demo_in_use() != stage.directory:  # the clone has a lake of its own
+        steps.insert(0, f"export HINDCAST_LAKE={_shown(Path(stage.lake.root))}   # this clone has a lake of its own")
+    for line in steps:
         stage.console.print(f"  {line}", markup=False)
-    stage.note(f"Airflow's logs are kept in {_shown(stage.home.logs)}")
+    state = f"running at {url}" if stays else "stopped, and keeps its DAG runs"
+    stage.note(f"Airflow is {state}. Its logs are in {_shown(stage.home.logs)}")
 
 
-def _pages(pipeline: str) -> str:
-    return links.in_airflow(links.pipeline_page(pipeline), base_url=f"http://{HOST}:{PREFERRED_PORT}")
+def _airflow_stays() -> bool:
+    """Return whether Airflow runs on after the demonstration: on a terminal, or as HINDCAST_DEMO_KEEP says."""
+    asked = os.environ.get("HINDCAST_DEMO_KEEP")
+    return sys.stdout.isatty() if asked is None else asked == "1"
 
 
 @contextmanager
-def _airflow(stage: Stage) -> Iterator[Follower]:
-    """Run Airflow during the body of a `with` statement. Its database is removed at the end, its logs are kept."""
+def _airflow(stage: Stage, *, stays: bool) -> Iterator[Follower]:
+    """Run Airflow during the body of a `with` statement, and after it as well if it `stays` and the body ended well."""
+    with (
+        _service(stage, stays=stays) as login,
+        AirflowApi(url=login.url, user=login.user, password=login.password) as api,
+    ):
+        until = "" if stays else " until the end of this part"
+        stage.note(f"running at {login.url}{until}; user {login.user}, password {login.password}")
+        yield Follower(stage=stage, api=api)
+    if not stays:
+        stage.note("Airflow and its database are stopped")
+
+
+@contextmanager
+def _service(stage: Stage, *, stays: bool) -> Iterator[Login]:
+    def tell(phase: str) -> None:
+        stage.note(f"{phase} …")
+
+    if not stays:
+        with airflow_service.running(stage.home, tell) as login:
+            yield login
+        return
+    login = airflow_service.start(stage.home, tell)
     try:
-        with (
-            airflow_service.running(stage.home, lambda phase: stage.note(f"{phase} …")) as login,
-            AirflowApi(url=login.url, user=login.user, password=login.password) as api,
-        ):
-            stage.note(
-                f"running at {login.url} until the end of this part; user {login.user}, password {login.password}"
-            )
-            yield Follower(stage=stage, api=api)
-    finally:
-        embedded_postgres.remove(stage.home.cluster)
-    stage.note("Airflow and its database are stopped")
+        yield login
+    except BaseException:
+        airflow_service.stop(stage.home)
+        raise
 
 
 def _params(first: date, end: date, reason: str) -> dict[str, object]:

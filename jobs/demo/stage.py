@@ -6,7 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from rich.markup import escape
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.embedded.airflow_env import Home
+from jobs.orchestration.embedded.homes import demo_home
 from jobs.pipeline.files import load_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.workspace import open_workspace
@@ -51,7 +52,7 @@ class Stage:
     @property
     def home(self) -> Home:
         """The Airflow of this demonstration."""
-        return Home(root=self.directory / "airflow", lake=self.lake.root, pipelines=ROOT / "pipelines")
+        return demo_home(self.directory)
 
     @property
     def commands_log(self) -> Path:
@@ -91,6 +92,10 @@ class Stage:
     def ledger(self) -> LedgerView:
         """Return the present view of the ledger."""
         return open_workspace(self.pipeline, self.lake, now_ms=now_ms).ledger.view()
+
+    def of_pipeline(self, name: str) -> "Stage":
+        """Return this demonstration with another one of its pipelines."""
+        return replace(self, pipeline=load_pipeline(name, self.home.pipelines))
 
     def tell_run(self, run: StagedRun) -> None:
         """Print one line about a replayed slice."""

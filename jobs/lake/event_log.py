@@ -140,7 +140,7 @@ class PinnedLog:
         )
 
 
-def pin_log(
+def pin_log(  # noqa: PLR0913 - each is a choice of the caller
     uri: str,
     *,
     slice_column: str,
@@ -150,6 +150,7 @@ def pin_log(
     known: KnownLog | None = None,
     order: CommitOrder | None = None,
     few_commits: int = FEW_COMMITS,
+    may_be_changed: bool = False,
 ) -> PinnedLog:
     """Return the input of a replay: one version of the log, and the files of `slices` in it.
 
@@ -162,6 +163,7 @@ def pin_log(
         known: the results of earlier reads; commits that they cover are not read again.
         order: if the records are read in the order of commits: find it, or refuse the log.
         few_commits: so many new commits are read although a checkpoint covers them.
+        may_be_changed: for a look at the log: slices that lost records are not refused, and no data file is asked for.
 
     Raises:
         LogError: the log has records without a slice, a delete or update inside the range, a lost or truncated file,
@@ -178,10 +180,11 @@ def pin_log(
     digests = {slice_id: _digest(own) for slice_id, own in by_slice.items()}
     start = _first_commit(log, digests, known)
     history = read_history(log, slice_column, start=start, files=log_files, few=few_commits)
-    commits = _commits(history, cut, before=_commits_before(known, log.table_id))
+    commits = _commits(history, cut, before=_commits_before(known, log.table_id), may_be_broken=may_be_changed)
     since = _known_since(log, history, log_files, known=known)
     shared = _empty_coordinates(log, history, since=since, log_digests=log_files.new_digests())
-    refuse_damage(log, files)
+    if not may_be_changed:
+        refuse_damage(log, files)
     return PinnedLog(
         uri=uri,
         table_id=log.table_id,
@@ -367,7 +370,7 @@ def _commits_before(known: KnownLog, table_id: str) -> dict[str, set[int]]:
     }
 
 
-def _commits(history: History, cut: Cut, *, before: Mapping[str, set[int]]) -> dict[str, set[int]]:
+def _commits(history: History, cut: Cut, *, before: Mapping[str, set[int]], may_be_broken: bool) -> dict[str, set[int]]:
     """Return slice -> versions of the commits that added records to it, with those that were found before.
 
     Commits that change no data (OPTIMIZE, VACUUM, properties) are ignored. A change that a later RESTORE reverted is
@@ -382,7 +385,7 @@ def _commits(history: History, cut: Cut, *, before: Mapping[str, set[int]]) -> d
         slice_id = cut.slice_id(value) if cut.is_instant(value) else None
         if slice_id is None:
             continue
-        if one.broken is not None:
+        if one.broken is not None and not may_be_broken:
             version, operation = one.broken
             raise LogError(
                 f"commit {version} ({operation}) removed or changed records of slice {slice_id} in event log "

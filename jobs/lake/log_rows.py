@@ -1,4 +1,4 @@
-"""Finds a single record of the event log by the value of one column. No Spark.
+"""Finds records of the event log by the value of one column, or a part of it. No Spark.
 
 Arrow reads the files one by one, because deltalake has no dataset for a table with mapped columns, deletion vectors,
 widened types, or files outside the table (a shallow clone).
@@ -47,6 +47,61 @@ def find_record(log: LogTable, column: str, value: str, *, search: Search | None
         files = [(file, values) for path, place, values in _files(log, root) if (file := search(path, place, values))]
         found = readers.map(lambda file: _in_file(log, system, file, wanted=(column, value)), files)
         return next((one for one in found if one is not None), None)
+
+
+def values_with(
+    log: LogTable, column: str, part: str, *, search: Search, most: int
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return different values of `column`, as texts, that have `part` in them, in upper or lower case.
+
+    Only this column of the files is read.
+
+    Args:
+        log: the log.
+        column: the logical name of a column.
+        part: the text to find.
+        search: chooses the files, and tells with which digest each is compared.
+        most: how many values of one file to return.
+
+    Returns:
+        The values, each with the values of the partition columns of its file.
+
+    Raises:
+        LogError: as for `find_record`.
+    """
+    system, root = file_system(log.uri)
+    with ThreadPoolExecutor(max_workers=READERS) as readers:
+        files = [(file, values) for path, place, values in _files(log, root) if (file := search(path, place, values))]
+        found = readers.map(lambda file: _values_in_file(log, system, file, wanted=(column, part, most)), files)
+        return [(value, partition) for values, (_, partition) in zip(found, files, strict=True) for value in values]
+
+
+def _values_in_file(
+    log: LogTable,
+    system: "pafs.FileSystem",
+    file: tuple[CoveredFile, Mapping[str, Any]],
+    *,
+    wanted: tuple[str, str, int],
+) -> list[str]:
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    from windowlib.columnar.undecodable import escaped, without_undecodable
+
+    (covered, partition), (column, part, most) = file, wanted
+    if column in partition:
+        value = str(partition[column])
+        return [value] if part.lower() in value.lower() else []
+    with log_errors(log.uri, f"reading the data file {covered.place}"):
+        check_file(system, covered, footer_only=True)
+        dataset = ds.dataset(covered.place, format=parquet_format(), filesystem=system)
+        stored = log.physical[column]
+        if stored not in dataset.schema.names:
+            return []
+        text = ds.field(stored).cast("string")
+        rows = dataset.to_table(columns={"value": text}, filter=pc.match_substring(text, part, ignore_case=True))
+        values = without_undecodable(rows["value"].combine_chunks(), escaped)
+        return [str(value) for value in values.unique()[:most].to_pylist()]
 
 
 def _without_digest(log: LogTable, path: str, place: str, _values: Mapping[str, Any]) -> CoveredFile:

@@ -43,9 +43,10 @@ class EventKind(Enum):
     CONDEMNED = "condemned"  # the attempt does not count any more (without a run: no run of it, and none is staged)
     FAILED = "failed"  # an attempt ended with an error
     CLOSED = "closed"  # the request ended without publication
+    LOOKED = "looked"  # the log was compared with what the published runs read
     VERIFIED = "verified"  # the records of a slice in the log were compared with the input of a run
     RECOVERED = "recovered"  # a person goes on without the last commits of the ledger, which were lost
-    NOTE = "note"  # free text; changes nothing
+    NOTE = "note"  # a comment or an assignee of a request, or free text; changes no rule, so older readers skip it
 
 
 class StoredDetails(Mapping[str, Any]):
@@ -251,7 +252,7 @@ def verified_sighting(event: LedgerEvent) -> Sighting:
         LedgerError: the event lacks a field.
     """
     try:
-        return Sighting(log=_coordinates(event.details["log"]), is_equal=bool(event.details["equal"]))
+        return Sighting(log=coordinates_of(event.details["log"]), is_equal=bool(event.details["equal"]))
     except (KeyError, TypeError) as error:
         raise LedgerError(
             f"ledger event verified (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}"
@@ -284,7 +285,7 @@ def run_result(event: LedgerEvent) -> RunResult:
                 panes=event.panes or 0,
             ),
             watermark_ms=event.watermark_ms,
-            log=_coordinates(details["log"]),
+            log=coordinates_of(details["log"]),
             seconds=event.seconds or 0.0,
             verdict=Verdict.ERROR,  # a run without a `checked` event must not be published
             warnings=tuple(details["warnings"]),
@@ -386,8 +387,8 @@ def _checkpoint(stored: Mapping[str, Any]) -> CheckpointForm:
     return CheckpointForm(earlier=earlier, stored_digests=stored["stored_digests"])
 
 
-def _coordinates(log: Mapping[str, Any]) -> LogCoordinates:
-    # Older ledgers lack the fields that have defaults.
+def coordinates_of(log: Mapping[str, Any]) -> LogCoordinates:
+    """Return stored coordinates. Older ledgers lack the fields that have defaults."""
     return LogCoordinates(**{**log, "commits": tuple(log["commits"])})
 
 

@@ -7,6 +7,7 @@ Only this module implements these rules:
 - A waiver lets a failed run pass until checks fail that had not failed when the person waived it.
 - The newest judgement of a run adds its checks to those of the suite.
 - A rollback holds the chain until the next publication, or until a person resumes the chain.
+- A restatement that is only proposed is what its newest `requested` event says. Of other requests, the first counts.
 
 A `Fold` is incremental: a reader that reads again folds the new events only.
 """
@@ -24,13 +25,15 @@ from jobs.ledger.events import (
     verified_sighting,
     with_checks,
 )
+from jobs.ledger.looks import look_of
 from jobs.ledger.provenance import decision_of
 from jobs.ledger.request_fold import (
     RequestFold,
+    add_comment,
     add_lease,
     end_lease,
     fail_attempt,
-    request_kind,
+    opened_request,
     start_attempt,
     text_of,
 )
@@ -39,8 +42,8 @@ from jobs.ledger.view import (
     Hold,
     Judgement,
     LedgerView,
+    Look,
     Publication,
-    Request,
     RequestState,
     StagedRun,
     Waiver,
@@ -93,6 +96,7 @@ class Fold:
         self._publications: dict[int, _PublicationFold] = {}
         self._slices: dict[str, Slice] = {}
         self._hold: Hold | None = None
+        self._look: Look | None = None
         self._decisions: dict[str, Decided] = {}
         self._sightings: dict[str, list[Sighting]] = {}  # run -> in ledger order
         self._resolved: dict[str, StagedRun | None] = {}  # cache: run -> its attempt that counts
@@ -143,12 +147,16 @@ class Fold:
             case EventKind.FAILED:
                 fail_attempt(event, self._request(event))
             case EventKind.CLOSED:
-                self._request(event).end(RequestState.CLOSED, event.reason)
+                self._request(event).end(RequestState.CLOSED, event.reason, ended_by=event.details.get("by"))
             case EventKind.VERIFIED:
                 self._sightings.setdefault(text_of(event, "run_id"), []).append(verified_sighting(event))
+            case EventKind.LOOKED:
+                self._look = look_of(event)
             case EventKind.TOLD:
                 self._tell(event)
-            case EventKind.NOTE | EventKind.RECOVERED:
+            case EventKind.NOTE:
+                add_comment(event, self._requests.get(event.request_id or ""))
+            case EventKind.RECOVERED:
                 pass
             case _:
                 assert_never(event.kind)
@@ -168,6 +176,7 @@ class Fold:
         made._condemned_attempts = self._condemned_attempts.copy()
         made._slices = self._slices.copy()
         made._hold = self._hold
+        made._look = self._look
         made._decisions = self._decisions.copy()
         made._resolved = self._resolved.copy()
         made._view = self._view
@@ -200,28 +209,17 @@ class Fold:
             condemned_attempts=frozenset(self._condemned_attempts),
             hold=self._hold,
             decisions=dict(self._decisions),
+            look=self._look,
         )
 
     def _open(self, event: LedgerEvent) -> None:
-        request_id, details = text_of(event, "request_id"), event.details
-        if request_id in self._requests:
-            return  # a retried task wrote the request again: the first event counts
-        self._requests[request_id] = RequestFold(
-            Request(
-                request_id=request_id,
-                kind=request_kind(event, details),
-                from_ms=details.get("from_ms"),
-                to_ms=details.get("to_ms"),
-                who=event.who or "",
-                reason=event.reason or "",
-                spec_json=details.get("spec", ""),
-                spec_fingerprint=text_of(event, "spec_fingerprint"),
-                is_fresh=bool(details.get("fresh", False)),
-                opened_at_ms=event.at_ms,
-                opened_seq=event.seq,
-                unarrived={str(one): str(text) for one, text in dict(details.get("unarrived") or {}).items()},
-            )
-        )
+        known = self._requests.get(text_of(event, "request_id"))
+        if known is None:
+            made = RequestFold(opened_request(event))
+            self._requests[made.request.request_id] = made
+        elif known.freeze().is_proposed:
+            known.propose_again(opened_request(event))
+        # else a retried task wrote the request again: the first event counts
 
     def _request(self, event: LedgerEvent) -> RequestFold:
         found = self._requests.get(text_of(event, "request_id"))

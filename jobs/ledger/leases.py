@@ -4,7 +4,8 @@ A lease states that a holder works on a request. The holder renews the lease whi
 A request may have several leases, because the DAG runs of Airflow's own backfill share one request.
 
 A holder is a process, identified by host, boot, pid namespace, pid and start time, because the system reuses pids.
-Between two tasks of a DAG run there is no process: the lease then has no holder, and only its age decides.
+Between two tasks of a DAG run there is no process: the lease then has no holder. Its age decides, or the state of its
+DAG run (`jobs.orchestration.dag_leases`).
 """
 
 import os
@@ -17,8 +18,10 @@ from typing import Any
 
 from jobs.processes import ProcessRef, process
 
-LEASE_MS = 900_000
-"""How long a lease is held after its last renewal, if the process of the holder cannot be examined."""
+LEASE_MS = 60_000
+"""How long the lease of a process is held after its last renewal, if the process cannot be examined."""
+HANDOVER_MS = 900_000
+"""How long a lease without a process is held: the time that Airflow has to start the next task of the DAG run."""
 RENEWALS_PER_LEASE = 3
 """How often a holder renews its lease within the length of the lease."""
 
@@ -44,12 +47,24 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """One holder's claim on a request. `holder` is None between two tasks of a DAG run."""
+    """One holder's claim on a request. `holder` is None between two tasks of a DAG run.
+
+    `dag_run` is the DAG run for which the holder works, as (dag_id, run_id); None for a command.
+    """
 
     lease_id: str
     holder: Holder | None
     renewed_at_ms: int
     length_ms: int
+    dag_run: tuple[str, str] | None = None
+
+    @property
+    def worker(self) -> str:
+        """Who works on the request, for a message."""
+        run = None if self.dag_run is None else f"{self.dag_run[0]}, run {self.dag_run[1]}"
+        if self.holder is None:
+            return run or "a DAG run"
+        return str(self.holder) if run is None else f"{self.holder} ({run})"
 
     def to_details(self) -> dict[str, Any]:
         """Return the details of a `leased` event. `renewed_at_ms` is not among them: it is the time of the event."""

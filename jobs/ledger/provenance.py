@@ -3,7 +3,7 @@
 from typing import Any
 
 from jobs.ledger.events import LedgerEvent
-from jobs.ledger.view import DagRunOrigin, Decided
+from jobs.ledger.view import Comment, DagRunOrigin, Decided
 
 
 def decision_details(decision_id: str, action: str) -> dict[str, Any]:
@@ -27,6 +27,26 @@ def decision_of(event: LedgerEvent) -> Decided | None:
     )
 
 
+def comment_details(comment_id: str, *, assignee: str | None) -> dict[str, Any]:
+    """Return the details of a `note` event that is a comment on a request, or an assignment of it."""
+    return {"comment": {"id": comment_id} | ({} if assignee is None else {"assignee": assignee})}
+
+
+def comment_of(event: LedgerEvent) -> Comment | None:
+    """Return the comment that a `note` event is. Other notes are none."""
+    found = event.details.get("comment")
+    if not isinstance(found, dict):
+        return None
+    assignee = found.get("assignee")
+    return Comment(
+        comment_id=str(found.get("id")),
+        who=event.who or "",
+        at_ms=event.at_ms,
+        text=event.reason or "",
+        assignee=None if assignee is None else str(assignee),
+    )
+
+
 def origin_details(origin: DagRunOrigin) -> dict[str, Any]:
     """Return the details of a `leased` event by which a DAG run opens or joins a request."""
     return {"dag_run": {"dag_id": origin.dag_id, "run_id": origin.run_id, "slices": list(origin.slice_ids)}}
@@ -41,4 +61,5 @@ def origin_of(event: LedgerEvent) -> DagRunOrigin | None:
         dag_id=str(found.get("dag_id")),
         run_id=str(found.get("run_id")),
         slice_ids=tuple(map(str, found.get("slices", ()))),
+        lease_id=str(event.details.get("lease_id", "")),
     )

@@ -6,8 +6,9 @@ from typing import Any
 
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.leases import Lease, lease_from_details
-from jobs.ledger.provenance import origin_of
-from jobs.ledger.view import Attempt, DagRunOrigin, Request, RequestKind, RequestState
+from jobs.ledger.looks import stored_changes
+from jobs.ledger.provenance import comment_of, origin_of
+from jobs.ledger.view import Attempt, Comment, DagRunOrigin, Request, RequestKind, RequestState
 from windowlib.errors import LedgerError
 
 
@@ -15,6 +16,7 @@ from windowlib.errors import LedgerError
 class RequestFold:
     """A request during the fold. `request` holds its fields without the collections, which grow here.
 
+    `lease_runs` maps a lease, also one that has ended, to its DAG run: a retry of a task takes the lease again.
     `frozen` caches the result of `freeze`; None after a change.
     """
 
@@ -22,7 +24,9 @@ class RequestFold:
     runs: dict[str, str] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
     leases: dict[str, Lease] = field(default_factory=dict)
+    lease_runs: dict[str, tuple[str, str]] = field(default_factory=dict)
     origins: dict[tuple[str, str], DagRunOrigin] = field(default_factory=dict)
+    comments: list[Comment] = field(default_factory=list)
     frozen: Request | None = None
 
     def add_run(self, slice_id: str, run_id: str) -> None:
@@ -35,10 +39,21 @@ class RequestFold:
         self.request = replace(self.request, **changes)  # type: ignore[arg-type]
         self.frozen = None
 
-    def end(self, state: RequestState, failure: str | None = None) -> None:
+    def propose_again(self, request: Request) -> None:
+        """Take the range, the reason, the spec and the changed slices of a newer proposal."""
+        self.change(
+            from_ms=request.from_ms,
+            to_ms=request.to_ms,
+            reason=request.reason,
+            spec_json=request.spec_json,
+            spec_fingerprint=request.spec_fingerprint,
+            changes=request.changes,
+        )
+
+    def end(self, state: RequestState, failure: str | None = None, *, ended_by: str | None = None) -> None:
         """Set a final state and drop the leases."""
         self.leases.clear()
-        self.change(state=state, failure=failure)
+        self.change(state=state, failure=failure, ended_by=ended_by)
 
     def copy(self) -> "RequestFold":
         """Return a fold of the same request, which takes further events of its own."""
@@ -47,7 +62,9 @@ class RequestFold:
             runs=self.runs.copy(),
             attempts=self.attempts.copy(),
             leases=self.leases.copy(),
+            lease_runs=self.lease_runs.copy(),
             origins=self.origins.copy(),
+            comments=self.comments.copy(),
         )
 
     def freeze(self) -> Request:
@@ -59,11 +76,36 @@ class RequestFold:
                 attempts=tuple(self.attempts),
                 leases=tuple(self.leases.values()),
                 origins=tuple(self.origins.values()),
+                comments=tuple(self.comments),
             )
         return self.frozen
 
 
-def request_kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind:
+def opened_request(event: LedgerEvent) -> Request:
+    """Return the request that a `requested` event opens.
+
+    Raises:
+        LedgerError: the event lacks a field, or a newer Hindcast wrote it.
+    """
+    details = event.details
+    return Request(
+        request_id=text_of(event, "request_id"),
+        kind=_request_kind(event, details),
+        from_ms=details.get("from_ms"),
+        to_ms=details.get("to_ms"),
+        who=event.who or "",
+        reason=event.reason or "",
+        spec_json=details.get("spec", ""),
+        spec_fingerprint=text_of(event, "spec_fingerprint"),
+        is_fresh=bool(details.get("fresh", False)),
+        opened_at_ms=event.at_ms,
+        opened_seq=event.seq,
+        unarrived={str(one): str(text) for one, text in dict(details.get("unarrived") or {}).items()},
+        changes=stored_changes(event),
+    )
+
+
+def _request_kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind:
     """Return the origin of a request.
 
     Raises:
@@ -80,7 +122,7 @@ def request_kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind:
 
 
 def add_lease(event: LedgerEvent, one: RequestFold) -> None:
-    """Take a lease in, with the DAG run of its holder. A request that is not open has no leases.
+    """Take a lease in. Its first event names the DAG run, the later ones do not. A closed request has no leases.
 
     Raises:
         LedgerError: the event lacks a field.
@@ -88,19 +130,24 @@ def add_lease(event: LedgerEvent, one: RequestFold) -> None:
     one.frozen = None
     if not one.request.is_open:
         return
-    if (origin := origin_of(event)) is not None:
+    origin = origin_of(event)
+    if origin is not None:
         one.origins[origin.dag_id, origin.run_id] = origin
     try:
         lease = lease_from_details(event.details, event.at_ms)
     except (KeyError, TypeError) as error:
         raise LedgerError(f"ledger event leased (seq {event.seq}) cannot be read: {error!r}") from error
-    one.leases[lease.lease_id] = lease
+    if origin is not None:
+        one.lease_runs[lease.lease_id] = (origin.dag_id, origin.run_id)
+    one.leases[lease.lease_id] = replace(lease, dag_run=one.lease_runs.get(lease.lease_id))
 
 
 def end_lease(event: LedgerEvent, one: RequestFold) -> None:
-    """Drop the lease that its holder has ended."""
+    """Drop a lease. If somebody has stopped its holder, the reason is shown as the failure of the request."""
     one.frozen = None
-    one.leases.pop(str(event.details.get("lease_id")), None)
+    lease = one.leases.pop(str(event.details.get("lease_id")), None)
+    if lease is not None and event.reason and one.request.is_open:
+        one.change(failure=event.reason)
 
 
 def start_attempt(event: LedgerEvent, one: RequestFold) -> None:
@@ -116,6 +163,13 @@ def fail_attempt(event: LedgerEvent, one: RequestFold) -> None:
     is_newest = bool(one.attempts) and one.attempts[-1].attempt_id == event.attempt_id
     if is_newest and one.request.is_open:
         one.change(failure=event.reason)
+
+
+def add_comment(event: LedgerEvent, one: RequestFold | None) -> None:
+    """Add a comment to the thread of its request. Other notes change nothing."""
+    if one is not None and (comment := comment_of(event)) is not None:
+        one.comments.append(comment)
+        one.frozen = None
 
 
 def text_of(event: LedgerEvent, column: str) -> str:

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import assert_never
 
 from jobs.ledger.leases import IsAlive, Lease, is_held
-from jobs.runs import VERDICTS, CheckpointRef, CheckResult, RunResult, Sighting, Slice, Verdict
+from jobs.runs import VERDICTS, CheckpointRef, CheckResult, LogCoordinates, RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
@@ -16,6 +16,7 @@ class RequestKind(Enum):
     RANGE = "range"  # a person asked for a range
     SCHEDULED = "scheduled"  # a scheduled DAG run
     AIRFLOW_BACKFILL = "airflow-backfill"  # shared by the DAG runs of Airflow's own backfill
+    RESTATEMENT = "restatement"  # the schedule has found published slices whose records have changed
 
 
 class RequestState(Enum):
@@ -126,11 +127,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DagRunOrigin:
-    """A DAG run of Airflow that has opened or joined a request, and the slices that it replays."""
+    """A DAG run of Airflow that has opened or joined a request, and the slices that it replays.
+
+    `lease_id` names the lease by which it did so. A DAG run that was cleared has another one.
+    """
 
     dag_id: str
     run_id: str
     slice_ids: tuple[str, ...]
+    lease_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +156,29 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Comment:
+    """An entry in the thread of a request: a text, or an assignment. No rule depends on it.
+
+    `comment_id` identifies it, so that a retry finds that it has been written. `assignee` is None for a text, and empty
+    if the request was assigned to nobody.
+    """
+
+    comment_id: str
+    who: str
+    at_ms: int
+    text: str
+    assignee: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A request and its progress. `runs` maps slice ids to run ids. `origins` are the DAG runs that work on it.
 
     `from_ms` and `to_ms` are None for the request that the DAG runs of an Airflow backfill share. If `is_complete`, no
     slice of the range is left to replay. `failure` is the reason of the newest failed attempt, or of the closing.
+    `comments` are the thread of persons on the request, oldest first.
+    `ended_by` is the request that has replaced this one, or whose publication has settled it.
+    `changes` maps the changed slices of a restatement to the input with which they are to be replayed.
     `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
     """
 
@@ -178,11 +201,25 @@ class Request:
     failure: str | None = None
     unarrived: Mapping[str, str] = field(default_factory=dict)
     state: RequestState = RequestState.OPEN
+    comments: tuple[Comment, ...] = ()
+    ended_by: str | None = None
+    changes: Mapping[str, LogCoordinates] = field(default_factory=dict)
+
+    @property
+    def assignee(self) -> str:
+        """The person who looks after the request; empty: nobody."""
+        return next((one.assignee for one in reversed(self.comments) if one.assignee is not None), "")
 
     @property
     def is_open(self) -> bool:
         """Whether runs may still be staged in the request."""
         return self.state is RequestState.OPEN
+
+    @property
+    def is_proposed(self) -> bool:
+        """Whether it is a restatement that waits to be started."""
+        is_begun = bool(self.attempts or self.runs or self.is_complete)
+        return self.kind is RequestKind.RESTATEMENT and self.is_open and not is_begun
 
     @property
     def slice_ids(self) -> frozenset[str]:
@@ -236,11 +273,34 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenInput:
+    """The input of a slice as a look at the log found it. `removed` names a commit that removed records; else empty."""
+
+    log: LogCoordinates
+    removed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The newest comparison of the log with what the published runs read.
+
+    At `version` of the log, every slice that was published in ledger version `seq` had the input of its run, except
+    those in `changed`. `commit` is the digest of the commit file of that version.
+    """
+
+    table_id: str
+    version: int
+    commit: str
+    changed: Mapping[str, SeenInput] = field(default_factory=dict)
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerView:
     """The ledger at one version.
 
     `runs` are in ledger order, `published` and `slices` in slice order. `condemned` holds texts "run_id/attempt_id".
-    `decisions` maps decision ids to the decisions of persons, in ledger order.
+    `decisions` maps decision ids to the decisions of persons, in ledger order. `look` is the newest look at the log.
     `staged_attempts` are the ids of all attempts of which a run was staged. `condemned_attempts` are the ids of the
     attempts that were condemned as a whole: no run of them counts, and none is staged any more.
     """
@@ -256,6 +316,7 @@ class LedgerView:
     condemned_attempts: frozenset[str] = frozenset()
     hold: Hold | None = None
     decisions: Mapping[str, Decided] = field(default_factory=dict)
+    look: Look | None = None
 
     def run(self, run_id: str) -> StagedRun:
         """Return the run with this id.
@@ -295,6 +356,19 @@ class LedgerView:
     def open_requests(self, kind: RequestKind | None = None) -> tuple[Request, ...]:
         """Return the open requests of one kind (None: of every kind), oldest first."""
         return tuple(one for one in self.requests.values() if one.is_open and (kind is None or one.kind is kind))
+
+    def settling(self, request: Request) -> Publication | None:
+        """Return the publication that a request led to: its own, or that of a request that replaced or settled it.
+
+        None if the request is open or was cancelled, or if that publication was rolled back.
+        """
+        ended, seen = request, {request.request_id}
+        while ended.state is RequestState.CLOSED and ended.ended_by not in {None, *seen}:
+            seen.add(ended.ended_by or "")
+            ended = self.requests.get(ended.ended_by or "", request)
+        if ended.state is not RequestState.PUBLISHED:
+            return None
+        return next((one for one in reversed(self.publications) if one.request_id == ended.request_id), None)
 
     @property
     def standing(self) -> tuple[Publication, ...]:

@@ -4,22 +4,19 @@ The plan task reads the form, and so does the API server before it creates a DAG
 form (`From`, `To`, `Reason`), and each of them has the input that would be right.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from jobs.orchestration.range_problems import range_problem
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.pipeline.slices import (
-    SliceGrid,
     check_range,
-    last_edge_ms,
     next_slice,
     parse_bound,
     previous_slice,
-    show_instant,
-    show_ms,
-    slice_at,
     slice_grid,
 )
 from jobs.plain_text import shortened
@@ -27,11 +24,18 @@ from jobs.runs import Slice
 from windowlib.errors import InvariantBroken, RangeError, RequestError
 
 if TYPE_CHECKING:
-    from jobs.planning.chains import ChainGap
-    from jobs.planning.workspace import Workspace  # a DAG file that is parsed does not import deltalake
+    from jobs.orchestration.open_ranges import OpenRange
+    from jobs.planning.workspace import IfOpen, Workspace  # a DAG file that is parsed does not import deltalake
 
-FIELDS: Final = ("from", "to", "reason", "publish", "fresh")
+FIELDS: Final = ("from", "to", "reason", "publish", "fresh", "if_open", "replaces", "request")
+IF_OPEN_TEXTS: Final = {
+    "refuse": "do not start, and name it",
+    "replace": "replace it: it is closed, and its valid runs are used again",
+    "wait": "wait until it has ended",
+}
+"""What becomes of a backfill if another open request has slices of its range, as the form tells it."""
 MAX_REASON: Final = 500
+_REQUEST: Final = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 BOUND_TEXTS: Final = {
     "from": "The first slice of the range. Empty: the first slice that readers do not see.",
     "to": "The slice after the last slice of the range. Empty: the range ends with the last complete slice.",
@@ -39,12 +43,23 @@ BOUND_TEXTS: Final = {
 """What the form tells about the two ends of the range."""
 
 
-class FormError(RequestError):
-    """The input of the form is not valid. `problems` has one sentence or two for each field that is wrong."""
+class Problem(NamedTuple):
+    """Why an input of the form is not valid, in one sentence or two, and the field that it is about."""
 
-    def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__(" ".join(problems))
+    text: str
+    field: str
+
+
+class FormError(RequestError):
+    """The input of the form is not valid. `problems` has one for each field that is wrong.
+
+    `open_ranges` are the open requests that have slices of the range, if nothing else is wrong.
+    """
+
+    def __init__(self, *problems: Problem, open_ranges: "Sequence[OpenRange]" = ()) -> None:
+        super().__init__(" ".join(one.text for one in problems))
         self.problems = problems
+        self.open_ranges = tuple(open_ranges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +73,20 @@ class ReplayableRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillForm:
-    """A valid input of the form. The range is half-open, and its bounds are edges of slices."""
+    """A valid input of the form. The range is half-open, and its bounds are edges of slices.
+
+    `replaces` are the open requests that the person has seen and wants to replace; None: any.
+    `request` is the open request that the DAG run continues, with its own range; None: the DAG run opens one.
+    """
 
     from_ms: int
     to_ms: int
     reason: str
     publish: bool
     is_fresh: bool
+    if_open: "IfOpen"
+    replaces: frozenset[str] | None = None
+    request: str | None = None
 
 
 def replayable_range(work: "Workspace") -> ReplayableRange | None:
@@ -104,70 +126,58 @@ def read_form(
     Raises:
         FormError: a field is wrong, or unknown.
     """
+    from jobs.planning.workspace import IfOpen
+
     problems = [_unknown(key) for key in given if key not in FIELDS]
     reason = given.get("reason")
     if not isinstance(reason, str) or not reason.strip():
-        problems.append("Reason is empty. Write why the range is replayed: the ledger stores it with your name.")
+        why = "Reason is empty. Write why the range is replayed: the ledger stores it with your name."
+        problems.append(Problem(why, "reason"))
     elif len(reason) > MAX_REASON:
-        problems.append(f"Reason has {len(reason):,} characters. At most {MAX_REASON} are allowed.")
+        why = f"Reason has {len(reason):,} characters. At most {MAX_REASON} are allowed."
+        problems.append(Problem(why, "reason"))
     flags = {name: given.get(name, name == "publish") for name in ("publish", "fresh")}
     problems += [
-        f"{name.capitalize()} is {shortened(repr(value))}. Allowed are true and false."
+        Problem(f"{name.capitalize()} is {shortened(repr(value))}. Allowed are true and false.", name)
         for name, value in flags.items()
         if not isinstance(value, bool)
     ]
+    if_open, replaces = given.get("if_open") or IfOpen.REFUSE.value, given.get("replaces")
+    if if_open not in IF_OPEN_TEXTS:
+        allowed = f"Allowed are {', '.join(IF_OPEN_TEXTS)}."
+        problems.append(Problem(f"If open is {shortened(repr(if_open))}. {allowed}", "if_open"))
+    if replaces is not None and not _is_ids(replaces):
+        problems.append(Problem("Replaces is not a list of ids of requests.", "if_open"))
+    request = given.get("request")
+    if request is not None and not (isinstance(request, str) and _REQUEST.fullmatch(request)):
+        text = f"Request is {shortened(repr(request))}. It must be the whole id of an open request, or empty."
+        problems.append(Problem(text, "request"))
     try:
         from_ms, to_ms = _range(pipeline, given, now_ms=now_ms, replayable=replayable)
     except FormError as error:
-        raise FormError((*problems, *error.problems)) from None
+        raise FormError(*problems, *error.problems) from None
     if problems:
-        raise FormError(tuple(problems))
+        raise FormError(*problems)
     return BackfillForm(
-        from_ms=from_ms, to_ms=to_ms, reason=str(reason).strip(), publish=flags["publish"], is_fresh=flags["fresh"]
+        from_ms=from_ms,
+        to_ms=to_ms,
+        reason=str(reason).strip(),
+        publish=flags["publish"],
+        is_fresh=flags["fresh"],
+        if_open=IfOpen(if_open),
+        replaces=None if replaces is None else frozenset(replaces),
+        request=request,
     )
 
 
-def check_chain(work: "Workspace", form: BackfillForm, *, request_id: str | None = None) -> None:
-    """Check that the chain can begin with the first slice of a form.
-
-    Args:
-        work: the workspace of the pipeline.
-        form: a valid form.
-        request_id: the request of the DAG run, if it has one already. Its own runs count.
-
-    Raises:
-        FormError: the slice before the range has no published run of the same spec. It has the input that is right.
-        LogError, SpecError: the log is missing or does not fit the pipeline.
-    """
-    from jobs.planning.chains import ChainError, chain_before
-
-    view, first = work.ledger.view(), slice_at(slice_grid(work.pipeline), form.from_ms)
-    log = work.log_state(view, ())
-    try:
-        chain_before(work.pipeline, view, log, first=first, is_fresh=form.is_fresh, request_id=request_id)
-    except ChainError as error:
-        raise FormError((_chain_problem(work, error.gap, form),)) from None
+def _is_ids(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value)
 
 
-def _chain_problem(work: "Workspace", gap: "ChainGap", form: BackfillForm) -> str:
-    grid, staged = slice_grid(work.pipeline), ""
-    if gap.staged_by:
-        request = gap.staged_by[-1]
-        staged = (
-            f" Request {request.request_id} of {request.who} ({shortened(request.reason)}) has {gap.before.slice_id} "
-            "staged. If it has ended, publish it on its page (Hindcast, Requests), and trigger this backfill again."
-        )
-    right = f"From {show_ms(grid, gap.nearest.start_ms)}, To {show_ms(grid, form.to_ms)}"
-    return (
-        f"From {show_ms(grid, form.from_ms)}: {gap.why}.{staged} {'Otherwise right' if staged else 'Right'} would be "
-        f"{right}. Or set Fresh: a new chain then begins at From, and its windows do not contain earlier records."
-    )
-
-
-def _unknown(key: str) -> str:
+def _unknown(key: str) -> Problem:
     hint = did_you_mean(key, FIELDS).removeprefix("; ")
     suggestion = f" {hint[0].upper()}{hint[1:]}" if hint else ""
-    return f"The form has no field {shortened(key)!r}.{suggestion} Its fields are {', '.join(FIELDS)}."
+    return Problem(f"The form has no field {shortened(key)!r}.{suggestion} Its fields are {', '.join(FIELDS)}.", key)
 
 
 def _range(
@@ -181,22 +191,24 @@ def _range(
     if from_ms is None or to_ms is None:
         found = replayable()
         if found is None:
-            raise FormError((f"The log {pipeline.log.table} has no complete slice that could be replayed.",))
+            raise FormError(
+                Problem(f"The log {pipeline.log.table} has no complete slice that could be replayed.", "from")
+            )
         to_ms = found.last.end_ms if to_ms is None else to_ms
         if from_ms is None and found.gap is None:
             again = f"From is empty, and readers see every slice up to {found.last.slice_id}."
-            raise FormError((f"{again} To replay slices again, give From and To.",))
+            raise FormError(Problem(f"{again} To replay slices again, give From and To.", "from"))
         if from_ms is None and found.gap is not None:
             from_ms = found.gap.start_ms
     if from_ms is None:
         raise InvariantBroken("a range without a start was not refused; please report this")
-    problem = _problem(slice_grid(pipeline), from_ms, to_ms, now_ms=now_ms)
+    problem = range_problem(slice_grid(pipeline), from_ms, to_ms, now_ms=now_ms)
     if problem is not None:
-        raise FormError((problem,))
+        raise FormError(Problem(problem, "to" if problem.startswith(("To ", "Slice ")) else "from"))
     try:
         check_range(pipeline, from_ms, to_ms, now_ms=now_ms)
     except RequestError as error:
-        raise FormError((f"From and To: {error}.",)) from None
+        raise FormError(Problem(f"From and To: {error}.", "from")) from None
     return from_ms, to_ms
 
 
@@ -204,62 +216,8 @@ def _bound(pipeline: Pipeline, name: str, value: object) -> int | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        raise FormError((f"{name.capitalize()} is {shortened(repr(value))}. It must be a date or a time.",))
+        raise FormError(Problem(f"{name.capitalize()} is {shortened(repr(value))}. It must be a date or a time.", name))
     try:
         return parse_bound(pipeline, value)
     except RangeError as error:
-        raise FormError((f"{name.capitalize()}: {error}.",)) from None
-
-
-def _problem(grid: SliceGrid, from_ms: int, to_ms: int, *, now_ms: int) -> str | None:
-    """Return what is wrong with a range, and the range that would be right; None if it is right."""
-    least_ms, most_ms = min(from_ms, to_ms), max(from_ms, to_ms) + (from_ms == to_ms)
-    wrong = _order_problem(grid, from_ms, to_ms) or _edge_problem(grid, from_ms, to_ms)
-    wrong = wrong or _outside(grid, from_ms, to_ms, now_ms=now_ms)
-    return None if wrong is None else f"{wrong} {_right(grid, least_ms, most_ms, now_ms=now_ms)}"
-
-
-def _order_problem(grid: SliceGrid, from_ms: int, to_ms: int) -> str | None:
-    if from_ms == to_ms:
-        return f"From and To are both {show_ms(grid, from_ms)}, so the range is empty: To is not included."
-    if from_ms > to_ms:
-        return f"To {show_ms(grid, to_ms)} is before From {show_ms(grid, from_ms)}."
-    return None
-
-
-def _edge_problem(grid: SliceGrid, from_ms: int, to_ms: int) -> str | None:
-    for name, bound_ms in (("From", from_ms), ("To", to_ms)):
-        if bound_ms != last_edge_ms(grid) and slice_at(grid, bound_ms).start_ms != bound_ms:
-            inside = slice_at(grid, bound_ms).slice_id
-            return f"{name} {show_ms(grid, bound_ms)} is inside slice {inside}, not at one of its ends."
-    return None
-
-
-def _outside(grid: SliceGrid, from_ms: int, to_ms: int, *, now_ms: int) -> str | None:
-    if grid.first_ms is not None and from_ms < grid.first_ms:
-        return f"From {show_ms(grid, from_ms)} is before the first slice, {show_ms(grid, grid.first_ms)}."
-    if grid.last_ms is not None and to_ms > slice_at(grid, grid.last_ms).end_ms:
-        return f"To {show_ms(grid, to_ms)} is after the end of the last slice, {show_ms(grid, grid.last_ms)}."
-    if to_ms > _end_ms(grid, now_ms):
-        last = slice_at(grid, to_ms - 1)
-        return f"Slice {last.slice_id} is not over before {show_instant(last.end_ms)}."
-    return None
-
-
-def _right(grid: SliceGrid, from_ms: int, to_ms: int, *, now_ms: int) -> str:
-    """Return the range that is nearest to a wrong one, as a sentence."""
-    end_ms = _end_ms(grid, now_ms)
-    first_ms = from_ms if grid.first_ms is None else max(from_ms, grid.first_ms)
-    first_ms = slice_at(grid, first_ms).start_ms
-    last = slice_at(grid, to_ms - 1)
-    last_ms = min(last.end_ms, end_ms)
-    if first_ms < last_ms:
-        return f"Right would be From {show_ms(grid, first_ms)}, To {show_ms(grid, last_ms)}."
-    least = "" if grid.first_ms is None else f"The earliest From is {show_ms(grid, grid.first_ms)}. "
-    return f"{least}The latest To is {show_ms(grid, end_ms)}."
-
-
-def _end_ms(grid: SliceGrid, now_ms: int) -> int:
-    """Return the end of the last slice that is over."""
-    over_ms = slice_at(grid, now_ms).start_ms
-    return over_ms if grid.last_ms is None else min(over_ms, slice_at(grid, grid.last_ms).end_ms)
+        raise FormError(Problem(f"{name.capitalize()}: {error}.", name)) from None

@@ -18,24 +18,28 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, StagedRun
 from jobs.orchestration import gating, scheduling
-from jobs.orchestration.alerts import Alert, overdue_alert
-from jobs.orchestration.backfill_form import check_chain, read_form, replayable_range
-from jobs.orchestration.decisions import was_decided
-from jobs.orchestration.gating import Gate
+from jobs.orchestration.backfill_checks import check_chain, check_log_end
+from jobs.orchestration.backfill_form import read_form, replayable_range
+from jobs.orchestration.dag_leases import RunStateOf, release_ended
+from jobs.orchestration.deadlines import Checked, Told, look
+from jobs.orchestration.decisions import settled_runs, was_settled
+from jobs.orchestration.gating import Gate, settled_elsewhere
+from jobs.orchestration.open_ranges import in_the_way
 from jobs.orchestration.requests import Progress, Staging
+from jobs.orchestration.restatements import plan_request, propose_changes
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import shortened
 from jobs.planning.readiness import AssetEvent, Waiting
-from jobs.planning.workspace import Asked, Opened, open_workspace
+from jobs.planning.workspace import Asked, IfOpen, Opened, open_workspace
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
 
 Kind = Literal["replay", "backfill"]
-"""The two DAGs of a pipeline: `replay_<name>` and `backfill_<name>`."""
+"""The two DAGs of a pipeline that replay: `replay_<name>` and `backfill_<name>`."""
 
 MAX_SLICES_PER_CHUNK = 31
 MAX_EVENTS = 50
@@ -79,6 +83,8 @@ class Order(BaseModel):
         records: about how many records the replay reads; None if unknown.
         seconds: how long the replay takes according to past runs; None if there are none.
         outline: lines that tell which slices are replayed, and why.
+        changes: sentences that tell which published slices have changed, and what becomes of them.
+        proposal: the request that proposes to restate them; empty if there is none.
         given_up: sentences on slices that are published although they have not arrived (`then: publish_empty`).
         waits: a sentence on the slice that is not complete yet; empty if there is none.
         follow_up: the id of the DAG run that waits for this slice; None if there is none.
@@ -99,6 +105,8 @@ class Order(BaseModel):
     records: int | None = None
     seconds: float | None = None
     outline: list[str] = []
+    changes: list[str] = []
+    proposal: str = ""
     given_up: list[str] = []
     waits: str = ""
     follow_up: str | None = None
@@ -143,9 +151,15 @@ class Published:
 
 
 def plan(
-    kind: Kind, pipeline_file: str, run: DagRun, *, lake: str | None = None, events: Sequence[AssetEvent] = ()
+    kind: Kind,
+    pipeline_file: str,
+    run: DagRun,
+    *,
+    lake: str | None = None,
+    state: RunStateOf | None = None,
+    events: Sequence[AssetEvent] = (),
 ) -> Order | Wait | Skip:
-    """Decide what one DAG run does.
+    """Decide what one DAG run does. Before that, the leases of DAG runs that have ended are released.
 
     Args:
         kind: `backfill` for a range by hand. `replay` for the schedule, for Airflow's own backfill, and for a run of
@@ -154,14 +168,18 @@ def plan(
             file differs from it.
         run: the DAG run.
         lake: the root of the lake; by default the value of HINDCAST_LAKE.
+        state: returns the state of a DAG run in Airflow; None: no lease is released.
         events: the events of the assets that `ready.producer` names.
 
     Raises:
         HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
     """
     pipeline, place = load_file(Path(pipeline_file)), _lake(lake)
+    if state is not None:
+        work = open_workspace(pipeline, place, now_ms=now_ms)
+        release_ended(work, state, own=(run.dag_id, run.run_id), own_lease=request_id(run))
     who = f"{run.user or run.run_type} (Airflow)"
-    decision = _ended_by_a_person(pipeline, place, run) or _decide(
+    decision = _settled_meanwhile(pipeline, place, run) or _decide(
         kind, pipeline, place, run=run, who=who, events=events
     )
     match decision:
@@ -181,6 +199,8 @@ def plan(
                 records=decision.records,
                 seconds=decision.seconds,
                 outline=list(decision.outline),
+                changes=list(decision.changes),
+                proposal=decision.proposal,
                 given_up=list(decision.given_up),
                 waits="" if decision.waiting is None else decision.waiting.line(now_ms()),
                 follow_up=None if decision.waiting is None else _follow_up(decision.waiting, run),
@@ -245,6 +265,11 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
     if not order.publish:
         scheduling.leave_staged(pipeline, lake, opened=order.opened, now_ms=now_ms())
         return Published(is_published=False, why="staged, not published, as the run's parameters ask")
+    view = open_workspace(pipeline, lake, now_ms=now_ms).ledger.view()
+    request = view.requests.get(order.request_id)
+    settled = None if request is None else settled_elsewhere(view, request)
+    if settled is not None:
+        return Published(is_published=False, why=settled)
     found = scheduling.publish_task(
         pipeline, lake, opened=order.opened, who=order.who, now_ms=now_ms(), slices=order.slices, publisher=publisher
     )
@@ -255,14 +280,24 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
     raise RequestError(f"request {order.request_id} of pipeline {pipeline.name} was not published: {found.why}")
 
 
-def overdue(pipeline_file: str, *, lake: str | None = None, url: Callable[[str], str]) -> tuple[Pipeline, Alert | None]:
-    """Return the pipeline, and the message on slices that readers should see by now; None if they see all of them.
+def runs_to_clear(order: Order, state: RunStateOf, *, publisher: str) -> tuple[DagRunOrigin, ...]:
+    """Return the failed DAG runs of others that the publication of an order has settled. `publisher`: as `publish`."""
+    work = open_workspace(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
+    return tuple(
+        one
+        for one in settled_runs(work.ledger.view(), order.request_id)
+        if f"{one.dag_id}/{one.run_id}" != publisher and state(one.dag_id, one.run_id) == "failed"
+    )
 
-    `url` returns the address of the page of a pipeline.
-    """
-    pipeline, place = load_file(Path(pipeline_file)), _lake(lake)
-    work = open_workspace(pipeline, place, now_ms=now_ms)
-    return pipeline, overdue_alert(work, url=url(pipeline.name))
+
+def deadlines(
+    pipeline: Pipeline, told: Told, *, lake: str | None = None, url: Callable[[str], str], everything: bool = False
+) -> Checked:
+    """Return the messages of `alert_<name>` that are due now; raises as `jobs.orchestration.deadlines.look` does."""
+    if pipeline.alerts is None:
+        return Checked(messages=(), told=told)
+    work = open_workspace(pipeline, _lake(lake), now_ms=now_ms)
+    return look(work, pipeline.alerts, told, url=url, everything=everything)
 
 
 def request_id(run: DagRun) -> str:
@@ -304,7 +339,9 @@ def _decide(
     kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str, events: Sequence[AssetEvent]
 ) -> Decision:
     if kind == "backfill":
-        return scheduling.plan_by_hand(pipeline, lake, asked=_asked(pipeline, lake, run=run, who=who), now_ms=now_ms())
+        asked = _asked(pipeline, lake, run=run, who=who)
+        plan_it = scheduling.plan_by_hand if run.params.get("request") is None else plan_request
+        return plan_it(pipeline, lake, asked=asked, now_ms=now_ms())
     if run.params:
         raise RequestError(
             f"{run.dag_id} takes no parameters, and found {shortened(', '.join(map(str, run.params)))}. "
@@ -323,7 +360,8 @@ def _decide(
         )
     # Only a run of a cron schedule has an interval that counts. Other runs take all slices that are over now.
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else now_ms()
-    return scheduling.plan_scheduled(
+    told = propose_changes(pipeline, lake, now_ms=now_ms(), who=who)
+    decision = scheduling.plan_scheduled(
         pipeline,
         lake,
         interval_end_ms=until_ms,
@@ -333,15 +371,17 @@ def _decide(
         origin=_origin(run),
         events=events,
     )
+    return replace(decision, changes=told.sentences, proposal=told.request_id or "")
 
 
-def _ended_by_a_person(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | None:
-    """Return a skip if a person has published what this DAG run had staged, and `decide_<pipeline>` has cleared it."""
+def _settled_meanwhile(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | None:
+    """Return a skip if this DAG run was cleared after somebody else had published what it had asked for."""
     if not run.clear_number:
         return None
     work = open_workspace(pipeline, lake, now_ms=now_ms)
-    decided = was_decided(work, request_id(replace(run, clear_number=run.clear_number - 1)))
-    return None if decided is None else Skip(why=decided)
+    before = run.params.get("request") or request_id(replace(run, clear_number=run.clear_number - 1))
+    settled = was_settled(work, before, publisher=f"{run.dag_id}/{run.run_id}")
+    return None if settled is None else Skip(why=settled)
 
 
 def _origin(run: DagRun) -> DagRunOrigin:
@@ -351,16 +391,24 @@ def _origin(run: DagRun) -> DagRunOrigin:
 def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
     work = open_workspace(pipeline, lake, now_ms=now_ms)
     form = read_form(pipeline, run.params, now_ms=now_ms(), replayable=lambda: replayable_range(work))
-    check_chain(work, form, request_id=request_id(run))
-    return Asked(
+    asked = Asked(
         from_ms=form.from_ms,
         to_ms=form.to_ms,
         who=who,
         reason=form.reason,
         is_fresh=form.is_fresh,
-        request_id=request_id(run),
+        request_id=form.request or request_id(run),
+        lease_id=request_id(run),
         origin=_origin(run),
+        if_open=form.if_open,
+        replaces=form.replaces,
     )
+    if form.request is not None:
+        return asked
+    check_log_end(work, form)
+    if form.if_open is not IfOpen.WAIT or not in_the_way(work, work.ledger.view(), asked):
+        check_chain(work, form, request_id=request_id(run))
+    return asked
 
 
 def _lake(root: str | None) -> Lake:

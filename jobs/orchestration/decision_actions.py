@@ -15,6 +15,8 @@ class Action(Enum):
     CANCEL = "cancel"  # close an open request without publication
     ROLL_BACK = "roll_back"  # take the newest publication back
     RESUME = "resume"  # end the hold after a rollback
+    COMMENT = "comment"  # write into the thread of a request; `reason` is the text
+    ASSIGN = "assign"  # name the person who looks after a request; without a name: nobody
 
 
 def decide_dag_id(pipeline: str) -> str:

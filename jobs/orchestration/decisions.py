@@ -13,7 +13,7 @@ So a publication and its asset events happen once, whichever task runs first.
 
 import difflib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, assert_never
@@ -21,11 +21,13 @@ from typing import Annotated, Any, Final, assert_never
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind, RequestState
+from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind
+from jobs.orchestration.dag_leases import RunStateOf, release_ended
 from jobs.orchestration.decision_actions import MAX_REASON, Action
 from jobs.pipeline.files import load_file
 from jobs.plain_text import escaped, shortened
 from jobs.planning.workspace import Workspace, open_workspace
+from jobs.publishing.comments import MAX_ASSIGNEE, Entry, comment, comment_events
 from jobs.publishing.decisions import (
     cancel,
     cancel_events,
@@ -52,6 +54,8 @@ _FIELDS: Final[Mapping[Action, tuple[frozenset[str], frozenset[str]]]] = {
     Action.CANCEL: (frozenset({"request_id", "reason"}), frozenset()),
     Action.ROLL_BACK: (frozenset({"publication", "reason"}), frozenset()),
     Action.RESUME: (frozenset({"reason"}), frozenset()),
+    Action.COMMENT: (frozenset({"request_id", "reason"}), frozenset()),
+    Action.ASSIGN: (frozenset({"request_id"}), frozenset({"reason", "assignee"})),
 }
 """Action -> the fields that it needs, and those that it may have besides `ledger_version`."""
 
@@ -73,10 +77,11 @@ class Decision(BaseModel):
 
     Attributes:
         action: what is decided.
-        request_id: the request. Needed to publish, waive and cancel.
+        request_id: the request. Needed by all actions but roll_back and resume.
         publication: the number of the publication to take back.
         slices: the failed slices that may pass.
-        reason: why; the ledger stores it. For a waiver: the reason of all slices that have none of their own.
+        reason: why, or the text of a comment. For a waiver: the reason of all slices that have none of their own.
+        assignee: who looks after the request from now on; None: nobody.
         ledger_version: the version of the ledger that the person looked at. The decision is refused if the request, its
             runs or their verdicts have changed since. None: it is not compared.
     """
@@ -88,7 +93,14 @@ class Decision(BaseModel):
     publication: Annotated[int, Field(ge=1)] | None = None
     slices: Annotated[list[ChosenSlice], Field(max_length=MAX_SLICES)] = []
     reason: _Text | None = None
+    assignee: Annotated[str, Field(max_length=MAX_ASSIGNEE)] | None = None
     ledger_version: Annotated[int, Field(ge=0)] | None = None
+
+    @property
+    def entry(self) -> Entry:
+        """The entry in the thread of the request."""
+        assignee = (self.assignee or "") if self.action is Action.ASSIGN else None
+        return Entry(text=self.reason or "", assignee=assignee)
 
     @property
     def waivers(self) -> tuple[SliceWaiver, ...]:
@@ -181,12 +193,23 @@ def check(work: Workspace, view: LedgerView, decision: Decision, *, who: str, se
             rollback_events(work, view, publication=decision.publication or 0, reason=decision.reason or "", by=by)
         case Action.RESUME:
             resume_events(work, view, reason=decision.reason or "", by=by)
+        case Action.COMMENT | Action.ASSIGN:
+            comment_events(work, view, request_id=_request_id(decision), by=by, entry=decision.entry)
         case _:
             assert_never(decision.action)
 
 
-def decide(pipeline_file: str, decision: Decision, decider: Decider, *, lake: str | None = None) -> Decided:
+def decide(
+    pipeline_file: str,
+    decision: Decision,
+    decider: Decider,
+    *,
+    lake: str | None = None,
+    state: RunStateOf | None = None,
+) -> Decided:
     """Check a decision against the ledger of now, and write it. A publication is left to `publish_decided`.
+
+    `state` returns the state of a DAG run: a DAG run that is over does not stop the decision.
 
     Raises:
         OutdatedDecision: what the person looked at has changed since. The message tells what happened.
@@ -194,6 +217,8 @@ def decide(pipeline_file: str, decision: Decision, decider: Decider, *, lake: st
     """
     work = _workspace(pipeline_file, lake)
     by = By(who=decider.who, decision_id=decider.decision_id, seen=seen_view(work, decision.ledger_version))
+    if state is not None:
+        release_ended(work, state)
     match decision.action:
         case Action.PUBLISH:
             return _publication(work, decision, by)
@@ -210,6 +235,9 @@ def decide(pipeline_file: str, decision: Decision, decider: Decider, *, lake: st
         case Action.RESUME:
             ended = resume(work, reason=decision.reason or "", who=decider.who, by=by)
             return Decided(why=f"the chain goes on; {ended.who} had rolled publication {ended.undoes} back")
+        case Action.COMMENT | Action.ASSIGN:
+            why = comment(work, _request_id(decision), by=by, entry=decision.entry)
+            return Decided(why=why, request_id=_request_id(decision))
         case _:
             assert_never(decision.action)
 
@@ -249,7 +277,7 @@ def publish_decided(pipeline_file: str, decided: Decided, decider: Decider, *, l
 
 
 def runs_to_clear(
-    pipeline_file: str, decided: Decided, state: "RunStateOf", *, lake: str | None = None
+    pipeline_file: str, decided: Decided, state: RunStateOf, *, lake: str | None = None
 ) -> tuple[DagRunOrigin, ...]:
     """Return the failed DAG runs that nothing stops any more. Call it after the publication.
 
@@ -262,11 +290,18 @@ def runs_to_clear(
     if not decided.publishes:
         return ()
     view = _workspace(pipeline_file, lake).ledger.view()
-    return tuple(
-        one
-        for one in stopped_runs(view, view.requests[decided.request_id])
-        if state(one.dag_id, one.run_id) == "failed"
-    )
+    return tuple(one for one in settled_runs(view, decided.request_id) if state(one.dag_id, one.run_id) == "failed")
+
+
+def settled_runs(view: LedgerView, request_id: str) -> tuple[DagRunOrigin, ...]:
+    """Return the DAG runs that a publication lets go on: of the request, and of those that it replaced or settled."""
+    request = view.requests.get(request_id)
+    if request is None:
+        return ()
+    own = view.settling(request)
+    settled = (one for one in view.requests.values() if one.ended_by is not None and view.settling(one) is own)
+    found = [*stopped_runs(view, request), *(run for one in settled if own is not None for run in one.origins)]
+    return tuple({(run.dag_id, run.run_id): run for run in found}.values())
 
 
 def stopped_runs(view: LedgerView, request: Request, *, waived: Sequence[str] = ()) -> tuple[DagRunOrigin, ...]:
@@ -280,10 +315,6 @@ def stopped_runs(view: LedgerView, request: Request, *, waived: Sequence[str] = 
         if (own := [one for one in origin.slice_ids if one in request.runs])
         and all(one in waived or view.run(request.runs[one]).is_publishable for one in own)
     )
-
-
-RunStateOf = Callable[[str, str], str | None]
-"""DAG id, run id -> the state of the DAG run in Airflow's words; None if there is no such DAG run."""
 
 
 def seen_view(work: Workspace, version: int | None) -> LedgerView | None:
@@ -303,19 +334,23 @@ def seen_view(work: Workspace, version: int | None) -> LedgerView | None:
     return work.ledger.view(version)
 
 
-def was_decided(work: Workspace, request_id: str) -> str | None:
-    """Return a sentence if a person has published a request by a decision, else None.
+def was_settled(work: Workspace, lease_id: str, *, publisher: str) -> str | None:
+    """Return a sentence if somebody else has published what a DAG run had asked for, else None.
 
-    A DAG run that `clear_gate` has cleared as a whole ends with it, so that it does not replay a log that has grown.
+    A DAG run that was cleared as a whole ends with it, so that it does not replay a log that has grown.
+
+    Args:
+        work: the workspace of the pipeline.
+        lease_id: the lease of the DAG run before it was cleared.
+        publisher: the name by which the publish task of the DAG run publishes.
     """
     view = work.ledger.view()
-    request = view.requests.get(request_id)
-    if request is None or request.state is not RequestState.PUBLISHED:
-        return None
-    for publication in reversed(view.publications):
-        if publication.request_id == request_id:
-            decision = view.decisions.get(publication.decision_id or "")
-            return f"{decision.who} has published request {request_id}" if decision is not None else None
+    for request in reversed([*view.requests.values()]):
+        if request.request_id == lease_id or any(one.lease_id == lease_id for one in request.origins):
+            publication = view.settling(request)
+            if publication is None or publication.decision_id == publisher:
+                return None
+            return f"{publication.who} has published request {publication.request_id}"
     return None
 
 

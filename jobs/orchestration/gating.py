@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted
 from jobs.planning.lease_keeping import release
@@ -29,11 +30,15 @@ class HeldSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """The result of a gate over `slices` runs. `held` are those whose checks failed; `advice` tells how to waive."""
+    """The result of a gate over `slices` runs. `held` are those whose checks failed; `advice` tells how to waive.
+
+    `settled` tells which publication has settled the request, if another one was published in its place.
+    """
 
     slices: int
     held: tuple[HeldSlice, ...] = ()
     advice: str = ""
+    settled: str = ""
 
     @property
     def is_passed(self) -> bool:
@@ -43,10 +48,20 @@ class Gate:
     @property
     def why(self) -> str:
         """The result in a few words."""
+        if self.settled:
+            return self.settled
         if self.is_passed:
             return f"{counted(self.slices, 'slice')} passed"
         which = listed([one.slice_id for one in self.held])
         return f"{len(self.held)} of {counted(self.slices, 'slice')} held: {which}"
+
+
+def settled_elsewhere(view: LedgerView, request: Request) -> str | None:
+    """Return which publication has settled a request that was closed without one of its own; None if none has."""
+    publication = view.settling(request)
+    if publication is None or publication.request_id == request.request_id:
+        return None
+    return f"request {request.request_id} is settled by publication {publication.seq} of {publication.who}"
 
 
 def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices: Sequence[str] | None = None) -> Gate:
@@ -64,6 +79,9 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
         raise RequestError(
             f"pipeline {pipeline.name} has no request {opened.request_id}; `hindcast status` lists the open ones"
         )
+    settled = settled_elsewhere(view, request)
+    if settled is not None:
+        return Gate(slices=0, settled=settled)
     runs = [view.run(run_id) for slice_id, run_id in request.runs.items() if slices is None or slice_id in slices]
     stopping = sorted((run for run in runs if not run.is_publishable), key=lambda run: run.result.slice.start_ms)
     if not stopping:

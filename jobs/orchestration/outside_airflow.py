@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jobs.ledger.view import DagRunOrigin, LedgerView
-from jobs.orchestration.decisions import stopped_runs
+from jobs.orchestration.dag_leases import release_ended
+from jobs.orchestration.decisions import settled_runs
 from jobs.orchestration.embedded.airflow_api import FINISHED_STATES, AirflowApi, AirflowRefused
+from jobs.planning.workspace import Workspace
 from windowlib.errors import RequestError
 
 URL, TOKEN, USER, PASSWORD = (
@@ -21,6 +23,7 @@ URL, TOKEN, USER, PASSWORD = (
     "HINDCAST_AIRFLOW_USER",
     "HINDCAST_AIRFLOW_PASSWORD",
 )
+NOT_FOUND = 404
 WAIT_S = 300.0
 POLL_S = 2.0
 
@@ -40,9 +43,8 @@ class Cleared:
 
 
 def runs_of_request(view: LedgerView, request_id: str) -> tuple[DagRunOrigin, ...]:
-    """Return the DAG runs of a request that nothing stops any more; none if no DAG run has opened it."""
-    request = view.requests.get(request_id)
-    return () if request is None else stopped_runs(view, request)
+    """Return the DAG runs that nothing stops any more after the publication of a request; none if there are none."""
+    return settled_runs(view, request_id)
 
 
 def airflow_of_environment() -> AirflowApi | None:
@@ -96,6 +98,26 @@ def _end_of(api: AirflowApi, run: DagRunOrigin, *, wait_s: float, sleep: Callabl
             return state
         sleep(POLL_S)
         waited += POLL_S
+
+
+def free_ended(airflow: AirflowApi, work: Workspace) -> tuple[str, ...]:
+    """Release the leases of DAG runs that have ended in Airflow, and return one sentence for each.
+
+    Raises:
+        AirflowRefused: Airflow does not answer, or refuses the login.
+        LedgerError: the ledger cannot be read or written.
+    """
+
+    def state(dag_id: str, run_id: str) -> str | None:
+        try:
+            return api.dag_run(dag_id, run_id).state
+        except AirflowRefused as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise LookupError(str(error)) from error
+
+    with airflow as api:
+        return release_ended(work, state)
 
 
 def advice(runs: Sequence[DagRunOrigin]) -> Iterator[str]:

@@ -47,4 +47,4 @@ def folded(slice_ids: Sequence[str]) -> str:
     """Return `2013-01-23`, or `2013-01-23 … 2013-02-28 (37 slices)` for neighbouring slices."""
     if len(slice_ids) == 1:
         return slice_ids[0]
-    return f"{slice_ids[0]} … {slice_ids[-1]} ({len(slice_ids):,} slices)"
+    return f"{slice_ids[0]} … {slice_ids[-1]} ({counted(len(slice_ids), 'slice')})"

@@ -10,12 +10,13 @@ from typing import Final, assert_never
 
 from jobs.ledger.events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
+from jobs.orchestration.open_ranges import check_range_is_free, open_range
 from jobs.orchestration.outcomes import Outcome
 from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import leased
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Ask, Plan, Reason, Step, make_plan
-from jobs.planning.workspace import Asked, Workspace, find_resumable, open_request, request_workspace
+from jobs.planning.workspace import Asked, Workspace, request_workspace
 from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import Publication
@@ -65,6 +66,7 @@ def run_request(
     """Open or resume a request for a range, replay stale slices, and publish all of it if every verdict allows.
 
     Raises:
+        RangeTaken: other open requests have slices of the range. Nothing was written.
         RequestError, SpecError, LogError: the request is not valid. Nothing was written.
         HindcastError: the replayer failed. The attempt is marked as failed; the same call continues after the last
             staged slice.
@@ -73,7 +75,7 @@ def run_request(
         raise RequestError("the request to run has no range; give it from and to")
     slices = slices_between(work.pipeline, asked.from_ms, asked.to_ms)
     view = work.ledger.view()
-    resumed = find_resumable(work, view, asked)
+    resumed = check_range_is_free(work, view, asked)
     ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=resumed, checks=work.checks)
     log_state = work.log_state(view, ask.slices)
     planned = make_plan(work.pipeline, view, log_state, ask=ask)
@@ -81,7 +83,7 @@ def run_request(
         return _nothing_to_do(work, view, planned)
     for warning in planned.warnings:
         log.warning("%s", warning)
-    opened = open_request(work, asked)
+    opened = open_range(work, asked)
     with leased(work, opened):
         outcome = stage(
             work,

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind
+from jobs.orchestration.open_ranges import RangeTaken, check_range_is_free, open_range, refuse_without_work
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.passing_slices import until_held
 from jobs.orchestration.plan_outline import expected_seconds, outline
@@ -33,10 +34,11 @@ from jobs.planning.standing import due_slices
 from jobs.planning.watching import Watch, watch_ledger, watch_log
 from jobs.planning.workspace import (
     Asked,
+    IfOpen,
     Opened,
     Workspace,
     covers,
-    is_live,
+    holders,
     on_published_spec,
     open_request,
     open_workspace,
@@ -51,10 +53,16 @@ from windowlib.errors import RequestError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Decided:
-    """`why` is one sentence. `warnings` are for the log of the task."""
+    """`why` is one sentence. `warnings` are for the log of the task.
+
+    `changes` tells which published slices have changed, and what becomes of them (`jobs.planning.restating`).
+    `proposal` is the id of the proposed restatement; empty if there is none.
+    """
 
     why: str
     warnings: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    proposal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +87,9 @@ class Replay(_Decided):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait(_Decided):
-    """Decide again later: a slice is not complete yet, or another request is replaying it (`waiting` is None then).
+    """Decide again later: a slice is not complete yet, or another request is replaying it, or has to end first.
 
-    `watch` is what can change the decision.
+    `waiting` is None unless a slice is not complete. `watch` is what can change the decision.
     """
 
     waiting: Waiting | None = None
@@ -143,7 +151,7 @@ def plan_scheduled(
                 unarrived=unarrived,
             )
             return replace(
-                _replay(planned, _open(work, asked, slices)),
+                replay_of(planned, opened_for(work, asked, slices)),
                 warnings=warnings,
                 slices=_ids(slices),
                 given_up=tuple(text for slice_id, text in given_up.items() if slice_id in _ids(slices)),
@@ -177,7 +185,9 @@ def plan_backfill_interval(
     view = work.ledger.view()
     if view.hold is not None:
         return Skip(why=describe_hold(view.hold), warnings=warnings)
-    busy = _busy(work, view, slices, own=None, kinds=(RequestKind.SCHEDULED, RequestKind.RANGE))
+    busy = busy_with(
+        work, view, slices, own=None, kinds=(RequestKind.SCHEDULED, RequestKind.RANGE, RequestKind.RESTATEMENT)
+    )
     if busy is not None:
         return Wait(why=busy, warnings=warnings, watch=watch_ledger(work, view))
     shared = shared_request(work, view)
@@ -210,10 +220,11 @@ def _in_words_of_the_backfill(work: Workspace, gap: ChainGap) -> str:
     )
 
 
-def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Replay | Skip:
+def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Decision:
     """Decide what a backfill by hand replays: all of its half-open range, with the spec of the file.
 
     Raises:
+        RangeTaken: other open requests have slices of the range, and it is neither to wait nor able to replace them.
         RequestError: the range is not valid, or the slice before it has no run.
         LogError, SpecError: the log is missing or does not fit the pipeline.
     """
@@ -221,9 +232,18 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
     if asked.from_ms is None or asked.to_ms is None:
         raise RequestError("a backfill by hand has no range; give it the parameters `from` and `to`")
     slices = check_range(pipeline, asked.from_ms, asked.to_ms, now_ms=now_ms)
+    asked = replace(asked, kind=RequestKind.RANGE)
     view = work.ledger.view()
-    planned = work.plan(view, Ask(slices=slices, is_fresh=asked.is_fresh, request_id=asked.request_id))
-    return _open_unless_current(work, planned, replace(asked, kind=RequestKind.RANGE))
+    try:
+        resumed = check_range_is_free(work, view, asked)
+        request_id = resumed or asked.request_id
+        planned = work.plan(view, Ask(slices=slices, is_fresh=asked.is_fresh, request_id=request_id))
+        refuse_without_work(work, view, asked, resumed=resumed, planned=planned)
+        return _open_unless_current(work, planned, asked)
+    except RangeTaken as error:
+        if asked.if_open is IfOpen.WAIT:
+            return Wait(why=error.facts, watch=watch_ledger(work, view))
+        raise
 
 
 def replay(
@@ -305,7 +325,7 @@ def _scheduled(
         head = view.head
         after = f"after the published head {head.result.slice.slice_id}" if head else "with data"
         return Skip(why=f"no slice {after} is over by {show_instant(interval_end_ms)}")
-    busy = _busy(work, view, candidates, own=own_request, kinds=tuple(RequestKind))
+    busy = busy_with(work, view, candidates, own=own_request, kinds=tuple(RequestKind))
     if busy is not None:
         return Wait(why=busy, watch=watch_ledger(work, view))
     now_ms, log = work.ledger.now_ms(), work.log_state(view, candidates)
@@ -321,24 +341,18 @@ def _scheduled(
     passing, held = until_held(planned, unarrived)
     if not passing:
         return Skip(why=f"held by {held}")
-    is_whole = len(passing) == len(slices) and not unarrived
-    return _Due(
-        slices=passing,
-        planned=planned,
-        unarrived=unarrived,
-        given_up=prefix.given_up,
-        waiting=waiting if is_whole else None,
-    )
+    left = waiting if len(passing) == len(slices) and not unarrived else None
+    return _Due(slices=passing, planned=planned, unarrived=unarrived, given_up=prefix.given_up, waiting=left)
 
 
 def _open_unless_current(work: Workspace, planned: Plan, asked: Asked) -> Replay | Skip:
     """Open the request for all slices of a plan; skip if each of them is current and published."""
     if all(step.reason is Reason.CURRENT and step.is_published for step in planned.steps):
         return Skip(why="every slice is current and published")
-    return _replay(planned, _open(work, asked, [step.slice for step in planned.steps]))
+    return replay_of(planned, opened_for(work, asked, [step.slice for step in planned.steps]))
 
 
-def _replay(planned: Plan, opened: Opened) -> Replay:
+def replay_of(planned: Plan, opened: Opened) -> Replay:
     """Return the decision to replay all slices of a plan."""
     return Replay(
         why=planned.chain_note,
@@ -350,14 +364,18 @@ def _replay(planned: Plan, opened: Opened) -> Replay:
     )
 
 
-def _busy(
+def busy_with(
     work: Workspace, view: LedgerView, slices: Sequence[Slice], *, own: str | None, kinds: Sequence[RequestKind]
 ) -> str | None:
-    """Return a sentence that names the request which is replaying one of the slices or the slice before; else None."""
+    """Return a sentence that names the request which is replaying one of the slices or the slice before; else None.
+
+    `own` is the lease of the asking DAG run, which is not in its own way.
+    """
     before = previous_slice(slice_grid(work.pipeline), slices[0])
     wanted = [*((before,) if before else ()), *slices]
     for request in view.open_requests():
-        if request.request_id == own or request.kind not in kinds or not is_live(work, request):
+        others = [lease for lease in holders(work, request) if lease.lease_id != own]
+        if request.kind not in kinds or not others:
             continue
         making = next((one for one in wanted if covers(request, one)), None)
         if making is not None:
@@ -368,11 +386,12 @@ def _busy(
     return None
 
 
-def _open(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:
+def opened_for(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:
     """Open or resume a request for the later tasks. The lease has no process until one of these tasks works."""
     if asked.origin is not None:
         asked = replace(asked, origin=replace(asked.origin, slice_ids=_ids(slices)))
-    return open_request(replace(work, holder=None), asked)
+    open_it = open_range if asked.kind is RequestKind.RANGE else open_request
+    return open_it(replace(work, holder=None), asked)
 
 
 def _ids(slices: Sequence[Slice]) -> tuple[str, ...]:

@@ -315,3 +315,17 @@ def _day(grid: SliceGrid, day: int) -> Slice:
 
 def _beyond(at_ms: int) -> RangeError:
     return RangeError(f"no slice contains the instant {at_ms} ms since 1970; slices are in the years 1 to 9999")
+
+
+def past_end(pipeline: Pipeline, now_ms: int) -> str | None:
+    """Return the sentence that the log has ended and the schedule has nothing to do; None if it has not ended."""
+    grid = slice_grid(pipeline)
+    if pipeline.schedule is None or grid.last_ms is None:
+        return None
+    last = slice_at(grid, grid.last_ms)
+    if last.end_ms > now_ms:
+        return None
+    return (
+        f"Its log ends with {last.slice_id} (log.slice.last), so the schedule has nothing to do: use backfills, of "
+        f"Airflow or by backfill_{pipeline.name}"
+    )

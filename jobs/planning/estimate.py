@@ -6,18 +6,33 @@ from statistics import median
 from jobs.ledger.view import LedgerView, StagedRun
 
 PAST_RUNS = 50
-"""An estimate is based on so many of the newest runs."""
+"""An estimate is based on so many of the newest runs with records."""
 
 
 def estimator(view: LedgerView) -> Callable[[int], float | None]:
-    """Return a function that estimates seconds for a number of records: by past runs; None without past runs."""
-    past = [run.result for run in _newest(view.runs.values(), PAST_RUNS)]
-    if not past:
-        return lambda _records: None
-    rate = median(result.seconds / max(result.counts.read, 1) for result in past)
-    least = min(result.seconds for result in past)
-    return lambda records: round(max(rate * records, least if records else 0.0), 3)
+    """Return a function that estimates seconds for a number of records; None without past runs to estimate from.
+
+    Runs without records tell nothing of the time that a record takes, so an estimate for records is based on the
+    others only. Without records, it is the least time of a run.
+    """
+    past = [run.result for run in sorted(view.runs.values(), key=lambda run: -run.seq)]
+    filled = [result for result in past if result.counts.read][:PAST_RUNS]
+    rate = median(result.seconds / result.counts.read for result in filled) if filled else None
+    least = min((result.seconds for result in filled), default=0.0)
+
+    def estimate(records: int) -> float | None:
+        if not records:
+            return 0.0 if past else None
+        return None if rate is None else round(max(rate * records, least), 3)
+
+    return estimate
 
 
-def _newest(runs: Iterable[StagedRun], count: int) -> list[StagedRun]:
-    return sorted(runs, key=lambda run: -run.seq)[:count]
+def seconds_left(runs: Iterable[StagedRun], count: int) -> float | None:
+    """Return about how many seconds `count` further slices take: the median of the runs with records, of each.
+
+    None without slices or runs. If no run has records, it is the median of all.
+    """
+    results = [run.result for run in runs]
+    filled = [result for result in results if result.counts.read] or results
+    return count * median(result.seconds for result in filled) if filled and count > 0 else None

@@ -20,7 +20,8 @@ def leased(work: Workspace, opened: Opened, *, hands_on: bool = False) -> Iterat
     """Keep a lease while the caller works; then release it, or hand it on to the next task of the DAG run.
 
     `open_request` or the task before has taken the lease. If another holder has it, it is renewed at once. A thread
-    then renews it `RENEWALS_PER_LEASE` times within its length.
+    then renews it `RENEWALS_PER_LEASE` times within its length. If somebody releases the lease meanwhile, or another
+    process of the DAG run takes it, the thread ends, and the lease is neither renewed nor handed on.
 
     Args:
         work: the workspace of the holder.
@@ -38,11 +39,9 @@ def leased(work: Workspace, opened: Opened, *, hands_on: bool = False) -> Iterat
     finally:
         done.set()
         keeper.join()
+        last = leased_event(replace(work, holder=None), opened) if hands_on and has_succeeded else _released(opened)
         try:
-            if hands_on and has_succeeded:
-                renew(replace(work, holder=None), opened)
-            else:
-                release(work, opened)
+            _write_if_held(work, opened, last)
         except LedgerError as error:
             log.warning("lease of request %s was not released; it expires by itself: %s", opened.request_id, error)
 
@@ -58,25 +57,36 @@ def renew(work: Workspace, opened: Opened, *, only_from_others: bool = False) ->
         nonlocal is_open
         request = view.requests.get(opened.request_id)
         is_open = request is not None and request.is_open
-        if request is None or not is_open:
+        if not is_open or (only_from_others and _is_held_by(work, view, opened)):
             return []
-        is_mine = any(lease.lease_id == opened.lease_id and lease.holder == work.holder for lease in request.leases)
-        return [] if is_mine and only_from_others else [leased_event(work, opened)]
+        return [leased_event(work, opened)]
 
     work.ledger.write(decide)
     return is_open
 
 
-def release(work: Workspace, opened: Opened) -> None:
-    """Record that the holder does not work on the request any more. If the lease has ended, write nothing."""
+def release(work: Workspace, opened: Opened, *, who: str | None = None, reason: str | None = None) -> None:
+    """Record that nobody works on the request under this lease any more. If the lease has ended, write nothing.
+
+    `who` and `reason`: who has stopped the holder, and how. The reason is shown as the failure of the request.
+    """
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         request = view.requests.get(opened.request_id)
         is_held = request is not None and any(lease.lease_id == opened.lease_id for lease in request.leases)
-        details = {"lease_id": opened.lease_id}
-        return [LedgerEvent(kind=EventKind.RELEASED, request_id=opened.request_id, details=details)] if is_held else []
+        return [_released(opened, who=who, reason=reason)] if is_held else []
 
     work.ledger.write(decide)
+
+
+def _released(opened: Opened, *, who: str | None = None, reason: str | None = None) -> LedgerEvent:
+    return LedgerEvent(
+        kind=EventKind.RELEASED,
+        request_id=opened.request_id,
+        who=who,
+        reason=reason,
+        details={"lease_id": opened.lease_id},
+    )
 
 
 def _keep(work: Workspace, opened: Opened, done: threading.Event) -> None:
@@ -84,7 +94,26 @@ def _keep(work: Workspace, opened: Opened, done: threading.Event) -> None:
     work = replace(work, ledger=work.ledger.twin())
     while not done.wait(work.lease_ms / 1000 / RENEWALS_PER_LEASE):
         try:
-            if not renew(work, opened):
+            if not _write_if_held(work, opened, leased_event(work, opened)):
                 return
         except LedgerError as error:
             log.warning("lease of request %s was not renewed: %s", opened.request_id, error)
+
+
+def _write_if_held(work: Workspace, opened: Opened, event: LedgerEvent) -> bool:
+    """Write an event if the workspace's holder still has the lease, also an expired one; return whether it has."""
+    has_it = False
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        nonlocal has_it
+        has_it = _is_held_by(work, view, opened)
+        return [event] if has_it else []
+
+    work.ledger.write(decide)
+    return has_it
+
+
+def _is_held_by(work: Workspace, view: LedgerView, opened: Opened) -> bool:
+    request = view.requests.get(opened.request_id)
+    leases = () if request is None else request.leases
+    return any(lease.lease_id == opened.lease_id and lease.holder == work.holder for lease in leases)

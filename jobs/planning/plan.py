@@ -14,6 +14,7 @@ from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, show_ms, slice_grid
+from jobs.plain_text import counted
 from jobs.planning.chains import chain_before
 from jobs.planning.estimate import estimator
 from jobs.planning.fingerprints import spec_fingerprint
@@ -353,12 +354,14 @@ def _input_reason(run: StagedRun, now: LogCoordinates) -> tuple[Reason, str] | N
         case Match.UNKNOWN:
             return Reason.INPUT_UNVERIFIED, (
                 f"its files differ from those at log version {then.version}, and commits since then are gone: perhaps "
-                f"an OPTIMIZE, perhaps a DELETE or MERGE ({then.records:,} records then, {now.records:,} now); plan "
+                f"an OPTIMIZE, perhaps a DELETE or MERGE ({counted(then.records, 'record')} then, {now.records:,} "
+                f"now); plan "
                 "--verify compares the records"
             )
         case Match.CHANGED if then.table_id != now.table_id:
             return Reason.INPUT_CHANGED, "the log is another table now"
         case Match.CHANGED:
             return Reason.INPUT_CHANGED, (
-                f"{then.records:,} records then, {now.records:,} now (log version {then.version}, then {now.version})"
+                f"{counted(then.records, 'record')} then, {now.records:,} now (log version {then.version}, "
+                f"then {now.version})"
             )

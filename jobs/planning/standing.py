@@ -5,33 +5,13 @@ The schedule, the messages, the pages, `hindcast status` and the gauges all read
 
 from dataclasses import dataclass
 
-from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import MAX_SLICES, next_slice, slice_grid
-from jobs.planning.log_state import LogState
+from jobs.planning.changed_slices import ChangedSlice, changed_slices
 from jobs.planning.readiness import Waiting, ready_prefix
 from jobs.planning.workspace import Workspace
-from jobs.runs import LogCoordinates, Slice
+from jobs.runs import Slice
 from windowlib.errors import RequestError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedSlice:
-    """A slice that readers see, and whose input in the log is another one than its run has read."""
-
-    run: StagedRun
-    match: Match
-    now: LogCoordinates
-
-    @property
-    def slice(self) -> Slice:
-        """The slice."""
-        return self.run.result.slice
-
-    @property
-    def records_then(self) -> int:
-        """The number of records that the run read."""
-        return self.run.result.log.records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +53,7 @@ def standing(work: Workspace, view: LedgerView, *, until_ms: int | None = None) 
     """
     now_ms = work.ledger.now_ms()
     due = due_slices(work, view, now_ms if until_ms is None else min(until_ms, now_ms))
-    published = [view.slices[slice_id] for slice_id in view.published]
-    log = work.log_state(view, (*published, *due))
+    log = work.log_state(view, due)
     prefix = ready_prefix(work, view, due, log=log)
     return Standing(
         now_ms=now_ms,
@@ -84,7 +63,7 @@ def standing(work: Workspace, view: LedgerView, *, until_ms: int | None = None) 
         ready=prefix.slices,
         waiting=prefix.waiting,
         empty=empty_slices(view),
-        changed=changed_slices(view, log),
+        changed=changed_slices(work, view),
     )
 
 
@@ -92,17 +71,6 @@ def empty_slices(view: LedgerView) -> tuple[Slice, ...]:
     """Return the published slices without a record, oldest first."""
     runs = (view.runs.get(run_id) for run_id in view.published.values())  # None: every attempt was condemned
     return tuple(run.result.slice for run in runs if run is not None and not run.result.counts.read)
-
-
-def changed_slices(view: LedgerView, log: LogState) -> tuple[ChangedSlice, ...]:
-    """Return the published slices whose input is not the one that their run has read, oldest first."""
-    found = []
-    for slice_id, run_id in view.published.items():
-        run, now = view.run(run_id), log.coordinates[slice_id]
-        match = match_input(run.sightings, now)
-        if match is not Match.SAME:
-            found.append(ChangedSlice(run=run, match=match, now=now))
-    return tuple(found)
 
 
 def due_slices(work: Workspace, view: LedgerView, until_ms: int, *, most: int = MAX_SLICES) -> tuple[Slice, ...]:

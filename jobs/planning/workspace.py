@@ -3,11 +3,12 @@
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Protocol
 
 from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind, LedgerEvent
-from jobs.ledger.leases import LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
+from jobs.ledger.leases import HANDOVER_MS, LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.provenance import origin_details
 from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind
@@ -41,8 +42,8 @@ class Workspace:
     """A pipeline, its lake and its ledger.
 
     `checks` is the suite's fingerprint. `holder` is the process that works; None for a task of a DAG run that only
-    opens a request for later tasks. `lease_ms` is the length of a lease. Tests replace `is_alive`, `new_id` and
-    `read_log`.
+    opens a request for later tasks. `lease_ms` is the length of the lease of a process. Tests replace `is_alive`,
+    `new_id` and `read_log`.
     """
 
     pipeline: Pipeline
@@ -73,12 +74,21 @@ def open_workspace(
     )
 
 
+class IfOpen(Enum):
+    """What becomes of a request for a range, if another open request has slices of that range."""
+
+    REFUSE = "refuse"  # it is refused, and the person decides
+    REPLACE = "replace"  # it closes the open ones. Their runs are used again where they are valid
+    WAIT = "wait"  # it begins when the open ones have ended
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """The content of a request before it is opened: a half-open range, a person or DAG run, a reason.
 
     If the ledger has the request `request_id`, that one is continued. The tasks of a DAG run, and their retries, share
     one `lease_id`. By default it is `request_id`, or a new id. `origin` is the DAG run that asks, if one does.
+    `replaces` are the ids of the open requests that the person has seen and wants to replace; None: any.
     `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
     """
 
@@ -91,7 +101,14 @@ class Asked:
     request_id: str | None = None
     lease_id: str | None = None
     origin: DagRunOrigin | None = None
+    if_open: IfOpen = IfOpen.REFUSE
+    replaces: frozenset[str] | None = None
     unarrived: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def own_lease(self) -> str | None:
+        """The lease that all tasks of the asking DAG run share; None for a process, which gets a new one."""
+        return self.lease_id or self.request_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,13 +120,19 @@ class Opened:
 
 
 def find_resumable(work: Workspace, view: LedgerView, asked: Asked) -> str | None:
-    """Return the id of an open request with the same content and no holder: a crash or a failed check has left it."""
-    if asked.request_id is not None:
-        return asked.request_id if asked.request_id in view.requests else None
+    """Return the id of an open request with the same content and no other holder: a crash or a failed check left it.
+
+    A request that is to replace the open ones resumes none of them.
+    """
+    if asked.request_id is not None and asked.request_id in view.requests:
+        return asked.request_id
+    if asked.if_open is IfOpen.REPLACE:
+        return None
     spec = spec_fingerprint(work.pipeline)
     for request in reversed(view.open_requests(asked.kind)):
         same = (request.from_ms, request.to_ms, request.is_fresh, request.unarrived, request.spec_fingerprint)
-        if same == (asked.from_ms, asked.to_ms, asked.is_fresh, asked.unarrived, spec) and not is_live(work, request):
+        others = [lease for lease in holders(work, request) if lease.lease_id != asked.own_lease]
+        if same == (asked.from_ms, asked.to_ms, asked.is_fresh, asked.unarrived, spec) and not others:
             return request.request_id
     return None
 
@@ -131,17 +154,22 @@ def covers(request: Request, one: Slice) -> bool:
     return request.from_ms <= one.start_ms < request.to_ms
 
 
-def open_request(work: Workspace, asked: Asked) -> Opened:
+MakeRoom = Callable[[LedgerView, str], Sequence[LedgerEvent]]
+"""The ledger and the id of a new request -> the events that close others for it. It may refuse with a RequestError."""
+
+
+def open_request(work: Workspace, asked: Asked, *, make_room: MakeRoom = lambda _view, _request_id: ()) -> Opened:
     """Write a request with its spec into the ledger, or resume one; take a lease of it.
 
     An open request with the same content and no holder is resumed. A request of kind `airflow-backfill` is shared: an
-    open one of the same spec is used even while others work on it.
+    open one of the same spec is used even while others work on it. `make_room` is called if a new request is opened,
+    and its events are part of the same commit.
 
     Raises:
-        RequestError: the request with the given id is not open any more.
+        RequestError: the request with the given id is not open any more, or `make_room` refuses.
     """
     request_id = asked.request_id or work.new_id()
-    lease_id = asked.lease_id or asked.request_id or work.new_id()
+    lease_id = asked.own_lease or work.new_id()
     spec = spec_fingerprint(work.pipeline)
     chosen = request_id
 
@@ -154,7 +182,9 @@ def open_request(work: Workspace, asked: Asked) -> Opened:
             )
         fitting = request_id if known is not None else _fitting(work, view, asked)
         chosen = fitting or request_id
-        events = [] if fitting else [_requested(work, asked, request_id=request_id, spec=spec)]
+        events: list[LedgerEvent] = []
+        if not fitting:
+            events = [*make_room(view, request_id), _requested(work, asked, request_id=request_id, spec=spec)]
         return [*events, leased_event(work, Opened(request_id=chosen, lease_id=lease_id), origin=asked.origin)]
 
     work.ledger.write(decide)
@@ -162,8 +192,6 @@ def open_request(work: Workspace, asked: Asked) -> Opened:
 
 
 def _fitting(work: Workspace, view: LedgerView, asked: Asked) -> str | None:
-    if asked.request_id is not None:
-        return None
     if asked.kind is not RequestKind.AIRFLOW_BACKFILL:
         return find_resumable(work, view, asked)
     shared = shared_request(work, view)
@@ -181,7 +209,8 @@ def shared_request(work: Workspace, view: LedgerView) -> Request | None:
 
 def leased_event(work: Workspace, opened: Opened, *, origin: DagRunOrigin | None = None) -> LedgerEvent:
     """Return the event by which the workspace's holder takes or renews a lease. `origin`: the DAG run that joins."""
-    lease = Lease(lease_id=opened.lease_id, holder=work.holder, renewed_at_ms=0, length_ms=work.lease_ms)
+    length_ms = HANDOVER_MS if work.holder is None else work.lease_ms
+    lease = Lease(lease_id=opened.lease_id, holder=work.holder, renewed_at_ms=0, length_ms=length_ms)
     details = lease.to_details()
     if origin is not None:
         details |= origin_details(origin)

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
+from jobs.ledger.leases import Lease
 from jobs.ledger.provenance import decision_details
 from jobs.ledger.view import Hold, LedgerView, Request
+from jobs.plain_text import counted
 from jobs.planning.workspace import Workspace
 from jobs.publishing.rules import Publication, changed_slices, listed, other_holders
 from jobs.publishing.seen import By, check_seen_chain, check_seen_request
@@ -44,17 +46,17 @@ def cancel_events(work: Workspace, view: LedgerView, *, request_id: str, reason:
     request = open_request_of(work, view, request_id)
     others = other_holders(work, request, lease_id=None)
     if others:
-        who = ", ".join(str(lease.holder) if lease.holder else "a DAG run" for lease in others)
+        who = ", ".join(lease.worker for lease in others)
         raise RequestError(
             f"request {request_id} of pipeline {work.pipeline.name} is being worked on by {who}, so it is not "
-            "cancelled; wait until that has ended, or stop it first"
+            f"cancelled. Stop that first: {' '.join(dict.fromkeys(map(_how_to_stop, others)))}"
         )
     return [
         LedgerEvent(
             kind=EventKind.CLOSED,
             request_id=request_id,
             who=by.who,
-            reason=f"cancelled by {by.who}: {checked}",
+            reason=f"{'declined' if request.is_proposed else 'cancelled'} by {by.who}: {checked}",
             details=decision_details(by.decision_id, "cancel"),
         )
     ]
@@ -82,8 +84,8 @@ def rollback(work: Workspace, publication: int, *, reason: str, who: str, by: By
     return Publication(
         request_id="",
         is_published=True,
-        why=f"{len(done.changes)} slices are as before publication {publication}; the chain is held until a person "
-        "publishes or resumes it",
+        why=f"as before publication {publication}: {counted(len(done.changes), 'slice')}; the chain is held until a "
+        "person publishes or resumes it",
         changed=changed_slices(view, done),
         ledger_version=view.version,
     )
@@ -166,6 +168,15 @@ def checked_reason(reason: str, what: str) -> str:
     if not reason.strip():
         raise RequestError(f"{what} needs a reason that is not empty; the ledger stores it with your name")
     return reason.strip()
+
+
+def _how_to_stop(lease: Lease) -> str:
+    """Return how a person stops the holder of a lease."""
+    if lease.dag_run is not None:
+        return "mark the DAG run as failed in Airflow; the request is free at once."
+    if lease.holder is None:
+        return "mark its DAG run as failed in Airflow; the request is free at once."
+    return f"press Ctrl-C there, or run `kill -INT {lease.holder.pid}` on {lease.holder.host}."
 
 
 def open_request_of(work: Workspace, view: LedgerView, request_id: str) -> Request:

@@ -14,6 +14,7 @@ from jobs.ledger.events import LedgerEvent, judged_event
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.models.publish import SettledGrammar
 from jobs.pipeline.slices import show_instant
+from jobs.plain_text import counted
 from jobs.planning.workspace import Workspace
 from jobs.publishing.rules import NO_RULE, is_ready, settled_basis
 from jobs.runs import ARRIVAL, SETTLED, CheckResult, Verdict
@@ -118,7 +119,7 @@ def _check(rule: SettledGrammar, found: "SettledChange", slice_id: str) -> Check
         "columns": {name: _plain(part) for name, part in columns.items()},
         "windows": list(found.windows),
     }
-    words = [f"{found.changed:,} of {found.seen:,} windows ({_percent(found.share)})"]
+    words = [f"{found.changed:,} of {counted(found.seen, 'window')} ({_percent(found.share)})"]
     words += [f"{name} by {_percent(part)}" for name, part in columns.items()]
     note = f"{', '.join(words)}; {count:,} of these windows in this slice, such as {'; '.join(found.windows)}"
     demand = _demand(rule, found.until_ms)

@@ -10,8 +10,9 @@ from jobs.ledger.view import Publication as LedgerPublication
 from jobs.pipeline.slices import slice_of_id, slices_between
 from jobs.planning.workspace import Opened, Workspace, covers, is_live
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
-from jobs.publishing.rules import Publication, changed_slices, judge_publication, other_holders
+from jobs.publishing.rules import Publication, changed_slices, has_equal_rows, judge_publication, other_holders
 from jobs.publishing.seen import By, check_seen_request
+from jobs.runs import Slice
 from windowlib.errors import RequestError
 
 
@@ -166,22 +167,41 @@ def _published_events(
         )
         for slice_id, run_id in changed.items()
     ]
-    superseded = [other for other in view.open_requests() if _supersedes(work, request, other)]
-    return events + [_closed(other, f"superseded by request {request.request_id}") for other in superseded]
+    settled = [other for other in view.open_requests() if _settles(work, view, request, other=other)]
+    why = f"settled by publication {view.version + 1} of {by.who}"
+    return events + [_closed(other, why, by=request) for other in settled]
 
 
-def _supersedes(work: Workspace, request: Request, other: Request) -> bool:
-    """Return whether publishing `request` closes the older `other`: it covers all of it, and `other` has no holder."""
-    if other.opened_seq >= request.opened_seq or is_live(work, other):
+def _settles(work: Workspace, view: LedgerView, request: Request, *, other: Request) -> bool:
+    """Return whether the publication of `request` leaves nothing to decide in `other`, on which nobody works.
+
+    That is so if readers then see each slice of `other` by a run that an equal or a later request has made.
+    """
+    if other.request_id == request.request_id or is_live(work, other):
         return False
     if other.from_ms is None or other.to_ms is None:
-        wanted = [slice_of_id(work.pipeline, slice_id) for slice_id in other.slice_ids]
-        return bool(wanted) and all(covers(request, one) for one in wanted)
-    if request.from_ms is None or request.to_ms is None:
-        wanted_ids = {one.slice_id for one in slices_between(work.pipeline, other.from_ms, other.to_ms)}
-        return wanted_ids <= set(request.runs)
-    return request.from_ms <= other.from_ms and other.to_ms <= request.to_ms
+        wanted = tuple(slice_of_id(work.pipeline, slice_id) for slice_id in other.slice_ids)
+    else:
+        wanted = slices_between(work.pipeline, other.from_ms, other.to_ms)
+    shown = {**view.published, **request.runs}
+    opened = {
+        slice_id: maker.opened_seq
+        for one in view.standing
+        if (maker := view.requests.get(one.request_id or "")) is not None
+        for slice_id in one.changes
+    }
+
+    def is_settled(one: Slice) -> bool:
+        if one.slice_id not in shown:
+            return False
+        if has_equal_rows(view, other.runs.get(one.slice_id), shown[one.slice_id]):
+            return True
+        seq = request.opened_seq if covers(request, one) else opened.get(one.slice_id, 0)
+        return seq > other.opened_seq
+
+    return bool(wanted) and all(map(is_settled, wanted))
 
 
-def _closed(request: Request, why: str) -> LedgerEvent:
-    return LedgerEvent(kind=EventKind.CLOSED, request_id=request.request_id, reason=why)
+def _closed(request: Request, why: str, *, by: Request | None = None) -> LedgerEvent:
+    details = {} if by is None else {"by": by.request_id}
+    return LedgerEvent(kind=EventKind.CLOSED, request_id=request.request_id, reason=why, details=details)

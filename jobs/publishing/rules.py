@@ -224,7 +224,7 @@ def _worked_on(work: Workspace, request: Request, *, lease_id: str | None) -> Pu
     others = other_holders(work, request, lease_id=lease_id)
     if not others:
         return None
-    who = ", ".join(str(lease.holder) if lease.holder else "a DAG run" for lease in others)
+    who = ", ".join(lease.worker for lease in others)
     why = f"request {request.request_id} is being worked on by {who}; wait until that has ended, or stop it"
     return _refused(request, why, waits_for=who)
 
@@ -359,7 +359,7 @@ def _gap_after(work: Workspace, view: LedgerView, request: Request, *, after: Sl
     why = (
         f"the state after slice {_last_before(grid, after)} has changed, and the published {listed(along)} were "
         f"computed from the old one: replay them in the same request. Run `hindcast run {work.pipeline.name} --from "
-        f"{start}" + (f" --to {end.slice_id}`" if end else "` to the last slice")
+        f"{start}" + (f" --to {end.slice_id} --replace`" if end else " --replace` to the last slice")
     )
     return _refused(request, why, stopped_by=along)
 
@@ -381,10 +381,15 @@ def _last_before(grid: SliceGrid, after: Slice) -> str:
     return before.slice_id if before else "the beginning"
 
 
+def has_equal_rows(view: LedgerView, run_id: str | None, shown: str) -> bool:
+    """Return whether a run has the rows of the run `shown`."""
+    return run_id is not None and _digests(view, run_id) == _digests(view, shown)
+
+
 def _digests(view: LedgerView, run_id: str | None) -> Mapping[str, str] | None:
     return None if run_id is None else view.run(run_id).result.digests
 
 
 def listed(names: Sequence[str]) -> str:
     """Return a few names, or the first and last of many: `2013-02-05 … 2013-02-28 (24 slices)`."""
-    return ", ".join(names) if len(names) <= MAX_NAMED else f"{names[0]} … {names[-1]} ({len(names)} slices)"
+    return ", ".join(names) if len(names) <= MAX_NAMED else f"{names[0]} … {names[-1]} ({counted(len(names), 'slice')})"

@@ -107,6 +107,8 @@ def _changes(seen: LedgerView, view: LedgerView, *, before: Request, now: Reques
     if before.state is not now.state:
         why = f" ({now.failure})" if now.failure else ""
         yield f"the request is {now.state.value}{why}; it was {before.state.value}"
+    if before.changes != now.changes:
+        yield f"the restatement was changed: {now.reason}"
     for slice_id in sorted(now.runs.keys() | before.runs.keys()):
         old, new = _run(seen, before.runs.get(slice_id)), _run(view, now.runs.get(slice_id))
         if (was := _shown(old)) != (is_now := _shown(new)):

@@ -10,7 +10,7 @@ from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.provenance import decision_details
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.slices import slice_of_id
-from jobs.plain_text import shortened
+from jobs.plain_text import counted, shortened
 from jobs.planning.workspace import Workspace
 from jobs.publishing.decisions import checked_reason, open_request_of
 from jobs.publishing.rules import describe_run, describe_stop
@@ -180,7 +180,7 @@ def _named_run(work: Workspace, view: LedgerView, one: Slice, *, staged: Sequenc
     listed = "; ".join(describe_run(view.run(run_id), digits=digits) for run_id in begun or staged)
     if len(begun) > 1:
         raise RequestError(
-            f"the waiver names run {named} of {name}, and {len(begun)} runs begin with that: {listed}. Name more "
+            f"the waiver names run {named} of {name}, and {counted(len(begun), 'run')} begin with that: {listed}. Name "
             "digits of the one that may pass"
         )
     earlier = [run_id for run_id, run in view.runs.items() if run.result.slice.slice_id == one.slice_id]

@@ -17,6 +17,7 @@ from jobs.lake.delta_tables import open_delta
 from jobs.lake.lake import Lake
 from jobs.lake.store import Attempt, attempt_batches, count_rows, read_attempts, table_columns
 from jobs.ledger.view import LedgerView, StagedRun
+from jobs.plain_text import counted
 from jobs.reading.stored_tables import Columns, spec_of, stored_table
 from jobs.runs import JUDGED, CheckResult
 from windowlib.columnar.row_identity import UNREADABLE, RowIdentity
@@ -98,7 +99,7 @@ class Stored:
         for attempt, digest in self.digests.items():
             ids = found.get(attempt, IdSum())
             if digest is not None and (ids is None or ids.digest() != digest):
-                count = "rows without an id" if ids is None else f"{ids.count:,} rows"
+                count = "rows without an id" if ids is None else counted(ids.count, "row")
                 what = (
                     f"has {count}, and their ids do not add up to the run's digest: rows were lost, doubled or changed"
                 )

@@ -15,6 +15,7 @@ from jobs.lake.lake import Lake
 from jobs.lake.parquet_files import open_parquet
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.plain_text import counted
 from jobs.planning.log_state import known_log
 from jobs.reading.stored_rows import Finding
 from jobs.reading.verify import Span
@@ -38,7 +39,10 @@ class LogVerification:
 
     def __str__(self) -> str:
         unknown = f", {self.unknown:,} others have no checksum and no stored digest" if self.unknown else ""
-        return f"{self.files:,} files of the log were compared with their checksums or digests{unknown}"
+        done = "was compared with its checksum or digest"
+        if self.files != 1:
+            done = "were compared with their checksums or digests"
+        return f"{counted(self.files, 'file')} of the log {done}{unknown}"
 
 
 def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) -> LogVerification:

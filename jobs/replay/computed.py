@@ -55,6 +55,14 @@ def compute(session: LazySession, pinned: Pinned) -> Computed:
     log.info("the chunk runs through %s", "files" if reason is None else f"DataFrames: {reason}")
     pinned.tables.functions.ship()
     run = run_files(session, pinned) if reason is None else _run_frames(session, pinned)
+    try:
+        return _computed(pinned, run)
+    except BaseException:
+        run.rows.close()
+        raise
+
+
+def _computed(pinned: Pinned, run: ChunkRun) -> Computed:
     watermarks = tuple(tuple(watermark_row(source) for source in after) for after in run.time.after)
     is_full = full_checkpoints(run.counted, len(run.slices))
     tallies = Tallies(stored_sums(run.counted, is_full) | _driver_sums(run, watermarks))

@@ -6,7 +6,7 @@ the ledger: its caller does.
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -65,10 +65,11 @@ def _steps(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[Ru
     with explained(order.pipeline):
         with stage("pin"):
             pinned = pin(order, sizes=sizes)
-        with _preparing(pinned), stage("compute"):
+        with _preparing(pinned) as prepared, stage("compute"):
             computed = compute(session, pinned)
     with ThreadPoolExecutor(max_workers=1) as beside:
         try:
+            prepared.result()
             with stage("write"):
                 foresee_failures(computed)
                 expect_commits()  # the windows may have run for an hour
@@ -86,19 +87,16 @@ def _steps(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[Ru
 
 
 @contextmanager
-def _preparing(pinned: Pinned) -> Iterator[None]:
-    """Build the suites in a thread during the context, because Great Expectations takes 5 s to import if it is needed.
+def _preparing(pinned: Pinned) -> Iterator["Future[None]"]:
+    """Build the suites in a thread from here on, because Great Expectations takes 5 s to import if it is needed.
 
-    Raises:
-        SpecError: Great Expectations refuses a suite. The context ends before anything is written.
+    Await the result before anything is written: it raises a SpecError if Great Expectations refuses a suite.
     """
     executor = ThreadPoolExecutor(max_workers=1)
     try:
         quality = pinned.order.pipeline.quality
         confirm = quality.confirm if quality is not None else "none"
-        prepared = executor.submit(prepare_checks, pinned.suites, _schemas(pinned), confirm=confirm)
-        yield
-        prepared.result()
+        yield executor.submit(prepare_checks, pinned.suites, _schemas(pinned), confirm=confirm)
     finally:
         executor.shutdown(wait=False)
 

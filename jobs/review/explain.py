@@ -5,20 +5,21 @@ other record of a replayed slice is in windows: windows that fired are in window
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from jobs.durations import format_duration, human_duration
 from jobs.lake.covered_files import CoveredFile, StoredDigests
-from jobs.lake.delta_log import describe_log
+from jobs.lake.delta_log import LogTable, describe_log
 from jobs.lake.known_log import REWRITE
 from jobs.lake.lake import Lake
-from jobs.lake.log_rows import find_record
+from jobs.lake.log_rows import Search, find_record
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid
+from jobs.plain_text import counted
 from jobs.planning.log_state import known_log
 from jobs.reading.plain_values import plain
 from jobs.reading.published import HIDDEN
@@ -140,7 +141,7 @@ def _hashes(text: str) -> Iterator[int]:
 
 def _late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_published: bool) -> Explanation:
     windows = [interval(one["window_start"], one["window_end"]) for one in row["missed_windows"] or ()]
-    which = "its only window" if len(windows) == 1 else f"all its {len(windows)} windows"
+    which = "its only window" if len(windows) == 1 else f"all its {counted(len(windows), 'window')}"
     if not row["missed_all"]:
         which = f"{len(windows)} of its windows"
     missed = f"for {which}: {_some(windows)}" if windows else "for any window"
@@ -221,7 +222,7 @@ def _from_log(
     locate: Locator | None,
 ) -> Explanation:  # fmt: skip
     """Explain a record of the log that no side table has: it is in windows, or its slice has not been replayed."""
-    one = _slice_of(pipeline, record)
+    one = slice_of_values(pipeline, record)
     slice_id = one.slice_id
     run = _runs(view).get(slice_id)
     if run is None:
@@ -303,7 +304,8 @@ def _state_before(view: LedgerView, run: StagedRun) -> CheckpointRef | None:
     return earlier[-1].checkpoint if earlier else None
 
 
-def _slice_of(pipeline: Pipeline, values: Mapping[str, Any]) -> Slice:
+def slice_of_values(pipeline: Pipeline, values: Mapping[str, Any]) -> Slice:
+    """Return the slice of a record, or of a file, by its columns: those of the partition are enough."""
     return slice_at(slice_grid(pipeline), parse_bound(pipeline, str(values[pipeline.log.slice.by])))
 
 
@@ -318,21 +320,7 @@ def _record(
             "column that identifies a record"
         )
 
-    known = known_log(view, tuple(view.slices.values()))
-    log = describe_log(lake.event_log(pipeline))
-    log.log_files(stored=known.stored_in_log(log.table_id))
-    digests = cache(lambda slice_id: StoredDigests.of(known.file_digests(log.table_id, slice_id)))
-
-    def search(path: str, place: str, partition: Mapping[str, Any]) -> CoveredFile | None:
-        has_slice = partition.get(pipeline.log.slice.by) is not None
-        slice_id = _slice_of(pipeline, partition).slice_id if has_slice else "none"
-        if only is not None and has_slice and slice_id not in only:
-            return None
-        stored = digests(slice_id).of_path(path)
-        return CoveredFile(
-            uri=log.uri, path=path, place=place, owner=f"slice {slice_id}", way_on=REWRITE, stored=stored
-        )
-
+    log, search = log_search(lake, pipeline, view, only=only)
     found = find_record(log, column, record_id, search=search)
     if found is None:
         raise RequestError(
@@ -340,6 +328,34 @@ def _record(
             "from the log"
         )
     return found
+
+
+def log_search(
+    lake: Lake, pipeline: Pipeline, view: LedgerView, *, only: Collection[str] | None
+) -> tuple[LogTable, Search]:
+    """Return the log, and the choice of its files: those of the slices `only` (None: all), with their digests.
+
+    The choice looks at `only` when it is made, so the caller may change the collection between two searches.
+
+    Raises:
+        LogError: the log cannot be read.
+    """
+    known = known_log(view, tuple(view.slices.values()))
+    log = describe_log(lake.event_log(pipeline))
+    log.log_files(stored=known.stored_in_log(log.table_id))
+    digests = cache(lambda slice_id: StoredDigests.of(known.file_digests(log.table_id, slice_id)))
+
+    def search(path: str, place: str, partition: Mapping[str, Any]) -> CoveredFile | None:
+        has_slice = partition.get(pipeline.log.slice.by) is not None
+        slice_id = slice_of_values(pipeline, partition).slice_id if has_slice else "none"
+        if only is not None and has_slice and slice_id not in only:
+            return None
+        stored = digests(slice_id).of_path(path)
+        return CoveredFile(
+            uri=log.uri, path=path, place=place, owner=f"slice {slice_id}", way_on=REWRITE, stored=stored
+        )
+
+    return log, search
 
 
 def _some(windows: Sequence[str]) -> str:

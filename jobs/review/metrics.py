@@ -1,6 +1,7 @@
 """The state of a pipeline as numbers for a monitoring system: `hindcast metrics`, and the gauges of Airflow's tasks.
 
-The ledger alone gives them, so they are the same whoever asks, and asking costs no reading of rows.
+The ledger gives them, so they are the same whoever asks, and asking costs no reading of rows. `changed_slices` needs
+the log, too, so it is missing where the log is not read or cannot be read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,11 +26,13 @@ class Gauge:
 
 HELP: Final[Mapping[str, str]] = {
     "published_slices": "Slices that readers see.",
+    "changed_slices": "Published slices whose records in the log are not those that their runs read. Needs the log.",
     "empty_slices": "Published slices without a record.",
     "unpublished_slices": "Slices that are over and come after the last published one, whether or not they have data.",
     "waiting_seconds": "Seconds since the end of the first of these slices; 0 if there is none.",
     "held_slices": "Slices of open requests whose checks failed and that nobody has waived.",
-    "open_requests": "Requests that are not published and not closed.",
+    "open_requests": "Requests that are not published and not closed, without proposed restatements.",
+    "proposed_restatements": "Restatements of changed slices that wait to be replayed or declined.",
     "failed_requests": "Open requests whose newest attempt failed.",
     "rolled_back": "1 if a rollback holds the schedule until a person publishes or resumes, else 0.",
     "newest_publication_age_seconds": "Seconds since readers saw a change.",
@@ -43,9 +46,14 @@ HELP: Final[Mapping[str, str]] = {
 """Every gauge. One that has no value yet, because nothing is published, is left out."""
 
 
-def gauges(view: LedgerView, *, grid: SliceGrid, now_ms: int) -> list[Gauge]:
-    """Return the gauges of a pipeline, in the order of `HELP`. `grid` cuts its slices."""
+def gauges(view: LedgerView, *, grid: SliceGrid, now_ms: int, changed: int | None = None) -> list[Gauge]:
+    """Return the gauges of a pipeline, in the order of `HELP`. `grid` cuts its slices.
+
+    `changed` is the number of changed slices; None: not known.
+    """
     found = dict(_open_work(view)) | dict(_published(view, now_ms=now_ms)) | dict(_waiting(view, grid, now_ms))
+    if changed is not None:
+        found["changed_slices"] = changed
     return [Gauge(name=name, help=text, value=found[name]) for name, text in HELP.items() if name in found]
 
 
@@ -53,7 +61,9 @@ def _open_work(view: LedgerView) -> Iterator[tuple[str, float]]:
     requests = view.open_requests()
     staged = [view.run(run_id) for request in requests for run_id in request.runs.values()]
     yield "held_slices", len({run.result.slice.slice_id for run in staged if not run.is_publishable})
-    yield "open_requests", len(requests)
+    proposed = sum(request.is_proposed for request in requests)
+    yield "open_requests", len(requests) - proposed
+    yield "proposed_restatements", proposed
     yield "failed_requests", sum(request.failure is not None for request in requests)
     yield "rolled_back", float(view.hold is not None)
 

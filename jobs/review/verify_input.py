@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.events import LedgerEvent, verified_event
+from jobs.plain_text import counted
 from jobs.planning.log_pin import pin_input
 from jobs.planning.log_state import known_log
 from jobs.planning.plan import Plan, Step
@@ -40,7 +41,7 @@ class Verification:
     @property
     def summary(self) -> str:
         """One sentence for a person."""
-        compared = f"{len(self.equal) + len(self.different)} slices were read again, {len(self.different)} differ"
+        compared = f"{counted(len(self.equal) + len(self.different), 'slice')} read again, {len(self.different)} differ"
         skipped = f"; {len(self.skipped)} have no run of this spec to be compared with" if self.skipped else ""
         if not self.different:
             return f"{compared}{skipped}."

@@ -64,6 +64,7 @@ def clients() -> Iterator[Clients]:
         from fastapi.testclient import TestClient
 
         from jobs.airflow_ui.app import make_app
+        from jobs.airflow_ui.feeds import Feeds, feeds_of
         from jobs.review.links import PREFIX
 
     create_auth_manager()
@@ -71,6 +72,9 @@ def clients() -> Iterator[Clients]:
 
     def make(role: str | None) -> TestClient:
         app = make_app()
+        app.dependency_overrides[feeds_of] = lambda: Feeds(
+            uri="hindcast://sales/published", asset_id=7, dag_ids=("after",)
+        )
         if role is not None:
             app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="ines", role=role)
         server: FastAPI = FastAPI()

@@ -298,3 +298,54 @@ def test_too_many_fields_and_files_are_refused(clients: Clients, airflow: type[F
     assert client.post(POST, data={"action": "publish"} | many).status_code in {400, 422}
     assert client.post(POST, data={"action": "publish"}, files={"request_id": b"x"}).status_code == 422
     assert airflow.calls == []
+
+
+def test_a_comment_and_an_assignment_are_written_by_the_dag_and_shown_escaped(
+    clients: Clients, airflow: type[FakeAirflow], place: Place
+) -> None:
+    client, page = clients("admin"), f"/hindcast/pipelines/sales/requests/{request_id(airflow)}"
+    text = "<script>alert(1)</script>\nsecond \u202eline"
+    seen = fields_of(client.get(page).text, "waive_and_publish")
+    for fields in (
+        fields_of(client.get(page).text, "comment") | {"reason": text},
+        fields_of(client.get(page).text, "assign") | {"assignee": "<b>bob"},
+    ):
+        answer = client.post(POST, data=fields)
+        assert answer.status_code == 303, answer.text
+        shown = client.get(answer.headers["location"])
+        assert shown.headers["location"] == f"{page}#comments", "a comment that is written leads back to the thread"
+    html = client.get(page).text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;<br>second \\u202eline" in html
+    assert "Assigned to <b>&lt;b&gt;bob</b>" in html
+    assert "assigned to <b>&lt;b&gt;bob</b>" in client.get("/hindcast/pipelines/sales").text
+    assert "2 comments" in client.get("/hindcast/").text
+    answer = client.post(POST, data=seen | {"reason": "a real sale"})  # the comments do not make it outdated
+    assert answer.status_code == 303, answer.text
+    assert set(place.work.ledger.view().published) == set(DAYS)
+    assert 'value="comment"' in client.get(page).text, "a request that is published may be commented on"
+
+
+def test_a_viewer_reads_the_thread_and_gets_no_form(
+    clients: Clients, airflow: type[FakeAirflow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jobs.airflow_ui import context
+
+    monkeypatch.setattr(context, "may_decide", lambda _user, _name: False)
+    client, page = clients("viewer"), f"/hindcast/pipelines/sales/requests/{request_id(airflow)}"
+    html = client.get(page).text
+    assert "No comment yet" in html
+    assert 'value="comment"' not in html
+    fields = {"action": "comment", "request_id": request_id(airflow), "reason": "x"}
+    assert client.post(POST, data=fields).status_code == 403
+
+
+@pytest.mark.parametrize("reason", ["", "  ", "x" * 2_001])
+def test_a_comment_that_is_refused_shows_the_form_again(
+    clients: Clients, airflow: type[FakeAirflow], reason: str
+) -> None:
+    client, page = clients("admin"), f"/hindcast/pipelines/sales/requests/{request_id(airflow)}"
+    answer = client.post(POST, data=fields_of(client.get(page).text, "comment") | {"reason": reason})
+    assert answer.status_code == 422
+    assert "Not decided" in answer.text
+    assert 'value="comment"' in answer.text
+    assert airflow.calls == []

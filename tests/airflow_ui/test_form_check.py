@@ -2,12 +2,16 @@
 
 import json
 import warnings
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jobs.orchestration.requests import run_request
+from jobs.planning.workspace import Asked
 from tests.airflow_ui.conftest import Place
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,6 +87,66 @@ def test_a_wrong_form_makes_no_run(airflow: "TestClient", wrong: dict[str, Any],
     answer = start(airflow, GOOD | wrong)
     assert answer.status_code == 400
     assert complaint in answer.json()["detail"]
+
+
+def test_a_range_after_the_end_of_the_log_makes_no_run(airflow: "TestClient") -> None:
+    answer = start(airflow, GOOD | {"to": "2024-01-20"})
+    assert answer.status_code == 400
+    assert answer.json()["detail"] == (
+        "To 2024-01-20: the log event_logs/sales has no record after 2024-01-04, so 2024-01-05 to 2024-01-19 have not "
+        "arrived. Right would be From 2024-01-01, To 2024-01-05."
+    )
+    after = start(airflow, GOOD | {"from": "2024-01-10", "to": "2024-01-11", "fresh": True})
+    assert "so 2024-01-10 has not arrived. The latest To is 2024-01-10." in after.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("ready", "marked", "status"), [("after: 2h", (), 400), ('marker: "m/{slice_id}"', (), 400),
+     ('marker: "m/{slice_id}"', ("2024-01-05", "2024-01-06"), 200), ('marker: "m/{slice_id}"', ("2024-01-06",), 400)],
+)  # fmt: skip
+def test_only_a_marker_tells_that_a_slice_after_the_last_record_has_arrived(
+    airflow: "TestClient", place: Place, ready: str, marked: tuple[str, ...], status: int
+) -> None:
+    text = PIPELINE.replace("  order: [id]", f"  order: [id]\n  ready: {{{ready}}}")
+    (place.pipelines / "sales.yaml").write_text(text, encoding="utf-8")
+    (place.lake / "m").mkdir()
+    for slice_id in marked:
+        (place.lake / "m" / slice_id).touch()
+    assert start(airflow, GOOD | {"to": "2024-01-07"}).status_code == status
+
+
+def test_a_gap_before_the_last_record_is_replayed(airflow: "TestClient", place: Place) -> None:
+    append_day(place.lake, "2024-01-08", {"a": 1})
+    assert start(airflow, GOOD | {"to": "2024-01-08"}).status_code == 200
+
+
+def test_an_open_request_makes_no_run_unless_it_is_replaced_or_waited_for(airflow: "TestClient", place: Place) -> None:
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-05"), who="ann", reason="first")
+    first = run_request(place.work, asked, FakeReplayer()).request_id
+    refused = start(airflow, GOOD)
+    assert refused.status_code == 409
+    told = f"request {first[:12]} of ann (first) is open for [2024-01-01, 2024-01-05), 4 slices staged"
+    assert told in refused.json()["detail"]
+    assert "(2024-01-03: " in refused.json()["detail"]
+    assert "Or set If open to `replace`" in refused.json()["detail"]
+    replaced = json.loads(start(airflow, GOOD | {"if_open": "replace"}).json()["got"])
+    assert replaced["conf"] == GOOD | {"if_open": "replace", "replaces": [first]}
+    waits = json.loads(start(airflow, GOOD | {"if_open": "wait"}).json()["got"])
+    assert waits["conf"] == GOOD | {"if_open": "wait"}
+    for wrong in ({"if_open": "x"}, {"if_open": 1}, {"replaces": "x"}, {"replaces": [1]}):
+        assert start(airflow, GOOD | wrong).status_code == 400, wrong
+
+
+def test_airflows_own_form_gets_a_status_with_which_it_shows_the_text(airflow: "TestClient") -> None:
+    from jobs.airflow_ui.form_check import SHOWN_AT_THE_BUTTON
+
+    browser = {"sec-fetch-mode": "cors", "sec-fetch-site": "same-origin"}
+    wrong = {"logical_date": None, "conf": GOOD | {"to": "2023-12-01"}}
+    answer = airflow.post(START, json=wrong, headers=browser)
+    assert answer.status_code == SHOWN_AT_THE_BUTTON
+    assert answer.json() == airflow.post(START, json=wrong).json()
+    with pytest.raises(ValueError, match="is not a valid HTTPStatus"):
+        HTTPStatus(SHOWN_AT_THE_BUTTON)
 
 
 def test_a_range_with_which_the_chain_cannot_begin_makes_no_run(airflow: "TestClient") -> None:

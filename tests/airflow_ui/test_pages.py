@@ -6,6 +6,7 @@ import io
 import json
 import random
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,12 +14,13 @@ from urllib.parse import urljoin
 
 import pytest
 
+from jobs.ledger.view import DagRunOrigin
 from jobs.orchestration.requests import run_request
 from jobs.planning.workspace import Asked
 from jobs.publishing.publishing import publish
 from jobs.review import links
 from jobs.runs import RunResult
-from tests.airflow_ui.conftest import Clients, Place
+from tests.airflow_ui.conftest import NOW_MS, Clients, Place
 from tests.support.fake_replay import FAILS, FakeReplayer, append_day, day_ms
 from tests.support.fuzzing import seeds
 from tests.support.waiving import waive_newest
@@ -158,6 +160,7 @@ def test_pages_need_the_permission_to_read_the_dag(
         links.slice_page("sales", "2024-01-03"),
         links.rows_page("sales", "2024-01-03", "window_outputs"),
         links.compare_page("sales"),
+        links.digest_page("sales"),
         links.record_page("sales"),
         links.dag_page("replay_sales"),
     ):
@@ -268,3 +271,82 @@ def test_two_publications_are_compared(clients: Clients, place: Place) -> None:
     assert "total" in text
     assert clients("viewer").get(links.compare_page("sales", before=0, after=999)).status_code == 200
     assert clients("viewer").get(f"{links.compare_page('sales')}?before=-1").status_code == 422
+
+
+def test_a_held_slice_tells_what_is_usual_where_it_comes_from_and_what_it_feeds(clients: Clients, place: Place) -> None:
+    for day in ("2024-01-01", "2024-01-02"):
+        append_day(place.lake, day, {"c": 1})
+    request_id = held(place)
+    client = clients("viewer")
+    page = client.get(links.slice_page("sales", "2024-01-03")).text
+    assert "earlier published slice" in page
+    assert "event_logs/sales</span>, version" in page
+    assert "hindcast://sales/published" in page
+    assert 'target="_top" href="/dags/after"' in page
+    assert "no DAG run of Airflow has asked for this slice" in page
+    listed = client.get(f"{links.slice_page('sales', '2024-01-03')}?files=true").text
+    assert re.search(r"day=2024-01-03/[^<]*\.parquet</td>", listed)
+    assert "day=2024-01-02" not in listed
+    request = client.get(links.request_page("sales", request_id)).text
+    assert "Checks that did not pass" in request
+    assert "earlier published slice" in request
+
+
+def test_dag_runs_are_linked_from_the_slice_and_the_request_out_of_the_frame(clients: Clients, place: Place) -> None:
+    origin = DagRunOrigin(dag_id="backfill_sales", run_id="manual__1/+ä", slice_ids=("2024-01-01", "2024-01-02"))
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="i", reason="r", origin=origin)
+    made = run_request(place.work, asked, FakeReplayer())
+    client = clients("viewer")
+    link = 'target="_top" class="wrap" href="/dags/backfill_sales/runs/manual__1%2F%2B%C3%A4"'
+    assert link in client.get(links.slice_page("sales", "2024-01-02")).text
+    assert link in client.get(links.request_page("sales", made.request_id)).text
+    assert link not in client.get(links.slice_page("sales", "2024-01-03")).text
+    back = client.get(links.dag_run_page("backfill_sales", "manual__1/+ä"))
+    assert back.headers["location"] == links.request_page("sales", made.request_id)
+
+
+def test_late_records_are_counted_by_reason_and_the_count_leads_to_them(clients: Clients, place: Place) -> None:
+    replay(place, "2024-01-01", "2024-01-03", late(24))
+    client = clients("viewer")
+    path = links.rows_page("sales", "2024-01-02", "late_records")
+    for page in (client.get(links.slice_page("sales", "2024-01-02")).text, client.get(path).text):
+        [(target, count)] = re.findall(r'<a href="([^"]*column=reason[^"]*)">past_cleanup</a> <b>(\d+)</b>', page)
+        assert count == "24"
+        assert "Rows 1 to 24 of 24 that match" in client.get(html.unescape(target)).text
+
+
+def test_a_record_is_found_by_a_part_of_its_id_and_the_page_tells_how_far_it_searched(
+    clients: Clients, place: Place
+) -> None:
+    held(place)
+    client = clients("viewer")
+    several = client.get(links.record_page("sales", "/A/")).text
+    assert "4 records with <b>/A/</b> in the id" in several
+    assert "Searched 4 of 4 slices with records" in several
+    for target in re.findall(r'<a class="mono wrap" href="([^"]*)"', several):
+        assert "is assigned" in client.get(html.unescape(target)).text
+    assert "is assigned" in client.get(links.record_page("sales", "01-02/a")).text, "the only record is explained"
+    nothing = client.get(links.record_page("sales", "<b>nothing")).text
+    assert "No record of these slices has “&lt;b&gt;nothing” in the column id" in nothing
+    assert client.get(f"{links.record_page('sales', 'a')}&slice=1999-01-01").status_code == 404
+
+
+def test_the_overview_tells_how_far_each_pipeline_is_behind_its_schedule(
+    clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.airflow_ui.context.now_ms", lambda: NOW_MS)
+    replay(place, "2024-01-01", "2024-01-03")
+    text = clients("viewer").get(links.overview()).text
+    assert "newest record 2024-01-04, 26 days behind the schedule" in text
+    assert "newest published slice 2024-01-02, 28 days behind the schedule" in text
+    shutil.rmtree(place.lake / "event_logs")
+    assert "freshness is not known: " in clients("viewer").get(links.overview()).text
+
+
+def test_the_digest_is_a_page(clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.airflow_ui.context.now_ms", lambda: NOW_MS + 1)
+    held(place)
+    text = html.unescape(clients("viewer").get(links.digest_page("sales")).text)
+    assert "Since 2024-01-31 00:00:00 UTC" in text
+    assert '<dt>Published</dt><dd class="wrap">none</dd>' in text
+    assert "2024-01-03 since 2024-02-01 00:00:00 UTC: total: failed" in text

@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,7 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.orchestration import dag_tasks, scheduling
-from jobs.orchestration.alerts import Alert, Event, overdue_alert
-from jobs.planning.workspace import open_workspace
+from jobs.orchestration.alerts import Alert, Event
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
 from tests.support.message_sinks import HOST, MailSink, WebhookSink, mail_sink, webhook_sink
@@ -228,17 +226,42 @@ def test_any_notifier_gets_the_message_in_its_arguments() -> None:
     ]
 
 
-def test_the_dag_of_the_alert_runs_at_its_time_and_tells_what_readers_do_not_see(
+class Ti:
+    """The task instance of `alert_sales`: its XCom is kept from run to run, as Airflow does with prior dates."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+
+    def xcom_pull(self, *, task_ids: str, key: str, include_prior_dates: bool) -> Any:  # noqa: ANN401
+        assert (task_ids, include_prior_dates) == ("check_deadlines", True)
+        return json.loads(json.dumps(self.kept.get(key)))
+
+    def xcom_push(self, *, key: str, value: object) -> None:
+        self.kept[key] = value
+
+
+def test_the_dag_of_the_alert_runs_at_its_times_and_tells_what_readers_do_not_see_once(
     dags: "dict[str, DAG]", hooks: WebhookSink
 ) -> None:
     dag: Any = dags["alert_sales"]
-    assert dag.timetable.expression == "0 8 * * *"
+    assert [one.expression for one in dag.timetable.timetables] == ["0 8 * * *"]
     assert dag.is_paused_upon_creation is False
-    check = dag.get_task("check_published")
-    assert "not visible to readers" in check.execute({})
+    check, ti = dag.get_task("check_deadlines"), Ti()
+    [sent] = check.execute({"ti": ti})
+    assert "not visible to readers" in sent
     [hook] = hooks.bodies
     assert hook["event"] == "not published"
-    assert "no request has replayed them" in hook["text"]
+    assert "2024-01-01 … 2024-01-02 (2 slices): complete, but no request has replayed it" in hook["text"]
+    assert check.execute({"ti": ti}) == []
+    by_hand = SimpleNamespace(run_type=SimpleNamespace(value="manual"))
+    assert check.execute({"ti": ti, "dag_run": by_hand}) == [sent]
+
+
+def test_what_was_told_is_not_known_so_the_message_is_sent_again(dags: "dict[str, DAG]", logged: Lines) -> None:
+    check: Any = dags["alert_sales"].get_task("check_deadlines")
+    ti = SimpleNamespace(xcom_push=lambda **_kept: None)
+    assert len(check.execute({"ti": ti})) == len(check.execute({"ti": ti})) == 1
+    assert "messages may be repeated" in logged.text
 
 
 def test_a_message_of_the_alert_dag_that_nobody_got_fails_its_task_so_that_airflow_tries_again(
@@ -246,39 +269,8 @@ def test_a_message_of_the_alert_dag_that_nobody_got_fails_its_task_so_that_airfl
 ) -> None:
     for name in ("MAIL", "HOOK"):
         monkeypatch.delenv(f"AIRFLOW_CONN_{name}")
-    check: Any = dags["alert_sales"].get_task("check_published")
+    check: Any = dags["alert_sales"].get_task("check_deadlines")
+    ti = Ti()
     with pytest.raises(ConnectionError, match="was sent to nobody"):
-        check.execute({})
-
-
-def test_readers_who_see_all_slices_before_today_cause_no_message(lake: Lake) -> None:
-    """The message names the slices after the last that readers see, and why they wait."""
-    noon_of_the_3rd = dag_ms("2024-01-03T12:00")
-
-    def alert(at_ms: int) -> Alert | None:
-        return overdue_alert(open_workspace(sales(), lake, now_ms=lambda: at_ms), url="u")
-
-    first = alert(noon_of_the_3rd)
-    assert first is not None
-    assert first.slices == ("2024-01-01", "2024-01-02")
-    run = dag_tasks.DagRun(
-        dag_id="backfill_sales", run_id="r", run_type="manual",
-        params={"from": "2024-01-01", "to": "2024-01-02", "reason": "x", "publish": True, "fresh": False},
-    )  # fmt: skip
-    file = Path(lake.root).parent / "sales.yaml"
-    file.write_text(PIPELINE, encoding="utf-8")
-    order = dag_tasks.plan("backfill", str(file), run)
-    assert isinstance(order, dag_tasks.Order)
-    scheduling.replay(sales(), lake, opened=order.opened, slices=order.slices, replayer=FakeReplayer(), now_ms=now_ms)
-    waiting = alert(dag_ms("2024-01-02T12:00"))
-    assert waiting is not None
-    assert f"request {order.request_id}" in waiting.text
-    assert dag_tasks.publish(order).is_published
-    assert alert(dag_ms("2024-01-02T12:00")) is None
-    again = alert(noon_of_the_3rd)
-    assert again is not None
-    assert again.slices == ("2024-01-02",)
-
-
-def dag_ms(text: str) -> int:
-    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+        check.execute({"ti": ti})
+    assert ti.kept == {}

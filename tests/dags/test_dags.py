@@ -3,8 +3,10 @@
 import json
 import os
 import random
+import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,6 +177,21 @@ def test_a_schedule_is_a_cron_expression_assets_or_both(
     assert (timetable.periodic and timetable.can_be_scheduled) == (cron is not None), "else Airflow has no backfill"
 
 
+def test_only_automatic_restatements_add_a_task_which_also_runs_without_work(
+    load_dags: "LoadDags", tmp_path: Path
+) -> None:
+    dags: Mapping[str, DAG] = {}
+    for mode, tasks in (("propose", TASKS), ("off", TASKS), ("auto", TASKS | {"restate"})):
+        text = f"{PIPELINE}restate: {{mode: {mode}}}\n"
+        (tmp_path / "sales.yaml").write_text(text, encoding="utf-8")
+        dags = load_dags(tmp_path)
+        assert set(dags["replay_sales"].task_ids) == tasks
+        assert set(dags["backfill_sales"].task_ids) == TASKS
+    restate = dags["replay_sales"].get_task("restate")
+    # If publish has failed, so does the DAG run: a leaf that runs in any case would hide the failure.
+    assert (restate.trigger_rule, restate.upstream_task_ids) == ("none_failed", {"publish"})
+
+
 def test_spark_is_submitted_through_the_wrapper_with_the_death_signal(dags: "dict[str, DAG]") -> None:
     for dag in _replaying(dags):
         assert "broken" not in dag.tags, dag.doc_md
@@ -190,7 +207,7 @@ def test_the_form_of_a_backfill_is_typed(dags: "dict[str, DAG]") -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
     params = dags["backfill_flights"].params
-    assert set(params) == {"from", "to", "reason", "publish", "fresh"}
+    assert set(params) == {"from", "to", "reason", "publish", "fresh", "if_open", "request"}
     good = {"from": "2013-02-04", "to": "2013-02-15", "reason": "a test", "publish": True, "fresh": False}
     for name, value in good.items():
         params.get_param(name).resolve(value)
@@ -446,3 +463,51 @@ def test_parsing_is_fast_and_does_not_import_spark_or_great_expectations() -> No
     assert sorted(found["dags"])[-len(NAMES) :]
     assert found["heavy"] == []
     assert found["ours"] < found["airflows"], "less than the DAG processor spends before it forks for our file"
+
+
+def test_a_log_that_has_ended_is_told_by_the_dag_of_the_schedule(
+    load_dags: "LoadDags", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "flights.yaml").write_text(GOOD, encoding="utf-8")
+    sentence = "log ends with 2014-01-01 (log.slice.last), so the schedule has nothing to do: use backfills"
+    end_ms = round(datetime(2014, 1, 2, tzinfo=UTC).timestamp()) * 1000
+    for now_ms, is_told in ((end_ms - 1, False), (end_ms, True)):
+        monkeypatch.setattr("jobs.dag_factory.pipeline_dags.now_ms", lambda now_ms=now_ms: now_ms)
+        dags = load_dags(tmp_path)
+        assert (sentence in (dags["replay_flights"].description or "")) is is_told
+        assert (sentence in (dags["replay_flights"].doc_md or "")) is is_told
+        assert sentence not in (dags["backfill_flights"].doc_md or "")
+    (tmp_path / "flights.yaml").write_text(GOOD.replace(", last: 2014-01-01", ""), encoding="utf-8")
+    assert "nothing to do" not in (load_dags(tmp_path)["replay_flights"].doc_md or "")
+
+
+def test_the_documents_name_the_dags_of_a_pipeline(load_dags: "LoadDags", tmp_path: Path) -> None:
+    (tmp_path / "flights.yaml").write_text(GOOD, encoding="utf-8")
+    usual = {dag_id.removesuffix("_flights") for dag_id in load_dags(tmp_path)}
+    text = GOOD + 'alerts: {to: mail, not_published_by: "08:30"}\n'
+    (tmp_path / "flights.yaml").write_text(text, encoding="utf-8")
+    every = {dag_id.removesuffix("_flights") for dag_id in load_dags(tmp_path)}
+    documents = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/PIPELINES.md")}
+    assert (len(usual), len(every)) == (3, 4)
+    assert all("three DAGs for each" in text and "a fourth" in text for text in documents.values())
+    table = (ROOT / "docs" / "AIRFLOW.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)_NAME` \|", table, re.MULTILINE)) == every
+
+
+@pytest.mark.parametrize("is_demo", [False, True])
+def test_only_the_airflow_of_a_demonstration_has_the_writer_of_clicks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_demo: bool
+) -> None:
+    from airflow.sdk import DAG
+
+    monkeypatch.delenv("HINDCAST_DEMO", raising=False)
+    if is_demo:
+        monkeypatch.setenv("HINDCAST_DEMO", "1")
+    module = import_dag_file(ROOT / "dags" / "clicks_live_writer.py")
+    dags = [value for value in vars(module).values() if isinstance(value, DAG)]
+    assert [dag.dag_id for dag in dags] == (["clicks_live_writer"] if is_demo else [])
+    for dag in dags:
+        monkeypatch.setenv("HINDCAST_LAKE", str(tmp_path))
+        task: Any = dag.get_task("append")
+        assert len(task.python_callable()) >= 12
+        assert (tmp_path / "event_logs" / "clicks_live" / "_delta_log").is_dir()

@@ -66,10 +66,10 @@ class World:
         self.xcoms[run_id, task_id] = found
         return found
 
-    def backfill(self, run_id: str) -> Any:  # noqa: ANN401 - the order
+    def backfill(self, run_id: str, **more: str) -> Any:  # noqa: ANN401 - the order
         """Run plan and replay of a backfill."""
         context = self.context("backfill_sales", run_id, conf=FORM, task_id="plan")
-        context["params"] = FORM
+        context["params"] = FORM | more
         plan: Any = self.dags["backfill_sales"].get_task("plan")
         order = plan.execute(context)
         self.xcoms[run_id, "plan"] = order
@@ -95,8 +95,9 @@ def world(load_dags: "LoadDags", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         append_day(tmp_path / "lake", day, {"a": FAILS if day == HELD else 1})
     monkeypatch.setenv("HINDCAST_LAKE", str(tmp_path / "lake"))
     made = World(tmp_path, dict(load_dags(tmp_path / "pipelines")))
-    monkeypatch.setattr("jobs.dag_factory.decide_operators.state_of", lambda _dag, run: made.states.get(run))
-    monkeypatch.setattr("jobs.dag_factory.decide_operators.clear_run", lambda _dag, run: made.cleared.append(run))
+    for module in ("decide_operators", "operators"):
+        monkeypatch.setattr(f"jobs.dag_factory.{module}.state_of", lambda _dag, run: made.states.get(run))
+        monkeypatch.setattr(f"jobs.dag_factory.{module}.clear_run", lambda _dag, run: made.cleared.append(run))
     return made
 
 
@@ -126,6 +127,35 @@ def test_a_held_backfill_becomes_green_and_each_event_is_sent_once(world: World)
     assert "ines (Airflow) has published request" in found.why
     assert world.events == list(DAYS)
     assert world.view.publications[-1].who == "ines (Airflow)"
+
+
+@pytest.mark.parametrize("if_open", ["refuse", "replace"])
+def test_the_publication_of_a_backfill_turns_the_red_run_before_it_green(world: World, if_open: str) -> None:
+    """A held backfill is run again after a correction: it joins the held request, or replaces it."""
+    from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+    world.backfill("b1")
+    with pytest.raises(AirflowFailException, match="1 of 2 slices held"):
+        world.run("backfill_sales", "b1", "gate", FORM)
+    world.states["b1"] = "failed"
+    append_day(world.root / "lake", HELD, {"correction": -FAILS})
+    world.backfill("b2", if_open=if_open)
+    assert sum(one.is_open for one in world.view.requests.values()) == 1
+    world.run("backfill_sales", "b2", "gate", FORM)
+    world.states["b2"] = "running"
+    world.run("backfill_sales", "b2", "publish", FORM)
+    assert world.cleared == ["b1"]
+    # Airflow runs the cleared DAG run again. Also if somebody has cleared only its gate, it ends:
+    run = dag_tasks.DagRun(
+        dag_id="backfill_sales", run_id="b1", run_type="manual", clear_number=1, user="ines", params=FORM
+    )  # fmt: skip
+    found = dag_tasks.plan("backfill", str(world.root / "pipelines" / "sales.yaml"), run)
+    assert isinstance(found, Skip)
+    assert "ines (Airflow) has published request" in found.why
+    world.run("backfill_sales", "b1", "gate", FORM)
+    with pytest.raises(AirflowSkipException, match=r"settled by publication|readers see all of it already"):
+        world.run("backfill_sales", "b1", "publish", FORM)
+    assert world.events == list(DAYS)
 
 
 def test_a_publication_of_the_command_line_is_told_when_the_gate_is_cleared(world: World) -> None:
@@ -202,7 +232,8 @@ def test_the_state_of_a_dag_run_is_airflows_word_and_none_if_there_is_no_run(mon
 
     from jobs.dag_factory.dag_runs import state_of
 
-    answers: list[object] = [DagRunState.FAILED, "success", AirflowRuntimeError(ErrorResponse())]
+    gone, down = (ErrorResponse(detail={"status_code": status}) for status in (404, 503))
+    answers: list[object] = [DagRunState.FAILED, "success", AirflowRuntimeError(gone), AirflowRuntimeError(down)]
 
     def state(dag_id: str, run_id: str) -> object:
         assert (dag_id, run_id) == ("a", "b")
@@ -213,3 +244,5 @@ def test_the_state_of_a_dag_run_is_airflows_word_and_none_if_there_is_no_run(mon
 
     monkeypatch.setattr(RuntimeTaskInstance, "get_dagrun_state", staticmethod(state))
     assert [state_of("a", "b") for _ in range(3)] == ["failed", "success", None]
+    with pytest.raises(LookupError, match="does not tell the state of a, run b"):
+        state_of("a", "b")

@@ -3,6 +3,8 @@
 import asyncio
 import importlib
 import json
+import logging
+import time
 from contextlib import nullcontext
 from copy import copy
 from datetime import UTC, datetime
@@ -367,3 +369,95 @@ class _Recorder:
 
     def error(self, message: str, *args: object) -> None:
         self.log(40, message, *args)
+
+
+def test_a_changed_day_is_told_in_the_note_and_restated_by_the_fifth_task(
+    tasks: Tasks, lake: Lake, load_dags: "LoadDags", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from jobs.dag_factory import operators
+
+    order = stage(lake, tasks.plan().xcom_value)
+    tasks.run("publish", order)
+    append_day(Path(lake.root), "2024-01-01", {"late": 1})
+    text = f"{PIPELINE}restate: {{mode: auto, at_most_age: 9999d}}\n"
+    (tmp_path / "pipelines" / "sales.yaml").write_text(text, encoding="utf-8")
+    auto = Tasks(load_dags(tmp_path / "pipelines")["replay_sales"], "2024-01-02")
+    with pytest.raises(AirflowSkipException):
+        auto.plan()
+    note = auto.pushed["hindcast_verdict"]
+    assert "nothing to replay: no slice after the published head 2024-01-01 is over" in note
+    assert "1 published day changed: 2024-01-01, 1 record then, 2 now. 2024-01-01: proposed as request" in note
+    started: list[tuple[str, str, dict[str, Any]]] = []
+
+    def start_run(dag_id: str, run_id: str, conf: dict[str, Any]) -> bool:
+        is_new = not started
+        started[:] = [(dag_id, run_id, conf)]
+        return is_new
+
+    monkeypatch.setattr(operators, "start_run", start_run)
+    run_id = auto.task("restate").execute(auto.context)
+    [(dag_id, started_id, conf)] = started
+    assert (dag_id, started_id) == ("backfill_sales", run_id)
+    assert (conf["from"], conf["to"], conf["publish"]) == ("2024-01-01", "2024-01-02", True)
+    with pytest.raises(AirflowSkipException, match="was started before"):
+        auto.task("restate").execute(auto.context)
+    auto.context["dag_run"].run_type.value = "backfill"
+    with pytest.raises(AirflowSkipException, match="starts no restatement"):
+        auto.task("restate").execute(auto.context)
+
+
+@pytest.mark.parametrize("person", [None, "anna"])
+def test_a_killed_replay_leaves_one_line_that_says_who_has_cancelled_it(
+    tasks: Tasks, lake: Lake, monkeypatch: pytest.MonkeyPatch, person: str | None
+) -> None:
+    """No command of spark-submit, no line of the JVM, no call stack: neither in the log nor in the exception."""
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from airflow.providers.common.compat.sdk import AirflowException
+
+    from jobs.orchestration.dag_leases import stop
+    from jobs.planning.workspace import open_workspace
+
+    def submit(self: Any, _context: object) -> None:  # noqa: ANN401
+        if person is not None:
+            stop(open_workspace(sales(), lake, now_ms=now_ms), ("replay_sales", "scheduled__2024-01-02"), who=person)
+        self.on_kill()  # as the handler of SIGTERM does
+        for line in ("Sending kill signal to spark-submit", "Killed", "py4j.Py4JNetworkError: Answer from Java"):
+            self._get_hook().log.info(line)
+        raise AirflowException("Cannot execute: spark-submit --jars … Error code is: -9.")
+
+    who = "stopped by Airflow: the task was cleared or marked as failed, or its worker was shut down"
+    line = f"{who if person is None else 'cancelled by anna (marked failed)'}: 0 of 1 slice staged, nothing published"
+    replay = _executed(tasks, monkeypatch, {"conn_type": "spark", "host": "local[2]"})
+    monkeypatch.setattr(SparkSubmitOperator, "execute", submit)
+    monkeypatch.setattr(SparkSubmitOperator, "on_kill", lambda _self: None)
+    shown: list[tuple[int, str]] = []
+    monkeypatch.setattr(type(replay), "log", _Recorder(shown))
+    with pytest.raises(SystemExit) as ended:
+        replay.execute(tasks.context)
+    assert ended.value.code == 143
+    assert shown[1:] == [(logging.ERROR, line)]
+    assert tasks.pushed["hindcast_verdict"] == line
+
+
+def test_a_replay_that_takes_far_longer_than_past_runs_is_killed_and_the_error_has_both_times(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from airflow.providers.common.compat.sdk import AirflowException
+
+    killed: list[bool] = []
+    replay = _executed(tasks, monkeypatch, {"conn_type": "spark", "host": "local[2]"})
+    monkeypatch.setattr(SparkSubmitOperator, "execute", lambda _self, _context: time.sleep(30))
+    monkeypatch.setattr(SparkSubmitOperator, "on_kill", lambda _self: killed.append(True))
+    monkeypatch.setattr("jobs.orchestration.interruptions.LEAST_LIMIT_S", 0.05)
+    [argument] = replay.application_args
+    order = json.loads(argument)
+    replay.application_args = [json.dumps(order | {"seconds": 0.01})]
+    with pytest.raises(
+        AirflowException, match=r"2024-01-01 was stopped after 0.1 s. By past runs it takes about 0.0 s"
+    ):
+        replay.execute(tasks.context)
+    assert killed == [True]
+    assert "(0 of 1 slice staged, nothing published)" in tasks.pushed["hindcast_verdict"]

@@ -43,7 +43,7 @@ from jobs.pipeline.slices import slices_between
 from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.planning.lease_keeping import renew
 from jobs.planning.log_state import LogState
-from jobs.planning.workspace import Asked, Opened, Workspace, covers, open_workspace
+from jobs.planning.workspace import Asked, IfOpen, Opened, Workspace, covers, open_workspace
 from jobs.publishing.cleaning import clean
 from jobs.publishing.decisions import resume, rollback
 from jobs.publishing.publishing import publish
@@ -261,7 +261,7 @@ def run_by_hand(world: World, writer: Writer, rng: Random) -> None:
     end = rng.randrange(start, DAYS) + 1
     asked = Asked(
         from_ms=FIRST_MS + start * DAY_MS, to_ms=FIRST_MS + end * DAY_MS, who=writer.name, reason="run",
-        is_fresh=rng.random() < 0.1,
+        is_fresh=rng.random() < 0.1, if_open=rng.choice([IfOpen.REPLACE, IfOpen.REPLACE, IfOpen.REFUSE]),
     )  # fmt: skip
     staging = Staging(chunk=rng.choice([None, 1, 2]))
     run_request(work, asked, world.replayer(writer), staging=staging, publish=rng.random() < 0.8)
@@ -307,7 +307,10 @@ def _planned(world: World, kind: str, name: str, *, end: int) -> Decision:
         return scheduling.plan_backfill_interval(
             PLAIN, LAKE, start_ms=end_ms - DAY_MS, end_ms=end_ms, now_ms=now_ms, who="airflow", lease_id=name
         )
-    asked = Asked(from_ms=FIRST_MS, to_ms=end_ms, who="ann", reason="by hand", request_id=name)
+    asked = Asked(
+        from_ms=FIRST_MS, to_ms=end_ms, who="ann", reason="by hand", request_id=name, lease_id=name,
+        if_open=IfOpen.REPLACE if int(name, 16) % 3 else IfOpen.WAIT,
+    )  # fmt: skip
     return scheduling.plan_by_hand(PLAIN, LAKE, asked=asked, now_ms=now_ms)
 
 
@@ -625,7 +628,9 @@ def _settle(world: World, rng: Random) -> None:
     def work(writer: Writer) -> None:
         world.kinds[writer.pid] = HUMAN
         place = world.workspace(writer, SPECS[0])
-        asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="last", reason="settle")
+        asked = Asked(
+            from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="last", reason="settle", if_open=IfOpen.REPLACE
+        )
         outcome = run_request(place, asked, world.replayer(writer), staging=Staging(chunk=1))
         for run in outcome.runs:
             if run.verdict is Verdict.FAIL and not run.is_publishable:

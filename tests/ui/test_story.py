@@ -94,7 +94,7 @@ def test_without_a_login_every_address_is_refused(place: Place) -> None:
 
 
 def _ask_for_a_backfill(engineer: Person) -> None:
-    """Start the backfill of February from the form, by clicks."""
+    """Be refused by Airflow's form and by ours, where the eye is; then start the backfill from ours, by clicks."""
     page = engineer.page
     engineer.click(page.get_by_role("link", name="Dags").first)
     engineer.click(page.get_by_role("link", name="backfill_flights").first)
@@ -104,17 +104,41 @@ def _ask_for_a_backfill(engineer: Person) -> None:
     form.locator("#element_from").wait_for()
     expect(form.locator("#element_from")).to_have_value(FIRST_DAY)  # the first gap
     expect(form.locator("#element_to")).to_have_value(END)
+    engineer.picture("form")
     form.locator("#element_to").fill("2013-02-01")
     form.locator("#element_reason").fill("the first half of February")
     engineer.click(form.get_by_role("button", name="Trigger"))
-    expect(page.locator("body")).to_contain_text("Right would be From 2013-02-01, To 2013-02-04")
+    shown = page.locator("[data-scope=toast]", has_text="Right would be From 2013-02-01, To 2013-02-04").first
+    expect(shown).to_be_in_viewport(ratio=1)
     engineer.picture("form_refused")
-    page.mouse.move(5, 5)  # a message under the pointer stays
-    page.get_by_text("Failed to Trigger Dag").wait_for(state="hidden")
-    form.locator("#element_to").fill(END)
-    engineer.picture("form")
-    engineer.click(form.get_by_role("button", name="Trigger"))
-    form.wait_for(state="hidden")
+    _ask_in_our_form(engineer)
+
+
+def _ask_in_our_form(engineer: Person) -> None:
+    """Fill in the form of the review pages: wrong on a phone, then right."""
+    page, pages = engineer.page, engineer.pages
+    page.goto(engineer.url + links.in_airflow(links.pipeline_page("flights")))
+    engineer.click(pages.get_by_role("link", name="Backfill…"))
+    expect(pages.locator("#from")).to_have_value(FIRST_DAY)
+    page.set_viewport_size({"width": 390, "height": 844})
+    pages.locator("#to").fill("2013-02-20")
+    engineer.click(pages.get_by_role("button", name="Show the plan"))
+    expect(pages.locator("#refused")).to_contain_text("no record after 2013-02-14")
+    for place in ("#refused", "#reason-problem", "#to-problem"):
+        pages.locator(place).scroll_into_view_if_needed()
+        expect(pages.locator(place)).to_be_in_viewport(ratio=1)
+    page.set_viewport_size({"width": 1280, "height": 860})
+    expect(pages.locator("#refused")).to_be_in_viewport(ratio=1)
+    pages.locator("#to").fill(END)
+    pages.locator("#reason").fill("the first half of February")
+    engineer.click(pages.get_by_role("button", name="Show the plan"))
+    expect(pages.locator("body")).to_contain_text("11 of 11 slices to replay")
+    unpause = pages.get_by_label(re.compile("it is paused in Airflow"))
+    if unpause.count():
+        unpause.check()
+    engineer.picture("backfill")
+    engineer.click(pages.get_by_role("button", name="Start the backfill"))
+    expect(pages.locator("h1")).to_contain_text("[2013-02-04, 2013-02-15)")  # the page of the request
 
 
 def _wait_for_run(airflow: AirflowApi, state: str) -> str:

@@ -105,6 +105,11 @@ class UsersAirflow:
             raise
         return answer["value"]
 
+    async def asset(self, name: str) -> Mapping[str, Any] | None:
+        """Return the asset with a name as Airflow describes it; None if it has none."""
+        answer = await self._ask("GET", f"/assets?limit=100&name_pattern={_part(name)}")
+        return next((one for one in answer["assets"] if one["name"] == name), None)
+
     async def clear_gate(self, dag_id: str, run_id: str) -> None:
         """Clear the failed gate of a DAG run and the tasks after it. A gate that has not failed is left alone."""
         body = {

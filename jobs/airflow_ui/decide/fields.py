@@ -12,7 +12,7 @@ from jobs.orchestration.decisions import Decision, read_decision
 from windowlib.errors import RequestError
 
 _NUMBERS = ("publication", "ledger_version")
-_TEXTS = ("action", "request_id", "reason")
+_TEXTS = ("action", "request_id", "reason", "assignee")
 _BESIDE = frozenset({*_TEXTS, *_NUMBERS, "slice", "place_slice", "unpause"})
 MAX_FIELDS = 3_000
 

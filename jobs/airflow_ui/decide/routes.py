@@ -15,14 +15,17 @@ from jobs.airflow_ui.rendering import linker, page
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.decision_actions import Action, decide_dag_id
 from jobs.orchestration.decisions import Decision, check, seen_view, stopped_runs
+from jobs.orchestration.restatements import restatement_conf
 from jobs.plain_text import escaped
 from jobs.review import links
 from windowlib.errors import RequestError
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/pipelines/{pipeline}/decisions")
+replay_router = APIRouter(prefix="/pipelines/{pipeline}/requests/{request_id}/replay")
 
 _CONFLICT, _INVALID = 409, 422
+_THREAD = frozenset({Action.COMMENT.value, Action.ASSIGN.value})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,36 @@ async def decide(request: Request, found: PipelineDep) -> Response:
     return RedirectResponse(str(linker(request)(links.decision_page(found.name, run_id))), 303)
 
 
+@replay_router.post("")
+async def replay(request: Request, found: PipelineDep, request_id: str) -> Response:
+    """Start `backfill_<pipeline>` as the user, for a proposed restatement and without publication.
+
+    The answer is a redirect to the page of the request, or the form with the problem.
+    """
+    dag_id = f"backfill_{found.name}"
+    async with request.form(max_fields=MAX_FIELDS) as form:
+        fields = entered(form) | {"request_id": request_id}
+    proposed = found.view.requests.get(request_id)
+    if proposed is None or not proposed.is_proposed:
+        text = "This restatement does not wait to be started any more. Look at the page of the request."
+        return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
+    conf = restatement_conf(found.workspace, proposed, publish=False)
+    async with UsersAirflow(token_of(request)) as airflow:
+        try:
+            if await airflow.is_paused(dag_id):
+                if fields.get("unpause") != "on":
+                    text = f"{dag_id} is paused in Airflow, so the replay would wait. Let it run, and start it again."
+                    return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
+                await airflow.unpause(dag_id)
+            await airflow.trigger(dag_id, conf)
+        except Refused as error:
+            if error.status == 403:  # noqa: PLR2004 -- Forbidden
+                raise HTTPException(403, f"Airflow does not let you start {dag_id}: {error}") from None
+            text = f"Airflow refused to start {dag_id}: {error}"
+            return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
+    return RedirectResponse(str(linker(request)(links.request_page(found.name, request_id))), 303)
+
+
 @router.get("")
 async def after_a_refusal(request: Request, found: PipelineDep) -> Response:
     """Go to the page of the pipeline: the address of a form that was shown again may be opened anew."""
@@ -85,6 +118,9 @@ async def show(request: Request, found: PipelineDep, run_id: str) -> Response:
         except Refused as error:
             status = error.status if error.status in {403, 404} else 503
             raise HTTPException(status, f"Airflow does not show the decision {run_id}: {error}") from None
+    if made.outcome == "made" and made.request_id and made.given.get("action") in _THREAD:
+        path = links.request_page(found.name, made.request_id)
+        return RedirectResponse(f"{linker(request)(path)}#comments", 303)
     return page(request, "decision", {"name": found.name, "p": made})
 
 
@@ -130,5 +166,6 @@ def _again(request: Request, found: PipelineContext, *, fields: dict[str, str], 
         entered=fields,
         problem=problem.text,
     )
-    values = {"name": found.name, "place": place, "paused": problem.paused}
+    asked = found.view.requests.get(place.request_id or "")
+    values = {"name": found.name, "place": place, "paused": problem.paused, "asked": asked}
     return page(request, "decide_again", values, status=problem.status)

@@ -1,12 +1,13 @@
 """The routes of the pages, a module for each page."""
 
-from jobs.airflow_ui.routes import compare, dags, overview, pipelines, records, requests, slices, static
+from jobs.airflow_ui.routes import compare, dags, digest, overview, pipelines, records, requests, slices, static
 
 ROUTERS = (
     static.router,
     overview.router,
     dags.router,
     pipelines.router,
+    digest.router,
     compare.router,
     records.router,
     requests.router,

@@ -4,10 +4,11 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from jobs.airflow_ui.context import Visible, visible
+from jobs.airflow_ui.context import Visible, opening_once, visible
 from jobs.airflow_ui.rendering import NO_STORE, page
 from jobs.plain_text import escaped, shortened
 from jobs.review import links
+from jobs.review.freshness import freshness_line
 from jobs.review.pages.state import PipelineState, pipeline_state
 from windowlib.errors import HindcastError
 
@@ -16,11 +17,17 @@ MAX_NAMED = 3
 
 
 @router.get("/")
+@opening_once
 def overview(request: Request, user: GetUserDep) -> HTMLResponse:
     """Return the page of all pipelines that the user may see, those that wait for a decision first."""
     found = visible(user)
     states, failed = _states(found)
-    values = {"states": sorted(states, key=lambda one: not one.is_held), "broken": found.broken, "failed": failed}
+    values = {
+        "states": sorted(states, key=lambda one: not one.is_held),
+        "freshness": {one.name: freshness_line(one.workspace, one.view) for one in found.contexts},
+        "broken": found.broken,
+        "failed": failed,
+    }
     return page(request, "overview", values)
 
 
@@ -31,7 +38,7 @@ def held(user: GetUserDep) -> JSONResponse:
     lines = [
         {
             "pipeline": one.name,
-            "badge": "held",
+            "badge": "held" if one.held or one.hold else "changed",
             "title": f"{one.name}: {one.badge}",
             "why": escaped(shortened(_why(one))),
             "since_ms": min((slice_.since_ms for slice_ in one.held), default=None),
@@ -55,7 +62,7 @@ def _states(found: Visible) -> tuple[list[PipelineState], dict[str, str]]:
 
 def _why(state: PipelineState) -> str:
     if not state.held:
-        return state.hold or ""
+        return state.hold or ". ".join(state.changes.sentences)
     named = ", ".join(one.slice_id for one in state.held[:MAX_NAMED])
     more = f" and {len(state.held) - MAX_NAMED} more" if len(state.held) > MAX_NAMED else ""
     return f"{named}{more}: {state.held[0].reason}"
@@ -63,6 +70,8 @@ def _why(state: PipelineState) -> str:
 
 def _path(state: PipelineState) -> str:
     requests = {one.request_id for one in state.held}
+    if not state.held and not state.hold and state.changes.request_id is not None:
+        return links.request_page(state.name, state.changes.request_id)
     if len(requests) == 1:
         return links.request_page(state.name, requests.pop())
     return links.pipeline_page(state.name)

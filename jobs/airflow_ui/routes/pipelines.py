@@ -9,6 +9,7 @@ from fastapi.responses import HTMLResponse
 
 from jobs.airflow_ui.context import DecisionPlace, PipelineDep, opening_once
 from jobs.airflow_ui.rendering import linker, page
+from jobs.airflow_ui.security import may_backfill
 from jobs.review import links
 from jobs.review.pages.state import pipeline_state
 from jobs.review.report.collect import Part, collect_view
@@ -62,6 +63,7 @@ def pipeline(request: Request, found: PipelineDep, last: str | None = None) -> H
     values = section_values(build_model(rows), lambda slice_id: str(to(links.slice_page(name, slice_id))))
     ids = list(found.view.slices)
     shown = [one.slice_id for one in rows.slices]
+    state = pipeline_state(found.workspace, found.view)
     return page(
         request,
         "pipeline",
@@ -70,7 +72,9 @@ def pipeline(request: Request, found: PipelineDep, last: str | None = None) -> H
             "is_live": True,
             "request_href": lambda request_id: to(links.request_page(name, request_id)),
             "publication_href": lambda seq: to(links.compare_page(name, before=seq - 1, after=seq)),
-            "state": pipeline_state(found.workspace, found.view),
+            "state": state,
+            "changed": state.changes.slices or (),
+            "may_backfill": may_backfill(found.user, name),
             "place": DecisionPlace(context=found, return_to=links.pipeline_page(name)),
             "all_slices": len(ids),
             "older": _neighbour(ids, shown[0], -1) if shown else None,

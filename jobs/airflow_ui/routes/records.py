@@ -9,10 +9,21 @@ from fastapi.responses import HTMLResponse
 from jobs.airflow_ui.context import PipelineContext, PipelineDep, opening_once
 from jobs.airflow_ui.rendering import page
 from jobs.airflow_ui.tables import cells_of
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.review.explain import Explanation
 from jobs.review.pages.cells import cell
-from jobs.review.pages.record_page import Scope, find, search_scope, spec_of_chain, windows_of_key
+from jobs.review.pages.record_page import (
+    Found,
+    Scope,
+    find,
+    scope_after,
+    search_scope,
+    spec_of_chain,
+    windows_of_key,
+)
+from jobs.review.pages.record_search import Searched, search_records
 from jobs.review.pages.row_pages import shown_columns
+from windowlib.errors import LogError
 
 router = APIRouter(prefix="/pipelines/{pipeline}/records")
 MAX_TEXT = 1_000
@@ -29,12 +40,16 @@ def records(
     *,
     record_id: Annotated[str, Query(max_length=MAX_TEXT)] = "",
     last: str | None = None,
+    slice_id: Annotated[str | None, Query(alias="slice")] = None,
 ) -> HTMLResponse:
-    """Return the page of a search: the explanation of a record, or the newest windows of a key."""
+    """Return the page of a search: the explanation of a record, the records with a part of an id, or windows of a key.
+
+    The record of a `slice` is explained at once. `last` is the newest slice that is searched.
+    """
     pipeline = spec_of_chain(found.pipeline, found.view)
     scope = search_scope(found.view, last)
     key = {name: request.query_params.get(f"{KEY}{name}", "")[:MAX_TEXT] for name in pipeline.log.key_columns}
-    result = find(found.lake, pipeline, record_id, scope=scope) if record_id and scope else None
+    result, searched = _search(found, pipeline, record_id, last=last, slice_id=slice_id)
     values = {
         "name": found.name,
         "record_id": record_id,
@@ -42,11 +57,34 @@ def records(
         "key": key,
         "scope": scope,
         "found": result,
+        "searched": searched,
         "stored_values": _stored(result.explanation) if result and result.explanation else [],
         "windows": _windows(found, key, scope) if scope and any(key.values()) and not record_id else None,
         "query": {"record_id": record_id, **{f"{KEY}{name}": value for name, value in key.items() if value}},
     }
     return page(request, "record", values)
+
+
+def _search(
+    found: PipelineContext, pipeline: Pipeline, record_id: str, *, last: str | None, slice_id: str | None
+) -> tuple[Found | None, Searched | None]:
+    """Return the explanation of a record, and how far the search for its id came."""
+    view, scope, searched = found.view, search_scope(found.view, last), None
+    if not record_id or scope is None:
+        return None, None
+    if slice_id is not None:
+        return find(found.lake, pipeline, record_id, scope=scope_after(view, slice_id)), None
+    if pipeline.log.record_id is not None:
+        try:
+            searched = search_records(found.lake, pipeline, view, part=record_id, last=last)
+        except LogError:  # late, unassigned and invalid records are still found
+            return find(found.lake, pipeline, record_id, scope=scope), None
+        one = searched.only(record_id)
+        if one is None:
+            return None, searched
+        scope = scope_after(view, one.slice_id)
+        return find(found.lake, pipeline, one.record_id, scope=scope), searched
+    return find(found.lake, pipeline, record_id, scope=scope), None
 
 
 def _stored(explanation: Explanation) -> list[tuple[str, str]]:

@@ -1,7 +1,6 @@
 """The page of a request: what was asked, the plan, progress, differences, and the decision."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse
@@ -12,38 +11,40 @@ from jobs.airflow_ui.drawings import progress_svg
 from jobs.airflow_ui.rendering import page
 from jobs.comparing.sides import request_sides
 from jobs.ledger.view import Request as AskedRequest
+from jobs.orchestration.plan_outline import outline
 from jobs.pipeline.files import pipeline_from_json
 from jobs.planning.workspace import Workspace
 from jobs.review import links
-from jobs.review.pages.request_page import plan_reasons, request_page
+from jobs.review.pages.request_page import plan_of, plan_reasons, request_page
 from windowlib.errors import SpecError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 router = APIRouter(prefix="/pipelines/{pipeline}/requests/{request_id}")
 
 
 @router.get("")
 @opening_once
-def one_request(request: Request, found: PipelineDep, *, request_id: str, compute: bool = False) -> HTMLResponse:
+def one_request(
+    request: Request, found: PipelineDep, *, request_id: str, compute: bool = False, still: bool = False
+) -> HTMLResponse:
     """Return the page of a request, which its id or the first digits of it name.
 
-    The differences are shown if they are cheap to find, or if `compute` asks for them.
+    The differences are shown if they are cheap to find, or if `compute` asks for them. A page that is `still` does not
+    load again, so that a person can write.
     """
     asked = find_request(found, request_id)
     work, problem = _workspace(found, asked)
-    why: Mapping[str, str] = {}
-    cannot_plan = problem
+    planned, cannot_plan = None, problem
     if problem is None and asked.is_open and not asked.is_complete:
-        why, cannot_plan = plan_reasons(work, found.view, asked)
-    made = request_page(work, found.view, asked, why=why)
+        planned, cannot_plan = plan_of(work, found.view, asked)
+    made = request_page(work, found.view, asked, why={} if planned is None else plan_reasons(planned))
     sides = request_sides(found.view, asked.request_id) if asked.runs and not made.refresh_s else None
     here = links.request_page(found.name, asked.request_id)
     values = {
         "name": found.name,
         "p": made,
+        "is_still": still,
         "plan_problem": cannot_plan,
+        "outline": () if planned is None or asked.runs else outline(planned),
         "progress": progress_svg(made.staged, made.slice_count),
         "place": DecisionPlace(context=found, return_to=here, request_id=asked.request_id),
         "here": "?compute=true",

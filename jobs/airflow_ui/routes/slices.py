@@ -1,8 +1,8 @@
 """The page of a slice, and the paged rows of its tables, also as CSV."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request
@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep, opening_once
 from jobs.airflow_ui.drawings import plot_caption, plot_svg
+from jobs.airflow_ui.feeds import FeedsDep
 from jobs.airflow_ui.rendering import NO_STORE, page
 from jobs.airflow_ui.tables import Cells, cells_of
 from jobs.ledger.view import StagedRun
@@ -19,7 +20,8 @@ from jobs.pipeline.slices import slice_of_id
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review import links
 from jobs.review.pages.cells import csv_line
-from jobs.review.pages.failing import find_examples
+from jobs.review.pages.failing import Tally, find_examples, reason_tallies
+from jobs.review.pages.lineage import dag_runs_of, lineage_of, slice_files
 from jobs.review.pages.plots import output_plots
 from jobs.review.pages.row_pages import Comparison, Filter, RowsAsk, RowsPage, RunRows
 from jobs.review.pages.slice_page import CheckLine, SlicePage, choose_run, row_tables, slice_page, table_title
@@ -35,9 +37,10 @@ MAX_VALUE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleRows:
-    """Rows that did not keep a check, as cells."""
+    """Rows that did not keep a check, as cells, and the counts of the values of all of them."""
 
     line: CheckLine
+    tallies: tuple[Tally, ...]
     columns: tuple[str, ...]
     cells: Cells
     count: int
@@ -52,28 +55,51 @@ class DrawnPlot:
     drawing: Markup
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredParts:
+    """What the page of a slice shows of stored rows. `reasons` has the counts of a table's reasons."""
+
+    examples: tuple[ExampleRows, ...] = ()
+    plots: tuple[DrawnPlot, ...] = ()
+    reasons: Mapping[str, Tally] = field(default_factory=dict)
+
+
 @router.get("")
 @opening_once
-def one_slice(request: Request, found: PipelineDep, *, slice_id: str, run: str | None = None) -> HTMLResponse:
-    """Return the page of a slice, for its newest run or the one that `run` names by its first digits."""
+def one_slice(
+    request: Request,
+    found: PipelineDep,
+    feeds: FeedsDep,
+    *,
+    slice_id: str,
+    run: str | None = None,
+    files: bool = False,
+) -> HTMLResponse:
+    """Return the page of a slice, for its newest run or the one that `run` names by its first digits.
+
+    `files` lists the files that the run has read.
+    """
     one = _slice(found, slice_id)
     shown = choose_run(found.view, one.slice_id, run)
     rows = collect_view(found.lake, found.pipeline, found.view, part=Part(count=1, last=one.slice_id, late_rows=0))
     made = slice_page(found.view, one, shown=shown, rows=rows)
     problem = None
-    examples: list[ExampleRows] = []
-    plots: list[DrawnPlot] = []
+    drawn = StoredParts()
     try:
-        examples, plots = _from_rows(StoredRuns(found.lake, found.name, found.view), made)
+        drawn = _from_rows(StoredRuns(found.lake, found.name, found.view), made)
     except HindcastError as error:  # the page still tells what the ledger has
         problem = str(error)
     here = links.slice_page(found.name, one.slice_id, run_id=run)
     values = {
         "name": found.name,
         "p": made,
-        "examples": examples,
-        "plots": plots,
+        "stored": drawn,
         "problem": problem,
+        "dag_runs": dag_runs_of(found.view, one.slice_id),
+        "feeds": feeds,
+        "lineage": None if shown is None else lineage_of(found.lake, found.pipeline, found.view, run=shown),
+        "files_href": _files_href(run),
+        **(_files_read(found, one, shown) if files and shown is not None else _NO_FILES),
         "windows_table": WINDOW_OUTPUTS,
         "place": DecisionPlace(
             context=found,
@@ -85,13 +111,30 @@ def one_slice(request: Request, found: PipelineDep, *, slice_id: str, run: str |
     return page(request, "slice", values)
 
 
-def _from_rows(stored: StoredRuns, made: SlicePage) -> tuple[list[ExampleRows], list[DrawnPlot]]:
-    """Return what the page shows of the stored rows: rows of failed checks, and the plots of the outputs."""
+def _files_href(run: str | None) -> str:
+    given = {"files": "true"} | ({"run": run} if run else {})
+    return f"?{urlencode(given, errors='replace')}#lineage-title"
+
+
+_NO_FILES: Mapping[str, Any] = {"files": None, "files_problem": None}
+
+
+def _files_read(found: PipelineContext, one: Slice, shown: StagedRun) -> Mapping[str, Any]:
+    """Return the files of a slice in the version of the log that a run has read, or why they cannot be listed."""
+    try:
+        files = slice_files(found.lake, found.pipeline, one, version=shown.result.log.version)
+    except HindcastError as error:
+        return {"files": None, "files_problem": str(error)}
+    return {"files": files, "files_problem": None}
+
+
+def _from_rows(stored: StoredRuns, made: SlicePage) -> StoredParts:
+    """Return what the page shows of the stored rows."""
     if made.run is None:
-        return [], []
+        return StoredParts()
     found = find_examples(stored, made.run, [line.check for line in made.failures])
     examples = [
-        ExampleRows(line=line, columns=kept.columns, cells=cells_of(kept.rows), count=kept.count)
+        ExampleRows(line=line, tallies=kept.tallies, columns=kept.columns, cells=cells_of(kept.rows), count=kept.count)
         for line, kept in zip(made.failures, found, strict=True)
         if kept is not None
     ]
@@ -99,7 +142,8 @@ def _from_rows(stored: StoredRuns, made: SlicePage) -> tuple[list[ExampleRows], 
         DrawnPlot(name=plot.name, caption=plot_caption(plot), drawing=plot_svg(plot))
         for plot in output_plots(stored, made.run)
     ]
-    return examples, plots
+    reasons = {one.table: one for one in reason_tallies(stored, made.run)}
+    return StoredParts(examples=tuple(examples), plots=tuple(plots), reasons=reasons)
 
 
 class RowsQuery(BaseModel):
@@ -141,9 +185,16 @@ def rows(
         "page": made,
         "comparisons": list(Comparison),
         "cells": cells_of(made.rows),
+        "reasons": _reasons(own) if query.page == 1 and not query.value else None,
         "links_to": _Addresses(links.rows_page(found.name, one.slice_id, table), made, query.run),
     }
     return page(request, "rows", values)
+
+
+def _reasons(own: RunRows) -> Tally | None:
+    """Return the reasons in a table of late or invalid records, counted."""
+    found = reason_tallies(own.stored, own.run)
+    return next((one for one in found if one.table == own.table), None)
 
 
 class _Addresses:

@@ -15,7 +15,14 @@ _TIMEOUT_S = 60  # on two cores, a starting Spark delays the answers
 
 
 class AirflowRefused(HindcastError):  # noqa: N818
-    """Airflow answered with an error, or did not answer. The message has the request and the answer."""
+    """Airflow answered with an error, or did not answer. The message has the request and the answer.
+
+    `status` is the HTTP status; None if Airflow did not answer.
+    """
+
+    def __init__(self, text: str, *, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +190,7 @@ class AirflowApi:
             raise AirflowRefused(f"Airflow at {self.url} does not answer {method} {path}: {error!r}") from error
         if answer.is_error:
             found = f"{answer.status_code} {answer.text[:2000]}"
-            raise AirflowRefused(f"Airflow at {self.url} refused {method} {path}: {found}")
+            raise AirflowRefused(f"Airflow at {self.url} refused {method} {path}: {found}", status=answer.status_code)
         return answer.json()
 
 

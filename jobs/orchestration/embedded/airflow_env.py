@@ -23,16 +23,20 @@ POOLS = {
     "hindcast_daily": "one scheduled replay at a time",
     "hindcast_backfill": "one backfill at a time; separate from the daily replay",
 }
-_DROPPED = ("AIRFLOW_", "PYTHONPATH", "PYTHONHOME", "SPARK_HOME", "PYSPARK_")
+_DROPPED = ("AIRFLOW_", "PYTHONPATH", "PYTHONHOME", "SPARK_HOME", "PYSPARK_", "HINDCAST_DEMO")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """One embedded Airflow: the directory of its files, its lake and its directory of pipelines."""
+    """One embedded Airflow: the directory of its files, its lake and its directory of pipelines.
+
+    The Airflow of a demonstration (`is_demo`) has the DAG `clicks_live_writer` as well.
+    """
 
     root: Path
     lake: str
     pipelines: Path
+    is_demo: bool = False
 
     @property
     def logs(self) -> Path:
@@ -66,13 +70,13 @@ class Home:
 
     def to_json(self) -> str:
         """Return this home as JSON, for the command line of the supervisor."""
-        return json.dumps({"root": str(self.root), "lake": self.lake, "pipelines": str(self.pipelines)})
+        return json.dumps(asdict(self), default=str)
 
     @classmethod
     def from_json(cls, text: str) -> "Home":
         """Return the home that `to_json` wrote."""
         fields = json.loads(text)
-        return cls(root=Path(fields["root"]), lake=fields["lake"], pipelines=Path(fields["pipelines"]))
+        return cls(**fields | {name: Path(fields[name]) for name in ("root", "pipelines")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +182,7 @@ def _surroundings(home: Home) -> dict[str, str]:
         "HINDCAST_AIRFLOW": str(commands / "airflow"),
         "HINDCAST_LAKE": home.lake,
         "HINDCAST_PIPELINES": str(home.pipelines),
+        **({"HINDCAST_DEMO": "1"} if home.is_demo else {}),
         "JAVA_HOME": str(find_java()),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,

@@ -6,9 +6,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, StringConstraints, field_validator, model_validator
 
+from jobs.durations import PositiveDuration
 from jobs.pipeline.models.grammar import GrammarModel, refuse_control_characters
 
 MAX_RECIPIENTS = 8
+HALF_HOURLY = "*/30 * * * *"
 
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
@@ -82,6 +84,9 @@ def _check_time(value: str) -> str:
     return value
 
 
+TimeOfDay = Annotated[str, AfterValidator(_check_time)]
+
+
 class AlertsGrammar(GrammarModel):
     """The events that send a message, and who gets it.
 
@@ -89,16 +94,34 @@ class AlertsGrammar(GrammarModel):
         to: the recipients.
         failed: a task of the pipeline's DAGs has failed after its last retry.
         held: a check has failed, so slices wait for a person.
+        held_longer_than_ms: slices have waited longer than this for a person.
+        data_not_there_by: a time of day in UTC. By that time, the log should have every slice of the days before.
         not_published_by: a time of day in UTC. At that time, readers should see every slice of the days before.
+        digest_at: a time of day in UTC. At that time, a message tells what has happened since the day before.
     """
 
     to: Recipients
     failed: bool = True
     held: bool = True
-    not_published_by: Annotated[str, AfterValidator(_check_time)] | None = None
+    held_longer_than_ms: PositiveDuration | None = Field(default=None, alias="held_longer_than")
+    data_not_there_by: TimeOfDay | None = None
+    not_published_by: TimeOfDay | None = None
+    digest_at: TimeOfDay | None = None
 
     @model_validator(mode="after")
     def _has_event(self) -> Self:
-        if not (self.failed or self.held or self.not_published_by):
+        if not (self.failed or self.held or self.crons):
             raise ValueError("no event sends a message; set failed, held or not_published_by, or leave out alerts")
         return self
+
+    @property
+    def times(self) -> dict[str, str]:
+        """The times of day, in UTC, by the key of the pipeline file."""
+        found = {key: getattr(self, key) for key in ("data_not_there_by", "not_published_by", "digest_at")}
+        return {key: time for key, time in found.items() if time is not None}
+
+    @property
+    def crons(self) -> tuple[str, ...]:
+        """The cron expressions, in UTC, at which the deadlines are looked at; empty if the file names none."""
+        found = [f"{int(time[3:])} {int(time[:2])} * * *" for time in sorted({*self.times.values()})]
+        return (*found, *((HALF_HOURLY,) if self.held_longer_than_ms is not None else ()))

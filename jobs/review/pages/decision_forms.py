@@ -40,7 +40,10 @@ class Possible:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestForms:
-    """The decisions on a request. `held` are the slices that stop it, at most `MAX_SHOWN` of `held_count`."""
+    """The decisions on a request. `held` are the slices that stop it, at most `MAX_SHOWN` of `held_count`.
+
+    `is_proposed`: it is a restatement that waits to be started.
+    """
 
     request_id: str
     held: tuple[HeldSlice, ...]
@@ -48,6 +51,7 @@ class RequestForms:
     publish: Possible
     cancel: Possible
     is_worked_on: bool
+    is_proposed: bool = False
 
     @property
     def can_waive(self) -> bool:
@@ -135,6 +139,7 @@ def _request_forms(work: Workspace, view: LedgerView, request: Request, *, slice
         publish=_publish(work, view, request),
         cancel=_tried(lambda: cancel_events(work, view, request_id=request.request_id, reason="-", by=_ANYBODY)),
         is_worked_on=is_live(work, request),
+        is_proposed=request.is_proposed,
     )
 
 

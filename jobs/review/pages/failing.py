@@ -1,15 +1,18 @@
-"""A few of the rows that did not keep a check of a run, found again in the stored rows."""
+"""A few of the rows that did not keep a check of a run, found again in the stored rows, and counts of their values."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from expectations.compiled.failing import check_of, failing_rows
 from expectations.suites import LATE_RECORDS, WINDOW_OUTPUTS
 from jobs.ledger.view import StagedRun
+from jobs.plain_text import shortened
 from jobs.reading.stored_rows import StoredRuns
+from jobs.review.pages.cells import cell
 from jobs.review.pages.row_pages import RunRows
 from jobs.runs import CheckResult
+from windowlib.records.tables import INVALID_RECORDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,13 +22,37 @@ MAX_SEARCHED = 2_000_000
 """Rows are not searched in a table of a run with more rows than this."""
 
 
+MAX_VALUES = 10
+"""So many of the most frequent values of a column are counted."""
+MAX_TEXT = 80
+REASON = "reason"
+_WITH_REASON = {"late": LATE_RECORDS, "invalid": INVALID_RECORDS}
+"""The fates whose records have a reason -> their table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """The most frequent values of a column in some rows, as (value, count). `others` rows have one of other values."""
+
+    table: str
+    column: str
+    values: tuple[tuple[str, int], ...]
+    others: int
+
+    @property
+    def count(self) -> int:
+        """How many rows were counted."""
+        return sum(count for _, count in self.values) + self.others
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """Rows that did not keep a check: at most 20 of `count`."""
+    """Rows that did not keep a check: at most 20 of `count`. `tallies` count the values of all of them."""
 
     rows: "pa.Table"
     columns: tuple[str, ...]
     count: int
+    tallies: tuple[Tally, ...]
 
 
 def find_examples(stored: StoredRuns, run: StagedRun, checks: Sequence[CheckResult]) -> list[Examples | None]:
@@ -47,8 +74,55 @@ def _examples(stored: StoredRuns, run: StagedRun, result: CheckResult) -> Exampl
     columns = own.columns()
     if not check.read_columns <= set(columns):
         return None
-    found = failing_rows(check, stored.read(result.table, [run], sorted(check.read_columns)))
+    counted = [*check.columns, *([REASON] if result.table == LATE_RECORDS and REASON not in check.columns else [])]
+    narrow = stored.read(result.table, [run], sorted({*check.read_columns, *counted}))
+    found = failing_rows(check, narrow)
     if not found:
         return None
     first = (*check.columns, *(name for name in columns if name not in check.columns))
-    return Examples(rows=own.at(found[:MAX_EXAMPLES]).select(list(first)), columns=first, count=len(found))
+    failing = narrow.take(found)
+    return Examples(
+        rows=own.at(found[:MAX_EXAMPLES]).select(list(first)),
+        columns=first,
+        count=len(found),
+        tallies=tuple(
+            tally(failing, result.table, name) for name in counted if _can_be_counted(failing.schema.field(name).type)
+        ),
+    )
+
+
+def reason_tallies(stored: StoredRuns, run: StagedRun, fates: Iterable[str] = tuple(_WITH_REASON)) -> tuple[Tally, ...]:
+    """Return the reasons of a run's late and invalid records, counted; those of other fates have none.
+
+    Raises:
+        StoreError: a file cannot be read, or the rows differ from those that were written.
+    """
+    counts = run.result.counts
+    known = {LATE_RECORDS: counts.late, INVALID_RECORDS: counts.invalid}
+    wanted = [_WITH_REASON[fate] for fate in fates if fate in _WITH_REASON]
+    wanted = [table for table in dict.fromkeys(wanted) if 0 < known[table] <= MAX_SEARCHED]
+    return tuple(tally(stored.read(table, [run], (REASON,)), table, REASON) for table in wanted)
+
+
+def tally(rows: "pa.Table", table: str, column: str) -> Tally:
+    """Return the most frequent values of a column of some rows of a table."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = rows[column].combine_chunks()
+    plain = values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+    found = plain.value_counts()
+    names, counts = found.field("values"), found.field("counts")
+    order = pc.sort_indices(counts, sort_keys=[("", "descending")])[:MAX_VALUES]
+    shown = [
+        (shortened(cell(value, column), MAX_TEXT), count)
+        for value, count in zip(names.take(order).to_pylist(), counts.take(order).to_pylist(), strict=True)
+    ]
+    others = len(rows) - sum(count for _, count in shown)
+    return Tally(table=table, column=column, values=tuple(shown), others=others)
+
+
+def _can_be_counted(kind: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    return not pa.types.is_nested(kind)

@@ -1,10 +1,14 @@
 """The outputs of a slice's windows over time, in few points, for small drawings."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_sql import ArrowSql, plain_rows
 from jobs.ledger.view import StagedRun
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.published import quote_duckdb
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
@@ -30,10 +34,11 @@ class PlotPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """One output over the starts of the windows."""
+    """One output over the starts of the windows. No window starts between points more than `step_ms` apart."""
 
     name: str
     points: tuple[PlotPoint, ...]
+    step_ms: float
 
 
 def output_plots(stored: StoredRuns, run: StagedRun, *, most: int = MAX_POINTS) -> tuple[Plot, ...]:
@@ -44,32 +49,70 @@ def output_plots(stored: StoredRuns, run: StagedRun, *, most: int = MAX_POINTS) 
     """
     if not run.result.counts.panes:
         return ()
-    wanted = spec_of(stored.view, run).output_columns
+    spec = spec_of(stored.view, run)
+    wanted = spec.output_columns
     rows = stored.read(WINDOW_OUTPUTS, [run], ("window_start", "kind", *wanted))
     names = [name for name in wanted if name in rows.column_names and _is_numeric(rows.schema.field(name).type)]
     if not rows.num_rows or not names or rows["window_start"].null_count == rows.num_rows:
         return ()
+    return plots_of(rows, names[:MAX_PLOTS], every_ms=_every_ms(spec), most=most)
+
+
+def plots_of(rows: "pa.Table", names: Sequence[str], *, every_ms: int | None, most: int) -> tuple[Plot, ...]:
+    """Return the plots of some outputs, each with at most `most` points.
+
+    Args:
+        rows: panes, with `window_start`, `kind` and the outputs.
+        names: numeric outputs.
+        every_ms: the time between the starts of two windows; None if that is not regular.
+        most: the most points of a plot.
+    """
     with ArrowSql() as opened:
-        return tuple(_plot(opened, rows, name=name, most=most) for name in names[:MAX_PLOTS])
+        return tuple(_plot(opened, rows, name=name, every_ms=every_ms, most=most) for name in names)
 
 
-def _plot(opened: ArrowSql, rows: "pa.Table", *, name: str, most: int) -> Plot:
+def _every_ms(spec: Pipeline) -> int | None:
+    """Return the time between the starts of two windows; None if the windows do not start at regular times."""
+    windows = spec.windows
+    if windows is None or (windows.tumbling is not None and windows.tumbling.stagger.by != "aligned"):
+        return None
+    if windows.tumbling is not None:
+        return windows.tumbling.size_ms
+    return None if windows.sliding is None else windows.sliding.slide_ms
+
+
+def _plot(opened: ArrowSql, rows: "pa.Table", *, name: str, every_ms: int | None, most: int) -> Plot:
     column = f"CAST({quote_duckdb(name)} AS DOUBLE)"
-    # The name is a column of the table and quoted; the other parts are fixed.
+    every = every_ms or 1
+    # The name is a column of the table and quoted; the other parts are fixed. An interval has whole steps of windows.
     sql = (
         f"WITH panes AS (SELECT epoch_ms(window_start) AS at_ms, {column} AS value FROM rows "  # noqa: S608
         f"WHERE kind = 'result' AND window_start IS NOT NULL AND isfinite({column})), "
         "bounds AS (SELECT min(at_ms) AS first_ms, "
-        "greatest(1, ceil((max(at_ms) - min(at_ms) + 1) / ?)) AS width FROM panes) "
+        "? * greatest(1, ceil(((max(at_ms) - min(at_ms)) / ? + 1) / ?)) AS width FROM panes) "
         "SELECT CAST(first_ms + floor((at_ms - first_ms) / width) * width AS BIGINT) AS shown_ms, "
-        "avg(value), min(value), max(value), count(*) FROM panes, bounds GROUP BY shown_ms ORDER BY shown_ms"
+        "avg(value), min(value), max(value), count(*), any_value(width) FROM panes, bounds "
+        "GROUP BY shown_ms ORDER BY shown_ms"
     )
-    found = plain_rows(opened.query({"rows": rows.select(["window_start", "kind", name])}, sql, [most]))
-    points = (
+    needed = rows.select(["window_start", "kind", name])
+    found = plain_rows(opened.query({"rows": needed}, sql, [every, every, most]))
+    points = tuple(
         PlotPoint(at_ms=at_ms, mean=mean, least=least, most=greatest, count=count)
-        for at_ms, mean, least, greatest, count in found
+        for at_ms, mean, least, greatest, count, _ in found
     )
-    return Plot(name=name, points=tuple(points))
+    width = float(found[0][5]) if found else 0.0
+    return Plot(name=name, points=points, step_ms=_step_ms(points, width, is_regular=every_ms is not None))
+
+
+def _step_ms(points: Sequence[PlotPoint], width: float, *, is_regular: bool) -> float:
+    """Return the greatest time between the points of neighbouring windows.
+
+    Windows that start at irregular times, such as sessions, are neighbours if they are at most three times as far
+    apart as usual.
+    """
+    if is_regular or len(points) < 2:  # noqa: PLR2004 -- two points have a distance
+        return width
+    return max(width, 3 * median(after.at_ms - before.at_ms for before, after in pairwise(points)))
 
 
 def _is_numeric(kind: "pa.DataType") -> bool:

@@ -77,6 +77,26 @@ def search_scope(view: LedgerView, last: str | None = None, *, limits: SearchLim
     )
 
 
+def scope_after(view: LedgerView, slice_id: str, *, limits: SearchLimits = DEFAULT_LIMITS) -> Scope:
+    """Return the slices that explain a record of a slice: the slice and those after it, whose windows may have it.
+
+    Raises:
+        RequestError: the ledger has no such slice.
+    """
+    if slice_id not in view.slices:
+        raise RequestError(f"the ledger has no slice {slice_id!r}")
+    ids = list(view.slices)
+    place = ids.index(slice_id)
+    chosen = list(_chosen(view, ids[place:][::-1], limits))
+    return Scope(
+        view=_restricted(view, frozenset(chosen)),
+        first=slice_id,
+        last=chosen[-1],
+        older=ids[place - 1] if place else None,
+        is_newest=chosen[-1] == ids[-1],
+    )
+
+
 def spec_of_chain(pipeline: Pipeline, view: LedgerView) -> Pipeline:
     """Return the spec of the published chain; that of the file if nothing is published."""
     return pipeline if view.head is None else spec_of(view, view.head)

@@ -3,18 +3,25 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
+from typing import TYPE_CHECKING
 
 from expectations.units import duration, instant
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
-from jobs.pipeline.slices import slices_between
+from jobs.pipeline.slices import slice_grid, slices_between
+from jobs.planning.estimate import seconds_left
 from jobs.planning.workspace import Workspace
+from jobs.review.pages.slice_page import CheckLine, check_lines
 from jobs.review.pages.state import HeldSlice, OpenRequest, held_of, open_request
 from jobs.review.report.collect import run_row
 from jobs.review.report.model import Status, status_of
 from jobs.runs import Counts, Slice
 from windowlib.errors import HindcastError, RangeError
 
+if TYPE_CHECKING:
+    from jobs.planning.plan import Plan
+
+MAX_HELD = 4
+"""For how many held slices one page of a request shows the checks with their history."""
 MAX_LINES = 400
 """How many slices one page of a request lists."""
 
@@ -31,9 +38,19 @@ class RequestLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldChecks:
+    """The checks that did not pass in a held slice of the request, the worst first."""
+
+    slice_id: str
+    run_id: str
+    failures: tuple[CheckLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestPage:
     """The page of a request. `lines` has the first slices, at most `MAX_LINES` of `slice_count`.
 
+    `checks` has the checks that did not pass, for the first held slices.
     `refresh_s` is set while a process works on the request: the page is then loaded again after so many seconds.
     """
 
@@ -43,6 +60,7 @@ class RequestPage:
     opened: str
     spec: str
     held: tuple[HeldSlice, ...]
+    checks: tuple[HeldChecks, ...]
     lines: tuple[RequestLine, ...]
     slice_count: int
     statuses: tuple[tuple[Status, int], ...]
@@ -69,6 +87,7 @@ def request_page(work: Workspace, view: LedgerView, request: Request, *, why: Ma
     slices = _slices(work, view, request)
     lines = [_line(one, view, request, why=why.get(one.slice_id)) for one in slices]
     counted = Counter(line.status for line in lines)
+    held = held_of(view, request) if request.is_open else ()
     now = open_request(work, view, request)
     own = [view.runs[run_id] for run_id in request.runs.values() if run_id in view.runs]
     return RequestPage(
@@ -77,7 +96,8 @@ def request_page(work: Workspace, view: LedgerView, request: Request, *, why: Ma
         state=_state(request, now),
         opened=instant(request.opened_at_ms),
         spec=request.spec_fingerprint[:12],
-        held=held_of(view, request) if request.is_open else (),
+        held=held,
+        checks=tuple(_held_checks(view, one, is_daily=slice_grid(work.pipeline).is_daily) for one in held[:MAX_HELD]),
         lines=tuple(lines[:MAX_LINES]),
         slice_count=len(lines),
         statuses=tuple((status, counted[status]) for status in Status if counted[status]),
@@ -86,6 +106,12 @@ def request_page(work: Workspace, view: LedgerView, request: Request, *, why: Ma
         last_staged=instant(max(run.at_ms for run in own)) if own else None,
         refresh_s=5 if now.workers else None,
     )
+
+
+def _held_checks(view: LedgerView, held: HeldSlice, *, is_daily: bool) -> HeldChecks:
+    lines = check_lines(view, view.run(held.run_id), is_daily=is_daily)
+    failures = tuple(line for line in lines if not line.is_passed)
+    return HeldChecks(slice_id=held.slice_id, run_id=held.run_id, failures=failures)
 
 
 def requests_of_dag_run(view: LedgerView, dag_id: str, run_id: str) -> tuple[Request, ...]:
@@ -155,24 +181,27 @@ def _ended(view: LedgerView, request: Request) -> tuple[str, ...]:
 
 def _remaining(own: list[StagedRun], left: int) -> str | None:
     """Return about how long the slices that are left take, from the seconds of the slices before."""
-    if not own or left <= 0:
-        return None
-    return duration(left * median(run.result.seconds for run in own) * 1000)
+    seconds = seconds_left(own, left)
+    return None if seconds is None else duration(seconds * 1000)
 
 
-def plan_reasons(work: Workspace, view: LedgerView, request: Request) -> tuple[Mapping[str, str], str | None]:
-    """Return slice -> why it is replayed, and the problem if that cannot be planned now."""
+def plan_of(work: Workspace, view: LedgerView, request: Request) -> tuple["Plan | None", str | None]:
+    """Return the plan of an open request, and the problem if it cannot be planned now. A long one is not planned."""
     from jobs.planning.plan import Ask
 
     slices = _slices(work, view, request)
     if not slices or len(slices) > MAX_LINES:
-        return {}, None
+        return None, None
     ask = Ask(slices=slices, request_id=request.request_id, is_fresh=request.is_fresh)
     try:
-        planned = work.plan(view, ask)
+        return work.plan(view, ask), None
     except HindcastError as error:
-        return {}, str(error)
+        return None, str(error)
+
+
+def plan_reasons(planned: "Plan") -> Mapping[str, str]:
+    """Return slice -> why it is replayed. For a slice whose input changed, with its records then and now."""
     return {
         step.slice.slice_id: ("" if step.is_certain else "perhaps: ") + f"{step.reason.value} ({step.because})"
         for step in planned.stale
-    }, None
+    }

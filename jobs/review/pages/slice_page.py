@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from expectations.units import instant
+from jobs.durations import UNIT_MS
 from jobs.ledger.view import LedgerView, Request, StagedRun
+from jobs.plain_text import counted
+from jobs.review.pages.check_history import CheckPast, check_pasts
 from jobs.review.report.checks import demanded, found_by
 from jobs.review.report.collect import run_row
 from jobs.review.report.commands import Command, rerun_line, show_line, waive_line
@@ -51,12 +54,12 @@ class LostAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckLine:
-    """One check of the run: what it expects and what it found."""
+    """One check of the run: what it expects and what it found, and for a check that did not pass, what is usual."""
 
-    number: int
     check: CheckResult
     expected: str
     found: str
+    past: CheckPast | None = None
 
     @property
     def is_passed(self) -> bool:
@@ -135,7 +138,7 @@ def slice_page(view: LedgerView, one: Slice, *, shown: StagedRun | None, rows: R
         row=row,
         runs=tuple(_run_line(run, view, shown) for run in sorted(runs, key=lambda run: -run.seq)),
         lost=tuple(_lost(view, one.slice_id, {run.result.attempt_id for run in runs})),
-        checks=_checks(shown),
+        checks=check_lines(view, shown, is_daily=rows.every_ms == UNIT_MS["d"]),
         tables=_tables(shown),
         provenance=_provenance(shown),
         commands=_commands(rows, one, row),
@@ -188,11 +191,14 @@ def _attempt_state(view: LedgerView, request: Request, attempt: str) -> str:
     return request.failure or otherwise
 
 
-def _checks(run: StagedRun | None) -> tuple[CheckLine, ...]:
+def check_lines(view: LedgerView, run: StagedRun | None, *, is_daily: bool) -> tuple[CheckLine, ...]:
     """Return the checks of a run: broken and failed ones first, then warnings, then the others, each in their order."""
+    if run is None:
+        return ()
+    pasts = check_pasts(view, run, is_daily=is_daily)
     found = [
-        CheckLine(number=number, check=check, expected=demanded(check), found=found_by(check))
-        for number, check in enumerate(run.result.checks if run else ())
+        CheckLine(check=check, expected=demanded(check), found=found_by(check), past=pasts.get(number))
+        for number, check in enumerate(run.result.checks)
     ]
     return tuple(sorted(found, key=lambda line: -VERDICTS.index(line.check.verdict)))
 
@@ -245,11 +251,13 @@ def _provenance(run: StagedRun | None) -> Mapping[str, str]:
         "state after": result.state_after,
         "log": f"version {log.version} of table {log.table_id}",
         "commits of the slice": commits,
-        "files and records": f"{log.files:,} files, {log.records:,} records, {log.bytes:,} bytes",
+        "files and records": ", ".join(
+            (counted(log.files, "file"), counted(log.records, "record"), counted(log.bytes, "byte"))
+        ),
         "watermark after": "none" if result.watermark_ms is None else instant(result.watermark_ms),
         "checkpoint": "full"
         if not earlier
-        else f"the changes after {earlier[-1].slice_id}, in {len(earlier) + 1} parts",
+        else f"the changes after {earlier[-1].slice_id}, in {counted(len(earlier) + 1, 'part')}",
         "checks": run.checks_fingerprint or "none",
         "ledger": f"staged in version {run.seq}{', begins a chain' if run.is_chain_start else ''}",
         **{f"rows of {table}": digest for table, digest in sorted(result.digests.items())},

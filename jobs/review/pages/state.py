@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from expectations.units import instant
 from jobs.ledger.view import LedgerView, Request, StagedRun
-from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.pipeline.slices import past_end, show_ms, slice_grid
 from jobs.plain_text import counted
+from jobs.planning.change_sentences import ToldChanges, told_changes
 from jobs.planning.standing import empty_slices
 from jobs.planning.workspace import Workspace, holders
 from jobs.publishing.rules import UNVERIFIED, judge_publication, listed, stop_reasons, unverified_slices
@@ -33,7 +34,7 @@ class HeldSlice:
     def reason(self) -> str:
         """Why the slice is held: the first reason, and how many others there are."""
         more = len(self.reasons) - 1
-        others = f", and {more} more {'check' if more == 1 else 'checks'}" if more else ""
+        others = f", and {counted(more, 'more check')}" if more else ""
         return f"{self.reasons[0]}{others}"
 
 
@@ -41,6 +42,7 @@ class HeldSlice:
 class OpenRequest:
     """A request that is not published. `workers` are the holders of its leases; `waits` tells why it is not published.
 
+    `assignee` is the person who looks after it, empty for nobody; `comments` counts the entries of its thread.
     `slice_count` is None if the request has no range of its own.
     """
 
@@ -55,6 +57,8 @@ class OpenRequest:
     held: int
     workers: tuple[str, ...]
     waits: str
+    assignee: str = ""
+    comments: int = 0
 
     @property
     def opened(self) -> str:
@@ -64,7 +68,10 @@ class OpenRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineState:
-    """One pipeline on the overview. `sees` tells the slices that readers see; `watermark` how far these have come."""
+    """One pipeline on the overview. `sees` tells the slices that readers see; `watermark` how far these have come.
+
+    `changes` are the published slices whose records in the log are others now. `ended` tells that the log has ended.
+    """
 
     name: str
     description: str
@@ -76,18 +83,22 @@ class PipelineState:
     hold: str | None
     held: tuple[HeldSlice, ...]
     requests: tuple[OpenRequest, ...]
+    changes: ToldChanges
+    ended: str | None = None
 
     @property
     def is_held(self) -> bool:
         """Whether a person has to decide something."""
-        return bool(self.held) or self.hold is not None
+        return bool(self.held) or self.hold is not None or bool(self.changes.waits)
 
     @property
     def badge(self) -> str:
         """What waits for a decision, in two words."""
         if self.held:
-            return f"{len(self.held)} {'slice' if len(self.held) == 1 else 'slices'} held"
-        return "chain held" if self.hold else ""
+            return f"{counted(len(self.held), 'slice')} held"
+        if self.hold:
+            return "chain held"
+        return f"{counted(self.changes.waits, 'slice')} changed" if self.changes.waits else ""
 
 
 def held_slices(view: LedgerView) -> tuple[HeldSlice, ...]:
@@ -110,6 +121,8 @@ def pipeline_state(work: Workspace, view: LedgerView) -> PipelineState:
         newest=_newest(view),
         hold=_hold(view),
         held=held_slices(view),
+        changes=told_changes(work, view),
+        ended=past_end(work.pipeline, work.ledger.now_ms()),
         requests=tuple(open_request(work, view, request) for request in reversed(view.open_requests())),
     )
 
@@ -117,7 +130,7 @@ def pipeline_state(work: Workspace, view: LedgerView) -> PipelineState:
 def open_request(work: Workspace, view: LedgerView, request: Request) -> OpenRequest:
     """Return an open request as the pages show it."""
     held = sum(1 for _ in _held(view, request))
-    workers = tuple(str(lease.holder) if lease.holder else "a DAG run" for lease in holders(work, request))
+    workers = tuple(lease.worker for lease in holders(work, request))
     return OpenRequest(
         request_id=request.request_id,
         kind=request.kind.value,
@@ -130,6 +143,8 @@ def open_request(work: Workspace, view: LedgerView, request: Request) -> OpenReq
         held=held,
         workers=workers,
         waits=_waits(work, view, request, held=held, workers=workers),
+        assignee=request.assignee,
+        comments=len(request.comments),
     )
 
 
@@ -184,7 +199,7 @@ def _newest(view: LedgerView) -> str | None:
     if not view.standing:
         return None
     one = view.standing[-1]
-    return f"publication {one.seq}, {len(one.changes):,} slices, by {one.who}, {instant(one.at_ms)}"
+    return f"publication {one.seq}, {counted(len(one.changes), 'slice')}, by {one.who}, {instant(one.at_ms)}"
 
 
 def _hold(view: LedgerView) -> str | None:
@@ -208,11 +223,11 @@ def _waits(work: Workspace, view: LedgerView, request: Request, *, held: int, wo
     if workers:
         return f"is being worked on by {', '.join(workers)}"
     if held:
-        return f"waits for a decision on {held} held {'slice' if held == 1 else 'slices'}"
+        return f"waits for a decision on {counted(held, 'held slice')}"
     if request.failure:
         return f"stopped: {request.failure}"
     if not request.runs:
-        return "nothing is staged yet"
+        return "is proposed: replay it, or decline it" if request.is_proposed else "nothing is staged yet"
     found = judge_publication(work, view, request)
     if not found.is_published:
         return found.why

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -95,17 +95,26 @@ def trends(rows: ReportRows) -> tuple[CheckTrend, ...]:
 
     The order: by the worst verdict that the check ever had, then suites before laws, then checks with a curve first.
     """
-    found: dict[tuple[str, str, str | None, str, int], list[CheckResult]] = {}
+    found: dict[Identity, list[CheckResult]] = {}
     for one in rows.slices:
         run = rows.runs.get(one.slice_id)
-        seen: Counter[tuple[str, str, str | None, str]] = Counter()
-        for check in run.checks if run else ():
-            # The identity of a check over time. Arguments are not part of it: a new limit is not a new check.
-            base = (check.table, check.check, check.column, check.severity)
-            seen[base] += 1
-            found.setdefault((*base, seen[base]), []).append(check)
-    made = [_trend(history) for history in found.values()]
+        for identity, check in identified(run.checks if run else ()):
+            found.setdefault(identity, []).append(check)
+    made = [trend_of(history) for history in found.values()]
     return tuple(sorted(made, key=lambda trend: (-_trouble(trend), trend.table == LAWS, not trend.has_curve)))
+
+
+Identity = tuple[str, str, str | None, str, int]
+"""The identity of a check over time: table, type, column, severity, and its number among equal ones."""
+
+
+def identified(checks: Sequence[CheckResult]) -> Iterator[tuple[Identity, CheckResult]]:
+    """Yield the checks of a run, each with its identity. A new limit is not a new check: arguments do not count."""
+    seen: Counter[tuple[str, str, str | None, str]] = Counter()
+    for check in checks:
+        base = (check.table, check.check, check.column, check.severity)
+        seen[base] += 1
+        yield (*base, seen[base]), check
 
 
 def held_slices(rows: ReportRows) -> tuple[Held, ...]:
@@ -131,7 +140,8 @@ def load_json(text: str | None) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _trend(history: Sequence[CheckResult]) -> CheckTrend:
+def trend_of(history: Sequence[CheckResult]) -> CheckTrend:
+    """Return the trend of one check from its results, oldest first. There is at least one."""
     newest = history[-1]
     arguments = load_json(newest.arguments)
     is_share = wording.is_share_of_rows(load_json(newest.observed))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jobs.lake.arrow_sql import plain_rows, query
 from jobs.ledger.ledger import Ledger
 from jobs.pipeline.slices import slices_between
+from jobs.plain_text import counted
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.report.rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
 from windowlib.errors import RangeError
@@ -185,8 +186,11 @@ def _origin(run: "StagedRun") -> Mapping[str, str]:
         "spec": result.spec_fingerprint[:SHORT],
         "input": result.input_fingerprint[:SHORT],
         "state": f"{result.state_before[:SHORT]} to {result.state_after[:SHORT]}",
-        "checkpoint": f"the changes after {earlier[-1].slice_id}, in {len(earlier) + 1} parts" if earlier else "full",
-        "log": f"version {log.version}, commits {commits}, {log.files} files of table {log.table_id[:SHORT]}",
+        "checkpoint": f"the changes after {earlier[-1].slice_id}, in {counted(len(earlier) + 1, 'part')}"
+        if earlier
+        else "full",
+        "log": f"version {log.version}, commits {commits}, {counted(log.files, 'file')} of table "
+        f"{log.table_id[:SHORT]}",
         "watermark": "none" if result.watermark_ms is None else str(result.watermark_ms),
         "seconds": f"{result.seconds:.1f}",
         "staged": f"in ledger version {run.seq}{', begins a chain' if run.is_chain_start else ''}",

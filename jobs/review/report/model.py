@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from expectations.units import duration, instant, percent
+from jobs.plain_text import counted
 from jobs.review.report.checks import CheckTrend, Held, held_slices, trends
 from jobs.review.report.commands import Command, bound_text, commands
 from jobs.review.report.rows import DAY_MS, LATE_EDGES_MS, ReportRows, RunRow
@@ -237,7 +238,7 @@ def _sentences(rows: ReportRows, counted: Mapping[Status, int]) -> tuple[str, ..
 
 
 def _slices(count: int) -> str:
-    return "1 slice" if count == 1 else f"{count:,} slices"
+    return counted(count, "slice")
 
 
 def _published_range(rows: ReportRows) -> str:

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from expectations.units import duration, instant
 from jobs.comparing.differences import number, percent
+from jobs.plain_text import counted
 from jobs.review.compared import sample_lines
 from jobs.review.report.checks import CheckTrend
 from jobs.review.report.commands import bound_text, diff_line
@@ -166,6 +167,7 @@ def helpers() -> Mapping[str, Any]:
         "spark": sparkline,
         "strip": verdict_strip,
         "share_bar": share_bar,
+        "counted": counted,
         "share": share_text,
         "fates": _fates,
         "passed": lambda check: check.counts.get(Verdict.PASS, 0),
@@ -187,9 +189,9 @@ def _hash(style: str) -> str:
 
 def _hero(model: ReportModel) -> Status:
     """Return the status whose symbol is beside the headline: the status that the headline is about."""
-    counted = dict(model.statuses)
+    numbers = dict(model.statuses)
     order = (Status.ERROR, Status.FAIL, Status.STAGED, Status.MISSING, Status.WAIVED, Status.WARN, Status.EMPTY)
-    return next((status for status in order if counted[status]), Status.PASS if model.rows.runs else Status.MISSING)
+    return next((status for status in order if numbers[status]), Status.PASS if model.rows.runs else Status.MISSING)
 
 
 def _fates(counts: Counts) -> list[tuple[str, int]]:
@@ -204,11 +206,11 @@ def _curve_range(check: CheckTrend) -> str:
 
 def _request_range(request: RequestRow, rows: ReportRows) -> str:
     if request.from_ms is None or request.to_ms is None:
-        return f"{request.slice_count:,} slices" if request.slice_count else DASH
+        return counted(request.slice_count, "slice") if request.slice_count else DASH
     return f"[{bound_text(request.from_ms, rows)}, {bound_text(request.to_ms, rows)})"
 
 
 def _slice_list(slice_ids: tuple[str, ...]) -> str:
     if len(slice_ids) <= _MAX_NAMED:
         return ", ".join(slice_ids) or "nothing"
-    return f"{len(slice_ids):,} slices, from {slice_ids[0]} to {slice_ids[-1]}, the last one included"
+    return f"{counted(len(slice_ids), 'slice')}, from {slice_ids[0]} to {slice_ids[-1]}, the last one included"

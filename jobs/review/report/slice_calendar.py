@@ -6,6 +6,7 @@ from datetime import date, timedelta
 
 from markupsafe import Markup
 
+from jobs.plain_text import counted
 from jobs.review.report.model import MAX_LISTED_SLICES, ReportModel, SliceLine
 from jobs.review.report.svg import Grid, cell_grid
 
@@ -62,7 +63,8 @@ def strips(model: ReportModel) -> tuple[Strip, ...]:
     rows = _rows(model)
     grid = Grid(
         cells=[(column, row, line) for row, lines in enumerate(rows) for column, line in enumerate(lines)],
-        label=f"{len(model.lines):,} slices in {len(rows):,} rows; the label of a row is its first slice",
+        label=f"{counted(len(model.lines), 'slice')} in {counted(len(rows), 'row')}; the label of a row is its "
+        "first slice",
         rows={row: lines[0].slice_id for row, lines in enumerate(rows)},
         columns={},
         left=128,
@@ -97,7 +99,7 @@ def _year(year: int, cells: Sequence[tuple[int, int, SliceLine]]) -> Strip:
     last = max(column for column, _, _ in cells)
     grid = Grid(
         cells=cells,
-        label=f"{len(cells)} days of {year}, a column per week from Monday to Sunday",
+        label=f"{counted(len(cells), 'day')} of {year}, a column per week from Monday to Sunday",
         rows={0: "Mo", 6: "Su"},
         columns={week: name for week, name in months.items() if week <= last},
         cell=9,

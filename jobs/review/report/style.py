@@ -12,7 +12,7 @@ def report_style() -> str:
     light, dark = _read("light.css"), _read("dark.css")
     return (
         f":root {{\n  color-scheme: light dark;\n{light}}}\n"
-        f"@media (prefers-color-scheme: dark) {{ :root {{\n{dark}}} }}\n{_read('report.css')}"
+        f"@media (prefers-color-scheme: dark) {{ :root {{\n{dark}}} }}\n{_read('report.css')}{_print_colours()}"
     )
 
 
@@ -27,8 +27,15 @@ def page_style() -> str:
         f":root {{\n  color-scheme: light dark;\n{light}}}\n"
         f"@media (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{\n{dark}}} }}\n"
         f":root[data-theme=light] {{ color-scheme: light; }}\n"
-        f":root[data-theme=dark] {{\n  color-scheme: dark;\n{dark}}}\n{_read('report.css')}"
+        f":root[data-theme=dark] {{\n  color-scheme: dark;\n{dark}}}\n{_read('report.css')}{_print_colours()}"
     )
+
+
+def _print_colours() -> str:
+    """Return the colours on paper: the light ones on white, whatever theme the screen has."""
+    paper = "  --bg: #fff; --panel: #fff; --ink: #000; --soft: #444; --line: #bbb; --hush: #f3f3f3;\n"
+    # Three times :root, so that no rule of a theme is more specific.
+    return f"@media print {{ :root:root:root {{\n  color-scheme: light;\n{_read('light.css')}{paper}}} }}\n"
 
 
 def _read(name: str) -> str:

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from markupsafe import Markup, escape
 
+from jobs.plain_text import counted
 from jobs.review.report.checks import CheckTrend, Point
 from jobs.review.report.model import SliceLine, Status, at_a_glance, total
 from jobs.runs import VERDICTS, Counts, Verdict
@@ -221,10 +222,11 @@ def _mark(point: Point, x: float, y: float) -> str:
 
 
 def _spark_label(trend: CheckTrend, values: Sequence[float]) -> str:
-    counted = ", ".join(f"{count} {verdict.value}" for verdict, count in trend.counts.items() if count)
+    verdicts = ", ".join(f"{count} {verdict.value}" for verdict, count in trend.counts.items() if count)
+    slices = counted(len(trend.points), "slice")
     if not values:
-        return f"{len(trend.points)} slices: {counted}"
-    return f"{len(trend.points)} slices: {counted}; from {trend.spelled(min(values))} to {trend.spelled(max(values))}"
+        return f"{slices}: {verdicts}"
+    return f"{slices}: {verdicts}; from {trend.spelled(min(values))} to {trend.spelled(max(values))}"
 
 
 def _grouped(items: Sequence[_T], most: int) -> list[Sequence[_T]]:

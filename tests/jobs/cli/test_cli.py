@@ -13,6 +13,7 @@ from jobs.cli.main import COMMANDS, hindcast
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.table import LedgerTable
+from jobs.plain_text import counted
 from jobs.review.verify_input import Verification
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import PIPELINE, append_day
@@ -73,7 +74,9 @@ def test_a_failed_check_is_waived_published_and_rolled_back(shell: Shell) -> Non
     assert {row["key"] for row in rows} == {"a", "[b]", "c"}
     assert "row_id" not in rows[0]
     status = shell.json("status", "sales")
-    assert status["pipelines"][0]["published"] == {"slices": 4, "first": "2024-01-01", "last": "2024-01-04"}
+    assert status["pipelines"][0]["published"] == {
+        "slices": 4, "first": "2024-01-01", "last": "2024-01-04", "empty": [],
+    }  # fmt: skip
     newest = str(status["pipelines"][0]["newest_publication"]["publication"])
     assert shell("rollback", "sales", "--publication", newest, "--reason", "no") == 0
     assert shell("show", "sales", "--json") == 0
@@ -111,7 +114,7 @@ def test_plan_verify_lists_the_slices_that_differ(
     found = Verification(equal=("2024-01-01",), different=different, skipped=("2024-01-03",))
     monkeypatch.setattr(cli_run, "_verify", lambda _work, _planned, *, master: found)  # noqa: ARG005 - the name counts
     assert shell("plan", "sales", *RANGE, "--verify") == status
-    assert f"{1 + len(different)} slices were read again, {len(different)} differ" in shell.out
+    assert f"{counted(1 + len(different), 'slice')} read again, {len(different)} differ" in shell.out
     assert ("In 2024-01-02 the log holds other records" in shell.out) == bool(different)
     assert shell.json("plan", "sales", *RANGE, "--verify")["verified"]["different"] == list(different)
     assert "verified" not in shell.json("plan", "sales", *RANGE)

@@ -58,7 +58,8 @@ def hostile(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 COMMANDS = (
     *[("status",), ("status", "sales"), ("show", "sales"), ("show", "sales", "--all-panes"), ("report", "sales")],
-    ("plan", "sales", *RANGE), ("run", "sales", *RANGE, "--reason", ARGUMENT), ("publish", "sales"),
+    ("plan", "sales", *RANGE), ("run", "sales", *RANGE, "--reason", ARGUMENT),
+    ("run", "sales", *RANGE, "--replace", "--reason", ARGUMENT), ("publish", "sales"),
     ("publish", "sales", "--request", ARGUMENT), ("explain", "sales", f"2024-01-01/{HOSTILE}/1"),
     ("explain", "sales", ARGUMENT), ("waive", "sales", "2024-01-03", "--run", ARGUMENT, "--reason", ARGUMENT),
     ("waive", "sales", "2024-01-03", "--reason", ARGUMENT), ("waive", "sales", ARGUMENT, "--reason", ARGUMENT),
@@ -68,6 +69,9 @@ COMMANDS = (
     ("diff", "sales", "--at", "0", "--all-panes"), ("diff", "sales", "--at", "9" * 30), ("diff", ARGUMENT),
     ("cancel", "sales", "--request", ARGUMENT, "--reason", "x"),
     ("cancel", "sales", "--request", "", "--reason", ARGUMENT),
+    ("comment", "sales", "--request", ARGUMENT, "--text", "x"),
+    ("comment", "sales", "--request", "", "--text", ARGUMENT),
+    ("comment", "sales", "--request", "", "--assign", ARGUMENT), ("comment", "sales", "--request", "x"),
     ("rollback", "sales", "--publication", "2", "--reason", ARGUMENT), ("resume", "sales", "--reason", ARGUMENT),
     ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT), ("verify", "sales", "--to", ARGUMENT),
     ("rollback", "sales", "--publication", ARGUMENT, "--reason", "x"), (ARGUMENT,), ("show", "sales", f"--{ARGUMENT}"),
@@ -202,6 +206,7 @@ ON_A_LAKE = (
     ("waive", "sales", "2024-01-01", "--reason", "x"), ("rollback", "sales", "--publication", "1", "--reason", "x"),
     ("resume", "sales", "--reason", "x"), ("verify", "sales"), ("cancel", "sales", "--request", "x", "--reason", "x"),
     ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"), ("clean", "sales"),
+    ("comment", "sales", "--request", "x", "--text", "x"),
     ("suite", "propose", "sales"), ("diff", "sales"), ("recover", "sales", "--reason", "x"),
 )  # fmt: skip
 

@@ -11,12 +11,13 @@ import click
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import StagedRun
-from jobs.planning.workspace import open_workspace
+from jobs.ledger.view import RequestKind, StagedRun
+from jobs.orchestration.requests import run_request
+from jobs.planning.workspace import Asked, open_workspace
 from jobs.runs import RunResult
 from jobs.wall_clock import now_ms
 from tests.jobs.cli.conftest import Shell
-from tests.support.fake_replay import FAILS, append_day, sales
+from tests.support.fake_replay import FAILS, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
 
 HELD = "2024-01-03"
@@ -129,7 +130,7 @@ def test_a_run_whose_checks_change_while_the_person_reads_is_not_waived(
 ) -> None:
     def meanwhile() -> None:
         shell.replayer.change = also_failing
-        assert shell("run", "sales", "--from", "2024-01-01", "--to", "2024-01-05", "--fresh") == 1
+        assert shell("run", "sales", "--from", "2024-01-01", "--to", "2024-01-05", "--fresh", "--replace") == 1
 
     on_terminal(monkeypatch, "y", meanwhile)
     assert shell("waive", "sales", HELD, *REASON) == 1
@@ -145,11 +146,14 @@ def test_a_prefix_names_a_run_only_if_no_other_run_begins_with_it(shell: Shell) 
     for seed in seeds(4):
         chance = random.Random(seed)
         common = "".join(chance.choices("0123456789abcdef", k=chance.randrange(1, 9)))
+        work = open_workspace(sales(), Lake(root=str(shell.root)), now_ms=now_ms)
         ids = [f"{common}{digit}{chance.randbytes(30).hex()}"[:64] for digit in chance.sample("0123456789abcdef", 2)]
         for number, name in enumerate(ids):
             shell.replayer.change = partial(named, run_id=name)
-            bounds = (("--from", "2024-01-03", "--to", "2024-01-04"), ("--from", "2024-01-03", "--to", "2024-01-05"))
-            assert shell("run", "sales", *bounds[number], "--fresh", "--reason", f"{seed}") == 1
+            kind = (RequestKind.RANGE, RequestKind.SCHEDULED)[number]  # the schedule is not refused
+            end_ms = day_ms(("2024-01-04", "2024-01-05")[number])
+            asked = Asked(from_ms=day_ms(HELD), to_ms=end_ms, who="ann", reason=f"{seed}", kind=kind, is_fresh=True)
+            assert not run_request(work, asked, shell.replayer).is_published
         length = chance.randrange(1, len(common) + 1)
         assert shell("waive", "sales", HELD, "--run", common[:length], *REASON) == 1, f"seed {seed}"
         assert all(name[:12] in shell.err for name in ids), f"seed {seed}: {shell.err}"

@@ -18,7 +18,8 @@ from jobs.ledger.events import (
 )
 from jobs.ledger.fold import fold
 from jobs.ledger.leases import Lease
-from jobs.ledger.view import LedgerView, RequestState
+from jobs.ledger.looks import changes_details, looked_event
+from jobs.ledger.view import LedgerView, Look, RequestState, SeenInput
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 from windowlib.errors import LedgerError
 
@@ -255,3 +256,39 @@ def test_readers_see_published_runs_only_and_the_first_attempt_that_is_not_conde
         shown = [found.published_at(seq) for seq in range(found.version + 1)]
         assert shown[-1] == dict(found.published)
         assert shown[0] == {}
+
+
+def proposed(reason: str, *changes: int, request_id: str = "r") -> LedgerEvent:
+    """The event by which the schedule proposes to restate slices."""
+    logs = {a_slice(number).slice_id: a_result(number).log for number in changes}
+    return replace(
+        requested(request_id), reason=reason, details={"kind": "restatement", "from_ms": 0} | changes_details(logs)
+    )
+
+
+def test_a_proposal_is_what_its_newest_event_says_until_an_attempt_starts() -> None:
+    events = [proposed("one", 1), proposed("two", 1, 2)]
+    view = fold(events, version=1)
+    assert (view.requests["r"].reason, list(view.requests["r"].changes)) == ("two", ["1970-01-01", "1970-01-02"])
+    assert view.requests["r"].is_proposed
+    started = LedgerEvent(kind=EventKind.STARTED, request_id="r", attempt_id="a1", details={"slices": ["1970-01-01"]})
+    begun = fold([*events, started, proposed("three", 3)], version=2).requests["r"]
+    assert (begun.reason, begun.is_proposed) == ("two", False)
+    other = replace(proposed("range", 1), details={"kind": "range"})
+    assert fold([other, proposed("two", 2)], version=1).requests["r"].reason == "range"
+
+
+def test_the_newest_look_counts_and_a_damaged_one_is_an_error() -> None:
+    log = a_result(1).log
+    look = Look(table_id="log", version=7, commit="c", changed={"1970-01-01": SeenInput(log=log, removed="commit 3")})
+    event = replace(looked_event(look), seq=4)
+    assert fold([], version=0).look is None
+    assert fold([replace(event, seq=3, details={**event.details, "version": 6}), event], version=4).look == replace(
+        look, seq=4
+    )
+    for field in ("table_id", "version", "commit", "changed"):
+        damaged = {name: value for name, value in event.details.items() if name != field}
+        with pytest.raises(LedgerError, match=r"ledger event looked \(seq 4\) cannot be read"):
+            fold([replace(event, details=damaged)], version=4)
+    with pytest.raises(LedgerError, match="ledger event requested"):
+        fold([replace(proposed("x", 1), details={"kind": "restatement", "changes": {"s": 3}})], version=1)

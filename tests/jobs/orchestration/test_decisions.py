@@ -102,7 +102,10 @@ def test_waive_and_publish_names_the_person_the_reasons_and_the_stopped_dag_run(
     assert (stopped.dag_id, stopped.run_id) == ("backfill_sales", "manual__2024-01-01") == asked[0]
     assert decisions.runs_to_clear(str(place.file), decided, lambda *_: "success", lake=str(place.lake)) == ()
     assert decisions.runs_to_clear(str(place.file), decided, lambda *_: None, lake=str(place.lake)) == ()
-    assert decisions.was_decided(place.work, place.request_id) == f"ann has published request {place.request_id}"
+    assert (
+        decisions.was_settled(place.work, place.request_id, publisher="")
+        == f"ann has published request {place.request_id}"
+    )
 
 
 def test_a_retry_of_each_task_writes_nothing_and_returns_the_same(place: Place) -> None:

@@ -3,14 +3,19 @@
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin
 from jobs.orchestration import outside_airflow
 from jobs.orchestration.embedded.airflow_api import AirflowApi, AirflowRefused
+from jobs.planning.workspace import Asked, holders, open_request, open_workspace
+from tests.support.fake_replay import append_day, sales
 from windowlib.errors import RequestError
 
 RUN = DagRunOrigin(dag_id="backfill_sales", run_id="manual__2024+00:00", slice_ids=("2024-01-01",))
@@ -131,3 +136,23 @@ def test_the_advice_names_the_run_and_the_clicks() -> None:
     assert "backfill_sales manual__2024+00:00" in line
     assert "`gate`" in line
     assert "`Downstream`" in line
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "is_free"),
+    [(200, "failed", True), (200, "running", False), (404, "", True), (503, "", False)],
+)
+def test_the_lease_of_a_dag_run_ends_with_the_dag_run(
+    airflow: Airflow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, status: int, state: str, is_free: bool
+) -> None:
+    """`hindcast cancel` asks Airflow, so it works at once after a DAG run was stopped or deleted."""
+    work = replace(open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=lambda: 1), holder=None)
+    append_day(tmp_path, "2024-01-01", {"a": 1})
+    open_request(work, Asked(from_ms=0, to_ms=1, who="ann", reason="x", request_id="r", origin=RUN))
+    airflow.state = state
+    if status != 200:
+        monkeypatch.setattr(airflow, "answer", lambda *_asked, **_more: (status, {"detail": "no"}))
+    api = AirflowApi(url=airflow.url, token=SECRET)
+    found = outside_airflow.free_ended(api, work)
+    assert bool(found) is is_free
+    assert bool(holders(work, work.ledger.view().requests["r"])) is not is_free

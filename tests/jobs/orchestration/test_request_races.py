@@ -96,7 +96,8 @@ def test_a_request_that_is_worked_on_is_not_closed_by_one_that_covers_it(work: W
 
     def meanwhile(order: ReplayOrder) -> None:
         if order.slices[0].slice_id == DAYS[1]:
-            run(rival, "2024-01-01", "2024-01-06")
+            everything = replace(asked("2024-01-01", "2024-01-06"), kind=RequestKind.SCHEDULED)
+            run_request(rival, everything, FakeReplayer())
             states.append(work.ledger.view().requests[order.request_id].state)
 
     outcome = run_request(
@@ -119,7 +120,8 @@ def test_a_request_is_superseded_by_one_that_covers_its_whole_range(
     assert not held.is_published
     clock.now_ms += HOUR_MS
     append_day(Path(work.lake.root), DAYS[0], {"correction": -2_000})
-    assert run_request(work, replace(asked(*newer), who="ann", is_fresh=True), FakeReplayer()).is_published
+    by_schedule = replace(asked(*newer), who="ann", is_fresh=True, kind=RequestKind.SCHEDULED)
+    assert run_request(work, by_schedule, FakeReplayer()).is_published
     state = work.ledger.view().requests[held.request_id].state
     assert state is (RequestState.CLOSED if is_superseded else RequestState.OPEN)
 

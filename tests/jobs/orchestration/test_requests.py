@@ -7,9 +7,10 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.lake.lake import Lake
+from jobs.ledger.view import RequestKind
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import Staging, run_request
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.workspace import Asked, IfOpen, Workspace, open_workspace
 from jobs.publishing.decisions import rollback
 from jobs.publishing.publishing import publish, publish_request
 from jobs.replay.orders import ReplayOrder
@@ -35,6 +36,11 @@ def work_on(lake: Path, text: str = PIPELINE) -> Workspace:
 
 def asked(start: str, end: str, *, fresh: bool = False) -> Asked:
     return Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="me", reason="test", is_fresh=fresh)
+
+
+def scheduled(start: str, end: str) -> Asked:
+    """A request of the schedule, which is not in the way of a person: the schedule looks at leases before."""
+    return replace(asked(start, end), kind=RequestKind.SCHEDULED)
 
 
 def run(
@@ -233,7 +239,9 @@ def test_a_changed_state_is_published_only_together_with_the_slices_after_it(lak
     assert "replay them in the same request" in outcome.publication.why
     assert outcome.publication.stopped_by[0] == "2024-01-04"
     assert seen(work) == before
-    assert run(work, "2024-01-03", "2024-01-05").is_published
+    assert "--replace`" in outcome.publication.why
+    wider = replace(asked("2024-01-03", "2024-01-05"), if_open=IfOpen.REPLACE)
+    assert run_request(work, wider, FakeReplayer()).is_published
 
 
 def test_another_spec_cannot_continue_from_a_published_state(lake: Path) -> None:
@@ -251,7 +259,7 @@ def test_two_requests_for_the_same_slices_publish_one_result(lake: Path) -> None
 
     def meanwhile(_order: object) -> None:
         if not inner:
-            inner.append(run_request(rival, asked("2024-01-01", "2024-01-04"), FakeReplayer()))
+            inner.append(run_request(rival, scheduled("2024-01-01", "2024-01-04"), FakeReplayer()))
 
     outer = run(work, "2024-01-01", "2024-01-04", FakeReplayer(on_order=meanwhile))
     view = work.ledger.view()
@@ -268,7 +276,7 @@ def test_two_attempts_with_different_rows_make_the_run_an_error(lake: Path) -> N
 
     def meanwhile(_order: object) -> None:
         if not done:
-            done.append(run_request(rival, asked("2024-01-01", "2024-01-02"), FakeReplayer(), publish=False))
+            done.append(run_request(rival, scheduled("2024-01-01", "2024-01-02"), FakeReplayer(), publish=False))
 
     def corrupt(result: RunResult) -> RunResult:
         return replace(result, digests={"window_outputs": "0" * 64})

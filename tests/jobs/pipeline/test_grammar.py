@@ -77,6 +77,24 @@ def test_settled_windows_survive_json_and_change_no_row(limits: dict[str, Any]) 
     assert spec_fingerprint(one) == spec_fingerprint(pipeline())
 
 
+@pytest.mark.parametrize(
+    ("text", "mode", "age_days", "slices"),
+    [
+        ("{mode: propose}", "propose", 30, 31),
+        ("{mode: auto, at_most_age: 7d}", "auto", 7, 31),
+        ("{mode: off, at_most_slices: 3}", "off", 30, 3),  # YAML 1.1 reads `off` as false
+        ("{mode: 'off'}", "off", 30, 31),
+    ],
+)
+def test_restatements_survive_json_and_change_no_row(text: str, mode: str, age_days: int, slices: int) -> None:
+    one = pipeline(restate=yaml.safe_load(text))
+    found = pipeline_from_json(pipeline_to_json(one), source="ledger").restate
+    assert found == one.restate
+    assert found is not None
+    assert (found.mode, found.at_most_age_ms, found.at_most_slices) == (mode, age_days * 86_400_000, slices)
+    assert spec_fingerprint(one) == spec_fingerprint(pipeline())
+
+
 READY: list[dict[str, Any]] = [
     {"after": "2h"},
     {"min_records": 100, "timeout": "12h"},
@@ -189,12 +207,12 @@ def test_parts_that_do_not_fit_together_are_refused(changes: dict[str, Any], mes
 _ELSEWHERE = {
     "LogGrammar", "SliceGrammar", "ReadyGrammar", "TimeColumn", "QualityGrammar", "AggregateGrammar", "AlertsGrammar",
     "Recipient", "PublishGrammar", "SettledGrammar", "ChangeGrammar", "ConditionGrammar", "MinRecordsGrammar",
-    "ScheduleGrammar",
+    "ScheduleGrammar", "RestateGrammar",
 }  # fmt: skip
 _OF_THE_FILE = {
     ("Pipeline", name)
-    for name in ("quality", "publish", "schedule", "owner", "description", "tags", "alerts", "max_parallelism")
-}
+    for name in ("quality", "publish", "restate", "schedule", "owner", "description", "tags", "alerts")
+} | {("Pipeline", "max_parallelism")}
 
 
 def _set_fields(part: object) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,7 @@ from tests.jobs.replay.files.test_combine import DAY_MS, FIRST_MS, lake_with, ma
 from tests.support.flipped_bits import flip
 from tests.support.fuzzing import seeds
 from tests.support.replays import NOW_MS, pipeline_of, what_was_run
-from windowlib.errors import AuditError
+from windowlib.errors import AuditError, SpecError
 
 PIPELINE: Final = """
 pipeline: damaged
@@ -131,3 +131,20 @@ def test_a_flipped_bit_of_a_file_that_tasks_exchange_ends_the_attempt(tmp_path: 
         assert damage.file in damage.error or not damage.error
         assert "\n" not in damage.error
         assert outcome.is_published
+
+
+@pytest.mark.parametrize("place", ["jobs.replay.computed.full_checkpoints", "jobs.replay.replayer.prepare_checks"])
+def test_an_error_between_the_stages_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Fragments contain records: no failure may leave them, neither after the windows nor before the writing."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise SpecError("refused")
+
+    make_log(tmp_path / "log", Random(2), "ms")
+    monkeypatch.setattr(place, refuse)
+    before = {*(private_directory() / "fragments").glob("*")}
+    with pytest.raises(SpecError, match="refused"):
+        replay(lake_with(tmp_path / "lake", tmp_path / "log"), WATERMARKS[0])
+    assert {*(private_directory() / "fragments").glob("*")} == before

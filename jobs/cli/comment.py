@@ -1,0 +1,42 @@
+"""The command `hindcast comment`: the thread of a request."""
+
+import click
+
+from jobs.cli import common
+from jobs.publishing.comments import Entry, comment
+from jobs.publishing.seen import By
+from windowlib.errors import RequestError
+
+
+@click.command(
+    "comment",
+    short_help="Comment on a request, or assign it to a person.",
+    epilog='Example: hindcast comment flights --request 5f0c --text "the airline was asked" --assign ines',
+)
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.option(
+    "--request", "request_id", required=True, metavar="ID", help="The request, or the first letters of its id."
+)
+@click.option("--text", default="", help="The comment. The ledger stores it with your name.")
+@click.option("--assign", default=None, metavar="NAME", help='Who looks after the request from now on; "": nobody.')
+@common.json_option
+@common.existing_place_options
+def comment_command(
+    *, pipeline_name: str, request_id: str, text: str, assign: str | None, as_json: bool, places: common.Places
+) -> int:
+    """Write into the thread of a request, which its page shows. A comment changes nothing else.
+
+    The request may be open or not. With --assign, the lists of requests show the name.
+    """
+    if not text.strip() and assign is None:
+        raise RequestError("nothing to write: give --text, --assign, or both")
+    pipeline = places.pipeline(pipeline_name)
+    work = places.workspace(pipeline)
+    chosen = common.request_of(work, request_id)
+    by = By(who=common.who(), decision_id=work.new_id())
+    done = comment(work, chosen, by=by, entry=Entry(text=text, assignee=assign))
+    if as_json:
+        common.print_json({"pipeline": pipeline.name, "request_id": chosen, "who": by.who, "why": done})
+    else:
+        common.say(f"{pipeline.name}: {done}")
+    return common.OK

@@ -1,0 +1,62 @@
+"""The event of a look at the log, and the changed slices that a proposed restatement stores."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from jobs.ledger.events import EventKind, LedgerEvent, coordinates_of
+from jobs.ledger.view import Look, SeenInput
+from jobs.runs import LogCoordinates
+from windowlib.errors import LedgerError
+
+
+def looked_event(look: Look) -> LedgerEvent:
+    """Return the `looked` event of a look at the log."""
+    changed = {name: {"log": _plain(one.log), "removed": one.removed} for name, one in look.changed.items()}
+    details = {"table_id": look.table_id, "version": look.version, "commit": look.commit, "changed": changed}
+    return LedgerEvent(kind=EventKind.LOOKED, details=details)
+
+
+def look_of(event: LedgerEvent) -> Look:
+    """Return the look that a `looked` event records.
+
+    Raises:
+        LedgerError: the event lacks a field.
+    """
+    try:
+        details = event.details
+        changed = {
+            name: SeenInput(log=coordinates_of(one["log"]), removed=str(one["removed"]))
+            for name, one in details["changed"].items()
+        }
+        return Look(
+            table_id=str(details["table_id"]),
+            version=int(details["version"]),
+            commit=str(details["commit"]),
+            changed=changed,
+            seq=event.seq,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LedgerError(f"ledger event looked (seq {event.seq}) cannot be read: {error!r}") from error
+
+
+def changes_details(changes: Mapping[str, LogCoordinates]) -> dict[str, Any]:
+    """Return the details by which a `requested` event stores the changed slices of a restatement."""
+    return {"changes": {name: _plain(one) for name, one in changes.items()}}
+
+
+def stored_changes(event: LedgerEvent) -> dict[str, LogCoordinates]:
+    """Return the changed slices that a `requested` event stores; none if it opens no restatement.
+
+    Raises:
+        LedgerError: the event lacks a field.
+    """
+    try:
+        return {name: coordinates_of(one) for name, one in (event.details.get("changes") or {}).items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise LedgerError(f"ledger event requested (seq {event.seq}) cannot be read: {error!r}") from error
+
+
+def _plain(log: LogCoordinates) -> dict[str, Any]:
+    """Return coordinates as plain data, without the digests of bytes: a look reads no byte of a data file."""
+    return asdict(log) | {"file_digests": "", "log_digests": ""}

@@ -1,0 +1,111 @@
+"""What a backfill by hand would do, before it starts: the plan, and what readers see after it."""
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from jobs.durations import human_duration
+from jobs.orchestration.backfill_form import BackfillForm
+from jobs.orchestration.open_ranges import check_range_is_free, in_the_way
+from jobs.orchestration.plan_outline import expected_seconds, folded
+from jobs.pipeline.slices import next_slice, show_ms, slice_grid, slices_between
+from jobs.plain_text import counted
+from jobs.planning.plan import Ask, Plan, Reason, Step
+from jobs.planning.workspace import Asked, IfOpen, Workspace
+from jobs.review.pages.state import OpenRequest, open_request
+from jobs.runs import Slice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanLine:
+    """Neighbouring slices that are replayed, or are not, for one reason. `because` is empty if they differ in it."""
+
+    slices: str
+    reason: str
+    because: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillPlan:
+    """A backfill before it starts.
+
+    Attributes:
+        total: how many slices of the range are replayed, how many records they have, and about how long that takes.
+        lines: the slices, oldest first.
+        chain: where the chain begins.
+        warnings: what the person should know before the start.
+        open: the open requests in the range, which are replaced or waited for.
+    """
+
+    total: str
+    lines: tuple[PlanLine, ...] = ()
+    chain: str = ""
+    warnings: tuple[str, ...] = ()
+    open: tuple[OpenRequest, ...] = ()
+
+
+def backfill_plan(work: Workspace, form: BackfillForm) -> BackfillPlan:
+    """Return what a backfill would do, from the Delta log and the ledger. The form is valid (`checked_form`).
+
+    Raises:
+        LogError, SpecError: the log is missing or does not fit the pipeline.
+        RequestError: another request was opened since the form was checked, or the chain cannot begin.
+    """
+    view = work.ledger.view()
+    asked = Asked(
+        from_ms=form.from_ms, to_ms=form.to_ms, who="", reason="", is_fresh=form.is_fresh, if_open=form.if_open,
+        replaces=form.replaces,
+    )  # fmt: skip
+    others = tuple(open_request(work, view, one) for one in in_the_way(work, view, asked))
+    if others and form.if_open is IfOpen.WAIT:
+        return BackfillPlan(total="The plan is made when the open requests have ended.", open=others)
+    resumed = check_range_is_free(work, view, asked)
+    slices = slices_between(work.pipeline, form.from_ms, form.to_ms)
+    planned = work.plan(view, Ask(slices=slices, is_fresh=form.is_fresh, request_id=resumed))
+    groups = [list(group) for _, group in groupby(planned.steps, key=lambda step: (step.reason, step.is_certain))]
+    later = later_slices(work, form)
+    return BackfillPlan(
+        total=_total(planned),
+        lines=tuple(map(_line, groups)),
+        chain=planned.chain_note,
+        warnings=(*planned.warnings, *((_about(work, later),) if later and planned.stale else ())),
+        open=others,
+    )
+
+
+def later_slices(work: Workspace, form: BackfillForm) -> tuple[Slice, ...]:
+    """Return the published slices after the range that were computed from its state: to the end of their chain."""
+    view, grid, found = work.ledger.view(), slice_grid(work.pipeline), list[Slice]()
+    one = next_slice(grid, slices_between(work.pipeline, form.from_ms, form.to_ms)[-1])
+    while one is not None and (run := view.published_run(one.slice_id)) is not None and not run.is_chain_start:
+        found.append(one)
+        one = next_slice(grid, one)
+    return tuple(found)
+
+
+def _about(work: Workspace, later: tuple[Slice, ...]) -> str:
+    end = show_ms(slice_grid(work.pipeline), later[-1].end_ms)
+    return (
+        f"Readers see {folded([one.slice_id for one in later])}, computed from the state after this range. If the "
+        f"replay leaves another state, nothing is published until they are replayed as well: To would be {end}"
+    )
+
+
+def _total(planned: Plan) -> str:
+    stale, seconds = planned.stale, expected_seconds(planned)
+    if not stale:
+        return f"All {counted(len(planned.steps), 'slice')} of the range are current: nothing is replayed."
+    about = "" if seconds is None else f", about {human_duration(seconds * 1_000)} according to past runs"
+    records = counted(sum(step.records for step in stale), "record")
+    return f"{len(stale):,} of {counted(len(planned.steps), 'slice')} to replay: {records}{about}."
+
+
+def _line(group: list[Step]) -> PlanLine:
+    first, because = group[0], {step.because for step in group}
+    reason = first.reason.value if first.is_certain else f"perhaps: {first.reason.value}"
+    return PlanLine(
+        slices=folded([step.slice.slice_id for step in group]),
+        reason="current, not replayed" if first.reason is Reason.CURRENT else reason,
+        because=first.because if len(because) == 1 else "",
+        records=sum(step.records for step in group),
+    )

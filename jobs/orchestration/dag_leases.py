@@ -1,0 +1,94 @@
+"""The leases of DAG runs that have ended or were stopped: they are released, so that the range is free at once.
+
+A task releases its lease when it ends. A DAG run that is marked as failed, cleared or deleted between two tasks, or
+whose worker dies, releases nothing. So the state of the DAG run in Airflow decides.
+"""
+
+from collections.abc import Callable, Sequence
+
+from jobs.ledger.leases import Lease
+from jobs.ledger.view import LedgerView, Request
+from jobs.plain_text import counted, escaped
+from jobs.planning.lease_keeping import release
+from jobs.planning.workspace import Opened, Workspace, holders
+
+RunStateOf = Callable[[str, str], str | None]
+"""DAG id, run id -> the state of the DAG run in Airflow's words; None if there is no such DAG run."""
+DagRunKey = tuple[str, str]
+"""A DAG run: (dag_id, run_id)."""
+
+_ENDED = frozenset({"success", "failed"})
+
+
+def release_ended(
+    work: Workspace, state: RunStateOf, *, own: DagRunKey | None = None, own_lease: str | None = None
+) -> tuple[str, ...]:
+    """Release the leases of DAG runs that are over, and return one sentence for each.
+
+    Args:
+        work: the workspace of the pipeline.
+        state: returns the state of a DAG run. It may raise `LookupError` if Airflow does not tell: nothing is released.
+        own: the DAG run that asks, if one does.
+        own_lease: its lease. Other leases of `own` are from before it was cleared.
+
+    Raises:
+        LedgerError: the ledger cannot be read or written.
+    """
+    found = []
+    for request in work.ledger.view().open_requests():
+        for lease in holders(work, request):
+            why = _why_over(lease, state, own=own, own_lease=own_lease)
+            if why is not None:
+                release(work, Opened(request_id=request.request_id, lease_id=lease.lease_id), reason=why)
+                found.append(f"request {request.request_id} is free: {why}")
+    return tuple(found)
+
+
+def stop(work: Workspace, run: DagRunKey, *, who: str) -> str | None:
+    """Release the leases of a DAG run that a person has marked as failed, and return the text for its note.
+
+    Returns:
+        Who has stopped it, and what was staged. None: no open request is of this DAG run.
+
+    Raises:
+        LedgerError: the ledger cannot be read or written.
+    """
+    view = work.ledger.view()
+    mine = [request for request in view.open_requests() if run in {(one.dag_id, one.run_id) for one in request.origins}]
+    if not mine:
+        return None
+    stopped = f"cancelled by {escaped(who)} (marked failed)"
+    for request in mine:
+        for lease in request.leases:
+            if lease.dag_run == run:
+                opened = Opened(request_id=request.request_id, lease_id=lease.lease_id)
+                release(work, opened, who=who, reason=stopped)
+    newest = mine[-1]
+    slices = next(one.slice_ids for one in newest.origins if (one.dag_id, one.run_id) == run)
+    return f"{stopped}: {staged_so_far(view, newest, slices)}"
+
+
+def staged_so_far(view: LedgerView, request: Request, slices: Sequence[str]) -> str:
+    """Return how many of some slices are staged in a request, and whether readers see them."""
+    staged = sum(one in request.runs for one in slices)
+    seen = sum(request.runs.get(one) == view.published.get(one, "") for one in slices)
+    published = f"{seen:,} published" if seen else "nothing published"
+    return f"{staged:,} of {counted(len(slices), 'slice')} staged, {published}"
+
+
+def _why_over(lease: Lease, state: RunStateOf, *, own: DagRunKey | None, own_lease: str | None) -> str | None:
+    """Return why a lease is over; None if its DAG run works, or if it is not known."""
+    if lease.dag_run is None:
+        return None
+    dag_id, run_id = lease.dag_run
+    name = f"{escaped(dag_id)}, run {escaped(run_id)}"
+    if lease.dag_run == own:
+        return None if lease.lease_id == own_lease else f"{name}, was cleared"
+    try:
+        found = state(dag_id, run_id)
+    except LookupError:
+        return None
+    if found in _ENDED:
+        return f"{name}, has ended ({found})"
+    # A deleted DAG run has no process that works. A process may also be of another Airflow, which this one cannot ask.
+    return f"{name}, was deleted" if found is None and lease.holder is None else None

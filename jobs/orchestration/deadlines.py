@@ -1,0 +1,306 @@
+"""The messages of the DAG `alert_<name>`: what is not published, not there, or held at its time; and the daily digest.
+
+The DAG runs at each time of day that the pipeline file names, and every half hour if it has `held_longer_than`. A run
+sends each message whose time has passed since the last run, so a run that comes late misses none. `Told` is what
+earlier runs have told; the task keeps it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Self
+
+from jobs.durations import UNIT_MS, human_duration
+from jobs.ledger.view import LedgerView
+from jobs.orchestration.alerts import Alert, Event, listed_lines, make_alert
+from jobs.orchestration.plan_outline import folded
+from jobs.pipeline.models.alerts import AlertsGrammar
+from jobs.pipeline.slices import local_midnight_ms, show_instant, slice_grid, slices_ending_in
+from jobs.plain_text import counted
+from jobs.planning.standing import Standing, standing
+from jobs.planning.workspace import Workspace, covers, is_live
+from jobs.publishing.rules import describe_hold, stop_reasons
+from jobs.review import links
+from jobs.review.digest import digest
+from jobs.review.pages.state import HeldSlice, held_slices
+from jobs.runs import Slice
+from windowlib.errors import HindcastError, LedgerError
+
+_DAY_MS = UNIT_MS["d"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What was told before. `times`: key -> when the message was last looked at. `causes`: those that still last."""
+
+    times: Mapping[str, int]
+    causes: frozenset[str]
+
+    @classmethod
+    def read(cls, stored: object) -> Self:
+        """Return what `to_json` has stored; nothing if it is not known."""
+        found = stored if isinstance(stored, Mapping) else {}
+        times, causes = found.get("times", {}), found.get("causes", [])
+        return cls(times={str(key): int(at_ms) for key, at_ms in times.items()}, causes=frozenset(map(str, causes)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content as plain data, for XCom."""
+        return {"times": dict(self.times), "causes": sorted(self.causes)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message, and its causes: it is sent again when it has a new one. Without causes, it is sent each time."""
+
+    alert: Alert
+    causes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The messages to send now, and what is told when all of them are sent."""
+
+    messages: tuple[Message, ...]
+    told: Told
+
+
+def look(
+    work: Workspace, alerts: AlertsGrammar, told: Told, *, url: Callable[[str], str], everything: bool = False
+) -> Checked:
+    """Return the messages that are due now, and what is told with them.
+
+    Args:
+        work: the workspace of the pipeline. Its ledger's clock gives the time.
+        alerts: the messages that the pipeline file asks for.
+        told: what earlier runs have told.
+        url: returns the address of a page.
+        everything: whether to look at each time of day, also one that was looked at today.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+    """
+    now_ms, view = work.ledger.now_ms(), work.ledger.view()
+    due = {key for key, time in alerts.times.items() if everything or _is_due(time, told.times.get(key), now_ms)}
+    place = _Place(work=work, view=view, url=url)
+    found: list[Message | None] = []
+    if "data_not_there_by" in due:
+        found.append(_or_why_not(place, Event.NOT_THERE, lambda: _not_there(place)))
+    if "not_published_by" in due:
+        since_ms = told.times.get("not_published_by", now_ms - _DAY_MS)
+        found.append(_or_why_not(place, Event.NOT_PUBLISHED, lambda: _not_published(place, since_ms=since_ms)))
+    if alerts.held_longer_than_ms is not None:
+        found += _held_long(place, alerts.held_longer_than_ms)
+    if "digest_at" in due:
+        from_ms = told.times.get("digest_at", now_ms - _DAY_MS)
+        found.append(_or_why_not(place, Event.DIGEST, lambda: _digest(place, since_ms=from_ms)))
+    lasting = [one for one in found if one is not None]
+    new = tuple(one for one in lasting if everything or not one.causes or one.causes - told.causes)
+    causes = {cause for one in lasting for cause in one.causes}
+    if "data_not_there_by" not in due:
+        causes |= {one for one in told.causes if one.startswith(_DATA)}
+    times = {**told.times, **dict.fromkeys(due, now_ms)}
+    return Checked(messages=new, told=Told(times=times, causes=frozenset(causes)))
+
+
+_DATA, _HELD = "no data ", "held "
+"""How the causes of messages begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """What the messages are made of."""
+
+    work: Workspace
+    view: LedgerView
+    url: Callable[[str], str]
+
+    @property
+    def name(self) -> str:
+        return self.work.pipeline.name
+
+    @property
+    def page(self) -> str:
+        return self.url(links.pipeline_page(self.name))
+
+    @property
+    def midnight_ms(self) -> int:
+        """The start of today, in the time zone of the slices."""
+        return local_midnight_ms(slice_grid(self.work.pipeline), self.work.ledger.now_ms())
+
+    def of_the_days_before(self) -> tuple[Standing, tuple[Slice, ...]]:
+        """Return where the pipeline stands with the slices that have ended before today, and those not published.
+
+        If the log is empty and the pipeline file names the first slice, all slices from it on are missing.
+        """
+        state = standing(self.work, self.view, until_ms=self.midnight_ms)
+        first_ms = slice_grid(self.work.pipeline).first_ms
+        if state.due or state.head is not None or state.newest_data is not None or first_ms is None:
+            return state, state.due
+        return state, slices_ending_in(self.work.pipeline, first_ms, self.midnight_ms)
+
+
+def _or_why_not(place: _Place, event: Event, make: Callable[[], Message | None]) -> Message | None:
+    """Return a message; if it cannot be made, for example because the log is missing, a message that tells why."""
+    try:
+        return make()
+    except LedgerError:
+        raise  # Airflow tries again
+    except HindcastError as error:
+        alert = make_alert(
+            event,
+            place.name,
+            f"{event.value}: not known",
+            slices=(),
+            what=("Where the pipeline stands is not known:", *listed_lines([str(error)])),
+            to_do="Correct the cause",
+            url=place.page,
+        )
+        return Message(alert=alert)
+
+
+def _is_due(time: str, looked_ms: int | None, now_ms: int) -> bool:
+    """Return whether a time of day, in UTC, has passed since it was looked at."""
+    at_ms = int(time[:2]) * UNIT_MS["h"] + int(time[3:]) * UNIT_MS["m"]
+    last_ms = (now_ms - at_ms) // _DAY_MS * _DAY_MS + at_ms
+    return looked_ms is None or looked_ms < last_ms
+
+
+def _not_published(place: _Place, *, since_ms: int) -> Message | None:
+    """Return the message on slices of the days before that readers do not see, or that were published empty."""
+    state, missing = place.of_the_days_before()
+    empty = _newly_empty(place.view, state, since_ms=since_ms)
+    if not missing and not empty:
+        return None
+    reasons = [f"{folded(ids)}: {why}" for ids, why in _grouped(place, state, missing)]
+    reasons += [f"{folded(empty)}: published empty, without a record"] if empty else []
+    slices = tuple(sorted({*(one.slice_id for one in missing), *empty}))
+    parts = [f"{folded([one.slice_id for one in missing])} not visible to readers"] if missing else []
+    parts += [f"{folded(empty)} published empty"] if empty else []
+    hold = [] if place.view.hold is None else [describe_hold(place.view.hold)]
+    at = show_instant(place.work.ledger.now_ms() // 1000 * 1000)
+    alert = make_alert(
+        Event.NOT_PUBLISHED,
+        place.name,
+        "; ".join(parts),
+        slices=slices,
+        what=(f"Readers do not see these slices, or see them empty, at {at}:", *listed_lines([*hold, *reasons])),
+        to_do="Open the page: it shows what the slices wait for",
+        url=place.page,
+    )
+    return Message(alert=alert)
+
+
+def _newly_empty(view: LedgerView, state: Standing, *, since_ms: int) -> tuple[str, ...]:
+    """Return the empty slices that were published since an instant: each is told once, after its publication."""
+    at_ms = {slice_id: one.at_ms for one in view.publications for slice_id in one.changes}
+    return tuple(one.slice_id for one in state.empty if at_ms[one.slice_id] > since_ms)
+
+
+def _grouped(place: _Place, state: Standing, missing: Sequence[Slice]) -> Iterator[tuple[list[str], str]]:
+    """Yield the ids of neighbouring slices that readers do not see for the same reason, and the reason."""
+    if not missing:
+        return
+    coordinates = place.work.log_state(place.view, missing).coordinates
+    unarrived = {one.slice_id for one in state.unarrived}
+
+    def why(one: Slice) -> str:
+        found = _of_a_request(place, one)
+        if found:
+            return found
+        records = coordinates[one.slice_id].records
+        waiting = state.waiting
+        if not records:
+            return "no data has arrived"
+        if waiting is not None and waiting.slice == one:
+            until = "" if waiting.until_ms is None else f", until {show_instant(waiting.until_ms)}"
+            return f"not complete since {show_instant(waiting.since_ms)}{until}: {waiting.missing}"
+        if one.slice_id in unarrived:
+            return f"{counted(records, 'record')}; an earlier slice is not complete"
+        return "complete, but no request has replayed it; perhaps the DAG is paused"
+
+    for reason, group in groupby(missing, key=why):
+        yield [one.slice_id for one in group], reason
+
+
+def _of_a_request(place: _Place, one: Slice) -> str:
+    """Return what an open request does with a slice; empty if none has it."""
+    for request in reversed(place.view.open_requests()):
+        run = place.view.run(request.runs[one.slice_id]) if one.slice_id in request.runs else None
+        if run is not None and not run.is_publishable:
+            return f"held since {show_instant(run.at_ms)}: {'; '.join(stop_reasons(run))}"
+        if run is None and not covers(request, one):
+            continue
+        name = f"request {request.request_id} ({request.who})"
+        if is_live(place.work, request):
+            return f"being replayed by {name}"
+        return f"staged by {name}, and nobody works on it" if run else f"{name} has stopped before it"
+    return ""
+
+
+def _not_there(place: _Place) -> Message | None:
+    """Return the message that the data of the last slices has not arrived; its cause is the last of them."""
+    state, missing = place.of_the_days_before()
+    waiting = {one.slice_id for one in state.unarrived}
+    coordinates = place.work.log_state(place.view, missing).coordinates if missing else {}
+    absent = [one for one in missing if one.slice_id in waiting or not coordinates[one.slice_id].records]
+    if not absent:
+        return None
+    ids = tuple(one.slice_id for one in absent)
+    newest = (
+        "no slice has a record"
+        if state.newest_data is None
+        else f"the newest record is in {state.newest_data.slice_id}"
+    )
+    alert = make_alert(
+        Event.NOT_THERE,
+        place.name,
+        f"{folded(ids)}: the data is not there",
+        slices=ids,
+        what=(
+            f"In the log, {newest}:",
+            *listed_lines([f"{folded(few)}: {why}" for few, why in _grouped(place, state, absent)]),
+        ),
+        to_do=f"Look at the job that writes the log {place.work.pipeline.log.table}",
+        url=place.page,
+    )
+    return Message(alert=alert, causes=frozenset({f"{_DATA}{ids[-1]}"}))
+
+
+def _held_long(place: _Place, longer_ms: int) -> Iterator[Message]:
+    """Yield a message for each request with slices that have been held longer; its causes are their runs."""
+    limit_ms = place.work.ledger.now_ms() - longer_ms
+    long = [one for one in held_slices(place.view) if one.since_ms <= limit_ms]
+    by_request: dict[str, list[HeldSlice]] = {}
+    for one in long:
+        by_request.setdefault(one.request_id, []).append(one)
+    for request_id, held in by_request.items():
+        ids = tuple(one.slice_id for one in held)
+        alert = make_alert(
+            Event.HELD_LONG,
+            place.name,
+            f"{folded(ids)} held for more than {human_duration(longer_ms)}",
+            slices=ids,
+            what=(
+                "Nobody has decided on these slices:",
+                *listed_lines([f"{one.slice_id} since {one.since}: {one.reason}" for one in held]),
+            ),
+            to_do="Look at the slices. Then waive them with a reason, or correct the log and run again",
+            url=place.url(links.request_page(place.name, request_id)),
+        )
+        yield Message(alert=alert, causes=frozenset(f"{_HELD}{request_id} {one.run_id}" for one in held))
+
+
+def _digest(place: _Place, *, since_ms: int) -> Message:
+    """Return the daily message on what was published, and what waits."""
+    state = standing(place.work, place.view)
+    found = digest(place.work, place.view, state, since_ms=since_ms)
+    alert = make_alert(
+        Event.DIGEST,
+        place.name,
+        found.subject,
+        slices=tuple(sorted({*found.published, *found.restated})),
+        what=(f"Since {show_instant(since_ms // 1000 * 1000)}:", *(f"  {name}: {text}" for name, text in found.rows)),
+        to_do="Nothing, unless slices are held, waiting, empty or changed",
+        url=place.url(links.digest_page(place.name)),
+    )
+    return Message(alert=alert)

@@ -1,0 +1,176 @@
+"""One request per range: what is open in a range that somebody asks for, and how a new request replaces it or waits.
+
+A request is in the way if it has slices of the range, and a run or a holder. An open request without both is left from
+a crash and stops nobody.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.view import LedgerView, Request, RequestKind
+from jobs.pipeline.slices import show_ms, slice_grid, slices_between
+from jobs.plain_text import counted, shortened
+from jobs.planning.plan import Plan
+from jobs.planning.workspace import (
+    Asked,
+    IfOpen,
+    Opened,
+    Workspace,
+    covers,
+    find_resumable,
+    holders,
+    open_request,
+)
+from jobs.review.pages.state import HeldSlice, OpenRequest, held_of
+from jobs.review.pages.state import open_request as shown_request
+from jobs.runs import SHOWN_DIGITS
+from windowlib.errors import InvariantBroken, RequestError
+
+MAX_HELD: Final = 3
+"""A message names so many held slices of a request."""
+MAX_NAMED: Final = 3
+"""A message names so many requests."""
+IN_THE_FORM: Final = (
+    "Decide it on its page (Hindcast, Requests). Or set If open to `replace`, which closes it and uses its valid runs "
+    "again, or to `wait`, which starts when it has ended"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRange:
+    """An open request that is in the way of another one, and its held slices."""
+
+    request: OpenRequest
+    held: tuple[HeldSlice, ...]
+
+    @property
+    def told(self) -> str:
+        """The request in one sentence: id, person, reason, range, state, held slices with why."""
+        one = self.request
+        held = "; ".join(f"{slice_.slice_id}: {slice_.reason}" for slice_ in self.held[:MAX_HELD])
+        more = f"; and {len(self.held) - MAX_HELD} more" if len(self.held) > MAX_HELD else ""
+        why = f" ({shortened(one.reason)})" if one.reason else ""
+        return (
+            f"request {one.request_id[:SHOWN_DIGITS]} of {one.who}{why} is open for {one.range_text}, "
+            f"{counted(one.staged, 'slice')} staged: it {_predicate(one.waits)}{f' ({held}{more})' if held else ''}"
+        )
+
+
+class RangeTaken(RequestError):  # noqa: N818
+    """Another open request has slices of the range. `open_ranges` are all such requests, oldest first.
+
+    `facts` tells which they are, without advice. `can_replace` tells whether the request may be asked again to replace
+    them. The message has the words of the form.
+    """
+
+    def __init__(self, open_ranges: Sequence[OpenRange], *, asked: str, why_not: str = "") -> None:
+        named = "; ".join(one.told for one in open_ranges[:MAX_NAMED])
+        more = f"; and {len(open_ranges) - MAX_NAMED} more" if len(open_ranges) > MAX_NAMED else ""
+        self.open_ranges = tuple(open_ranges)
+        self.can_replace = not why_not
+        self.facts = f"{asked} is not started: {named}{more}{f'. {why_not}' if why_not else ''}"
+        super().__init__(f"{self.facts}. {IN_THE_FORM}" if self.can_replace else self.facts)
+
+
+def open_range(work: Workspace, asked: Asked) -> Opened:
+    """Open a request for a range, or resume one; close the open ones in its range if it is to replace them.
+
+    Raises:
+        RangeTaken: others are in the way, and the request is not to replace them, or cannot.
+        RequestError: as `open_request` raises.
+    """
+    return open_request(work, asked, make_room=lambda view, request_id: _room(work, view, asked, request_id=request_id))
+
+
+def check_range_is_free(work: Workspace, view: LedgerView, asked: Asked) -> str | None:
+    """Check that a request could be opened now; return the id of the open one that it would resume, if there is one.
+
+    Raises:
+        RangeTaken: others are in the way, and the request is not to replace them, or cannot.
+    """
+    resumed = find_resumable(work, view, asked)
+    if resumed is None:
+        _room(work, view, asked, request_id="")
+    return resumed
+
+
+def in_the_way(work: Workspace, view: LedgerView, asked: Asked) -> tuple[Request, ...]:
+    """Return the open requests of others that have slices of a range, and a run or a holder; oldest first."""
+    if asked.from_ms is None or asked.to_ms is None:
+        raise InvariantBroken("a request without a range is in nobody's way; please report this")
+    slices = slices_between(work.pipeline, asked.from_ms, asked.to_ms)
+    return tuple(
+        request
+        for request in view.open_requests()
+        if request.request_id != asked.request_id
+        and (request.runs or holders(work, request))
+        and any(covers(request, one) for one in slices)
+    )
+
+
+def refuse_without_work(work: Workspace, view: LedgerView, asked: Asked, *, resumed: str | None, planned: Plan) -> None:
+    """Refuse to resume a held request of others if there is nothing to replay: it would be held again.
+
+    Raises:
+        RangeTaken: the log has not changed, so a person has to decide.
+    """
+    request = view.requests.get(resumed or "")
+    if request is None or any(lease.lease_id == asked.own_lease for lease in request.leases) or planned.stale:
+        return
+    if held_of(view, request):
+        raise RangeTaken([_shown(work, view, request)], asked=_range_of(work, asked))
+
+
+def _room(work: Workspace, view: LedgerView, asked: Asked, *, request_id: str) -> Sequence[LedgerEvent]:
+    """Return the events that close the requests which a new one replaces.
+
+    Raises:
+        RangeTaken: the new request may not replace them.
+    """
+    others = in_the_way(work, view, asked) if asked.kind is RequestKind.RANGE else ()
+    if not others:
+        return []
+    why_not = ""
+    if asked.if_open is IfOpen.REPLACE:
+        busy = [one for one in others if holders(work, one)]
+        unseen = [one for one in others if asked.replaces is not None and one.request_id not in asked.replaces]
+        if busy:
+            why_not = f"{_named(busy)} is being worked on, so it cannot be replaced: wait for its end, or stop it first"
+        elif unseen:
+            why_not = f"{_named(unseen)} was opened after you looked, so it is not replaced: look at it, and ask again"
+    if asked.if_open is IfOpen.REPLACE and not why_not:
+        return [_replaced(one, asked, request_id) for one in others]
+    shown = [_shown(work, view, one) for one in others]
+    raise RangeTaken(shown, asked=_range_of(work, asked), why_not=why_not)
+
+
+def _replaced(one: Request, asked: Asked, request_id: str) -> LedgerEvent:
+    return LedgerEvent(
+        kind=EventKind.CLOSED,
+        request_id=one.request_id,
+        who=asked.who,
+        reason=f"replaced by request {request_id[:SHOWN_DIGITS]} of {asked.who}",
+        details={"by": request_id},
+    )
+
+
+def _shown(work: Workspace, view: LedgerView, request: Request) -> OpenRange:
+    return OpenRange(request=shown_request(work, view, request), held=held_of(view, request))
+
+
+def _range_of(work: Workspace, asked: Asked) -> str:
+    grid = slice_grid(work.pipeline)
+    assert asked.from_ms is not None, "in_the_way() has checked it"
+    assert asked.to_ms is not None, "in_the_way() has checked it"
+    return f"the replay of [{show_ms(grid, asked.from_ms)}, {show_ms(grid, asked.to_ms)})"
+
+
+def _named(requests: Sequence[Request]) -> str:
+    return ", ".join(f"request {one.request_id[:SHOWN_DIGITS]}" for one in requests[:MAX_NAMED])
+
+
+def _predicate(waits: str) -> str:
+    """Return what an open request waits for as the end of a sentence that begins with `it`."""
+    return waits if waits.startswith(("is ", "waits ", "stopped")) else f"is not published: {waits}"

@@ -1,0 +1,134 @@
+"""Restatements in Airflow: what a scheduled run tells of changed slices, and the DAG run that restates them."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView, Request, RequestKind
+from jobs.orchestration.scheduling import Replay, Wait, busy_with, opened_for, replay_of
+from jobs.pipeline.files import load_file
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.restate import RestateGrammar
+from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.planning.change_sentences import ToldChanges, told
+from jobs.planning.plan import Ask
+from jobs.planning.restating import open_proposal, propose, request_slices, request_to_continue, restate_rule
+from jobs.planning.watching import watch_ledger
+from jobs.planning.workspace import Asked, Workspace, is_live, on_published_spec, open_workspace
+from jobs.publishing.rules import describe_hold
+from jobs.wall_clock import now_ms as wall_clock_ms
+from windowlib.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillStart:
+    """A run of `backfill_<name>` to start. `conf` are the fields of its form. The same restatement has the same id."""
+
+    dag_id: str
+    run_id: str
+    conf: dict[str, Any]
+
+
+def propose_changes(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) -> ToldChanges:
+    """Propose to restate changed slices as the pipeline file says, and return what has changed.
+
+    A log that cannot be compared is told, and does not stop the caller. Nothing is written for a pipeline without a
+    publication.
+    """
+    work, _ = on_published_spec(open_workspace(pipeline, lake, now_ms=lambda: now_ms))
+    if not work.ledger.view().published:
+        return ToldChanges(slices=(), sentences=())
+    rule = pipeline.restate or RestateGrammar()
+    return told(work, lambda: propose(work, rule=rule, who=who))
+
+
+def plan_request(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Replay | Wait:
+    """Decide what a DAG run replays that continues an open request, such as a proposed restatement: all of its range.
+
+    Args:
+        pipeline: the pipeline. The spec of the request is used.
+        lake: the lake.
+        asked: names the request, the lease of the DAG run, and the DAG run.
+        now_ms: the current time.
+
+    Raises:
+        RequestError: there is no such request, or it is not open; or the slice before its range has no run.
+        LogError, SpecError: the log is missing or does not fit the pipeline.
+    """
+    work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
+    if asked.request_id is None:
+        raise RequestError("the DAG run names no request that it continues")
+    work, request = request_to_continue(work, asked.request_id, lease_id=asked.lease_id)
+    slices = request_slices(work, request)
+    view = work.ledger.view()
+    busy = busy_with(work, view, slices, own=asked.own_lease, kinds=tuple(RequestKind))
+    if busy is not None:
+        return Wait(why=busy, watch=watch_ledger(work, view))
+    planned = work.plan(view, Ask(slices=slices, is_fresh=request.is_fresh, request_id=request.request_id))
+    return replay_of(planned, opened_for(work, asked, slices))
+
+
+def restatement_conf(work: Workspace, request: Request, *, publish: bool) -> dict[str, Any]:
+    """Return the fields of the form of `backfill_<name>` for a run that continues an open request with a range.
+
+    Raises:
+        RequestError: the request has no range.
+    """
+    if request.from_ms is None or request.to_ms is None:
+        raise RequestError(f"request {request.request_id} of pipeline {work.pipeline.name} has no range of its own")
+    grid = slice_grid(work.pipeline)
+    return {
+        "from": show_ms(grid, request.from_ms),
+        "to": show_ms(grid, request.to_ms),
+        "reason": request.reason or "no reason was given",
+        "publish": publish,
+        "request": request.request_id,
+    }
+
+
+def to_start(pipeline_file: str, *, lake: str | None = None) -> BackfillStart | str:
+    """Return the DAG run that restates the proposal by itself (`restate.mode: auto`), or why there is none now."""
+    pipeline, root = load_file(Path(pipeline_file)), lake or os.environ.get("HINDCAST_LAKE")
+    if not root:
+        raise RequestError("no lake: set HINDCAST_LAKE for Airflow's tasks and start Airflow again")
+    work = open_workspace(pipeline, Lake(root=root), now_ms=wall_clock_ms)
+    if restate_rule(work).mode != "auto":
+        return "restate.mode is not auto"
+    view = work.ledger.view()
+    proposal = open_proposal(work, view)
+    if proposal is None:
+        return "no restatement is proposed"
+    why = _stopped(work, view, proposal)
+    if why:
+        return why
+    conf = restatement_conf(work, proposal, publish=True)
+    content = "\n".join(f"{name} {one.records} {one.digest}" for name, one in sorted(proposal.changes.items()))
+    mark = hashlib.sha256(content.encode()).hexdigest()[:8]
+    run_id = f"restatement__{proposal.request_id}__{mark}"
+    return BackfillStart(dag_id=f"backfill_{pipeline.name}", run_id=run_id, conf=conf)
+
+
+def _stopped(work: Workspace, view: LedgerView, proposal: Request) -> str:
+    """Return why a restatement must not start by itself now; empty if it may."""
+    if view.hold is not None:
+        return describe_hold(view.hold)
+    for request in view.open_requests():
+        if request is proposal:
+            continue
+        if request.kind is RequestKind.RESTATEMENT:
+            return f"restatement {request.request_id} is open"
+        if is_live(work, request) and _overlaps(view, request, proposal):
+            return f"request {request.request_id} ({request.who}: {request.reason}) works on slices of the restatement"
+    return ""
+
+
+def _overlaps(view: LedgerView, request: Request, proposal: Request) -> bool:
+    if proposal.from_ms is None or proposal.to_ms is None:
+        return False
+    if request.from_ms is not None and request.to_ms is not None:
+        return request.from_ms < proposal.to_ms and proposal.from_ms < request.to_ms
+    slices = [view.slices[name] for name in request.slice_ids if name in view.slices]
+    return any(proposal.from_ms <= one.start_ms < proposal.to_ms for one in slices)

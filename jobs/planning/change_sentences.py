@@ -1,0 +1,83 @@
+"""What has changed in published slices, as sentences for people: commands, logs, notes and pages show the same ones."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from jobs.folding import spans
+from jobs.lake.log_match import Match
+from jobs.ledger.view import LedgerView
+from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.planning.changed_slices import in_words
+from jobs.planning.restating import SHOWN_ID, Assessed, Restating, restate_rule, restating
+from jobs.planning.workspace import Workspace
+from windowlib.errors import LogError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldChanges:
+    """The changed slices of a pipeline as people see them.
+
+    Attributes:
+        slices: the ids of the changed slices, oldest first; None: the log could not be compared.
+        sentences: what has changed, and what becomes of it; or why the log could not be compared.
+        waits: how many of them a person should look at. It is 0 with `restate: {mode: off}`.
+        request_id: the proposal, if there is one.
+    """
+
+    slices: tuple[str, ...] | None
+    sentences: tuple[str, ...]
+    waits: int = 0
+    request_id: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the changes as plain data."""
+        slices = None if self.slices is None else list(self.slices)
+        return {"slices": slices, "proposal": self.request_id, "sentences": list(self.sentences)}
+
+
+def told_changes(work: Workspace, view: LedgerView) -> ToldChanges:
+    """Return the changed slices of a pipeline. An unreadable log is told; it raises nothing, and writes nothing."""
+    return told(work, lambda: restating(work, view))
+
+
+def told(work: Workspace, find: Callable[[], Restating]) -> ToldChanges:
+    """Return what `find` finds, as people see it. If it raises LogError, the result tells that error."""
+    try:
+        found = find()
+    except LogError as error:
+        return ToldChanges(slices=None, sentences=(f"the published slices were not compared with the log: {error}",))
+    return ToldChanges(
+        slices=tuple(one.slice.slice_id for one in found.changed),
+        sentences=sentences(work, found),
+        waits=0 if restate_rule(work).mode == "off" else sum(not one.is_settled for one in found.assessed),
+        request_id=None if found.proposal is None else found.proposal.request_id,
+    )
+
+
+def sentences(work: Workspace, found: Restating) -> tuple[str, ...]:
+    """Return what has changed in one sentence, and one for each group of slices: its request, or why there is none."""
+    if not found.assessed:
+        return ()
+    return in_words(work, found.changed), *(_fate(work, list(group)) for _, group in groupby(found.assessed, _group))
+
+
+def _group(one: Assessed) -> tuple[str, str]:
+    return "" if one.request is None else one.request.request_id, one.why_not
+
+
+def _fate(work: Workspace, group: Sequence[Assessed]) -> str:
+    first = group[0]
+    which = spans([[one.change.slice.slice_id for one in group]])
+    if first.request is not None:
+        what = "proposed as" if first.request.is_proposed else "replayed by"
+        return f"{which}: {what} request {first.request.request_id[:SHOWN_ID]}"
+    if not first.why_not:
+        return f"{which}: the next scheduled run proposes to restate it"
+    why = f"{which}: not proposed, because {first.why_not}"
+    if first.change.removed or first.change.match is Match.UNKNOWN:
+        return why
+    to = show_ms(slice_grid(work.pipeline), first.until.end_ms)
+    command = f"hindcast run {work.pipeline.name} --from {first.change.slice.slice_id} --to {to}"
+    return f"{why}. To restate it: {command}"

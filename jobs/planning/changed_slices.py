@@ -1,0 +1,211 @@
+"""Which published slices have other records in the log than their runs read. Told from the Delta log alone.
+
+A look starts from the newest look that the ledger has. It reads the commits since, and lists the files of the table
+only if one of these commits touches a published slice. `jobs.planning.restating` writes looks into the ledger.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+
+from jobs.folding import fold, spans
+from jobs.lake.log_cut import Cut
+from jobs.lake.log_look import LogTip, commit_digest, log_slices, log_tip, touched_since
+from jobs.lake.log_match import Match, match_input
+from jobs.ledger.view import LedgerView, Look, SeenInput, StagedRun
+from jobs.pipeline.slices import slice_at, slice_grid
+from jobs.plain_text import counted
+from jobs.planning.log_state import known_log
+from jobs.planning.workspace import Workspace
+from jobs.runs import LogCoordinates, Slice
+
+WRITE_AFTER: Final = 20
+"""A look that found nothing new is written into the ledger after so many commits."""
+_MOST_KEPT: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedSlice:
+    """A slice that readers see, and whose input in the log is another one than its run has read.
+
+    `removed` names the commit that removed or changed records of the slice, so that it cannot be replayed; else empty.
+    """
+
+    run: StagedRun
+    match: Match
+    now: LogCoordinates
+    removed: str = ""
+
+    @property
+    def slice(self) -> Slice:
+        """The slice."""
+        return self.run.result.slice
+
+    @property
+    def records_then(self) -> int:
+        """The number of records that the run read."""
+        return self.run.result.log.records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLook:
+    """A look at the log. `look` is None if nothing is published. `is_due`: it should be written into the ledger."""
+
+    changed: tuple[ChangedSlice, ...] = ()
+    look: Look | None = None
+    is_due: bool = False
+
+
+class _KeptLooks:
+    """The newest looks of this process, for several threads, by all that they follow from."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._found: OrderedDict[object, LogLook] = OrderedDict()
+
+    def get(self, key: object) -> LogLook | None:
+        with self._lock:
+            return self._found.get(key)
+
+    def put(self, key: object, look: LogLook) -> None:
+        with self._lock:
+            self._found[key] = look
+            while len(self._found) > _MOST_KEPT:
+                self._found.popitem(last=False)
+
+
+_KEPT = _KeptLooks()
+
+
+def changed_slices(work: Workspace, view: LedgerView) -> tuple[ChangedSlice, ...]:
+    """Return the published slices whose input is not the one that their run has read, oldest first.
+
+    Raises:
+        LogError: the log is missing, or cannot be read.
+    """
+    return look_at_log(work, view).changed
+
+
+def look_at_log(work: Workspace, view: LedgerView) -> LogLook:
+    """Compare what the published runs read with the newest version of the log; raises as `changed_slices` does."""
+    runs = {slice_id: view.runs[run_id] for slice_id, run_id in view.published.items() if run_id in view.runs}
+    if not runs:
+        return LogLook()
+    uri = work.lake.event_log(work.pipeline)
+    tip = log_tip(uri)
+    if tip is None:
+        return LogLook()
+    seq = None if view.look is None else view.look.seq
+    sightings = sum(len(run.sightings) for run in runs.values())  # `plan --verify` adds one
+    key = (uri, tip.version, tip.commit, seq, tuple(run.result.run_id for run in runs.values()), sightings)
+    known = _KEPT.get(key)
+    if known is None:
+        known = _looked(work, view, tip, runs=runs)
+        _KEPT.put(key, known)
+    return known
+
+
+def _looked(work: Workspace, view: LedgerView, tip: LogTip, *, runs: Mapping[str, StagedRun]) -> LogLook:
+    """Return a look at the log for published runs (slice -> run). Runs of condemned attempts are not among them."""
+    base = view.look if view.look is not None and _is_of(view.look, tip) else None
+    touched = None if base is None else _touched(work, tip, base)
+    if base is None or touched is None:
+        return _with(work, view, tip, runs=runs, suspects=[view.slices[one] for one in runs], kept={})
+    newly = _published_after(view, base.seq)
+    suspects: list[Slice] = []
+    kept: dict[str, SeenInput] = {}
+    for slice_id, run in runs.items():
+        if slice_id in newly:
+            own = (one.log.version for one in run.sightings if one.is_equal and one.log.table_id == base.table_id)
+            is_suspect = not base.version <= (read := max(own, default=-1)) or touched.get(slice_id, -1) > read
+        else:
+            is_suspect = slice_id in touched
+        if is_suspect:
+            suspects.append(view.slices[slice_id])
+        elif slice_id in base.changed and slice_id not in newly:
+            kept[slice_id] = base.changed[slice_id]
+    return _with(work, view, tip, runs=runs, suspects=suspects, kept=kept, base=base)
+
+
+def _is_of(look: Look, tip: LogTip) -> bool:
+    """Return whether a look is of the same table: the commit that it saw last is still there."""
+    if look.version == tip.version:
+        return look.commit == tip.commit
+    return look.version < tip.version and look.commit == commit_digest(tip.files, look.version)
+
+
+def _touched(work: Workspace, tip: LogTip, base: Look) -> Mapping[str, int] | None:
+    """Return slice -> the newest commit since a look that touched it; None if all slices have to be examined."""
+    grammar = work.pipeline.log.slice
+    touched = touched_since(tip, base.version, column=grammar.by)
+    if touched is None:
+        return None
+    cut = Cut(uri=tip.files.uri, column=grammar.by, zone=grammar.zone, slices=())
+    grid, found = slice_grid(work.pipeline), dict[str, int]()
+    for value, commit in touched.items():
+        slice_id = slice_at(grid, cut.instant_ms(value)).slice_id
+        found[slice_id] = max(commit, found.get(slice_id, -1))
+    return found
+
+
+def _published_after(view: LedgerView, seq: int) -> frozenset[str]:
+    """Return the slices of publications after a version of the ledger."""
+    return frozenset(slice_id for one in view.publications if one.seq > seq for slice_id in one.changes)
+
+
+def _with(
+    work: Workspace,
+    view: LedgerView,
+    tip: LogTip,
+    *,
+    runs: Mapping[str, StagedRun],
+    suspects: Sequence[Slice],
+    kept: Mapping[str, SeenInput],
+    base: Look | None = None,
+) -> LogLook:
+    """Return the look with the suspects as the log has them now, and the other changed slices as they were found."""
+    seen, version, table_id = dict(kept), tip.version, "" if base is None else base.table_id
+    commit = tip.commit
+    if suspects:
+        grammar = work.pipeline.log.slice
+        found = log_slices(
+            tip.files.uri,
+            slice_column=grammar.by,
+            zone=grammar.zone,
+            slices=suspects,
+            known=known_log(view, suspects),
+        )
+        version, table_id = found.version, found.table_id
+        commit = tip.commit if version == tip.version else ""
+        for slice_id, log in found.coordinates.items():
+            seen[slice_id] = SeenInput(log=log, removed=found.removed.get(slice_id, ""))
+    changed = [_changed(run, seen[slice_id]) for slice_id, run in runs.items() if slice_id in seen]
+    found_changed = tuple(one for one in changed if one is not None)
+    look = Look(
+        table_id=table_id,
+        version=version,
+        commit=commit,
+        changed={one.slice.slice_id: SeenInput(log=one.now, removed=one.removed) for one in found_changed},
+    )
+    is_new = base is None or bool(suspects) or version - base.version >= WRITE_AFTER
+    return LogLook(changed=found_changed, look=look, is_due=is_new and bool(commit))
+
+
+def _changed(run: StagedRun, seen: SeenInput) -> ChangedSlice | None:
+    match = match_input(run.sightings, seen.log)
+    if match is Match.SAME and not seen.removed:
+        return None
+    return ChangedSlice(run=run, match=match, now=seen.log, removed=seen.removed)
+
+
+def in_words(work: Workspace, changed: Sequence[ChangedSlice]) -> str:
+    """Return how many slices have changed, which, and their records: `2 published days changed: 2026-11-11 … `."""
+    noun = "day" if slice_grid(work.pipeline).is_daily else "slice"
+    stretches = fold(changed, lambda _: None, at_least=1, follows=lambda a, b: a.slice.end_ms == b.slice.start_ms)
+    named = spans([[item.slice.slice_id for item in stretch.items] for stretch in stretches])
+    then, now = (
+        sum(counts) for counts in ([one.records_then for one in changed], [one.now.records for one in changed])
+    )
+    return f"{counted(len(changed), f'published {noun}')} changed: {named}, {counted(then, 'record')} then, {now:,} now"

@@ -1,0 +1,370 @@
+"""What becomes of published slices whose records have changed: proposed, replayed already, declined, or told why not.
+
+A proposal is an open request of kind `restatement` without an attempt. A pipeline has at most one. It covers the
+slices from the first changed one to the published head, because later slices follow from the state of earlier ones.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from jobs.durations import format_duration, human_duration
+from jobs.lake.log_match import Match, compare_coordinates, match_input
+from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.looks import changes_details, looked_event
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
+from jobs.pipeline.files import pipeline_to_json
+from jobs.pipeline.models.restate import RestateGrammar
+from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
+from jobs.plain_text import shortened
+from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
+from jobs.planning.fingerprints import spec_fingerprint
+from jobs.planning.workspace import Workspace, covers, holders, is_live, request_workspace
+from jobs.runs import Slice
+from windowlib.errors import RequestError
+
+GONE: Final = "no changed slice is left to restate"
+_MAX_REASON: Final = 300
+SHOWN_ID: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessed:
+    """A changed slice, and what becomes of it.
+
+    `request` is the open request that replays its present records, if there is one. `why_not` tells why the schedule
+    does not propose it; empty if it does, or if there is a request. `is_declined`: a person has declined it, or rolled
+    it back. `until` is the last slice of its chain.
+    """
+
+    change: ChangedSlice
+    until: Slice
+    request: Request | None = None
+    why_not: str = ""
+    is_declined: bool = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no person has to look: declined, replayed by a request, or without the records to replay."""
+        is_replayed = self.request is not None and not self.request.is_proposed
+        return self.is_declined or is_replayed or bool(self.change.removed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restating:
+    """All changed slices of a pipeline, oldest first, and the open proposal, if there is one."""
+
+    assessed: tuple[Assessed, ...]
+    proposal: Request | None = None
+
+    @property
+    def changed(self) -> tuple[ChangedSlice, ...]:
+        """The changed slices."""
+        return tuple(one.change for one in self.assessed)
+
+
+def restate_rule(work: Workspace) -> RestateGrammar:
+    """Return the `restate` part of the pipeline file, or its defaults."""
+    return work.pipeline.restate or RestateGrammar()
+
+
+def restating(work: Workspace, view: LedgerView, *, rule: RestateGrammar | None = None) -> Restating:
+    """Return the changed slices and what becomes of them. Nothing is written.
+
+    Raises:
+        LogError: the log is missing, or cannot be read.
+    """
+    return assess(work, view, changed_slices(work, view), rule=rule or restate_rule(work))
+
+
+def propose(work: Workspace, *, rule: RestateGrammar, who: str) -> Restating:
+    """Compare the log with the published slices, and open, change or close the proposal. A second call changes nothing.
+
+    Args:
+        work: the workspace with the spec of the published chain.
+        rule: the `restate` part of the pipeline file.
+        who: recorded in the ledger with a new proposal.
+
+    Raises:
+        LogError: the log is missing, or cannot be read.
+    """
+    new_id = work.new_id()
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        found = look_at_log(work, view)
+        looked = [looked_event(found.look)] if found.is_due and found.look is not None else []
+        return [*looked, *_proposal_events(work, view, found.changed, rule=rule, who=who, new_id=new_id)]
+
+    view = work.ledger.write(decide)
+    return restating(work, view, rule=rule)
+
+
+def open_proposal(work: Workspace, view: LedgerView) -> Request | None:
+    """Return the restatement that waits to be started; None if there is none."""
+    requests = view.open_requests(RequestKind.RESTATEMENT)
+    return next((one for one in reversed(requests) if one.is_proposed and not is_live(work, one)), None)
+
+
+def assess(work: Workspace, view: LedgerView, changed: Sequence[ChangedSlice], *, rule: RestateGrammar) -> Restating:
+    """Return what becomes of changed slices. This function reads neither the log nor the ledger."""
+    proposal = open_proposal(work, view)
+    if not changed:
+        return Restating(assessed=(), proposal=proposal)
+    assessor = _Assessor(
+        work=work,
+        view=view,
+        rule=rule,
+        proposal=proposal,
+        ends=_chain_ends(view),
+        removed={one.slice.slice_id: one.removed for one in changed if one.removed},
+    )
+    found = [assessor.assessed(change) for change in changed]
+    new = [one for one in found if not one.why_not and (one.request is None or one.request is proposal)]
+    if len(new) > rule.at_most_slices:
+        why = f"{len(new):,} slices have changed, and restate.at_most_slices is {rule.at_most_slices:,}"
+        found = [replace(one, why_not=why) if not one.why_not and one.request is None else one for one in found]
+    return Restating(assessed=tuple(found), proposal=proposal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Assessor:
+    """Finds what becomes of one changed slice.
+
+    `ends` maps a published slice to the last slice of its chain, `removed` a slice to the commit that removed records.
+    """
+
+    work: Workspace
+    view: LedgerView
+    rule: RestateGrammar
+    proposal: Request | None
+    ends: Mapping[str, Slice]
+    removed: Mapping[str, str]
+
+    def assessed(self, change: ChangedSlice) -> Assessed:
+        """Return what becomes of a slice, without the limit of their number."""
+        one = Assessed(change=change, until=self.ends[change.slice.slice_id])
+        request = self._replayed_by(change)
+        if request is not None:
+            return replace(one, request=request)
+        declined = self._declined(change)
+        if declined:
+            return replace(one, why_not=declined, is_declined=True)
+        why = self._unreadable(one) or self._of_another_chain(one)
+        if not why and self.proposal is not None and _is_in(self.proposal, change):
+            return replace(one, request=self.proposal)
+        return replace(one, why_not=why or self._beyond(change))
+
+    def _replayed_by(self, change: ChangedSlice) -> Request | None:
+        """Return the open request that replays a slice now, or has a run of its present records."""
+        for request in reversed(self.view.open_requests()):
+            if request is self.proposal:
+                continue
+            if self._has_run_of(request, change):
+                return request
+            if covers(request, change.slice) and (is_live(self.work, request) or _is_in(request, change)):
+                return request
+        return None
+
+    def _has_run_of(self, request: Request, change: ChangedSlice) -> bool:
+        """Return whether a request has a run of the present records of a slice."""
+        run = self.view.runs.get(request.runs.get(change.slice.slice_id, ""))
+        return run is not None and match_input(run.sightings, change.now) is Match.SAME
+
+    def _unreadable(self, one: Assessed) -> str:
+        """Return why the records of a slice, or of one after it, must not be replayed; empty if they may."""
+        change, name = one.change, one.change.slice.slice_id
+        if change.removed:
+            return f"{change.removed} removed or changed records, so it cannot be replayed (docs/LOGS.md)"
+        if change.match is Match.UNKNOWN:
+            verify = f"hindcast plan {self.work.pipeline.name} --from {name} --to … --verify"
+            return (
+                "its files differ from those that its run read, and the commits that would tell whether its records "
+                f"differ are gone: `{verify}` compares them"
+            )
+        later = next((after for after in self.removed if name < after <= one.until.slice_id), None)
+        if later is not None:
+            return f"slice {later} after it cannot be replayed ({self.removed[later]} removed or changed records)"
+        return ""
+
+    def _of_another_chain(self, one: Assessed) -> str:
+        """Return why a slice is not replayed together with the newest ones; empty if it can be."""
+        change, head = one.change, self.view.head
+        if head is not None and one.until != head.result.slice:
+            return f"its chain ends at {one.until.slice_id}, before the published head {head.result.slice.slice_id}"
+        if head is not None and change.run.result.spec_fingerprint != head.result.spec_fingerprint:
+            return "it was published with another spec than the published head"
+        before = previous_slice(slice_grid(self.work.pipeline), change.slice)
+        if change.run.is_chain_start and before is not None and before.slice_id in self.view.published:
+            return "it begins a chain, and only a person begins a chain (--fresh)"
+        return ""
+
+    def _declined(self, change: ChangedSlice) -> str:
+        """Return who declined to restate the present records of a slice, or that this was rolled back; else empty."""
+        for request in reversed(list(self.view.requests.values())):
+            if request.state is RequestState.ROLLED_BACK and self._has_run_of(request, change):
+                return f"its restatement by request {request.request_id[:SHOWN_ID]} was rolled back"
+            if request.state is not RequestState.CLOSED or not _is_in(request, change):
+                continue
+            by = [one for one in self.view.decisions.values() if one.request_id == request.request_id]
+            if by and by[-1].action == "cancel":
+                return shortened(by[-1].reason)
+        return ""
+
+    def _beyond(self, change: ChangedSlice) -> str:
+        """Return why the pipeline file or a hold does not let the schedule propose a slice; empty if they do."""
+        if self.rule.mode == "off":
+            return "restate.mode is off"
+        if self.view.hold is not None:
+            return "the chain is held after a rollback"
+        age_ms, most_ms = self.work.ledger.now_ms() - change.slice.end_ms, self.rule.at_most_age_ms
+        if age_ms > most_ms:
+            return f"it ended {human_duration(age_ms)} ago, and restate.at_most_age is {format_duration(most_ms)}"
+        return ""
+
+
+def _is_in(request: Request, change: ChangedSlice) -> bool:
+    """Return whether a restatement is for the present records of a slice."""
+    asked = request.changes.get(change.slice.slice_id)
+    return asked is not None and compare_coordinates(asked, change.now) is Match.SAME
+
+
+def _chain_ends(view: LedgerView) -> dict[str, Slice]:
+    """Return the last slice of the published chain of each published slice."""
+    ends: dict[str, Slice] = {}
+    after: Slice | None = None
+    for slice_id in reversed(list(view.published)):
+        one = view.slices[slice_id]
+        goes_on = after is not None and after.start_ms == one.end_ms
+        run = None if after is None else view.runs.get(view.published[after.slice_id])
+        goes_on = goes_on and run is not None and not run.is_chain_start
+        ends[slice_id] = ends[after.slice_id] if goes_on and after is not None else one
+        after = one
+    return ends
+
+
+def _proposal_events(
+    work: Workspace,
+    view: LedgerView,
+    changed: Sequence[ChangedSlice],
+    *,
+    rule: RestateGrammar,
+    who: str,
+    new_id: str,
+) -> list[LedgerEvent]:
+    """Return the events that open, change or close the proposal."""
+    found = assess(work, view, changed, rule=rule)
+    proposal = found.proposal
+    wanted = [one for one in found.assessed if not one.why_not and (one.request is None or one.request is proposal)]
+    if not wanted:
+        if proposal is None:
+            return []
+        whys = sorted({one.why_not for one in found.assessed if one.why_not and _names(proposal, one)})
+        why = f"{GONE}{': ' if whys else ''}{'; '.join(whys)}"
+        return [LedgerEvent(kind=EventKind.CLOSED, request_id=proposal.request_id, reason=why)]
+    made = _requested(work, wanted, who=who, request_id=new_id if proposal is None else proposal.request_id)
+    return [] if proposal is not None and _is_equal(proposal, wanted, work) else [made]
+
+
+def _names(proposal: Request, one: Assessed) -> bool:
+    return one.change.slice.slice_id in proposal.changes
+
+
+def _is_equal(proposal: Request, wanted: Sequence[Assessed], work: Workspace) -> bool:
+    """Return whether a proposal has the range, the spec and the changes that a new one would have."""
+    return (
+        (proposal.from_ms, proposal.to_ms) == (wanted[0].change.slice.start_ms, wanted[0].until.end_ms)
+        and proposal.spec_fingerprint == spec_fingerprint(work.pipeline)
+        and proposal.changes.keys() == {one.change.slice.slice_id for one in wanted}
+        and all(_is_in(proposal, one.change) for one in wanted)
+    )
+
+
+def _requested(work: Workspace, wanted: Sequence[Assessed], *, who: str, request_id: str) -> LedgerEvent:
+    changes = {one.change.slice.slice_id: one.change.now for one in wanted}
+    return LedgerEvent(
+        kind=EventKind.REQUESTED,
+        request_id=request_id,
+        who=who,
+        reason=shortened(in_words(work, [one.change for one in wanted]), _MAX_REASON),
+        spec_fingerprint=spec_fingerprint(work.pipeline),
+        details={
+            "kind": RequestKind.RESTATEMENT.value,
+            "from_ms": wanted[0].change.slice.start_ms,
+            "to_ms": wanted[0].until.end_ms,
+            "fresh": False,
+            "spec": pipeline_to_json(work.pipeline),
+            **changes_details(changes),
+        },
+    )
+
+
+def request_to_continue(work: Workspace, request_id: str, *, lease_id: str | None = None) -> tuple[Workspace, Request]:
+    """Return an open request that the caller is about to start or continue, and the workspace with its spec.
+
+    A proposal is extended to the published head. `lease_id`: the caller's lease from an earlier try.
+
+    Raises:
+        RequestError: there is no such request, it is not open or has no range, or another holder works on it.
+    """
+    request = up_to_head(work, request_id)
+    others = [one for one in holders(work, request) if one.lease_id != lease_id]
+    if others:
+        who = ", ".join(str(one.holder) if one.holder else "a DAG run" for one in others)
+        raise RequestError(f"request {request_id} of pipeline {work.pipeline.name} is being worked on by {who}")
+    return request_workspace(work, request_id)
+
+
+def up_to_head(work: Workspace, request_id: str) -> Request:
+    """Return an open request with a range, before it is started. A proposal is extended to the published head.
+
+    Raises:
+        RequestError: there is no such request, it is not open, or it has no range.
+    """
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        request = view.requests.get(request_id)
+        if request is None or not request.is_proposed or request.from_ms is None or request.to_ms is None:
+            return []
+        ends = _chain_ends(view)
+        first = next((one for one in request.changes if one in ends), None)
+        if first is None or ends[first].end_ms <= request.to_ms:
+            return []
+        details = {
+            "kind": request.kind.value,
+            "from_ms": request.from_ms,
+            "to_ms": ends[first].end_ms,
+            "fresh": False,
+            "spec": request.spec_json,
+            **changes_details(request.changes),
+        }
+        extended = LedgerEvent(
+            kind=EventKind.REQUESTED,
+            request_id=request_id,
+            who=request.who,
+            reason=request.reason,
+            spec_fingerprint=request.spec_fingerprint,
+            details=details,
+        )
+        return [extended]
+
+    request = work.ledger.write(decide).requests.get(request_id)
+    name = work.pipeline.name
+    if request is None:
+        raise RequestError(f"pipeline {name} has no request {request_id}; `hindcast status {name}` lists the open ones")
+    if not request.is_open:
+        why = f" ({request.failure})" if request.failure else ""
+        raise RequestError(f"request {request_id} of pipeline {name} is {request.state.value}{why}; make a new request")
+    if request.from_ms is None or request.to_ms is None:
+        raise RequestError(f"request {request_id} of pipeline {name} has no range; its DAG runs replay their intervals")
+    return request
+
+
+def request_slices(work: Workspace, request: Request) -> tuple[Slice, ...]:
+    """Return the slices of the range of a request; none if it has no range.
+
+    Raises:
+        RangeError: the pipeline file has slices with other bounds now.
+    """
+    if request.from_ms is None or request.to_ms is None:
+        return ()
+    return slices_between(work.pipeline, request.from_ms, request.to_ms)

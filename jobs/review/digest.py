@@ -1,0 +1,111 @@
+"""What has happened to a pipeline since yesterday, and what waits for a person: for a message and a page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jobs.ledger.view import LedgerView
+from jobs.pipeline.slices import show_instant
+from jobs.plain_text import counted
+from jobs.planning.standing import Standing
+from jobs.planning.workspace import Workspace
+from jobs.publishing.rules import describe_hold, listed
+from jobs.review.freshness import Freshness, freshness
+from jobs.review.pages.state import held_slices
+
+PERCENT = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digest:
+    """The news of a pipeline.
+
+    Attributes:
+        since_ms: the time from which on the news count.
+        freshness: how far the pipeline is behind its schedule.
+        published: the slices that readers see now and did not see before.
+        restated: the slices of which readers see another run than before.
+        withdrawn: the slices that readers do not see any more.
+        records: the number of records that the runs of both have read.
+        late: the number of these records that were late.
+        held: each held slice with its failed checks.
+        waits: what the schedule waits for; empty: for nothing.
+        unarrived: the slices that are due and not complete.
+        empty: the published slices without a record, of the new ones.
+        changed: the published slices whose input in the log is another one now.
+    """
+
+    since_ms: int
+    freshness: Freshness
+    published: tuple[str, ...]
+    restated: tuple[str, ...]
+    withdrawn: tuple[str, ...]
+    records: int
+    late: int
+    held: tuple[str, ...]
+    waits: str
+    unarrived: tuple[str, ...]
+    empty: tuple[str, ...]
+    changed: tuple[str, ...]
+
+    @property
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """The digest as (name, text) pairs."""
+        share = (
+            "none" if not self.records else f"{PERCENT * self.late / self.records:.1f} % of {self.records:,} records"
+        )
+        return (
+            ("Freshness", self.freshness.text),
+            ("Published", _named(self.published)),
+            ("Late", share),
+            ("Restated", _named(self.restated)),
+            ("Taken back", _named(self.withdrawn)),
+            ("Held", "; ".join(self.held) or "none"),
+            ("Waiting", f"{_named(self.unarrived)}: {self.waits}" if self.waits else _named(self.unarrived)),
+            ("Empty", _named(self.empty)),
+            ("Changed in the log", _named(self.changed)),
+        )
+
+    @property
+    def subject(self) -> str:
+        """The digest in a few words."""
+        found = (
+            (self.published, "published"), (self.restated, "restated"), (self.held, "held"),
+            (self.unarrived, "waiting"), (self.empty, "empty"), (self.changed, "changed"),
+        )  # fmt: skip
+        words = [f"{len(slices):,} {name}" for slices, name in found if slices]
+        return ", ".join(words) or "no news"
+
+
+def digest(work: Workspace, view: LedgerView, state: Standing, *, since_ms: int) -> Digest:
+    """Return the news of a pipeline since an instant.
+
+    Raises:
+        HindcastError: as `jobs.review.freshness.freshness` raises.
+    """
+    news = [one for one in view.publications if one.at_ms > since_ms]
+    before = view.published_at(news[0].seq - 1) if news else dict(view.published)
+    now = view.published
+    published = tuple(one for one in now if one not in before)
+    restated = tuple(one for one in now if one in before and before[one] != now[one])
+    counts = [view.run(now[one]).result.counts for one in (*published, *restated)]
+    return Digest(
+        since_ms=since_ms,
+        freshness=freshness(work, view),
+        published=published,
+        restated=restated,
+        withdrawn=tuple(one for one in before if one not in now),
+        records=sum(one.read for one in counts),
+        late=sum(one.late for one in counts),
+        held=(
+            *(f"{one.slice_id} since {show_instant(one.since_ms)}: {one.reason}" for one in held_slices(view)),
+            *((describe_hold(view.hold),) if view.hold is not None else ()),
+        ),
+        waits="" if state.waiting is None else state.waiting.missing,
+        unarrived=tuple(one.slice_id for one in state.unarrived),
+        empty=tuple(one.slice_id for one in state.empty if one.slice_id in {*published, *restated}),
+        changed=tuple(one.slice.slice_id for one in state.changed),
+    )
+
+
+def _named(slices: Sequence[str]) -> str:
+    return f"{counted(len(slices), 'slice')}: {listed(slices)}" if slices else "none"

@@ -1,0 +1,130 @@
+"""What is usual for a check that did not pass: its results in the published slices before, and the range of these."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from statistics import median
+
+import numpy as np
+
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.plain_text import counted
+from jobs.review.report.checks import CheckTrend, Point, identified, trend_of
+from jobs.runs import CheckResult, Slice, Verdict
+
+PAST_SLICES = 60
+"""The published slices before a slice whose results are compared with it."""
+SHOWN_VALUES = 14
+MIN_VALUES = 3
+"""Fewer values make no range."""
+MIN_WEEKDAYS = 4
+PERCENTILES_FROM = 20
+"""From so many values on, the range leaves out the lowest and the highest 5 %."""
+_WEEKDAYS = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usual:
+    """The range of a check's values in past slices with records that nobody waived. `what` names these slices."""
+
+    what: str
+    count: int
+    low: float
+    middle: float
+    high: float
+
+    @property
+    def bounds(self) -> str:
+        """The kind of the range in words."""
+        return "5 % to 95 %" if self.count >= PERCENTILES_FROM else "least to greatest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckPast:
+    """The history of a check, the last point of which is the slice itself. `usual` is empty with too few values."""
+
+    trend: CheckTrend
+    usual: tuple[Usual, ...]
+    past_count: int
+
+    @property
+    def has_plot(self) -> bool:
+        """Whether at least two slices have a value."""
+        return sum(point.value is not None for point in self.trend.points) > 1
+
+    @property
+    def newest(self) -> tuple[Point, ...]:
+        """The last values, newest first; the first one is that of the slice itself."""
+        return tuple(reversed(self.trend.points[-SHOWN_VALUES:]))
+
+    def shown(self, value: float | None) -> str:
+        """Return a value as text."""
+        return "no value" if value is None else self.trend.spelled(value)
+
+    def sentences(self) -> Iterator[str]:
+        """Yield the usual ranges in words, or why there is none."""
+        if not self.usual:
+            yield f"No usual range: {counted(self.past_count, 'earlier published slice')} with a value."
+        for one in self.usual:
+            yield (
+                f"Usual in {one.what}: median {self.shown(one.middle)}, {one.bounds}: {self.shown(one.low)} to "
+                f"{self.shown(one.high)}."
+            )
+
+
+def check_pasts(view: LedgerView, run: StagedRun, *, is_daily: bool) -> Mapping[int, CheckPast]:
+    """Return the history of each check of a run that did not pass, by its number among the checks of the run.
+
+    Args:
+        view: the ledger. Its published runs of the 60 slices before the run's slice are the past.
+        run: the run.
+        is_daily: whether each slice is a day. Days are compared with the same weekday, too.
+    """
+    wanted = [
+        (number, identity, check)
+        for number, (identity, check) in enumerate(identified(run.result.checks))
+        if check.verdict is not Verdict.PASS
+    ]
+    past = [(one, dict(identified(one.result.checks))) for one in _past(view, run.result.slice)] if wanted else []
+    return {
+        number: _past_of(
+            check, run, [(one, checks[identity]) for one, checks in past if identity in checks], is_daily=is_daily
+        )
+        for number, identity, check in wanted
+    }
+
+
+def _past(view: LedgerView, one: Slice) -> list[StagedRun]:
+    """Return the published runs of the slices before a slice, in slice order."""
+    before = [name for name in view.published if view.slices[name].start_ms < one.start_ms]
+    return [view.run(view.published[name]) for name in before[-PAST_SLICES:]]
+
+
+def _past_of(
+    check: CheckResult, run: StagedRun, past: Sequence[tuple[StagedRun, CheckResult]], *, is_daily: bool
+) -> CheckPast:
+    trend = trend_of([*(found for _, found in past), check])
+    values = [
+        (one.result.slice, point.value)
+        for (one, _), point in zip(past, trend.points, strict=False)
+        if point.value is not None and one.waiver is None and one.result.counts.read
+    ]
+    ranges = [_usual("the last {}", [value for _, value in values], least=MIN_VALUES)]
+    if is_daily:
+        day = _weekday(run.result.slice)
+        same = [value for one, value in values if _weekday(one) == day]
+        ranges.append(_usual(f"{{}} on {_WEEKDAYS[day]}", same, least=MIN_WEEKDAYS))
+    return CheckPast(trend=trend, usual=tuple(one for one in ranges if one is not None), past_count=len(values))
+
+
+def _usual(what: str, values: Sequence[float], *, least: int) -> Usual | None:
+    if len(values) < least:
+        return None
+    outer = (5, 95) if len(values) >= PERCENTILES_FROM else (0, 100)
+    low, high = np.percentile(values, outer).tolist()
+    named = what.format(counted(len(values), "published slice"))
+    return Usual(what=named, count=len(values), low=low, middle=median(values), high=high)
+
+
+def _weekday(one: Slice) -> int:
+    return date.fromisoformat(one.slice_id).weekday()

@@ -1,0 +1,95 @@
+"""What a run has read, what continues from it, and the DAG runs of Airflow that worked on its slice."""
+
+from dataclasses import dataclass
+
+from jobs.lake.delta_log import describe_log
+from jobs.lake.lake import Lake
+from jobs.ledger.view import DagRunOrigin, LedgerView, StagedRun
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import parse_bound, slice_at, slice_grid
+from jobs.plain_text import without_credentials
+from jobs.runs import LogCoordinates, Slice
+
+MAX_FILES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlace:
+    """A run, and its slice."""
+
+    slice_id: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """The input of a run and the runs around it in the chain.
+
+    Attributes:
+        table: the table of the log, without credentials.
+        log: the version of the log, and how much of it the run has read.
+        before: the run whose state this run continued; None at the begin of a chain.
+        after: the runs that continued from the state of this run.
+    """
+
+    table: str
+    log: LogCoordinates
+    before: RunPlace | None
+    after: tuple[RunPlace, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceFiles:
+    """The data files of a slice in one version of the log, as (path, records, bytes). At most 200 of `count`."""
+
+    version: int
+    files: tuple[tuple[str, int | None, int], ...]
+    count: int
+
+
+def lineage_of(lake: Lake, pipeline: Pipeline, view: LedgerView, *, run: StagedRun) -> Lineage:
+    """Return what a run has read, and the runs before and after it in the chain."""
+    own = run.result
+    before = [
+        one.result
+        for one in view.runs.values()
+        if one.result.slice.end_ms == own.slice.start_ms and one.result.state_after == own.state_before
+    ]
+    after = [
+        one.result
+        for one in view.runs.values()
+        if one.result.slice.start_ms == own.slice.end_ms and one.result.state_before == own.state_after
+    ]
+    places = [RunPlace(slice_id=one.slice.slice_id, run_id=one.run_id) for one in (*before[-1:], *after)]
+    return Lineage(
+        table=without_credentials(lake.event_log(pipeline)),
+        log=own.log,
+        before=places[0] if before and not run.is_chain_start else None,
+        after=tuple(places[1:] if before else places),
+    )
+
+
+def slice_files(lake: Lake, pipeline: Pipeline, one: Slice, *, version: int) -> SliceFiles:
+    """Return the data files of a slice in a version of the log. Only the Delta log is read.
+
+    Raises:
+        LogError: that version cannot be read, for example because a VACUUM has removed it.
+    """
+    grid = slice_grid(pipeline)
+    log = describe_log(lake.event_log(pipeline), version)
+    found = [
+        (file.path, file.records, file.bytes)
+        for file in log.files(pipeline.log.slice.by)
+        if file.value is not None and slice_at(grid, parse_bound(pipeline, file.value)).slice_id == one.slice_id
+    ]
+    return SliceFiles(version=version, files=tuple(sorted(found)[:MAX_FILES]), count=len(found))
+
+
+def dag_runs_of(view: LedgerView, slice_id: str) -> tuple[DagRunOrigin, ...]:
+    """Return the DAG runs of Airflow that opened or joined a request to replay a slice, newest request first."""
+    return tuple(
+        origin
+        for request in reversed(list(view.requests.values()))
+        for origin in reversed(request.origins)
+        if slice_id in origin.slice_ids
+    )

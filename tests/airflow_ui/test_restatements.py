@@ -1,0 +1,149 @@
+"""Changed slices on the pages: the card, the overview, the page of the proposal, its button, and declining it."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import pytest
+
+from jobs.ledger.view import Request
+from jobs.orchestration.requests import run_request
+from jobs.pipeline.models.restate import RestateGrammar
+from jobs.planning.restating import propose
+from jobs.planning.workspace import Asked
+from jobs.review import links
+from tests.airflow_ui.conftest import Clients, Place
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms
+
+pytestmark = pytest.mark.dags
+
+
+class FakeAirflow:
+    """Stands in for Airflow's API: it records what was started."""
+
+    started: ClassVar[list[tuple[str, Mapping[str, Any]]]] = []
+    paused: ClassVar[set[str]] = set()
+    refuses: ClassVar[int] = 0
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None: ...
+
+    async def is_paused(self, dag_id: str) -> bool:
+        return dag_id in self.paused
+
+    async def unpause(self, dag_id: str) -> None:
+        self.paused.discard(dag_id)
+
+    async def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
+        from jobs.airflow_ui.decide.airflow import Refused
+
+        if self.refuses:
+            raise Refused(self.refuses, "no <b>")
+        self.started.append((dag_id, conf))
+        return "manual__1"
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> type[FakeAirflow]:
+    from jobs.airflow_ui.decide import routes
+
+    class Fresh(FakeAirflow):
+        started: ClassVar[list[tuple[str, Mapping[str, Any]]]] = []
+        paused: ClassVar[set[str]] = set()
+
+    monkeypatch.setattr(routes, "UsersAirflow", Fresh)
+    return Fresh
+
+
+@pytest.fixture
+def proposal(place: Place) -> Request:
+    """Two published days, of which the first has another record now."""
+    (place.pipelines / "sales.yaml").write_text(f"{PIPELINE}restate: {{at_most_age: 9999d}}\n", encoding="utf-8")
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="ines", reason="a test")
+    run_request(place.work, asked, FakeReplayer())
+    append_day(place.lake, "2024-01-01", {"late": 1})
+    found = propose(place.work, rule=RestateGrammar(), who="schedule").proposal
+    assert found is not None
+    return found
+
+
+TOLD = "1 published day changed: 2024-01-01, 2 records then, 3 now"
+
+
+def test_the_card_and_the_overview_tell_the_change_and_lead_to_the_proposal(
+    clients: Clients, proposal: Request
+) -> None:
+    client = clients("viewer")
+    (card,) = client.get(f"{links.PREFIX}/held.json").json()["held"]
+    path = links.request_page("sales", proposal.request_id)
+    assert (card["badge"], card["title"], card["path"]) == ("changed", "sales: 1 slice changed", path)
+    assert card["why"] == f"{TOLD}. 2024-01-01: proposed as request {proposal.request_id[:8]}"
+    for page in (links.overview(), links.pipeline_page("sales")):
+        html = client.get(page).text
+        assert TOLD in html
+        assert path in html
+
+
+def test_the_page_of_the_proposal_shows_its_plan_and_a_click_replays_it_as_the_user(
+    clients: Clients, proposal: Request, airflow: type[FakeAirflow]
+) -> None:
+    client = clients("admin")
+    html = client.get(links.request_page("sales", proposal.request_id)).text
+    assert "Open: is proposed: replay it, or decline it" in html
+    assert "2 slices of 2 to replay: 5 records" in html
+    assert "input changed (2 records then, 3 now" in html
+    assert "perhaps: state before changed" in html
+    assert ">Publish<" not in html
+    [action] = re.findall(r'action="([^"]*/replay)"', html)
+    assert action == links.replay_path("sales", proposal.request_id)
+    answer = client.post(action, data={})
+    assert (answer.status_code, answer.headers["location"]) == (303, links.request_page("sales", proposal.request_id))
+    conf = {"from": "2024-01-01", "to": "2024-01-03", "reason": TOLD, "publish": False, "request": proposal.request_id}
+    assert airflow.started == [("backfill_sales", conf)]
+
+
+def test_a_paused_backfill_is_told_and_unpaused_by_the_box(
+    clients: Clients, proposal: Request, airflow: type[FakeAirflow]
+) -> None:
+    airflow.paused.add("backfill_sales")
+    client, path = clients("admin"), links.replay_path("sales", proposal.request_id)
+    answer = client.post(path, data={})
+    assert answer.status_code == 409
+    assert "backfill_sales is paused in Airflow" in answer.text
+    assert 'name="unpause"' in answer.text
+    assert not airflow.started
+    assert client.post(path, data={"unpause": "on"}).status_code == 303
+    assert not airflow.paused
+
+
+def test_what_airflow_does_not_let_the_user_start_is_not_started(
+    clients: Clients, proposal: Request, airflow: type[FakeAirflow]
+) -> None:
+    path = links.replay_path("sales", proposal.request_id)
+    assert clients("viewer").get(links.request_page("sales", proposal.request_id)).text.count("<form") == 0
+    airflow.refuses = 403
+    assert clients("viewer").post(path, data={}).status_code == 403
+    airflow.refuses = 409
+    answer = clients("admin").post(path, data={})
+    assert answer.status_code == 409
+    assert "Airflow refused to start backfill_sales: no &lt;b&gt;" in answer.text
+    assert clients("admin").post(links.replay_path("sales", "0" * 32), data={}).status_code == 409
+
+
+def test_a_proposal_is_declined_by_the_form_of_a_decision(
+    clients: Clients, proposal: Request, place: Place, airflow: type[FakeAirflow]
+) -> None:
+    client = clients("admin")
+    html = client.get(links.request_page("sales", proposal.request_id)).text
+    assert "Decline the restatement" in html
+    data = {"action": "cancel", "request_id": proposal.request_id, "reason": "a test sale"}
+    answer = client.post(
+        links.decisions_path("sales"), data=data | {"ledger_version": place.work.ledger.view().version}
+    )
+    assert answer.status_code == 303, answer.text
+    assert [dag_id for dag_id, _ in airflow.started] == ["decide_sales"]

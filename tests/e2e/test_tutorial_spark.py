@@ -1,0 +1,197 @@
+"""The blocks of docs/TUTORIAL.md run in their order, with the real command line and the real tasks of the DAGs.
+
+Commands run in this process, and the replays in the Spark session of the tests. A block after a comment
+`<!-- scheduled: TIME -->` is what the tasks of the DAG run of that time log. `...` matches anything, and white space is
+not compared.
+"""
+
+import doctest
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never
+
+import pytest
+
+from jobs.cli.common import run_cli
+from jobs.cli.main import hindcast
+from jobs.cli.slice_lines import progress_lines
+from jobs.lake.lake import Lake
+from jobs.orchestration import dag_tasks
+from jobs.orchestration.scheduling import Skip, Wait
+from jobs.pipeline.files import load_pipeline
+from jobs.planning.standing import standing
+from jobs.planning.workspace import open_workspace
+from jobs.replay.orders import Replayer
+from jobs.replay.replayer import replay_chunk
+from tests.support.places import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+PAGE = (ROOT / "docs" / "TUTORIAL.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"into `((?:pipelines|expectations)/\w+\.\w+)`")
+SCHEDULED = re.compile(r"<!-- scheduled: (\S+) -->\s*\Z")
+SHOWN_RUN = re.compile(r"--run ([0-9a-f]{6,})")
+SHOWN_PUBLICATION = re.compile(r"newest publication: (\d+)")
+START = datetime(2026, 11, 5, 5, tzinfo=UTC)
+SETTINGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+@dataclass
+class Reader:
+    """A person who does what the page tells, in one directory."""
+
+    capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch
+    now: datetime = START
+    names: dict[str, object] = field(default_factory=lambda: {"__name__": "tutorial"})
+    seen: str = ""
+
+    def now_ms(self) -> int:
+        return round(self.now.timestamp() * 1000)
+
+    def do(self, kind: str, text: str, before: str) -> None:
+        """Do what a block tells; `before` is the text before it."""
+        scheduled = SCHEDULED.search(before)
+        match kind:
+            case "console":
+                for command, shown in _commands(text):
+                    self._type(command, shown)
+            case "python":
+                exec(compile(text, "docs/TUTORIAL.md", "exec"), self.names)  # noqa: S102 - it is our own
+            case "yaml" | "json":
+                Path(FILE.findall(before)[-1]).write_text(text, encoding="utf-8")
+            case "text" if scheduled is not None:
+                self._check(f"the DAG run of {scheduled[1]}", "\n".join(self._dag_run(scheduled[1])), text)
+            case _:
+                pytest.fail(f"no one knows how to do this block: {kind} {text}")
+
+    def _type(self, command: str, shown: str) -> None:
+        words = shlex.split(os.path.expandvars(command), comments=True)
+        match words:
+            case ["export", *settings]:
+                for setting in settings:
+                    self.monkeypatch.setenv(*setting.split("=", 1))
+            case ["mkdir", "-p", *names]:
+                _make_directories(names)
+            case ["cd", name]:
+                self.monkeypatch.chdir(name)
+                self.monkeypatch.setenv("PWD", str(Path.cwd()))
+            case ["hindcast" | ".venv/bin/hindcast", *arguments]:
+                self._hindcast([self._filled(one) for one in arguments], shown)
+            case _:
+                pytest.fail(f"this test does not know the command {command}")
+
+    def _filled(self, argument: str) -> str:
+        """Return an argument; in place of RUN and PUBLICATION, what the last outputs have shown."""
+        shape = {"RUN": SHOWN_RUN, "PUBLICATION": SHOWN_PUBLICATION}.get(argument)
+        return argument if shape is None else shape.findall(self.seen)[-1]
+
+    def _hindcast(self, arguments: list[str], shown: str) -> None:
+        status = run_cli(hindcast, arguments)
+        found = self.capsys.readouterr()
+        self.seen += found.out
+        assert status == 0, (arguments, found)
+        self._check(f"hindcast {' '.join(arguments)}", found.out + found.err, shown)
+
+    def _dag_run(self, time: str) -> Iterator[str]:
+        """Run the tasks of a scheduled DAG run until one waits or fails, and yield what they log."""
+        end = datetime.fromisoformat(time).replace(tzinfo=UTC)
+        self.now = max(self.now, end) + timedelta(minutes=10)
+        run = dag_tasks.DagRun(
+            dag_id="replay_orders",
+            run_id=f"scheduled__{time}",
+            run_type="scheduled",
+            interval_start=end - timedelta(days=1),
+            interval_end=end,
+        )
+        planned = dag_tasks.plan("replay", str(Path("pipelines/orders.yaml").resolve()), run)
+        match planned:
+            case Skip(why=why):
+                yield f"plan: nothing to replay: {why}"
+            case Wait(why=why):
+                yield f"plan: wait: {why}"
+            case dag_tasks.Order():
+                yield from (f"plan: {line}" for line in planned.outline)
+                order = dag_tasks.read_order(json.dumps(planned.to_json()))
+                results = [one.result for one in dag_tasks.replay(order)]
+                yield from (f"replay: {line.replace(':', '', 1)}" for _, line in progress_lines(results))
+                gate = dag_tasks.gate(order)
+                yield from (f"gate: {one.line}" for one in gate.held)
+                if gate.is_passed:
+                    yield "gate: passed"
+                    yield f"publish: published, changed: {', '.join(dag_tasks.publish(order).changed)}"
+            case _:
+                assert_never(planned)
+
+    def _check(self, what: str, found: str, shown: str) -> None:
+        is_right = not shown or doctest.OutputChecker().check_output(shown, found.rstrip("\n") + "\n", SETTINGS)
+        assert is_right, f"{what}\n--- the page shows\n{shown}\n--- found\n{found}"
+
+
+def _make_directories(names: list[str]) -> None:
+    for name in names:
+        Path(name).mkdir(parents=True)
+
+
+def _commands(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each command of a block, with the output that the block shows."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, shown = part.partition("\n")
+        yield command, shown
+
+
+@contextmanager
+def _replayer(spark: "SparkSession") -> Iterator[Replayer]:
+    yield lambda order: replay_chunk(spark, order)
+
+
+@pytest.fixture
+def reader(
+    tmp_path: Path, spark: "SparkSession", capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Reader:
+    (tmp_path / "hindcast" / "pipelines").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "hindcast")
+    monkeypatch.delenv("HINDCAST_PIPELINES", raising=False)
+    for name, value in {"PWD": str(Path.cwd()), "COLUMNS": "120", "HINDCAST_WHO": "ann"}.items():
+        monkeypatch.setenv(name, value)
+    person = Reader(capsys, monkeypatch)
+    for module in ("jobs.cli.common", "jobs.orchestration.dag_tasks"):
+        monkeypatch.setattr(f"{module}.now_ms", person.now_ms)
+    monkeypatch.setattr("jobs.replay.replayer.spark_replayer", lambda _master=None: _replayer(spark))
+    return person
+
+
+def test_the_tutorial_works_as_it_is_written(reader: Reader) -> None:
+    blocks = list(BLOCK.finditer(PAGE))
+    assert len(blocks) > 15
+    for block in blocks:
+        reader.do(block[1], block[2], PAGE[: block.start()])
+
+
+def test_the_log_of_the_readme_fits_its_pipeline(reader: Reader) -> None:
+    reader.now = datetime(2026, 11, 9, tzinfo=UTC)
+    section = README.partition("## Your own table")[2].partition("If a check fails")[0]
+    blocks = list(BLOCK.finditer(section))
+    assert [block[1] for block in blocks] == ["python", "yaml", "console"]
+    for block in blocks:
+        reader.do(block[1], block[2], section[: block.start()])
+    assert "7 slices replayed, 7 in the range: 7 passed; published." in reader.seen
+    work = open_workspace(load_pipeline("clicks", Path("pipelines")), Lake(root="lake"), now_ms=reader.now_ms)
+    assert len(work.ledger.view().published) == 7
+    assert standing(work, work.ledger.view()).ready == ()
+
+
+def test_every_block_of_a_console_begins_with_a_command() -> None:
+    assert all(block[2].startswith("$ ") for block in BLOCK.finditer(PAGE) if block[1] == "console")

@@ -1,0 +1,110 @@
+"""The lake of a command that names none, the version, and the proposals for a mistyped command."""
+
+import os
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from jobs import project
+from jobs.cli.common import run_cli
+from jobs.cli.main import hindcast
+from jobs.orchestration.embedded import airflow_service, homes
+from jobs.orchestration.embedded.airflow_env import Home
+from jobs.processes import process
+from windowlib.errors import RequestError
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone with three demonstrations, of which the newest was stopped before it made a lake."""
+    for number in (2, 10):
+        (tmp_path / ".hindcast" / "demo" / str(number) / "lake" / "event_logs").mkdir(parents=True)
+    (tmp_path / ".hindcast" / "demo" / "11").mkdir()
+    (tmp_path / ".hindcast" / "demo" / "old").mkdir()
+    for module in ("jobs.project", "jobs.cli.common", "jobs.orchestration.embedded.homes"):
+        monkeypatch.setattr(f"{module}.ROOT", tmp_path)
+    for module in ("jobs.project", "jobs.orchestration.embedded.homes"):
+        monkeypatch.setattr(f"{module}.HOME", tmp_path / ".hindcast")
+    monkeypatch.setattr("jobs.cli.common.DEFAULT_LAKE", tmp_path / ".hindcast" / "lake")
+    monkeypatch.setattr("jobs.project.DEMOS", tmp_path / ".hindcast" / "demo")
+    for name in ("HINDCAST_LAKE", "HINDCAST_PIPELINES"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "pipelines").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _chosen(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = run_cli(hindcast, ["status", *arguments])
+    return status, capsys.readouterr().err
+
+
+def test_in_the_clone_commands_use_the_newest_demonstration_and_tell_so_once(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "lake: .hindcast/demo/10/lake (of `make demo`; --lake or HINDCAST_LAKE names another)\n"
+    assert _chosen(capsys) == (0, told)
+    assert homes.chosen_home() == Home(
+        root=clone / ".hindcast/demo/10/airflow",
+        lake=str(clone / ".hindcast/demo/10/lake"),
+        pipelines=clone / "pipelines",
+        is_demo=True,
+    )
+
+
+def test_elsewhere_or_beside_an_own_lake_they_do_not(
+    clone: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = str(clone / ".hindcast" / "demo" / "2" / "lake")
+    assert _chosen(capsys, "--lake", lake) == (0, "")
+    monkeypatch.setenv("HINDCAST_LAKE", lake)
+    assert _chosen(capsys) == (0, "")
+    assert homes.chosen_home().root == clone / ".hindcast" / "airflow"
+    monkeypatch.delenv("HINDCAST_LAKE")
+    (clone / "sub" / "pipelines").mkdir(parents=True)
+    monkeypatch.chdir(clone / "sub")
+    status, told = _chosen(capsys)
+    assert status != 0
+    assert ".hindcast/lake" in told
+    assert "demo" not in told
+    monkeypatch.chdir(clone)
+    (clone / ".hindcast" / "lake").mkdir()
+    assert _chosen(capsys) == (0, "")
+    assert homes.chosen_home().root == clone / ".hindcast" / "airflow"
+
+
+def test_a_second_airflow_of_the_clone_is_refused(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = process(os.getpid())
+    assert own is not None
+    first = homes.demo_home(clone / ".hindcast" / "demo" / "2")
+    service = airflow_service.Service(
+        home=first, supervisor=own, phase="running", url="http://127.0.0.1:1", lake=first.lake
+    )
+    monkeypatch.setattr(airflow_service, "find", lambda home: service if home.root == first.root else None)
+    homes.refuse_second(first)
+    for other in (homes.chosen_home(), homes.own_home(), None):
+        with pytest.raises(RequestError, match=r"running at http://127.0.0.1:1, on the lake .*/2/lake; `make down`"):
+            homes.refuse_second(other)
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(hindcast, ["--version"]) == 0
+    assert capsys.readouterr().out == f"hindcast {version('hindcast')}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("statsu", "'status'"), ("plna", "'plan'"), ("load-flight", "load-flights")]
+)
+def test_a_mistyped_command_gets_a_proposal(capsys: pytest.CaptureFixture[str], typed: str, meant: str) -> None:
+    assert run_cli(hindcast, [typed]) == 2
+    assert re.search(rf"No such command '{typed}'. Did you mean .*{meant}", capsys.readouterr().err)
+    assert run_cli(hindcast, ["xyzzy"]) == 2
+    assert "Did you mean" not in capsys.readouterr().err
+
+
+def test_demonstrations_are_sorted_by_their_numbers(clone: Path) -> None:
+    assert [path.name for path in project.demo_directories()] == ["2", "10", "11"]
+    assert all(home.is_demo for home in homes.all_homes()[1:])
+    assert homes.all_homes()[0].root == clone / ".hindcast" / "airflow"

@@ -1,0 +1,55 @@
+"""`hindcast run` on a range of which another open request has slices: refused, replaced, or waited for."""
+
+import pytest
+
+from jobs.cli import run as cli_run
+from tests.jobs.cli.conftest import Shell
+from tests.support.fake_replay import FAILS, append_day
+
+HELD = "2024-01-03"
+RANGE = ("--from", "2024-01-01", "--to", "2024-01-05")
+SHORTER = ("--from", "2024-01-01", "--to", "2024-01-04")
+
+
+@pytest.fixture
+def request_id(shell: Shell) -> str:
+    """The request of ann that a failed check holds."""
+    append_day(shell.root, HELD, {"c": FAILS})
+    assert shell("run", "sales", *RANGE, "--reason", "late files") == 1
+    [request] = shell.json("status", "sales")["pipelines"][0]["requests"]
+    return str(request["request_id"])
+
+
+def test_another_range_is_refused_with_the_open_request_and_the_three_ways(shell: Shell, request_id: str) -> None:
+    assert shell("run", "sales", *SHORTER) == 1
+    assert f"request {request_id[:12]} of ann (late files) is open for [2024-01-01, 2024-01-05)" in shell.err
+    assert f"({HELD}: " in shell.err
+    assert "Decide it (`hindcast publish`, `waive` or `cancel`), or run again with --replace" in shell.err
+    assert "If open" not in shell.err, "these are the words of the form"
+    assert len(shell.json("status", "sales")["pipelines"][0]["requests"]) == 1
+
+
+def test_replace_closes_the_open_request(shell: Shell, request_id: str) -> None:
+    append_day(shell.root, HELD, {"correction": -FAILS})
+    assert shell("run", "sales", *SHORTER, "--replace") == 0, shell.err
+    assert shell.replayer.replayed[-1] == [HELD]
+    state = shell.json("status", "sales")["pipelines"][0]
+    assert (state["requests"], state["published"]["last"]) == ([], HELD)
+    assert request_id
+
+
+def test_wait_starts_when_the_open_request_has_ended(
+    shell: Shell, request_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            assert shell("cancel", "sales", "--request", request_id, "--reason", "not needed") == 0
+
+    monkeypatch.setattr("jobs.cli.run.time.sleep", sleep)
+    assert shell("run", "sales", *SHORTER, "--wait") == 1
+    assert pauses == [cli_run.WAIT_POLL_S] * 3
+    [request] = shell.json("status", "sales")["pipelines"][0]["requests"]
+    assert (request["from"], request["to"]) == ("2024-01-01", "2024-01-04")

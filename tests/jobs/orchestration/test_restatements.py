@@ -1,0 +1,280 @@
+"""A changed day from the scheduled run that sees it to its publication, played over a real ledger without Airflow."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView, Request
+from jobs.orchestration import dag_tasks, restatements, scheduling
+from jobs.orchestration.backfill_form import FormError
+from jobs.orchestration.dag_tasks import DagRun, Order
+from jobs.orchestration.restatements import BackfillStart, restatement_conf
+from jobs.orchestration.scheduling import Skip, Wait
+from jobs.planning import changed_slices
+from jobs.planning.restating import open_proposal
+from jobs.planning.workspace import Workspace, open_workspace
+from jobs.publishing.decisions import cancel, rollback
+from jobs.publishing.publishing import publish_request
+from jobs.publishing.seen import By
+from jobs.wall_clock import now_ms
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
+from windowlib.errors import RequestError
+
+DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
+AUTO = "restate: {mode: auto, at_most_age: 9999d}\n"
+
+
+class Dags:
+    """Plays the tasks of `replay_sales` and `backfill_sales`."""
+
+    def __init__(self, root: Path) -> None:
+        self.file = root / "sales.yaml"
+        self.lake = Lake(root=str(root / "lake"))
+        self.replayer = FakeReplayer()
+        self.runs = 0
+        self.write("restate: {at_most_age: 9999d}\n")
+
+    def write(self, more: str) -> None:
+        self.file.write_text(PIPELINE + more, encoding="utf-8")
+
+    def append(self, day: str, **amounts: int) -> None:
+        append_day(Path(self.lake.root), day, amounts)
+
+    @property
+    def work(self) -> Workspace:
+        return open_workspace(sales(self.file.read_text(encoding="utf-8")), self.lake, now_ms=now_ms)
+
+    @property
+    def proposal(self) -> Request | None:
+        return open_proposal(self.work, self.work.ledger.view())
+
+    def proposed(self) -> Request:
+        found = self.proposal
+        assert found is not None
+        return found
+
+    def scheduled(self, end: str) -> Order | Wait | Skip:
+        """The plan of a scheduled run that ends at midnight of a day."""
+        self.runs += 1
+        run = DagRun(
+            dag_id="replay_sales",
+            run_id=f"scheduled__{self.runs}",
+            run_type="scheduled",
+            interval_end=datetime.fromisoformat(end).replace(tzinfo=UTC),
+        )
+        return dag_tasks.plan("replay", str(self.file), run)
+
+    def backfill(self, conf: dict[str, object], *, run_id: str = "", clear_number: int = 0) -> Order | Wait | Skip:
+        self.runs += 1
+        run = DagRun(dag_id="backfill_sales", run_id=run_id or f"manual__{self.runs}", run_type="manual", user="ann")
+        return dag_tasks.plan("backfill", str(self.file), replace(run, params=conf, clear_number=clear_number))
+
+    def replay(self, planned: Order | Wait | Skip) -> Order:
+        """The work of the Spark task."""
+        assert isinstance(planned, Order)
+        scheduling.replay(
+            sales(),
+            self.lake,
+            opened=planned.opened,
+            slices=planned.slices,
+            replayer=self.replayer,
+            now_ms=now_ms,
+        )
+        return planned
+
+    def clicked(self) -> dict[str, object]:
+        """What the button on the page of the proposal sends."""
+        return restatement_conf(self.work, self.proposed(), publish=False)
+
+    def started(self) -> BackfillStart:
+        found = restatements.to_start(str(self.file))
+        assert isinstance(found, BackfillStart), found
+        return found
+
+
+@pytest.fixture
+def dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dags:
+    """Five days, all published by the schedule."""
+    changed_slices._KEPT._found.clear()
+    made = Dags(tmp_path)
+    monkeypatch.setenv("HINDCAST_LAKE", made.lake.root)
+    for index, day in enumerate(DAYS):
+        made.append(day, a=10 + index)
+    dag_tasks.publish(made.replay(made.scheduled("2024-01-06")))
+    return made
+
+
+def test_a_run_with_nothing_to_replay_tells_the_change_and_a_click_replays_it(dags: Dags) -> None:
+    dags.append("2024-01-02", late=5)
+    planned = dags.scheduled("2024-01-06")
+    request = dags.proposed()
+    assert isinstance(planned, Skip)
+    assert planned.changes == (
+        "1 published day changed: 2024-01-02, 1 record then, 2 now",
+        f"2024-01-02: proposed as request {request.request_id[:8]}",
+    )
+    order = dags.replay(dags.backfill(dags.clicked()))
+    assert (order.request_id, order.publish, order.slices) == (request.request_id, False, DAYS[1:])
+    assert dags.replayer.replayed[-2:] == [["2024-01-02"], ["2024-01-03"]], "2024-01-03 leaves the state of before"
+    assert dag_tasks.gate(order).is_passed
+    assert not dag_tasks.publish(order).is_published
+    assert dags.proposal is None
+    again = dags.scheduled("2024-01-06")
+    assert again.changes[1] == f"2024-01-02: replayed by request {request.request_id[:8]}"
+    done = publish_request(dags.work, request.request_id, who="ann")
+    assert (done.is_published, done.changed) == (True, ("2024-01-02", "2024-01-03"))
+    assert dags.scheduled("2024-01-06").changes == ()
+
+
+def test_the_note_of_a_run_with_work_tells_the_change_too(dags: Dags) -> None:
+    dags.append("2024-01-02", late=5)
+    dags.append("2024-01-06", a=1)
+    order = dags.scheduled("2024-01-07")
+    assert isinstance(order, Order)
+    assert order.slices == ["2024-01-06"]
+    assert order.changes[0].startswith("1 published day changed: 2024-01-02")
+    assert dag_tasks.read_order(order.to_json()) == order
+
+
+def test_a_proposal_reaches_the_head_of_the_time_when_it_is_started(dags: Dags) -> None:
+    dags.append("2024-01-04", late=5)
+    dags.scheduled("2024-01-06")
+    conf = dags.clicked()
+    dags.append("2024-01-06", a=1)
+    dag_tasks.publish(dags.replay(dags.scheduled("2024-01-07")))
+    order = dags.backfill(conf)
+    assert isinstance(order, Order)
+    assert order.slices == ["2024-01-04", "2024-01-05", "2024-01-06"]
+    again = dags.backfill(conf, run_id=f"manual__{dags.runs}")
+    assert isinstance(again, Order), "a retry of the task has the same lease"
+    assert again.opened == order.opened
+    with pytest.raises(RequestError, match="is being worked on by a DAG run"):
+        dags.backfill(conf)
+    waiting = dags.scheduled("2024-01-08")
+    assert isinstance(waiting, Skip | Wait)
+
+
+def test_the_schedule_waits_while_a_restatement_replays_the_head(dags: Dags) -> None:
+    dags.append("2024-01-04", late=5)
+    dags.scheduled("2024-01-06")
+    dags.backfill(dags.clicked())
+    dags.append("2024-01-06", a=1)
+    waiting = dags.scheduled("2024-01-07")
+    assert isinstance(waiting, Wait)
+    assert "is being replayed by request" in waiting.why
+
+
+def test_a_request_that_is_not_open_cannot_be_continued(dags: Dags) -> None:
+    dags.append("2024-01-02", late=5)
+    dags.scheduled("2024-01-06")
+    conf = dags.clicked()
+    by = By(who="ann", decision_id="d")
+    cancel(dags.work, dags.proposed().request_id, reason="a test sale", by=by)
+    with pytest.raises(RequestError, match=r"is closed \(declined by ann: a test sale\)"):
+        dags.backfill(conf)
+    with pytest.raises(RequestError, match="has no request 00000000"):
+        dags.backfill(conf | {"request": "0" * 32})
+    with pytest.raises(FormError, match=r"Request is 'x y'\. It must be the whole id"):
+        dags.backfill(conf | {"request": "x y"})
+    assert dags.scheduled("2024-01-06").changes[1].startswith("2024-01-02: not proposed, because declined by ann")
+
+
+def test_auto_starts_a_backfill_that_publishes_and_starts_it_once(dags: Dags) -> None:
+    assert restatements.to_start(str(dags.file)) == "restate.mode is not auto"
+    dags.write(AUTO)
+    assert restatements.to_start(str(dags.file)) == "no restatement is proposed"
+    dags.append("2024-01-02", late=5)
+    dags.scheduled("2024-01-06")
+    start = dags.started()
+    assert start == dags.started()
+    assert (start.dag_id, start.conf["publish"]) == ("backfill_sales", True)
+    dags.append("2024-01-03", late=5)
+    dags.scheduled("2024-01-06")
+    assert dags.started().run_id != start.run_id, "another change is another start"
+    order = dags.replay(dags.backfill(dags.started().conf))
+    assert restatements.to_start(str(dags.file)) == "no restatement is proposed"
+    assert dag_tasks.gate(order).is_passed
+    assert dag_tasks.publish(order).changed == ("2024-01-02", "2024-01-03", "2024-01-04")
+    assert dags.scheduled("2024-01-06").changes == ()
+
+
+def test_a_failed_check_holds_an_automatic_restatement_and_no_second_one_starts(dags: Dags) -> None:
+    dags.write(AUTO)
+    dags.append("2024-01-02", late=FAILS)
+    dags.scheduled("2024-01-06")
+    order = dags.replay(dags.backfill(dags.started().conf))
+    assert not dag_tasks.gate(order).is_passed
+    scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
+    dags.append("2024-01-04", late=5)
+    told = dags.scheduled("2024-01-06").changes
+    assert f"2024-01-02: replayed by request {order.request_id[:8]}" in told
+    assert list(dags.proposed().changes) == ["2024-01-04"]
+    assert restatements.to_start(str(dags.file)) == f"restatement {order.request_id} is open"
+
+
+def test_nothing_starts_while_the_chain_is_held_or_another_request_works(dags: Dags) -> None:
+    dags.write(AUTO)
+    dags.append("2024-01-02", late=5)
+    dags.scheduled("2024-01-06")
+    other = {"from": "2024-01-03", "to": "2024-01-05", "reason": "by hand", "publish": True, "fresh": True}
+    busy = dags.backfill(other)
+    assert isinstance(busy, Order)
+    why = restatements.to_start(str(dags.file))
+    assert isinstance(why, str)
+    assert why.endswith("(ann (Airflow): by hand) works on slices of the restatement")
+    assert isinstance(dags.backfill(dags.clicked()), Wait)
+    scheduling.leave_staged(sales(), dags.lake, opened=busy.opened, now_ms=now_ms())
+    dags.started()
+    rollback(dags.work, dags.work.ledger.view().standing[-1].seq, reason="wrong", who="ann")
+    held = restatements.to_start(str(dags.file))
+    assert isinstance(held, str)
+    assert held.startswith("held: ann rolled back publication")
+
+
+def test_a_restatement_with_the_same_rows_is_published_without_an_event(dags: Dags) -> None:
+    """A record of amount 0 is another input with the same rows and the same state after."""
+    dags.append("2024-01-04", a=0)
+    dags.scheduled("2024-01-06")
+    order = dags.replay(dags.backfill(dags.clicked() | {"publish": True}))
+    assert dags.replayer.replayed[-1] == ["2024-01-04"]
+    done = dag_tasks.publish(order)
+    assert (done.is_published, done.changed) == (True, ())
+    assert dags.scheduled("2024-01-06").changes == ()
+
+
+def test_two_tries_of_the_plan_make_one_proposal(dags: Dags, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second try looks at the log and proposes while the first one is between its look and its write."""
+    from jobs.planning import restating
+
+    dags.append("2024-01-02", late=5)
+    nested: list[bool] = []
+
+    def look_and_race(work: Workspace, view: LedgerView) -> object:
+        found = changed_slices.look_at_log(work, view)
+        if not nested:
+            nested.append(True)
+            dags.scheduled("2024-01-06")
+        return found
+
+    monkeypatch.setattr(restating, "look_at_log", look_and_race)
+    dags.scheduled("2024-01-06")
+    assert nested
+    assert len(dags.work.ledger.view().open_requests()) == 1
+
+
+def test_a_log_that_cannot_be_compared_does_not_stop_the_schedule(dags: Dags, monkeypatch: pytest.MonkeyPatch) -> None:
+    from windowlib.errors import LogError
+
+    def broken(*_args: object) -> object:
+        raise LogError("commit 3 is damaged")
+
+    from jobs.planning import restating
+
+    monkeypatch.setattr(restating, "look_at_log", broken)
+    dags.append("2024-01-06", a=1)
+    order = dags.scheduled("2024-01-07")
+    assert isinstance(order, Order)
+    assert order.changes == ["the published slices were not compared with the log: commit 3 is damaged"]

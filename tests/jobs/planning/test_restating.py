@@ -1,0 +1,352 @@
+"""Published slices whose records have changed: seen by the Delta log alone, proposed, declined, or told why not."""
+
+import random
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from jobs.lake.lake import Lake
+from jobs.ledger.view import Request
+from jobs.orchestration.requests import run_request
+from jobs.pipeline.models.restate import RestateGrammar
+from jobs.planning import changed_slices as looking
+from jobs.planning.change_sentences import sentences, told_changes
+from jobs.planning.restating import Restating, propose, restating
+from jobs.planning.standing import standing
+from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.publishing.decisions import cancel, rollback
+from jobs.publishing.seen import By, OutdatedDecision
+from tests.support.delta_logs import clean_commits
+from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
+
+DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
+CHANGES = ["append", "append", "append", "compact", "publish", "stage", "decline", "new day"]
+
+
+@dataclass
+class Shop:
+    """A lake with the log of five days, of which the first four are published."""
+
+    root: Path
+    now: str = "2024-01-10"
+    replayer: FakeReplayer = field(default_factory=FakeReplayer)
+
+    @property
+    def work(self) -> Workspace:
+        return open_workspace(sales(), Lake(root=str(self.root)), now_ms=lambda: day_ms(self.now))
+
+    @property
+    def log(self) -> Path:
+        return self.root / "event_logs" / "sales"
+
+    def run(self, start: str, end: str, *, publish: bool = True) -> str:
+        asked = Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="ann", reason="test")
+        return run_request(self.work, asked, self.replayer, publish=publish).request_id
+
+    def propose(self, **rule: object) -> Restating:
+        return propose(self.work, rule=RestateGrammar.model_validate(rule), who="schedule")
+
+    def told(self, **rule: object) -> list[str]:
+        return list(sentences(self.work, self.propose(**rule)))
+
+    def changed(self) -> list[str]:
+        return [one.slice.slice_id for one in standing(self.work, self.work.ledger.view()).changed]
+
+    def change(self, what: str, day: str, key: str) -> None:
+        """One step of the property: a change of the log, or what a person does."""
+        match what:
+            case "append":
+                append_day(self.root, day, {key: len(key)})
+            case "new day":
+                append_day(self.root, "2024-01-08", {key: 1})
+            case "compact":
+                DeltaTable(str(self.log)).optimize.compact()
+            case "decline":
+                proposal = restating(self.work, self.work.ledger.view()).proposal
+                if proposal is not None:
+                    self.decline(proposal)
+            case _:
+                self.run(day, "2024-01-05", publish=what == "publish")
+
+    def decline(self, request: Request) -> None:
+        by = By(who="ann", decision_id=self.work.new_id())
+        cancel(self.work, request.request_id, reason="known", by=by)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    looking._KEPT._found.clear()
+    made = Shop(tmp_path)
+    for index, day in enumerate(DAYS):
+        append_day(tmp_path, day, {"a": 10 + index, "b": 1})
+    made.run("2024-01-01", "2024-01-05")
+    return made
+
+
+def proposal_of(found: Restating) -> Request:
+    assert found.proposal is not None
+    return found.proposal
+
+
+def test_late_records_of_a_published_slice_are_seen_and_proposed_up_to_the_head(shop: Shop) -> None:
+    assert (shop.changed(), shop.told()) == ([], [])
+    append_day(shop.root, "2024-01-02", {"late": 5})
+    append_day(shop.root, "2024-01-03", {"late": 6})
+    assert shop.changed() == ["2024-01-02", "2024-01-03"]
+    found = shop.propose()
+    request = proposal_of(found)
+    assert (request.from_ms, request.to_ms) == (day_ms("2024-01-02"), day_ms("2024-01-05"))
+    assert sentences(shop.work, found) == (
+        "2 published days changed: 2024-01-02 … 2024-01-03, 4 records then, 6 now",
+        f"2024-01-02 … 2024-01-03: proposed as request {request.request_id[:8]}",
+    )
+    assert request.reason == "2 published days changed: 2024-01-02 … 2024-01-03, 4 records then, 6 now"
+    assert request.who == "schedule"
+    assert not request.runs
+    assert not request.leases
+
+
+def test_records_of_a_day_that_was_published_empty_are_seen(shop: Shop) -> None:
+    shop.run("2024-01-05", "2024-01-08")
+    append_day(shop.root, "2024-01-09", {"a": 1})
+    assert shop.told() == []
+    append_day(shop.root, "2024-01-06", {"a": 1})
+    append_day(shop.root, "2024-01-07", {"a": 1, "b": 2})
+    assert shop.told()[0] == "2 published days changed: 2024-01-06 … 2024-01-07, 0 records then, 3 now"
+    assert list(proposal_of(shop.propose()).changes) == ["2024-01-06", "2024-01-07"]
+
+
+def test_proposing_twice_writes_once_and_a_newer_change_extends_the_proposal(shop: Shop) -> None:
+    append_day(shop.root, "2024-01-03", {"late": 5})
+    first = proposal_of(shop.propose())
+    version = shop.work.ledger.view().version
+    assert proposal_of(shop.propose()).request_id == first.request_id
+    assert shop.work.ledger.view().version == version
+    append_day(shop.root, "2024-01-02", {"late": 5})
+    append_day(shop.root, "2024-01-03", {"later": 5})
+    second = proposal_of(shop.propose())
+    assert second.request_id == first.request_id
+    assert second.from_ms == day_ms("2024-01-02")
+    assert second.changes["2024-01-03"].records == 4
+    assert len(shop.work.ledger.view().open_requests()) == 1
+
+
+def test_a_proposal_is_extended_when_the_head_moves_and_closed_when_its_changes_are_published(shop: Shop) -> None:
+    append_day(shop.root, "2024-01-03", {"late": 5})
+    first = proposal_of(shop.propose())
+    shop.run("2024-01-05", "2024-01-06")
+    assert proposal_of(shop.propose()).to_ms == day_ms("2024-01-06")
+    run = shop.run("2024-01-03", "2024-01-06")
+    assert run != first.request_id
+    assert shop.changed() == []
+    assert shop.propose() == Restating(assessed=())
+    assert not shop.work.ledger.view().requests[first.request_id].is_open
+
+
+def test_a_declined_change_is_proposed_again_only_after_the_log_has_changed_again(shop: Shop) -> None:
+    append_day(shop.root, "2024-01-02", {"late": 5})
+    shop.decline(proposal_of(shop.propose()))
+    assert shop.told()[1] == (
+        "2024-01-02: not proposed, because declined by ann: known. To restate it: hindcast run sales --from "
+        "2024-01-02 --to 2024-01-05"
+    )
+    assert told_changes(shop.work, shop.work.ledger.view()).waits == 0
+    DeltaTable(str(shop.log)).optimize.compact()
+    assert shop.propose().proposal is None
+    append_day(shop.root, "2024-01-02", {"later": 5})
+    assert list(proposal_of(shop.propose()).changes) == ["2024-01-02"]
+
+
+def test_a_person_who_saw_an_older_proposal_does_not_decline_the_newer_one(shop: Shop) -> None:
+    append_day(shop.root, "2024-01-02", {"late": 5})
+    request = proposal_of(shop.propose())
+    seen = shop.work.ledger.view()
+    append_day(shop.root, "2024-01-03", {"late": 5})
+    shop.propose()
+    with pytest.raises(OutdatedDecision, match="the restatement was changed: 2 published days changed"):
+        cancel(shop.work, request.request_id, reason="no", by=By(who="ann", decision_id="d", seen=seen))
+
+
+def test_a_compaction_is_no_change_before_and_after_a_look(shop: Shop) -> None:
+    append_day(shop.root, "2024-01-02", {"c": 1})
+    shop.run("2024-01-02", "2024-01-05")
+    DeltaTable(str(shop.log)).optimize.compact()
+    assert shop.told() == []
+    append_day(shop.root, "2024-01-03", {"c": 1})
+    shop.run("2024-01-03", "2024-01-05")
+    DeltaTable(str(shop.log)).optimize.compact()
+    assert shop.told() == []
+
+
+def test_a_compaction_whose_commits_are_gone_is_told_and_never_proposed(shop: Shop) -> None:
+    append_day(shop.root, "2024-01-02", {"c": 1})
+    shop.run("2024-01-02", "2024-01-05")
+    DeltaTable(str(shop.log)).optimize.compact()
+    append_day(shop.root, "2024-01-08", {"d": 1})
+    clean_commits(shop.log)
+    told = shop.told()
+    assert told[0] == "1 published day changed: 2024-01-02, 3 records then, 3 now"
+    assert "the commits that would tell whether its records differ are gone" in told[1]
+    assert shop.propose().proposal is None
+
+
+def test_a_look_in_the_ledger_outlives_the_commits_that_it_has_read(shop: Shop) -> None:
+    """Retention may remove the commits of a compaction after a look has found that it changed nothing."""
+    append_day(shop.root, "2024-01-02", {"c": 1})
+    shop.run("2024-01-02", "2024-01-05")
+    shop.propose()
+    DeltaTable(str(shop.log)).optimize.compact()
+    version = DeltaTable(str(shop.log)).version()
+    for _ in range(looking.WRITE_AFTER):
+        append_day(shop.root, "2024-01-08", {"d": 1})
+    assert shop.told() == []
+    look = shop.work.ledger.view().look
+    assert look is not None
+    assert look.version > version
+    for commit in (shop.log / "_delta_log").glob("*.json"):
+        if int(commit.stem) <= version:
+            DeltaTable(str(shop.log)).create_checkpoint()
+            commit.unlink()
+    looking._KEPT._found.clear()
+    assert shop.told() == []
+
+
+def test_removed_records_are_told_and_neither_they_nor_slices_before_them_are_proposed(shop: Shop) -> None:
+    DeltaTable(str(shop.log)).delete("day = '2024-01-03' and key = 'a'")
+    append_day(shop.root, "2024-01-02", {"late": 5})
+    append_day(shop.root, "2024-01-04", {"late": 5})
+    found = shop.propose()
+    told = sentences(shop.work, found)
+    assert told[0] == "3 published days changed: 2024-01-02 … 2024-01-04, 6 records then, 7 now"
+    assert told[1].startswith(
+        "2024-01-02: not proposed, because slice 2024-01-03 after it cannot be replayed (commit 5"
+    )
+    assert told[2] == (
+        "2024-01-03: not proposed, because commit 5 (DELETE) removed or changed records, so it cannot be replayed "
+        "(docs/LOGS.md)"
+    )
+    assert list(proposal_of(found).changes) == ["2024-01-04"]
+
+
+def test_an_update_that_keeps_the_number_of_records_is_seen(shop: Shop) -> None:
+    shop.propose()
+    DeltaTable(str(shop.log)).update(updates={"amount": "7"}, predicate="day = '2024-01-03'")
+    assert shop.changed() == ["2024-01-03"]
+    assert shop.propose().proposal is None
+
+
+def test_a_restored_log_is_no_change(shop: Shop) -> None:
+    table = DeltaTable(str(shop.log))
+    version = table.version()
+    table.delete("day = '2024-01-03'")
+    assert shop.changed() == ["2024-01-03"]
+    shop.propose()
+    DeltaTable(str(shop.log)).restore(version)
+    assert shop.told() == []
+
+
+def test_the_limits_of_the_pipeline_file_are_told_with_the_command(shop: Shop) -> None:
+    append_day(shop.root, "2024-01-01", {"late": 5})
+    append_day(shop.root, "2024-01-04", {"late": 5})
+    found = shop.propose(at_most_age="6d")
+    assert list(proposal_of(found).changes) == ["2024-01-04"]
+    assert sentences(shop.work, found)[1] == (
+        "2024-01-01: not proposed, because it ended 8 d ago, and restate.at_most_age is 6d. To restate it: hindcast "
+        "run sales --from 2024-01-01 --to 2024-01-05"
+    )
+    append_day(shop.root, "2024-01-03", {"late": 5})
+    few = shop.propose(at_most_slices=1, at_most_age="6d")
+    assert list(proposal_of(few).changes) == ["2024-01-04"], "what was proposed stays proposed"
+    assert "2 slices have changed, and restate.at_most_slices is 1" in sentences(shop.work, few)[2]
+
+
+def test_off_tells_and_proposes_nothing(shop: Shop) -> None:
+    append_day(shop.root, "2024-01-04", {"late": 5})
+    told = shop.told(mode="off")
+    assert told[0].startswith("1 published day changed: 2024-01-04")
+    assert "restate.mode is off" in told[1]
+    assert not shop.work.ledger.view().open_requests()
+
+
+def test_a_change_that_an_open_request_has_replayed_is_not_proposed(shop: Shop) -> None:
+    append_day(shop.root, "2024-01-02", {"late": 5})
+    staged = shop.run("2024-01-02", "2024-01-05", publish=False)
+    found = shop.propose()
+    assert found.proposal is None
+    assert sentences(shop.work, found)[1] == f"2024-01-02: replayed by request {staged[:8]}"
+    append_day(shop.root, "2024-01-02", {"later": 5})
+    assert list(proposal_of(shop.propose()).changes) == ["2024-01-02"]
+
+
+def test_a_restatement_that_was_rolled_back_is_not_proposed_again(shop: Shop) -> None:
+    append_day(shop.root, "2024-01-02", {"late": 5})
+    shop.run("2024-01-02", "2024-01-05")
+    newest = shop.work.ledger.view().standing[-1].seq
+    rollback(shop.work, newest, reason="wrong", who="ann")
+    assert shop.changed() == ["2024-01-02"]
+    assert shop.propose().proposal is None
+    assert "was rolled back" in shop.told()[1]
+
+
+def test_a_slice_of_an_earlier_chain_is_told(shop: Shop) -> None:
+    asked = Asked(from_ms=day_ms("2024-01-03"), to_ms=day_ms("2024-01-05"), who="a", reason="fresh", is_fresh=True)
+    append_day(shop.root, "2024-01-03", {"c": 1})
+    run_request(shop.work, asked, shop.replayer)
+    append_day(shop.root, "2024-01-02", {"late": 5})
+    append_day(shop.root, "2024-01-03", {"late": 5})
+    found = shop.propose()
+    assert found.proposal is None
+    told = sentences(shop.work, found)
+    assert "its chain ends at 2024-01-02, before the published head 2024-01-04" in told[1]
+    assert told[1].endswith("hindcast run sales --from 2024-01-02 --to 2024-01-03")
+    assert "it begins a chain" in told[2]
+
+
+def test_another_table_at_the_place_of_the_log_is_seen(shop: Shop) -> None:
+    shop.propose()
+    shutil.rmtree(shop.log)
+    told = told_changes(shop.work, shop.work.ledger.view())
+    assert (told.slices, told.waits) == (None, 0)
+    assert "does not exist" in told.sentences[0]
+    for index, day in enumerate(DAYS):
+        append_day(shop.root, day, {"a": 10 + index, "b": 1})
+    assert shop.changed() == DAYS[:4]
+
+
+def test_a_look_lists_no_file_of_the_table_if_no_commit_touches_a_published_slice(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.propose()
+    append_day(shop.root, "2024-01-06", {"a": 1})
+
+    def refuse(*_args: object, **_kwargs: object) -> None:
+        raise AssertionError("the files of the table were listed")
+
+    monkeypatch.setattr(looking, "log_slices", refuse)
+    assert looking.changed_slices(shop.work, shop.work.ledger.view()) == ()
+    append_day(shop.root, "2024-01-04", {"late": 1})
+    with pytest.raises(AssertionError, match="listed"):
+        looking.changed_slices(shop.work, shop.work.ledger.view())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_looks_that_build_on_each_other_find_what_a_whole_look_finds(shop: Shop, seed: int) -> None:
+    """After each plan, every changed slice is proposed, replayed, declined, or told with a reason."""
+    chance = random.Random(seed)
+    for number in range(14):
+        shop.change(chance.choice(CHANGES), chance.choice(DAYS[:4]), f"k{number}")
+        if chance.random() < 0.7:
+            found = shop.propose()
+            view = shop.work.ledger.view()
+            assert all(one.request is not None or one.why_not for one in found.assessed)
+            named = {one.change.slice.slice_id for one in found.assessed if one.request and one.request.is_proposed}
+            assert named == (set() if found.proposal is None else set(found.proposal.changes))
+            assert sum(one.is_proposed for one in view.open_requests()) <= 1
+        view = shop.work.ledger.view()
+        looking._KEPT._found.clear()
+        quick = looking.changed_slices(shop.work, view)
+        whole = looking.changed_slices(shop.work, replace(view, look=None))
+        assert [(one.slice, one.match) for one in quick] == [(one.slice, one.match) for one in whole]

@@ -1,0 +1,46 @@
+"""Counts of values and reasons."""
+
+from collections import Counter
+from random import Random
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.reading.stored_rows import StoredRuns
+from jobs.review.pages.failing import MAX_VALUES, reason_tallies, tally
+from tests.jobs.review.pages.conftest import DAYS, Made
+from tests.support.fuzzing import seeds
+
+
+@given(values=st.lists(st.sampled_from([None, *"abcdefghijklmnop"])), is_encoded=st.booleans())
+def test_the_most_frequent_values_are_counted_and_the_others_summed(
+    *, values: list[str | None], is_encoded: bool
+) -> None:
+    column = pa.array(values, pa.string())
+    rows = pa.table({"word": column.dictionary_encode() if is_encoded else column})
+    found = tally(rows, "late_records", "word")
+    truth = Counter("null" if value is None else value for value in values)
+    assert found.count == len(values)
+    assert all(truth[value] == count for value, count in found.values)
+    assert [count for _, count in found.values] == sorted(truth.values(), reverse=True)[:MAX_VALUES]
+    assert found.others == len(values) - sum(count for _, count in found.values)
+
+
+def test_a_long_value_is_cut_and_a_time_is_spelled() -> None:
+    [(text, _)] = tally(pa.table({"word": ["x" * 500]}), "late_records", "word").values
+    assert len(text) < 100
+    [(moment, count)] = tally(pa.table({"at_ms": [0, 0]}), "late_records", "at_ms").values
+    assert (moment, count) == ("1970-01-01 00:00 UTC", 2)
+
+
+def test_the_reasons_of_late_records_are_counted(made: Made) -> None:
+    for seed in seeds(2):
+        work, rows = made(Random(seed))
+        view = work.ledger.view()
+        for day in DAYS:
+            run = view.published_run(day)
+            assert run is not None
+            found = reason_tallies(StoredRuns(work.lake, work.pipeline.name, view), run)
+            wanted = [("late_records", (("past_cleanup", len(rows[day])),))] if rows[day] else []
+            assert [(one.table, one.values) for one in found] == wanted

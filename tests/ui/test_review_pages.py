@@ -1,0 +1,158 @@
+"""The review pages in a real browser, without Airflow around them: on a phone, on paper, and with the pointer."""
+
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from playwright.sync_api import Browser, Page, ViewportSize
+
+from jobs.lake.lake import Lake
+from jobs.ledger.view import DagRunOrigin
+from jobs.orchestration.requests import run_request
+from jobs.planning.workspace import Asked, open_workspace
+from jobs.review import links
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.ui.person import browser
+
+pytestmark = pytest.mark.ui
+
+HELD = "2024-01-03"
+PHONE: ViewportSize = {"width": 390, "height": 844}
+CUT_OFF = """() => {
+  const width = document.documentElement.clientWidth, found = [];
+  if (document.documentElement.scrollWidth > width) found.push(`page: ${document.documentElement.scrollWidth}`);
+  for (const one of document.querySelectorAll("input:not([type=hidden]), select, textarea, button, a.button")) {
+    const own = one.getBoundingClientRect(), around = one.closest(".scroll")?.getBoundingClientRect();
+    const right = Math.min(width, around ? around.right : width);
+    if (own.width && (own.left < -1 || own.right > right + 1)) found.push(`${one.tagName} ${one.name}: ${own.right}`);
+  }
+  return found;
+}"""
+"""Returns what is wider than the screen, and the fields that are not in view without scrolling to the side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The address of the pages, and a request that is held."""
+
+    url: str
+    request_id: str
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Serve the pages of a lake whose third day is held, for an admin."""
+    root = tmp_path_factory.mktemp("pages")
+    (root / "pipelines").mkdir()
+    (root / "pipelines" / "sales.yaml").write_text(PIPELINE, encoding="utf-8")
+    for day, amount in (("2024-01-01", 1), ("2024-01-02", 2), (HELD, FAILS), ("2024-01-04", 4)):
+        append_day(root, day, {"a": amount, "b": 1})
+    work = open_workspace(sales(), Lake(root=str(root)), now_ms=lambda: day_ms("2024-02-01"))
+    run_request(work, _asked("2024-01-01", "2024-01-03"), FakeReplayer())
+    origin = DagRunOrigin(dag_id="backfill_sales", run_id="manual__1", slice_ids=(HELD, "2024-01-04"))
+    made = run_request(work, _asked(HELD, "2024-01-05", origin=origin), FakeReplayer())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_HOME", str(root / "airflow"))
+        patch.setenv("HINDCAST_LAKE", str(root))
+        patch.setenv("HINDCAST_PIPELINES", str(root / "pipelines"))
+        with _served() as url:
+            yield Site(url=url, request_id=made.request_id)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Browser]:
+    with browser() as found:
+        yield found
+
+
+def _asked(start: str, end: str, *, origin: DagRunOrigin | None = None) -> Asked:
+    return Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="ines", reason="a long reason " * 20, origin=origin)
+
+
+def _paths(site: Site) -> tuple[str, ...]:
+    return (
+        links.overview(),
+        links.pipeline_page("sales"),
+        links.request_page("sales", site.request_id),
+        links.slice_page("sales", HELD),
+        links.rows_page("sales", HELD, "window_outputs"),
+        links.record_page("sales", "2024"),
+        links.compare_page("sales"),
+    )
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen_and_no_field_is_cut_off(site: Site, running: Browser) -> None:
+    page = running.new_page(viewport=PHONE)
+    found = {path: cut for path in _paths(site) if (cut := _opened(page, site, path).evaluate(CUT_OFF))}
+    page.close()
+    assert found == {}
+
+
+@pytest.mark.parametrize("theme", ["dark", "light", None])
+def test_paper_is_white_in_every_theme(site: Site, running: Browser, theme: str | None) -> None:
+    page = running.new_page(color_scheme="dark")
+    for path in _paths(site):
+        _opened(page, site, path).evaluate(
+            "theme => { if (theme) document.documentElement.dataset.theme = theme }", theme
+        )
+        page.emulate_media(media="print", color_scheme="dark")
+        colours = page.evaluate(
+            "[document.body, ...document.querySelectorAll('section')].map(one => getComputedStyle(one).backgroundColor)"
+        )
+        assert set(colours) == {"rgb(255, 255, 255)"}, path
+        page.emulate_media(media="screen")
+    page.close()
+
+
+def test_the_columns_under_the_pointer_tell_values_and_a_dag_run_is_linked(site: Site, running: Browser) -> None:
+    page = running.new_page()
+    _opened(page, site, links.slice_page("sales", HELD))
+    column = page.locator("svg.plot rect.hover").first
+    column.hover()
+    assert "2024-01-03" in (column.locator("title").text_content() or "")
+    page.get_by_role("link", name="backfill_sales manual__1").first.click()
+    page.wait_for_url("**/dags/backfill_sales/runs/manual__1")
+    page.close()
+
+
+def _opened(page: Page, site: Site, path: str) -> Page:
+    answer = page.goto(site.url + path)
+    assert answer is not None
+    assert answer.ok, path
+    return page
+
+
+class _served:  # noqa: N801 -- a context manager
+    """Serves the pages on a free port of this machine."""
+
+    def __enter__(self) -> str:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Airflow imports deprecated modules
+            import uvicorn
+            from airflow.api_fastapi.app import create_auth_manager
+            from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+            from airflow.api_fastapi.core_api.security import get_user
+            from fastapi import FastAPI
+
+            from jobs.airflow_ui.app import make_app
+            from jobs.airflow_ui.feeds import Feeds, feeds_of
+        create_auth_manager()
+        app = make_app()
+        app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="ines", role="admin")
+        app.dependency_overrides[feeds_of] = lambda: Feeds(uri=links.asset_uri("sales"))
+        site = FastAPI()
+        site.mount(links.PREFIX, app)
+        self.server = uvicorn.Server(uvicorn.Config(site, host="127.0.0.1", port=0, log_level="error"))
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.05)
+        port = self.server.servers[0].sockets[0].getsockname()[1]
+        return f"http://127.0.0.1:{port}"
+
+    def __exit__(self, *_error: object) -> None:
+        self.server.should_exit = True
+        self.thread.join()
