@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind, StagedRun
+from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind
 from jobs.orchestration.open_ranges import RangeTaken, check_range_is_free, open_range, refuse_without_work
 from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.passing_slices import until_held
 from jobs.orchestration.plan_outline import expected_seconds, outline
 from jobs.orchestration.requests import Staging, stage
 from jobs.pipeline.models.pipeline import Pipeline
@@ -44,9 +45,9 @@ from jobs.planning.workspace import (
     shared_request,
 )
 from jobs.publishing.publishing import publish_staged
-from jobs.publishing.rules import Publication, describe_hold, describe_stop
+from jobs.publishing.rules import Publication, describe_hold
 from jobs.replay.orders import Replayer
-from jobs.runs import ARRIVAL, Slice, Verdict
+from jobs.runs import Slice
 from windowlib.errors import RequestError
 
 
@@ -337,17 +338,11 @@ def _scheduled(
             )
         slices, unarrived = (waiting.slice,), {waiting.slice.slice_id: describe_unarrived(waiting)}
     planned = make_plan(work.pipeline, view, log, ask=Ask(slices=slices))
-    passing, held = _until_held(planned, unarrived)
+    passing, held = until_held(planned, unarrived)
     if not passing:
         return Skip(why=f"held by {held}")
-    is_whole = len(passing) == len(slices) and not unarrived
-    return _Due(
-        slices=passing,
-        planned=planned,
-        unarrived=unarrived,
-        given_up=prefix.given_up,
-        waiting=waiting if is_whole else None,
-    )
+    left = waiting if len(passing) == len(slices) and not unarrived else None
+    return _Due(slices=passing, planned=planned, unarrived=unarrived, given_up=prefix.given_up, waiting=left)
 
 
 def _open_unless_current(work: Workspace, planned: Plan, asked: Asked) -> Replay | Skip:
@@ -389,32 +384,6 @@ def busy_with(
                 f"{request.reason})"
             )
     return None
-
-
-def _until_held(planned: Plan, unarrived: Mapping[str, str]) -> tuple[tuple[Slice, ...], str]:
-    """Return the slices before the first current run with failed checks, and the description of that run.
-
-    A slice that is to be replayed stops nothing, because its new run is checked again. Neither does a slice that was
-    held because it had not arrived, and has arrived since.
-    """
-    passing: list[Slice] = []
-    for step in planned.steps:
-        run = step.run if step.reason is Reason.CURRENT else None
-        if (
-            run is not None
-            and not run.is_publishable
-            and run.verdict is Verdict.FAIL
-            and not _has_arrived(run, unarrived)
-        ):
-            return tuple(passing), describe_stop(run)
-        passing.append(step.slice)
-    return tuple(passing), ""
-
-
-def _has_arrived(run: StagedRun, unarrived: Mapping[str, str]) -> bool:
-    """Return whether only the check of the arrival has failed, and the slice is not in `unarrived` any more."""
-    failed = {check.table for check in run.result.checks if check.verdict is not Verdict.PASS}
-    return failed == {ARRIVAL} and run.result.slice.slice_id not in unarrived
 
 
 def opened_for(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:

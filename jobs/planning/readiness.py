@@ -166,6 +166,8 @@ def missing_of(ready: ReadyGrammar | None, one: Slice, evidence: Evidence) -> st
     """Return what a slice lacks to be complete, as a sentence; None if it is complete."""
     answer = _default(one, evidence) if ready is None or not ready.has_condition else _answer(ready, one, evidence)
     missing = answer.missing
+    if missing is not None and ready is not None and ready.any_of is not None:
+        missing = missing.removeprefix("(").removesuffix(")")
     if missing is None and not (evidence.log.has_records(one) or evidence.has_later(one) or answer.names_slice):
         missing = f"when it or a later slice has a record ({_no_record_since(evidence)})"
     return None if missing is None else f"slice {one.slice_id} is complete {missing}"

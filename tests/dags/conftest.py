@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 DAG_FILE = ROOT / "dags" / "hindcast_dags.py"
 
+StoreDags = Callable[..., None]
 LoadDags = Callable[[Path], Mapping[str, "DAG"]]
 
 
@@ -37,6 +38,31 @@ def load_dags(monkeypatch: pytest.MonkeyPatch) -> LoadDags:
         return {name: value for name, value in vars(module).items() if isinstance(value, DAG)}
 
     return load
+
+
+@pytest.fixture
+def store_dags(airflow_home: Path) -> StoreDags:
+    """Return a function that makes Airflow's database, and stores DAGs in it as the DAG processor does."""
+    assert airflow_home.is_dir()
+
+    def store(*dags: "DAG") -> None:
+        from airflow.models.dagbundle import DagBundleModel
+        from airflow.models.serialized_dag import SerializedDagModel
+        from airflow.serialization.definitions.dag import SerializedDAG
+        from airflow.serialization.serialized_objects import DagSerialization, LazyDeserializedDAG
+        from airflow.utils.db import initdb
+        from airflow.utils.session import create_session
+
+        lazy = [LazyDeserializedDAG(data=DagSerialization.to_dict(dag)) for dag in dags]
+        initdb()
+        with create_session() as session:
+            session.merge(DagBundleModel(name="tests"))
+            session.flush()
+            SerializedDAG.bulk_write_to_db("tests", None, lazy, session=session)
+            for dag in lazy:
+                SerializedDagModel.write_dag(dag, bundle_name="tests", session=session)
+
+    return store
 
 
 def import_dag_file(file: Path) -> ModuleType:

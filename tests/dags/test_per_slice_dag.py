@@ -18,7 +18,7 @@ from tests.support.places import ROOT
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-    from tests.dags.conftest import LoadDags
+    from tests.dags.conftest import LoadDags, StoreDags
 
 pytestmark = pytest.mark.dags
 
@@ -68,8 +68,8 @@ def test_the_example_writes_the_windows_of_its_slice(
         export(None)
 
 
-def test_airflow_runs_the_example_per_slice_and_a_pipeline_per_publication(  # noqa: PLR0915 - Airflow's imports
-    example: "DAG", load_dags: "LoadDags", tmp_path: Path
+def test_airflow_runs_the_example_per_slice_and_a_pipeline_per_publication(
+    example: "DAG", load_dags: "LoadDags", store_dags: "StoreDags", tmp_path: Path
 ) -> None:
     """In Airflow's database: the events of the outlets of `publish`, and the runs that the scheduler makes of them."""
     from airflow.assets.manager import AssetManager
@@ -77,12 +77,7 @@ def test_airflow_runs_the_example_per_slice_and_a_pipeline_per_publication(  # n
     from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
     from airflow.models.asset import AssetDagRunQueue, AssetModel
     from airflow.models.dag import DagModel
-    from airflow.models.dagbundle import DagBundleModel
     from airflow.models.dagrun import DagRun
-    from airflow.models.serialized_dag import SerializedDagModel
-    from airflow.serialization.definitions.dag import SerializedDAG
-    from airflow.serialization.serialized_objects import DagSerialization, LazyDeserializedDAG
-    from airflow.utils.db import initdb
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
@@ -91,15 +86,8 @@ def test_airflow_runs_the_example_per_slice_and_a_pipeline_per_publication(  # n
     (pipelines / "sales.yaml").write_text(PIPELINE, encoding="utf-8")
     (pipelines / "totals.yaml").write_text(CONSUMER, encoding="utf-8")
     dags = load_dags(pipelines)
-    known = (dags["replay_sales"], dags["replay_totals"], example)
-    lazy = [LazyDeserializedDAG(data=DagSerialization.to_dict(dag)) for dag in known]
-    initdb()
+    store_dags(dags["replay_sales"], dags["replay_totals"], example)
     with create_session() as session:
-        session.add(DagBundleModel(name="tests"))
-        session.flush()
-        SerializedDAG.bulk_write_to_db("tests", None, lazy, session=session)
-        for dag in lazy:
-            SerializedDagModel.write_dag(dag, bundle_name="tests", session=session)
         for model in session.scalars(select(DagModel)):
             model.is_paused = False
         session.flush()

@@ -74,7 +74,9 @@ def test_a_failed_check_is_waived_published_and_rolled_back(shell: Shell) -> Non
     assert {row["key"] for row in rows} == {"a", "[b]", "c"}
     assert "row_id" not in rows[0]
     status = shell.json("status", "sales")
-    assert status["pipelines"][0]["published"] == {"slices": 4, "first": "2024-01-01", "last": "2024-01-04"}
+    assert status["pipelines"][0]["published"] == {
+        "slices": 4, "first": "2024-01-01", "last": "2024-01-04", "empty": [],
+    }  # fmt: skip
     newest = str(status["pipelines"][0]["newest_publication"]["publication"])
     assert shell("rollback", "sales", "--publication", newest, "--reason", "no") == 0
     assert shell("show", "sales", "--json") == 0
