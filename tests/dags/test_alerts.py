@@ -13,7 +13,7 @@ from jobs.lake.lake import Lake
 from jobs.orchestration import dag_tasks, scheduling
 from jobs.orchestration.alerts import Alert, Event
 from jobs.wall_clock import now_ms
-from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.message_sinks import HOST, MailSink, WebhookSink, mail_sink, webhook_sink
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def logged() -> Iterator[Lines]:
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     lake = Lake(root=str(tmp_path / "lake"))
     monkeypatch.setenv("HINDCAST_LAKE", lake.root)
+    monkeypatch.setattr(dag_tasks, "now_ms", lambda: day_ms("2024-01-03") + 12 * 3_600_000)
     append_day(Path(lake.root), "2024-01-01", {"a": 1})
     append_day(Path(lake.root), "2024-01-02", {"b": FAILS})
     return lake
