@@ -159,7 +159,7 @@ def _or_why_not(place: _Place, event: Event, make: Callable[[], Message | None])
 
 
 def _is_due(time: str, looked_ms: int | None, now_ms: int) -> bool:
-    """Return whether a time of day, in UTC, has passed since the last look. At first: whether it has passed today."""
+    """Return whether a time of day, in UTC, has passed since it was looked at; at first: today."""
     at_ms = int(time[:2]) * UNIT_MS["h"] + int(time[3:]) * UNIT_MS["m"]
     last_ms = (now_ms - at_ms) // _DAY_MS * _DAY_MS + at_ms
     midnight_ms = now_ms // _DAY_MS * _DAY_MS

@@ -178,14 +178,11 @@ class SimulatedAirflow:
         except AirflowSkipException:
             run.task = len(self.dags[run.dag_id].tasks)
         except WorkerDied:
-            run.tries += 1
             return False
-        except LedgerError as error:
+        except Exception as error:  # noqa: BLE001 - any other error fails the task, and Airflow tries some again
             run.tries += 1
-            if run.tries > (task.retries or 0):
+            if not isinstance(error, LedgerError) or run.tries > (task.retries or 0):
                 self._fail(run, task, error)
-        except Exception as error:  # noqa: BLE001 - any error fails the task
-            self._fail(run, task, error)
         else:
             run.task, run.tries, run.deferred = run.task + 1, 0, None
         return True
