@@ -126,7 +126,7 @@ def _ask_in_our_form(engineer: Person) -> None:
     expect(pages.locator("#refused")).to_contain_text("Right would be From 2013-02-01, To 2013-02-04")
     for place in ("#refused", "#to-problem", "#reason-problem"):
         pages.locator(place).scroll_into_view_if_needed()
-        expect(pages.locator(place)).to_be_in_viewport(ratio=1)
+        expect(pages.locator(place)).to_be_in_viewport(ratio=0.99)  # a scrolled place may begin within a pixel
     pages.locator("#reason").fill("the first half of February")
     pages.locator("#to").fill("2013-02-20")
     engineer.click(pages.get_by_role("button", name="Show the plan"))
