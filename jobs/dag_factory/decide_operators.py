@@ -47,10 +47,11 @@ class DecideOperator(_DecisionOperator):
     @override
     def execute(self, context: Context) -> dict[str, Any]:
         from jobs.orchestration import decisions
+        from jobs.orchestration.decision_fields import read_decision
 
         with _decision_errors(context):
             given = dict(context["params"]) | dict(context["dag_run"].conf or {})
-            decision = decisions.read_decision(given)
+            decision = read_decision(given)
             decided = decisions.decide(
                 self.pipeline_file, decision, decider_of(context), lake=self.lake, state=state_of
             )

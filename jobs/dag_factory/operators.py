@@ -18,7 +18,8 @@ from jobs.review import links
 from windowlib.errors import HindcastError
 
 if TYPE_CHECKING:
-    from jobs.orchestration.dag_tasks import DagRun, Kind, Order
+    from jobs.orchestration.dag_orders import Order
+    from jobs.orchestration.dag_tasks import DagRun, Kind
     from jobs.orchestration.gating import Gate
 
 PLAN, REPLAY, GATE, PUBLISH, RESTATE = "plan", "replay", "gate", "publish", "restate"
@@ -66,7 +67,7 @@ class PlanOperator(BaseOperator):
         return self._decide(context)
 
     def _decide(self, context: Context) -> dict[str, Any]:
-        from jobs.orchestration import dag_tasks
+        from jobs.orchestration import dag_orders, dag_tasks
         from jobs.orchestration.plan_outline import folded
         from jobs.orchestration.scheduling import Skip, Wait
 
@@ -90,7 +91,7 @@ class PlanOperator(BaseOperator):
                 raise TaskDeferred(
                     trigger=WaitTrigger(watch=watch.to_json()), method_name=self.decide_again.__name__, timeout=None
                 )
-            case dag_tasks.Order():
+            case dag_orders.Order():
                 for line in (*planned.outline, *planned.given_up):
                     self.log.info("%s", escaped(line))
                 if planned.follow_up is not None:
@@ -245,7 +246,7 @@ def order_of(context: Context) -> "Order":
     Raises:
         RequestError: it left none.
     """
-    from jobs.orchestration.dag_tasks import read_order
+    from jobs.orchestration.dag_orders import read_order
 
     return read_order(context["ti"].xcom_pull(task_ids=PLAN))
 

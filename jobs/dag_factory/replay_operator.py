@@ -23,7 +23,7 @@ from jobs.plain_text import escaped
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
-    from jobs.orchestration.dag_tasks import Order
+    from jobs.orchestration.dag_orders import Order
 
 KEPT_LINES = 100
 SHOWN_AFTER_CRASH = 30
@@ -72,7 +72,8 @@ class ReplayOperator(SparkSubmitOperator):
 
     @override
     def execute(self, context: Context) -> None:
-        from jobs.orchestration.dag_tasks import places, read_order
+        from jobs.orchestration.dag_orders import read_order
+        from jobs.orchestration.dag_tasks import places
         from jobs.orchestration.interruptions import limit_s, too_long
         from jobs.spark.submit import submit_settings
 

@@ -15,7 +15,7 @@ from jobs.review import links
 from windowlib.errors import HindcastError, LedgerError
 
 if TYPE_CHECKING:
-    from jobs.orchestration.dag_tasks import Order
+    from jobs.orchestration.dag_orders import Order
 
 log = logging.getLogger(__name__)
 

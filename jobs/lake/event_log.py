@@ -176,10 +176,9 @@ def pin_log(  # noqa: PLR0913 - each is a choice of the caller
     files, data_ms = _cut_files(log, cut)
     if order is not None:
         files = with_append_places(log, files, log_files, live=log.files(cut.column), order=order)
-    by_slice = _by_slice(files, slices)
-    digests = {slice_id: _digest(own) for slice_id, own in by_slice.items()}
-    start = _first_commit(log, digests, known)
-    history = read_history(log, slice_column, start=start, files=log_files, few=few_commits)
+    digests = {slice_id: _digest(own) for slice_id, own in (by_slice := _by_slice(files, slices)).items()}
+    first = _first_commit(log, digests, known)
+    history = read_history(log, slice_column, start=first, files=log_files, few=few_commits)
     commits = _commits(history, cut, before=_commits_before(known, log.table_id), may_be_broken=may_be_changed)
     since = _known_since(log, history, log_files, known=known)
     shared = _empty_coordinates(log, history, since=since, log_digests=log_files.new_digests())

@@ -11,23 +11,22 @@ A page, a command or Airflow's own form starts `decide_<pipeline>` with a `Decis
 So a publication and its asset events happen once, whichever task runs first.
 """
 
-import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, assert_never
+from typing import Any, assert_never
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind
 from jobs.orchestration.dag_leases import RunStateOf, release_ended
-from jobs.orchestration.decision_actions import MAX_REASON, Action
+from jobs.orchestration.decision_actions import Action
+from jobs.orchestration.decision_fields import Decision
 from jobs.pipeline.files import load_file
-from jobs.plain_text import escaped, shortened
 from jobs.planning.workspace import Workspace, open_workspace
-from jobs.publishing.comments import MAX_ASSIGNEE, Entry, comment, comment_events
+from jobs.publishing.comments import comment, comment_events
 from jobs.publishing.decisions import (
     cancel,
     cancel_events,
@@ -40,79 +39,9 @@ from jobs.publishing.judging import is_due, judge_request
 from jobs.publishing.publishing import publish_events, publish_request
 from jobs.publishing.rules import Publication, judge_publication, listed
 from jobs.publishing.seen import By, OutdatedDecision
-from jobs.publishing.waivers import SliceWaiver, waive_all, waive_events
+from jobs.publishing.waivers import waive_all, waive_events
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
-
-MAX_SLICES = 5_000
-
-
-_FIELDS: Final[Mapping[Action, tuple[frozenset[str], frozenset[str]]]] = {
-    Action.PUBLISH: (frozenset({"request_id"}), frozenset({"reason"})),
-    Action.WAIVE: (frozenset({"request_id", "slices"}), frozenset({"reason"})),
-    Action.WAIVE_AND_PUBLISH: (frozenset({"request_id", "slices"}), frozenset({"reason"})),
-    Action.CANCEL: (frozenset({"request_id", "reason"}), frozenset()),
-    Action.ROLL_BACK: (frozenset({"publication", "reason"}), frozenset()),
-    Action.RESUME: (frozenset({"reason"}), frozenset()),
-    Action.COMMENT: (frozenset({"request_id", "reason"}), frozenset()),
-    Action.ASSIGN: (frozenset({"request_id"}), frozenset({"reason", "assignee"})),
-}
-"""Action -> the fields that it needs, and those that it may have besides `ledger_version`."""
-
-_Text = Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
-
-
-class ChosenSlice(BaseModel):
-    """A failed slice that the person lets pass: the run that they looked at, and why. No reason: that of all slices."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-    slice_id: _Text
-    run_id: _Text
-    reason: Annotated[str, Field(max_length=MAX_REASON)] = ""
-
-
-class Decision(BaseModel):
-    """A decision, as the params of a DAG run of `decide_<pipeline>` give it.
-
-    Attributes:
-        action: what is decided.
-        request_id: the request. Needed by all actions but roll_back and resume.
-        publication: the number of the publication to take back.
-        slices: the failed slices that may pass.
-        reason: why, or the text of a comment. For a waiver: the reason of all slices that have none of their own.
-        assignee: who looks after the request from now on; None: nobody.
-        ledger_version: the version of the ledger that the person looked at. The decision is refused if the request, its
-            runs or their verdicts have changed since. None: it is not compared.
-    """
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-    action: Annotated[Action, Field(strict=False)]
-    request_id: _Text | None = None
-    publication: Annotated[int, Field(ge=1)] | None = None
-    slices: Annotated[list[ChosenSlice], Field(max_length=MAX_SLICES)] = []
-    reason: _Text | None = None
-    assignee: Annotated[str, Field(max_length=MAX_ASSIGNEE)] | None = None
-    ledger_version: Annotated[int, Field(ge=0)] | None = None
-
-    @property
-    def entry(self) -> Entry:
-        """The entry in the thread of the request."""
-        assignee = (self.assignee or "") if self.action is Action.ASSIGN else None
-        return Entry(text=self.reason or "", assignee=assignee)
-
-    @property
-    def waivers(self) -> tuple[SliceWaiver, ...]:
-        """The waivers, each with its reason."""
-        return tuple(
-            SliceWaiver(slice_id=one.slice_id, run_id=one.run_id, reason=one.reason.strip() or self.reason or "")
-            for one in self.slices
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the decision as plain data, without empty fields; `read_decision` is the inverse."""
-        return self.model_dump(mode="json", exclude_defaults=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,30 +74,6 @@ class Decided(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain data, for XCom."""
         return self.model_dump(mode="json")
-
-
-def read_decision(given: Mapping[str, Any]) -> Decision:
-    """Read a decision from params. Params that are None or empty count as not given.
-
-    Raises:
-        RequestError: a key is unknown, a value is not valid, or the fields contradict each other.
-    """
-    filled = {name: value for name, value in given.items() if value not in (None, "", [], {})}
-    unknown = sorted(filled.keys() - Decision.model_fields.keys())
-    if unknown:
-        raise RequestError(f"the decision has {_unknown(unknown)}; it may have {', '.join(Decision.model_fields)}")
-    if "action" not in filled:
-        raise RequestError(f"the decision has no action; choose one of {', '.join(one.value for one in Action)}")
-    try:
-        found = Decision.model_validate(filled)
-    except ValidationError as error:
-        wrong = [
-            f"{'.'.join(map(str, one['loc']))}: {one['msg']} (found {shortened(escaped(one['input']), 80)})"
-            for one in error.errors(include_url=False)[:10]
-        ]
-        raise RequestError(f"the decision is not valid: {'; '.join(wrong)}") from error
-    _check_fields(found, given=frozenset(filled))
-    return found
 
 
 def check(work: Workspace, view: LedgerView, decision: Decision, *, who: str, seen: LedgerView | None) -> None:
@@ -391,29 +296,3 @@ def _workspace(pipeline_file: str, lake: str | None) -> Workspace:
     place = Lake(root=root)
     place.check(must_exist=True)
     return open_workspace(load_file(Path(pipeline_file)), place, now_ms=now_ms)
-
-
-def _check_fields(decision: Decision, *, given: frozenset[str]) -> None:
-    needs, may = _FIELDS[decision.action]
-    name = decision.action.value
-    missing = sorted(needs - given)
-    if missing:
-        raise RequestError(f"the action {name} needs {' and '.join(missing)}")
-    excess = sorted(given - needs - may - {"action", "ledger_version"})
-    if excess:
-        raise RequestError(f"the action {name} does not take {' and '.join(excess)}")
-    if decision.reason is not None and not decision.reason.strip():
-        raise RequestError("the reason is blank; the ledger stores it with your name")
-    blank = [one.slice_id for one in decision.waivers if not one.reason.strip()]
-    if blank:
-        raise RequestError(f"{listed(blank)}: no reason; say why the slice may pass, the ledger stores it")
-
-
-def _unknown(names: Sequence[str]) -> str:
-    found = []
-    for name in names:
-        close = difflib.get_close_matches(name, list(Decision.model_fields), n=1)
-        found.append(
-            f"an unknown key {escaped(shortened(name, 60))!r}" + (f" (did you mean {close[0]}?)" if close else "")
-        )
-    return ", ".join(found)

@@ -6,7 +6,7 @@ from typing import Final
 from jobs.durations import human_duration
 from jobs.lake.lake import Lake
 from jobs.orchestration.dag_leases import staged_so_far
-from jobs.orchestration.dag_tasks import Order
+from jobs.orchestration.dag_orders import Order
 from jobs.orchestration.plan_outline import folded
 from jobs.pipeline.files import load_file
 from jobs.planning.lease_keeping import release

@@ -10,7 +10,7 @@ from jobs.wall_clock import now_ms
 
 if TYPE_CHECKING:
     from jobs.comparing.differences import Differences
-    from jobs.orchestration.dag_tasks import Order
+    from jobs.orchestration.dag_orders import Order
 
 SAMPLES = 3
 

@@ -1,11 +1,12 @@
-"""The program that spark-submit runs: it replays the slices of one order (`dag_tasks.Order` as JSON)."""
+"""The program that spark-submit runs: it replays the slices of one order (`dag_orders.Order` as JSON)."""
 
 import logging
 import sys
 import warnings
 from collections.abc import Sequence
 
-from jobs.orchestration.dag_tasks import read_order, replay
+from jobs.orchestration.dag_orders import read_order
+from jobs.orchestration.dag_tasks import replay
 from jobs.orchestration.driver_lines import OURS
 from jobs.orchestration.replay_progress import ProgressLog
 from jobs.plain_text import EscapingFormatter, counted

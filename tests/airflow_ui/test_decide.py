@@ -11,7 +11,8 @@ import pytest
 from jobs.ledger.view import DagRunOrigin
 from jobs.orchestration import decisions
 from jobs.orchestration.decision_actions import Action
-from jobs.orchestration.decisions import Decider, read_decision
+from jobs.orchestration.decision_fields import read_decision
+from jobs.orchestration.decisions import Decider
 from jobs.orchestration.requests import run_request
 from jobs.planning.workspace import Asked
 from tests.airflow_ui.conftest import Clients, Place

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.orchestration import dag_tasks, scheduling
+from jobs.orchestration import dag_orders, dag_tasks, scheduling
 from jobs.orchestration.alerts import Alert, Event
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
@@ -103,10 +103,10 @@ def failed(dag: "DAG", task: str, error: Exception, order: object = None) -> Any
         callback({"dag": dag, "dag_run": run, "ti": ti, "exception": error})
 
 
-def staged(lake: Lake) -> dag_tasks.Order:
+def staged(lake: Lake) -> dag_orders.Order:
     run = dag_tasks.DagRun(dag_id="replay_sales", run_id="r", run_type="manual")
     order = dag_tasks.plan("replay", str(Path(lake.root).parent / "pipelines" / "sales.yaml"), run)
-    assert isinstance(order, dag_tasks.Order)
+    assert isinstance(order, dag_orders.Order)
     scheduling.replay(
         sales(), lake, opened=order.opened, slices=order.slices[:2], replayer=FakeReplayer(), now_ms=now_ms
     )

@@ -9,7 +9,7 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
-from jobs.orchestration import dag_tasks, scheduling
+from jobs.orchestration import dag_orders, dag_tasks, scheduling
 from jobs.orchestration.scheduling import Skip
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
@@ -73,7 +73,7 @@ class World:
         plan: Any = self.dags["backfill_sales"].get_task("plan")
         order = plan.execute(context)
         self.xcoms[run_id, "plan"] = order
-        made = dag_tasks.read_order(order)
+        made = dag_orders.read_order(order)
         scheduling.replay(
             sales(), self.lake, opened=made.opened, slices=made.slices, replayer=FakeReplayer(), now_ms=now_ms
         )  # fmt: skip

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.orchestration import dag_tasks, scheduling
+from jobs.orchestration import dag_orders, scheduling
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
 
@@ -86,7 +86,7 @@ def tasks(load_dags: "LoadDags", tmp_path: Path, lake: Lake) -> Tasks:
 def stage(lake: Lake, xcom: object) -> object:
     """Do the work of the Spark task on the text that it gets; return what XCom gives to the later tasks."""
     text = json.dumps(xcom)
-    order = dag_tasks.read_order(text)
+    order = dag_orders.read_order(text)
     scheduling.replay(
         sales(), lake, opened=order.opened, slices=order.slices, replayer=FakeReplayer(), now_ms=now_ms
     )  # fmt: skip

@@ -23,7 +23,7 @@ from jobs.cli.common import run_cli
 from jobs.cli.main import hindcast
 from jobs.cli.slice_lines import progress_lines
 from jobs.lake.lake import Lake
-from jobs.orchestration import dag_tasks
+from jobs.orchestration import dag_orders, dag_tasks
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.pipeline.files import load_pipeline
 from jobs.planning.standing import standing
@@ -122,9 +122,9 @@ class Reader:
                 yield f"plan: nothing to replay: {why}"
             case Wait(why=why):
                 yield f"plan: wait: {why}"
-            case dag_tasks.Order():
+            case dag_orders.Order():
                 yield from (f"plan: {line}" for line in planned.outline)
-                order = dag_tasks.read_order(json.dumps(planned.to_json()))
+                order = dag_orders.read_order(json.dumps(planned.to_json()))
                 results = [one.result for one in dag_tasks.replay(order)]
                 yield from (f"replay: {line.replace(':', '', 1)}" for _, line in progress_lines(results))
                 gate = dag_tasks.gate(order)

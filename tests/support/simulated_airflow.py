@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.orchestration import dag_tasks, scheduling
+from jobs.orchestration import dag_orders, scheduling
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.files import load_file
 from jobs.planning.watching import read_watch, sign_of
@@ -195,7 +195,7 @@ class SimulatedAirflow:
             return getattr(task, run.deferred.method_name)(context, {"sign": sign})
         if task.task_id != "replay":
             return task.execute(context)
-        order = dag_tasks.read_order(run.results["plan"])
+        order = dag_orders.read_order(run.results["plan"])
         scheduling.replay(
             load_file(Path(order.pipeline)), self.lake, opened=order.opened, slices=order.slices,
             replayer=self.replayer, now_ms=lambda: self.clock.ms, staging=Staging(chunk=1),

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.datastructures import FormData
 
-from jobs.orchestration.decisions import Decision, read_decision
+from jobs.orchestration.decision_fields import Decision, read_decision
 from windowlib.errors import RequestError
 
 _NUMBERS = ("publication", "ledger_version")

@@ -14,7 +14,8 @@ from jobs.airflow_ui.decide.progress import progress_of
 from jobs.airflow_ui.rendering import linker, page
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.decision_actions import Action, decide_dag_id
-from jobs.orchestration.decisions import Decision, check, seen_view, stopped_runs
+from jobs.orchestration.decision_fields import Decision
+from jobs.orchestration.decisions import check, seen_view, stopped_runs
 from jobs.orchestration.restatements import restatement_conf
 from jobs.plain_text import escaped
 from jobs.review import links

@@ -10,7 +10,8 @@ from jobs.ledger.leases import HANDOVER_MS, LEASE_MS, Holder
 from jobs.ledger.view import DagRunOrigin, Request
 from jobs.orchestration import dag_tasks, scheduling
 from jobs.orchestration.dag_leases import release_ended, stop
-from jobs.orchestration.dag_tasks import DagRun, Order
+from jobs.orchestration.dag_orders import Order
+from jobs.orchestration.dag_tasks import DagRun
 from jobs.orchestration.interruptions import interrupted, limit_s, too_long
 from jobs.orchestration.requests import Staging
 from jobs.orchestration.scheduling import Wait

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.orchestration import dag_tasks, replay_job, scheduling
+from jobs.orchestration import dag_orders, dag_tasks, replay_job, scheduling
 from jobs.orchestration.backfill_form import FormError
-from jobs.orchestration.dag_tasks import DagRun, Order, Published
+from jobs.orchestration.dag_orders import Order
+from jobs.orchestration.dag_tasks import DagRun, Published
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.planning.workspace import open_workspace
 from jobs.publishing.publishing import publish_request
@@ -55,7 +56,7 @@ class Dag:
 
     def replay(self, order: Order) -> None:
         """The work of the Spark task, with a replayer that needs no Spark."""
-        order = dag_tasks.read_order(json.dumps(order.to_json()))
+        order = dag_orders.read_order(json.dumps(order.to_json()))
         scheduling.replay(
             sales(),
             Lake(root=order.lake),
@@ -201,9 +202,9 @@ GOOD = {
 
 
 def test_an_order_as_json_is_the_same_order_again() -> None:
-    order = dag_tasks.read_order(GOOD)
+    order = dag_orders.read_order(GOOD)
     assert order == Order(why="", warnings=[], action="replay", **GOOD)  # type: ignore[arg-type]
-    assert dag_tasks.read_order(json.dumps(order.to_json())) == order
+    assert dag_orders.read_order(json.dumps(order.to_json())) == order
 
 
 @pytest.mark.parametrize(
@@ -220,7 +221,7 @@ def test_an_order_as_json_is_the_same_order_again() -> None:
 )
 def test_an_argument_that_is_not_an_order_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(RequestError, match=complaint):
-        dag_tasks.read_order(text)
+        dag_orders.read_order(text)
 
 
 def test_the_spark_job_replays_the_order_that_it_gets(

@@ -15,7 +15,8 @@ from jobs.ledger.events import EventKind
 from jobs.ledger.leases import Holder
 from jobs.ledger.view import DagRunOrigin, RequestState
 from jobs.orchestration import decisions, scheduling
-from jobs.orchestration.decisions import Decider, read_decision
+from jobs.orchestration.decision_fields import read_decision
+from jobs.orchestration.decisions import Decider
 from jobs.orchestration.requests import run_request
 from jobs.planning.lease_keeping import release
 from jobs.planning.workspace import Asked, Opened, Workspace, open_request, open_workspace

@@ -11,7 +11,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind, RequestState
-from jobs.orchestration import dag_tasks, gating, scheduling
+from jobs.orchestration import dag_orders, dag_tasks, gating, scheduling
 from jobs.orchestration.decisions import settled_runs
 from jobs.orchestration.open_ranges import RangeTaken
 from jobs.orchestration.outcomes import Outcome
@@ -252,7 +252,7 @@ def test_a_cleared_dag_run_whose_request_was_settled_ends_and_replays_nothing(
     run = dag_tasks.DagRun(dag_id="replay_sales", run_id="scheduled__1", run_type="scheduled", interval_end=END)
     assert run_request(work, asked(DAYS[0], DAYS[2]), FakeReplayer()).is_published
     order = dag_tasks.plan("replay", str(file), run, lake=work.lake.root)
-    assert isinstance(order, dag_tasks.Order)
+    assert isinstance(order, dag_orders.Order)
     scheduling.replay(
         sales(), work.lake, opened=order.opened, slices=order.slices, replayer=FakeReplayer(), now_ms=lambda: NOW_MS
     )
@@ -276,7 +276,7 @@ def test_a_cleared_dag_run_whose_request_was_settled_ends_and_replays_nothing(
     assert [one.run_id for one in failed] == ["scheduled__1"]
 
 
-def replace_request(order: dag_tasks.Order, request_id: str | None) -> dag_tasks.Order:
+def replace_request(order: dag_orders.Order, request_id: str | None) -> dag_orders.Order:
     return order.model_copy(update={"request_id": request_id})
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, Request
-from jobs.orchestration import dag_tasks, restatements, scheduling
+from jobs.orchestration import dag_orders, dag_tasks, restatements, scheduling
 from jobs.orchestration.backfill_form import FormError
-from jobs.orchestration.dag_tasks import DagRun, Order
+from jobs.orchestration.dag_orders import Order
+from jobs.orchestration.dag_tasks import DagRun
 from jobs.orchestration.restatements import BackfillStart, restatement_conf
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.planning import changed_slices
@@ -136,7 +137,7 @@ def test_the_note_of_a_run_with_work_tells_the_change_too(dags: Dags) -> None:
     assert isinstance(order, Order)
     assert order.slices == ["2024-01-06"]
     assert order.changes[0].startswith("1 published day changed: 2024-01-02")
-    assert dag_tasks.read_order(order.to_json()) == order
+    assert dag_orders.read_order(order.to_json()) == order
 
 
 def test_a_proposal_reaches_the_head_of_the_time_when_it_is_started(dags: Dags) -> None:

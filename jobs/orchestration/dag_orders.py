@@ -1,0 +1,96 @@
+"""The order of a DAG run: the plain data that its plan task passes to all later tasks through XCom.
+
+Only this module turns an order into JSON and back.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from jobs.plain_text import shortened
+from jobs.planning.workspace import Opened
+from windowlib.errors import RequestError
+
+
+class Order(BaseModel):
+    """The work of one DAG run, from the plan task to all later tasks.
+
+    As JSON it is the XCom of the plan task and the one argument of the Spark job.
+
+    Attributes:
+        action: always `replay`. The plan task ends without an order if there is nothing to replay.
+        why: a sentence that tells which slice the chain continues from.
+        warnings: sentences that the plan task has logged.
+        pipeline: the path of the pipeline file.
+        lake: the root of the lake.
+        request_id: the request in the ledger.
+        lease_id: the lease of the request, which the tasks of a DAG run share.
+        slices: slice ids, contiguous, oldest first. Current ones are included.
+        who: recorded in the ledger with the publication.
+        publish: whether the publish task publishes the request. If not, the request stays staged.
+        records: about how many records the replay reads; None if unknown.
+        seconds: how long the replay takes according to past runs; None if there are none.
+        outline: lines that tell which slices are replayed, and why.
+        changes: sentences that tell which published slices have changed, and what becomes of them.
+        proposal: the request that proposes to restate them; empty if there is none.
+        given_up: sentences on slices that are published although they have not arrived (`then: publish_empty`).
+        waits: a sentence on the slice that is not complete yet; empty if there is none.
+        follow_up: the id of the DAG run that waits for this slice; None if there is none.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    action: Literal["replay"] = "replay"
+    why: str = ""
+    warnings: list[str] = []
+    pipeline: str
+    lake: str
+    request_id: str
+    lease_id: str
+    slices: list[str]
+    who: str
+    publish: bool
+    records: int | None = None
+    seconds: float | None = None
+    outline: list[str] = []
+    changes: list[str] = []
+    proposal: str = ""
+    given_up: list[str] = []
+    waits: str = ""
+    follow_up: str | None = None
+
+    @property
+    def opened(self) -> Opened:
+        """The request and the lease of it."""
+        return Opened(request_id=self.request_id, lease_id=self.lease_id)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the order as plain data; `read_order` is the inverse."""
+        return self.model_dump(mode="json")
+
+
+def read_order(given: str | Mapping[str, Any]) -> Order:
+    """Read an order: a JSON text (the argument of the Spark job) or plain data (the XCom of the plan task).
+
+    Raises:
+        RequestError: the input is not an order.
+    """
+    advice = "it must be what the plan task returned"
+    try:
+        data = json.loads(given) if isinstance(given, str) else given
+    except ValueError as error:
+        raise RequestError(f"the order is not JSON: {error}; {advice}") from error
+    if not isinstance(data, Mapping):
+        raise RequestError(f"the order is not a JSON object: {shortened(str(data))}; {advice}")
+    try:
+        return Order.model_validate(data)
+    except ValidationError as error:
+        wrong = [(".".join(map(str, one["loc"])), one["type"], one["msg"]) for one in error.errors(include_url=False)]
+        missing = sorted(path for path, kind, _ in wrong if kind == "missing")
+        problems = [f"it lacks {', '.join(missing)}"] if missing else []
+        problems += [f"{path}: {message}" for path, kind, message in wrong if kind != "missing"]
+        raise RequestError(
+            f"the order is not valid: {'; '.join(problems)}; {advice}. Found {shortened(str(data))}"
+        ) from error
