@@ -171,12 +171,12 @@ def pin_log(  # noqa: PLR0913 - each is a choice of the caller
     """
     known = known or KnownLog()
     log = _opened_log(uri, version, known, slice_column=slice_column)
-    cut = Cut(uri=uri, column=slice_column, zone=zone, slices=tuple(slices))
     log_files = log.log_files(stored=known.stored_in_log(log.table_id))
-    files, data_ms = _cut_files(log, cut)
+    files, data_ms = _cut_files(log, cut := Cut(uri=uri, column=slice_column, zone=zone, slices=tuple(slices)))
     if order is not None:
         files = with_append_places(log, files, log_files, live=log.files(cut.column), order=order)
-    digests = {slice_id: _digest(own) for slice_id, own in (by_slice := _by_slice(files, slices)).items()}
+    by_slice = _by_slice(files, slices)
+    digests = {slice_id: _digest(own) for slice_id, own in by_slice.items()}
     first = _first_commit(log, digests, known)
     history = read_history(log, slice_column, start=first, files=log_files, few=few_commits)
     commits = _commits(history, cut, before=_commits_before(known, log.table_id), may_be_broken=may_be_changed)
