@@ -107,7 +107,10 @@ def test_folded_plans_name_every_slice_and_add_up(capsys: pytest.CaptureFixture[
         assert sum(totals) == sum(step.records for step in planned.steps)
 
 
-def test_a_long_plan_is_printed_in_linear_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_plan_is_printed_in_linear_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     planned = random_plan(random.Random(1), 4_000)
     uniform = replace(planned, steps=tuple(replace(step, reason=Reason.MISSING) for step in planned.steps))
     for one, at_least in ((uniform, FOLD_FROM), (planned, FOLD_FROM), (planned, SINGLE)):
