@@ -26,13 +26,13 @@ DAYS = ("2024-01-01", "2024-01-02", "2024-01-04")
 
 
 @pytest.fixture
-def api(place: Place, monkeypatch: pytest.MonkeyPatch) -> "Iterator[TestClient]":
+def api(place: Place) -> "Iterator[TestClient]":
     """Airflow's API with a database of its own, in which the tasks of a DAG run work."""
-    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "x" * 64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from airflow.api_fastapi.app import create_app, get_auth_manager
+        from airflow.api_fastapi.app import create_app
         from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+        from airflow.api_fastapi.core_api.security import get_user
         from airflow.utils.db import initdb
         from airflow.utils.session import create_session
         from airflow.utils.state import DagRunState, TaskInstanceState
@@ -54,9 +54,9 @@ def api(place: Place, monkeypatch: pytest.MonkeyPatch) -> "Iterator[TestClient]"
     manager = get_listener_manager()
     if not manager.pm.is_registered(run_notes):
         manager.add_listener(run_notes)  # type: ignore[no-untyped-call]
-    token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="anna", role="admin"))
+    # A token would be checked with the secret that the first test of this process has used.
+    app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="anna", role="admin")
     with TestClient(app) as client:
-        client.headers["authorization"] = f"Bearer {token}"
         yield client
 
 
