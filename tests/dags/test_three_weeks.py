@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tests.dags.conftest import LoadDags
 
-pytestmark = pytest.mark.dags
+pytestmark = [pytest.mark.dags, pytest.mark.slow]
 
 DAYS: Final = 21
 """From 2 to 22 November. The log begins with 1 November, whose records arrive on the 2nd."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jobs.planning.watching import Sign
     from tests.dags.conftest import LoadDags, StoreDags
 
-pytestmark = pytest.mark.dags
+pytestmark = [pytest.mark.dags, pytest.mark.slow]
 
 
 @pytest.mark.filterwarnings("ignore")  # Airflow's in-process server imports deprecated modules

@@ -98,7 +98,7 @@ def webhook_sink(port: int = 0) -> Iterator[WebhookSink]:
 
 @contextmanager
 def _serving(server: socketserver.TCPServer) -> Iterator[Any]:
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
         yield server

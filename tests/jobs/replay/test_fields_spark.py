@@ -18,11 +18,11 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.outcomes import Outcome, run_to_json
 from jobs.pipeline.slices import parse_bound, slices_between
+from jobs.plain_text import counted
 from jobs.planning.plan import Ask, Plan, plan
 from jobs.planning.workspace import open_workspace
 from jobs.review.report.collect import SHORT
 from jobs.review.report.page import write_report
-from jobs.plain_text import counted
 from jobs.runs import EMPTY_STATE, RunResult
 from tests.support.logs import make_log
 from tests.support.replays import NOW_MS, pipeline_of, run_range
@@ -152,7 +152,7 @@ def test_each_field_of_a_result_and_of_a_staged_run_arrives_in_the_report(replay
         "digests": f"window_outputs {result.digests[tables.WINDOW_OUTPUTS][:SHORT]}",
         "counts": '<td class="num">4</td>',
         "watermark_ms": f"watermark {result.watermark_ms}",
-        "log": f"log version {log.version}, commits {log.commits[0]} to {log.commits[-1]}, {counted(log.files, 'file')}",
+        "log": f"version {log.version}, commits {log.commits[0]} to {log.commits[-1]}, {counted(log.files, 'file')} of",
         "seconds": f"seconds {result.seconds:.1f}",
         "verdict": 'title="pass"',
         "checks": "read = assigned + late + unassigned + invalid",
