@@ -1,7 +1,7 @@
-"""The work of the tasks of a DAG, without Airflow, and the plain data that they pass to each other through XCom.
+"""The work of the tasks of a DAG, without Airflow.
 
-`plan` decides with `jobs.orchestration.scheduling`. If there is something to replay, its result is an `Order`: all that
-the replay, gate and publish tasks need. Only this module turns an order into JSON and back.
+`plan` decides with `jobs.orchestration.scheduling`. If there is something to replay, its result is an `Order`
+(`jobs.orchestration.dag_orders`): all that the replay, gate and publish tasks need.
 """
 
 import os
