@@ -206,13 +206,6 @@ def show_ms(grid: SliceGrid, at_ms: int) -> str:
     return local.isoformat(timespec="seconds")
 
 
-def _show_any(at_ms: int) -> str:
-    try:
-        return show_instant(at_ms)
-    except OverflowError:
-        return f"{at_ms} ms since 1970"
-
-
 def show_instant(at_ms: int) -> str:
     """Return an instant in UTC for people: `2013-02-08 05:15:00 UTC`, with milliseconds only if they are not 0."""
     if not _FIRST_DAY * _DAY_MS <= at_ms < (_LAST_DAY + 1) * _DAY_MS:
