@@ -1,6 +1,6 @@
 """Windows over event time in pure Python: assigners, triggers, evictors, functions, timers, watermarks, one operator.
 
-The library reads no clock and does no I/O. Only `windowlib.spark` depends on Spark. Start with `WindowSpec`.
+The library reads no clock and does no I/O. Start with `WindowSpec`.
 docs/CONFORMANCE.md lists what agrees with which engine. docs/CHECKPOINTS.md describes the stored state.
 
 This module exports the names that users import (`from windowlib import Tumbling`). Each name is imported on first

@@ -167,12 +167,11 @@ def _locator(pipeline: Pipeline, places: common.Places, *, view: LedgerView, mas
     def find(one: Slice, record_id: str, before: CheckpointRef | None) -> tuple[int, int | None]:
         from jobs.engine.user_errors import explained
         from jobs.review.position import Wanted, locate
-        from jobs.spark.session import spark_session
+        from jobs.spark.lazy_session import LazySession
 
         wanted = Wanted(one=one, record_id=record_id, before=before, known=known_log(view, [one]))
         with explained(pipeline):
-            spark = spark_session("hindcast explain", master, reads=(places.lake.event_log(pipeline),))
-            found = locate(spark, pipeline, places.lake, wanted=wanted)
+            found = locate(LazySession.named("hindcast explain", master), pipeline, places.lake, wanted=wanted)
         return found.rank, found.watermark_ms
 
     return find

@@ -121,13 +121,13 @@ def _execution(pipeline: Pipeline, places: common.Places, bounds: Mapping[str, i
 
 def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verification":
     from jobs.review.verify_input import verify_inputs
-    from jobs.spark.session import spark_session
+    from jobs.spark.lazy_session import LazySession
 
-    spark = spark_session("hindcast plan --verify", master, reads=(work.lake.event_log(work.pipeline),))
+    session = LazySession.named("hindcast plan --verify", master)
     try:
-        return verify_inputs(spark, work, planned, who=common.who())
+        return verify_inputs(session, work, planned, who=common.who())
     finally:
-        spark.stop()
+        session.stop()
 
 
 @click.command(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from jobs.lake.arrow_types import arrow_table
+from jobs.lake.conforming import PHYSICAL_NAME
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import REMOTE_ADVICE, table_errors
 from jobs.lake.delta_tables import open_delta, open_newest
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _MAPPING_MODE = "delta.columnMapping.mode"
-_PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _MAPPED = {"name", "id"}
 _TYPE_CHANGES = "delta.typeChanges"
 _DELETION_VECTORS = "deletionVectors"
@@ -219,7 +219,7 @@ def describe_log(uri: str, version: int | None = None) -> LogTable:
         metadata = table.metadata()
     configuration = dict(metadata.configuration)
     is_mapped = configuration.get(_MAPPING_MODE) in _MAPPED
-    names = {one["name"]: one.get("metadata", {}).get(_PHYSICAL_NAME) for one in fields} if is_mapped else {}
+    names = {one["name"]: one.get("metadata", {}).get(PHYSICAL_NAME) for one in fields} if is_mapped else {}
     unknown = sorted(name for name, physical in names.items() if physical is None)
     if unknown:
         raise LogError(

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from jobs.lake.append_order import CommitOrder, with_append_places
 from jobs.lake.commit_history import FEW_COMMITS, History, newest_data_ms, read_history
+from jobs.lake.conforming import PHYSICAL_NAME
 from jobs.lake.covered_files import CoveredFile
 from jobs.lake.delta_log import LogTable, describe_log, log_errors, place_of
 from jobs.lake.delta_tables import is_newest
@@ -18,7 +19,7 @@ from jobs.lake.known_log import KnownLog, covered_files
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles
 from jobs.lake.pinned_files import PinnedFile, refuse_damage
-from jobs.lake.row_tracking import ROW_ID_COLUMN
+from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
 from jobs.runs import LogCoordinates, Slice
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node, without_variants
@@ -33,16 +34,21 @@ SLICE_COLUMN_TYPES = ("date", "string")
 class FileLayout:
     """What a program that reads the files itself has to know of the table.
 
-    `root` is the root of the table in its file system. `nodes` are the types of the columns in the log. `is_mapped`
-    tells whether the files have other column names. `row_id_column` is the hidden column in which OPTIMIZE stores row
-    ids.
+    `root` is the root of the table in its file system. `fields` are the columns as in the schema of the log, with the
+    physical names of mapped columns in their metadata. `row_id_column` and `version_column` are the hidden columns in
+    which OPTIMIZE stores the ids of rows and the commits that appended them.
     """
 
     root: str
-    nodes: Mapping[str, Node]
+    fields: tuple[Mapping[str, Any], ...]
     partition_columns: tuple[str, ...]
-    is_mapped: bool
     row_id_column: str | None
+    version_column: str | None
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """The types of the columns in the log."""
+        return {field["name"]: field["type"] for field in self.fields}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +75,11 @@ class PinnedLog:
     _known: KnownLog
     _table: LogTable = field(compare=False, repr=False)
     _log_files: LogFiles = field(compare=False, repr=False)
+
+    @property
+    def fields(self) -> tuple[Mapping[str, Any], ...]:
+        """The columns as in the schema of the log, but with the types of `nodes`."""
+        return tuple({**field, "type": self.nodes[field["name"]]} for field in self.layout.fields)
 
     @property
     def records(self) -> int:
@@ -237,10 +248,13 @@ def _by_slice(files: Iterable[PinnedFile], slices: Iterable[Slice]) -> dict[str,
 def _layout(log: LogTable, root: str) -> FileLayout:
     return FileLayout(
         root=root,
-        nodes=log.nodes,
+        fields=tuple(
+            {"name": name, "type": node, "metadata": {PHYSICAL_NAME: log.physical[name]} if log.is_mapped else {}}
+            for name, node in log.nodes.items()
+        ),
         partition_columns=log.partition_columns,
-        is_mapped=log.is_mapped,
         row_id_column=log.configuration.get(ROW_ID_COLUMN),
+        version_column=log.configuration.get(VERSION_COLUMN),
     )
 
 

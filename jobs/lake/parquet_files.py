@@ -93,6 +93,29 @@ def parquet_writer(place: str, schema: "pa.Schema", *, bounded: Collection[str] 
     )
 
 
+def scratch_writer(place: str, schema: "pa.Schema", *, bounded: Collection[str]) -> "pq.ParquetWriter":
+    """Return a writer of a new file that a later task of the same attempt reads: quickly written, with checksums.
+
+    Args:
+        place: the path or URI of the file. Its directory exists.
+        schema: the columns.
+        bounded: the columns that have statistics.
+    """
+    import pyarrow.parquet as pq
+
+    system, path = file_system(place)
+    return pq.ParquetWriter(
+        path,
+        schema,
+        filesystem=system,
+        compression="lz4",
+        use_dictionary=False,
+        write_statistics=[*bounded],
+        write_page_checksum=True,
+        store_schema=False,
+    )
+
+
 def _leaves(path: str, kind: "pa.DataType") -> "Iterator[tuple[str, pa.DataType]]":
     """Yield the path and the type of each column of values that Parquet stores for a column of Arrow."""
     import pyarrow as pa

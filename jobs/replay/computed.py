@@ -1,10 +1,5 @@
-"""Step 2 of a replay, compute: order the records, move the watermark along them, run the windows. Nothing is written.
+"""Step 2 of a replay, compute: order the records, move the watermark, run the windows. Nothing is written."""
 
-Two ways compute the same rows. `files`: tasks read the log's files themselves. `frames`: Spark reads and orders the
-log, which may be any log. The result of both is a `ChunkRun`.
-"""
-
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +16,6 @@ from jobs.runs import EMPTY_STATE, CheckpointPart
 from jobs.spark.lazy_session import LazySession
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
-
-log = logging.getLogger(__name__)
 
 WatermarkRows = tuple[tuple[Mapping[str, Any], ...], ...]
 """For each slice of a chunk, its rows of table `watermarks`."""
@@ -51,10 +44,8 @@ def compute(session: LazySession, pinned: Pinned) -> Computed:
         SpecError: a user's function failed.
         AuditError: a file that tasks exchange is damaged; the attempt is void.
     """
-    reason = pinned.why_not_files
-    log.info("the chunk runs through %s", "files" if reason is None else f"DataFrames: {reason}")
     pinned.tables.functions.ship()
-    run = run_files(session, pinned) if reason is None else _run_frames(session, pinned)
+    run = run_files(session, pinned)
     try:
         return _computed(pinned, run)
     except BaseException:
@@ -68,12 +59,6 @@ def _computed(pinned: Pinned, run: ChunkRun) -> Computed:
     tallies = Tallies(stored_sums(run.counted, is_full) | _driver_sums(run, watermarks))
     runs = _slice_runs(pinned, run, tallies, is_full=is_full)
     return Computed(pinned=pinned, run=run, watermarks=watermarks, tallies=tallies, runs=runs)
-
-
-def _run_frames(session: LazySession, pinned: Pinned) -> ChunkRun:
-    from jobs.replay.frames.way import run_frames  # imports Spark
-
-    return run_frames(session.start(pinned.log.records, reads=pinned.places), pinned)
 
 
 def _driver_sums(run: ChunkRun, watermarks: WatermarkRows) -> Sums:

@@ -4,15 +4,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from expectations.suites import SuiteFile
+from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog
 from jobs.planning.fingerprints import checks_fingerprint, spec_fingerprint
 from jobs.planning.log_pin import pin_input
 from jobs.replay.checkpoint_check import CheckpointCheck, StoredState
 from jobs.replay.checks import load_checks
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables
-from jobs.replay.chunk.eligibility import why_not_files
 from jobs.replay.chunk.record_columns import stored_records
 from jobs.replay.chunk.time_steps import time_before
+from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.sizes import SIZES, Sizes
 from windowlib.columnar.plan import CheckpointRules
@@ -31,7 +32,7 @@ class Pinned:
     """A chunk whose input is fixed: one version of the log, the tables and checks, the checkpoint before it.
 
     `checkpoint` is None at the beginning of a chain, and `state_before` is then empty.
-    `why_not_files` is None if the chunk runs through files, else the reason why it runs through DataFrames.
+    `direct` is what the footers of the log's files say.
     """
 
     order: ReplayOrder
@@ -44,11 +45,23 @@ class Pinned:
     checkpoint: CheckpointCheck | None
     state_before: StoredState
     time_before: tuple[SourceRow, ...]
-    why_not_files: str | None
+    direct: DirectReading
 
     def uri(self, table: str) -> str:
         """Return the path of one of the pipeline's tables."""
         return self.order.lake.table(self.order.pipeline.name, table)
+
+    @property
+    def chunk_log(self) -> ChunkLog:
+        """The part of the log that the chunk reads."""
+        return ChunkLog(
+            pipeline=self.order.pipeline,
+            log=self.log,
+            tables=self.tables,
+            slices=self.order.slices,
+            sizes=self.sizes,
+            direct=self.direct,
+        )
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -66,12 +79,14 @@ class Pinned:
         )
 
     def runs_here(self, *, has_session: bool) -> bool:
-        """Return whether the tasks of the chunk run in this process. Users' functions run in Spark's workers only.
+        """Return whether the tasks of the chunk run in this process.
+
+        Users' functions run in Spark's workers only, and some logs are read by Spark only.
 
         Args:
             has_session: whether a session runs. If not, more work is done here, because the start of Spark takes time.
         """
-        if self.order.pipeline.functions():
+        if self.order.pipeline.functions() or self.direct.why_spark is not None:
             return False
         rows = sum(ids.count for ids in self.state_before.ids.values())
         per_record = 1 if self.tables.is_columnar else RECORDS_PER_OPERATOR_RECORD
@@ -133,5 +148,5 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
         checkpoint=checkpoint,
         state_before=StoredState() if checkpoint is None else checkpoint.check(),
         time_before=tuple(time_before(lake, pipeline, before)),
-        why_not_files=why_not_files(pipeline, lake, log, written=tables, slices=order.slices, way=sizes.way),
+        direct=direct_reading(log),
     )

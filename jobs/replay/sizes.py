@@ -1,7 +1,6 @@
 """The thresholds of a replay. They change where and how fast rows are made, never the rows."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from jobs.reading.stored_rows import CONTENT_ROWS
 from jobs.replay.checked_tables import PANDAS_ROWS
@@ -9,20 +8,18 @@ from jobs.replay.equations import AUDITED_ROWS
 from windowlib.columnar.plan import FULL_STATE_ROWS, ROWS_PER_BATCH
 from windowlib.kernels.partials import CELLS_MAX
 
-Way = Literal["auto", "frames"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """The thresholds of a replay. Tests draw small values, so that both sides of each threshold run.
 
     Attributes:
-        way: `auto` lets tasks read the log's files if the log allows it; `frames` always uses DataFrames.
         local_records: the tasks of a chunk with the work of at most this many records run in this process, one after
             the other, and not in a Spark job (`Pinned.runs_here`).
         session_records: the start of Spark takes the time of this many records. They are added to `local_records` while
             no session runs.
-        records_per_block: the sort of the log makes blocks of about this many records.
+        sort_bytes: about the memory that the sort of a slice may take before it writes to the disk.
+        sorted_rows: a sorted file has row groups of at most this many records.
         records_per_bucket: the number of buckets grows by one for this many records, if an operator runs the windows.
         records_per_columnar_bucket: the same, if the columnar executor runs them.
         records_per_task: a task that reads the log's files reads about this many records.
@@ -36,8 +33,6 @@ class Sizes:
         rows_per_encoding: a task that writes files takes slices until they have this many rows.
         buckets: the largest number of buckets, or that of the cores if there are more cores.
         rows_per_batch: the largest number of rows in one batch that a task returns.
-        driver_rows: the driver writes a table of a chunk with at most this many rows; tasks write a larger one.
-        writers: the number of tables that are written at the same time.
         content_rows: the driver checks the content of a checkpoint's table with at most this many rows.
         audited_rows: the audit checks the content of a committed table with at most this many rows.
         full_state_rows: a checkpoint with about this many rows or less is stored whole.
@@ -51,10 +46,10 @@ class Sizes:
             Compiled checks use neither.
     """
 
-    way: Way = "auto"
     local_records: int = 250_000
     session_records: int = 2_000_000
-    records_per_block: int = 500_000
+    sort_bytes: int = 1_000_000_000
+    sorted_rows: int = 500_000
     records_per_bucket: int = 50_000
     records_per_columnar_bucket: int = 3_500_000
     records_per_task: int = 10_000_000
@@ -67,8 +62,6 @@ class Sizes:
     rows_per_encoding: int = 1_000_000
     buckets: int = 64
     rows_per_batch: int = ROWS_PER_BATCH
-    driver_rows: int = 20_000
-    writers: int = 3
     content_rows: int = CONTENT_ROWS
     audited_rows: int = AUDITED_ROWS
     full_state_rows: int = FULL_STATE_ROWS

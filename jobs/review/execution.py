@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.log_pin import pin_input
-from jobs.replay.chunk.bucket_plan import chunk_tables
-from jobs.replay.chunk.eligibility import why_not_files, why_not_partials
+from jobs.replay.chunk.eligibility import why_not_partials
+from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.runs import Slice
 from windowlib.kernels.coverage import why_not
 
@@ -17,12 +17,16 @@ class Execution:
     """How a range would run. The rows are the same in every case.
 
     `why_not_kernels` is None if the columnar executor computes the windows, else the reason why the operator computes
-    them record by record. `why_not_files` is None if tasks read the log's files themselves, else the reason why Spark
-    reads them. `why_not_partials` is None if tasks combine records before they exchange them, else the reason.
+    them record by record. `why_spark` is None if tasks read the log's files themselves, else the reason why Spark
+    reads and sorts them. `why_sorted` is None if the Delta log tells that the files are in log order, else the reason
+    why tasks look at their order, and sort what is not in order. `scratch_bytes` is the size of what may be sorted.
+    `why_not_partials` is None if tasks combine records before they exchange them, else the reason.
     """
 
     why_not_kernels: str | None
-    why_not_files: str | None
+    why_spark: str | None
+    why_sorted: str | None
+    scratch_bytes: int
     why_not_partials: str | None
 
     @property
@@ -31,10 +35,16 @@ class Execution:
         windows = "The columnar executor computes the windows."
         if self.why_not_kernels is not None:
             windows = f"The operator computes the windows, record by record: {self.why_not_kernels}."
-        reading = "Tasks read the log's files themselves."
-        if self.why_not_files is not None:
-            reading = f"Spark reads and sorts the log: {self.why_not_files}."
-        if self.why_not_kernels is not None or self.why_not_files is not None:
+        reading = "Tasks read the log's files in the order in which they were appended."
+        space = f"sorted records take up to about {self.scratch_bytes / 1e6:,.1f} MB on the disk while the chunk runs"
+        if self.why_sorted is not None:
+            reading = (
+                "Tasks look at the order of the records, and sort the slices that are not in order: "
+                f"{self.why_sorted}; {space}."
+            )
+        if self.why_spark is not None:
+            reading = f"Spark reads and sorts the log: {self.why_spark}; {space}."
+        if self.why_not_kernels is not None:
             return windows, reading
         exchange = "They add up many records of one key and window before they exchange them."
         if self.why_not_partials is not None:
@@ -49,10 +59,12 @@ def execution(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> Execut
         LogError, SpecError: the log or the pipeline cannot be used.
     """
     log = pin_input(pipeline, lake, slices)
-    written = chunk_tables(pipeline, log)
-    engine = written.engine
+    chunk = ChunkLog.of(pipeline, log, slices)
+    engine = chunk.tables.engine
     return Execution(
         why_not_kernels=why_not(engine.operator, engine.layout),
-        why_not_files=why_not_files(pipeline, lake, log, written=written, slices=slices),
+        why_spark=chunk.direct.why_spark,
+        why_sorted=chunk.why_doubtful(),
+        scratch_bytes=sum(file.bytes for file in log.files),
         why_not_partials=why_not_partials(engine),
     )

@@ -1,26 +1,27 @@
-"""Finds a record's rank in its slice and the watermark before it. Spark orders the slice as in a replay."""
+"""Finds a record's rank in its slice and the watermark before it: the slice is read as in a replay."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
-from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.log_pin import pin_input
-from jobs.replay.chunk.bucket_plan import chunk_tables
-from jobs.replay.chunk.log_input import read_chunk
-from jobs.replay.chunk.reading import log_reading
+from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.chunk.time_steps import time_before
-from jobs.replay.frames.frame_time import frame_time
+from jobs.replay.files.counted import chunk_time, counted_log, reading_tasks
+from jobs.replay.files.scan import ScanPlan, judged_batches
+from jobs.replay.files.side_records import hash_texts
+from jobs.replay.intake.blocks import Block
+from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.runs import CheckpointRef, Slice
+from jobs.spark.lazy_session import LazySession
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import RequestError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class Wanted:
     known: KnownLog = field(default_factory=KnownLog)
 
 
-def locate(spark: "SparkSession", pipeline: Pipeline, lake: Lake, *, wanted: Wanted) -> Located:
+def locate(session: LazySession, pipeline: Pipeline, lake: Lake, *, wanted: Wanted) -> Located:
     """Return the rank of a record and the watermark before it, after ordering its slice as a replay does.
 
     Raises:
@@ -52,14 +53,30 @@ def locate(spark: "SparkSession", pipeline: Pipeline, lake: Lake, *, wanted: Wan
         LogError: the log cannot be pinned or read, as in a replay.
     """
     pinned = pin_input(pipeline, lake, [wanted.one], known=wanted.known)
-    engine = chunk_tables(pipeline, pinned).engine
-    reading = log_reading(pipeline, pinned, [wanted.one], needs_clock=engine.needs_clock)
-    needs_commits = engine.time.needs_commits
-    chunk = read_chunk(spark, pinned, reading, slices=[wanted.one], needs_commits=needs_commits)
-    row = chunk.ordered.where(F.col("record_id") == wanted.record_id).orderBy("rank").first()
-    if row is None:
-        raise RequestError(f"slice {wanted.one.slice_id} of the log {pinned.uri} has no record {wanted.record_id!r}")
-    time = frame_time(engine, chunk, time_before(lake, pipeline, wanted.before))
-    step = int(np.searchsorted(time.steps.sequence, row["sequence"], side="left"))
+    chunk = ChunkLog.of(pipeline, pinned, [wanted.one])
+    tasks = reading_tasks(session, chunk)
+    check_log_bytes(tasks, pinned)
+    with counted_log(tasks, chunk, lake) as counted:
+        places = tasks.run(lambda blocks: _find(blocks, counted.plan, wanted.record_id), counted.groups)
+        found = next((place for place in places if place is not None), None)
+        if found is None:
+            raise RequestError(
+                f"slice {wanted.one.slice_id} of the log {pinned.uri} has no record {wanted.record_id!r}"
+            )
+        time = chunk_time(chunk, counted.layout, counted.scanned, before=time_before(lake, pipeline, wanted.before))
+    sequence, rank = found
+    step = int(np.searchsorted(time.steps.sequence, sequence, side="left"))
     met_ms = int(time.steps.watermark_ms[step - 1]) if step else time.beginning.watermark_ms
-    return Located(rank=row["rank"], watermark_ms=None if met_ms == MIN_TIME_MS else met_ms)
+    return Located(rank=rank, watermark_ms=None if met_ms == MIN_TIME_MS else met_ms)
+
+
+def _find(blocks: Sequence[Block], plan: ScanPlan, record_id: str) -> tuple[int, int] | None:
+    """Return (sequence, rank) of the first record with an id; None if no block has it."""
+    for block in blocks:
+        for judged in judged_batches(block, plan):
+            name = plan.reading.record_id
+            ids = hash_texts(judged.hashes) if name is None else judged.rows.column(name).cast(pa.string())
+            place = pc.index(ids, record_id).as_py()
+            if place >= 0:
+                return int(judged.sequence[place]), int(judged.rank[place])
+    return None

@@ -1,4 +1,4 @@
-"""`plan --verify`: whether the log still holds the records that runs have read, by reading them again in Spark.
+"""`plan --verify`: whether the log still holds the records that runs have read, by reading them again.
 
 The Delta log cannot always tell: a file may be damaged in place, and commits are cleaned away. What is found is written
 into the ledger where it changes what a plan says, so one look is enough.
@@ -6,7 +6,6 @@ into the ledger where it changes what a plan says, so one look is enough.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.events import LedgerEvent, verified_event
@@ -15,13 +14,11 @@ from jobs.planning.log_pin import pin_input
 from jobs.planning.log_state import known_log
 from jobs.planning.plan import Plan, Step
 from jobs.planning.workspace import Workspace
-from jobs.replay.chunk.bucket_plan import chunk_tables
-from jobs.replay.chunk.log_input import read_chunk
-from jobs.replay.chunk.reading import log_reading
+from jobs.replay.chunk.log_bytes import check_log_bytes
+from jobs.replay.files.counted import counted_log, reading_tasks, slice_inputs
+from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.runs import RunResult, Sighting
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from jobs.spark.lazy_session import LazySession
 
 RECORDS_PER_JOB = 5_000_000
 """Slices are read together up to about this many records."""
@@ -53,12 +50,12 @@ class Verification:
 
 
 def verify_inputs(
-    spark: "SparkSession", work: Workspace, planned: Plan, *, who: str, records_per_job: int = RECORDS_PER_JOB
+    session: LazySession, work: Workspace, planned: Plan, *, who: str, records_per_job: int = RECORDS_PER_JOB
 ) -> Verification:
     """Compare the log's records with what the runs of a plan read, by the fingerprint that the replay makes.
 
     Args:
-        spark: the session.
+        session: is started if the work needs it.
         work: the pipeline, lake and ledger of the plan.
         planned: whose slices are compared.
         who: recorded with what is found.
@@ -72,7 +69,7 @@ def verify_inputs(
     different: list[str] = []
     for steps in _jobs(compared, records_per_job):
         events: list[LedgerEvent] = []
-        for step, sighting, found in _read(spark, work, steps):
+        for step, sighting, found in _read(session, work, steps):
             assert step.run is not None, "only steps with a run are compared"
             if not sighting.is_equal:
                 different.append(step.slice.slice_id)
@@ -107,19 +104,21 @@ def _jobs(steps: Sequence[Step], most: int) -> Iterator[list[Step]]:
         yield job
 
 
-def _read(spark: "SparkSession", work: Workspace, steps: Sequence[Step]) -> Iterator[tuple[Step, Sighting, str]]:
+def _read(session: LazySession, work: Workspace, steps: Sequence[Step]) -> Iterator[tuple[Step, Sighting, str]]:
     """Read the slices as the replay does; the fingerprint of each, and whether its run has the same."""
     slices = [step.slice for step in steps]
     pinned = pin_input(work.pipeline, work.lake, slices, known=known_log(work.ledger.view(), slices))
-    engine = chunk_tables(work.pipeline, pinned).engine
-    reading = log_reading(work.pipeline, pinned, slices, needs_clock=engine.needs_clock)
-    read = read_chunk(spark, pinned, reading, slices=slices, needs_commits=engine.time.needs_commits)
-    for step, one in zip(steps, read.slices, strict=True):
+    chunk = ChunkLog.of(work.pipeline, pinned, slices)
+    tasks = reading_tasks(session, chunk)
+    file_digests = check_log_bytes(tasks, pinned)
+    with counted_log(tasks, chunk, work.lake) as counted:
+        inputs = slice_inputs(counted.scanned, len(slices))
+    for step, one in zip(steps, inputs, strict=True):
         assert step.run is not None, "only steps with a run are compared"
         is_equal = one.fingerprint == step.run.result.input_fingerprint
         log = pinned.coordinates(step.slice.slice_id)
         if is_equal:
-            log = replace(log, file_digests=read.file_digests.get(step.slice.slice_id, ""))
+            log = replace(log, file_digests=file_digests.get(step.slice.slice_id, ""))
         yield step, Sighting(log=log, is_equal=is_equal), one.fingerprint
 
 

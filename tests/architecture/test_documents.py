@@ -14,11 +14,7 @@ from tests.support.places import ROOT
 
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DOCUMENTS = [file for file in sorted((ROOT / "docs").glob("*.md")) if BLOCK.search(file.read_text(encoding="utf-8"))]
-PURE = sorted(
-    module.name
-    for module in pkgutil.walk_packages(windowlib.__path__, "windowlib.")
-    if not module.name.startswith("windowlib.spark")
-)
+PURE = sorted(module.name for module in pkgutil.walk_packages(windowlib.__path__, "windowlib."))
 
 
 EXAMPLES = [

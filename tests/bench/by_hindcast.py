@@ -20,11 +20,11 @@ from jobs.pipeline.slices import parse_bound
 from jobs.planning.workspace import Asked, open_workspace
 from jobs.publishing.publishing import publish_request
 from jobs.replay import replayer
-from jobs.replay.files import way
 from jobs.replay.files.ascending import Ascending
-from jobs.replay.files.blocks import Block
-from jobs.replay.files.layout import layout_of
+from jobs.replay.files.counted import block_groups, chunk_time, scan_plan
 from jobs.replay.files.scan import NEVER_MS, Scanned, ScanPlan, latest_before
+from jobs.replay.intake.blocks import Block
+from jobs.replay.intake.intake import take_in
 from jobs.replay.pinned import pin
 from jobs.replay.tasks import SparkTasks
 from jobs.runs import Verdict
@@ -149,13 +149,13 @@ class Scan:
 
     def run(self) -> None:
         pinned = pin(order_of(Path(self._job.scratch), self._pipeline, days(0, 1)))
-        assert pinned.why_not_files is None, "the logs of the benches are read by tasks"
-        size = pinned.sizes.records_per_task
-        layout = layout_of(pinned.log, pinned.order.slices, records_per_block=size)
-        plan = way._scan_plan(pinned, layout, self._job.scratch, buckets=1)
-        groups = way._groups(layout.blocks, records=size)
-        scanned = SparkTasks(self._spark).run(lambda blocks: [_rises_in(block, plan) for block in blocks], groups)
-        self._found = way._time(pinned, layout, [one for found in scanned for one in found])
+        assert pinned.direct.why_spark is None, "the logs of the benches are read by tasks"
+        size, tasks, chunk = pinned.sizes.records_per_task, SparkTasks(self._spark), pinned.chunk_log
+        layout = take_in(tasks, chunk, directory=self._job.scratch, records_per_block=size).layout
+        plan = scan_plan(chunk, layout, self._job.scratch)
+        groups = block_groups(layout.blocks, records=size)
+        scanned = tasks.run(lambda blocks: [_rises_in(block, plan) for block in blocks], groups)
+        self._found = chunk_time(chunk, layout, [one for found in scanned for one in found], before=())
 
     def check(self) -> Checksum:
         steps = self._found.steps

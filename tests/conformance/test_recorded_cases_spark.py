@@ -24,15 +24,16 @@ from windowlib.columnar.tagged_rows import KEPT_TAG
 from windowlib.execution.bucket import FEED_KINDS, replay_bucket
 from windowlib.functions.window_functions import Reduce, Whole
 from windowlib.records import tables
+from windowlib.records.column_types import Node
 from windowlib.records.records import LATE_IN_GAP, PAST_CLEANUP
 from windowlib.records.tables import Table
-from windowlib.spark.feed import result_schema, spark_struct
 from windowlib.testkit.conformance import play
 from windowlib.testkit.flink_conformance import spec_of
 from windowlib.watermarks.timeline import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 KEYS = {"key": "string"}
 LAST_SEQUENCE = 1 << 40
@@ -171,6 +172,14 @@ RECORD_SCHEMA = (
 )
 
 
+def spark_struct(columns: Mapping[str, Node]) -> "StructType":
+    """Return the Spark struct type with these columns as fields."""
+    from pyspark.sql import types as T  # noqa: N812
+
+    fields = [{"name": name, "type": node, "nullable": True, "metadata": {}} for name, node in columns.items()]
+    return T.StructType.fromJson({"type": "struct", "fields": fields})
+
+
 def start_of(script: Script) -> Beginning:
     return Beginning(clock_ms=script.get("proc_start", 0))
 
@@ -207,7 +216,10 @@ def run(spark: "SparkSession", parts: Sequence[Part], before: "DataFrame | None"
         for batch in replay_bucket(iter(real), plans[case]):
             yield batch.append_column("case", pa.array([case] * batch.num_rows, pa.int32()))
 
-    schema = T.StructType([*result_schema(emitted(kind)).fields, T.StructField("case", T.IntegerType())])
+    schema = T.StructType([T.StructField("tag", T.StringType()), T.StructField("slice_no", T.IntegerType())])
+    for table in emitted(kind):
+        schema = schema.add(table.name, spark_struct(table.emitted_columns()))
+    schema = schema.add("case", T.IntegerType())
     return fed.groupBy("case").applyInArrow(play_groups, schema).localCheckpoint()
 
 

@@ -13,14 +13,13 @@ from jobs.planning.log_pin import pin_input
 from jobs.planning.workspace import open_workspace
 from jobs.readers import published
 from jobs.reading.published import read_published
-from jobs.replay.chunk.log_input import read_chunk
-from jobs.replay.chunk.reading import log_reading
 from tests.matrix.checks import view_differs
 from tests.matrix.log import BOUNDS, PARTITION, SCHEMA, TABLE, Commit
 from tests.matrix.one_process import Answer, Hashes, answer
 from tests.matrix.pipelines import Case
 from tests.matrix.rows import Row, Rows, expected_rows, first_difference, slice_no, table_names
 from tests.support.logs import make_log
+from tests.support.read_logs import read_log
 from tests.support.replays import NOW_MS, order_of, run_range, what_was_run
 from windowlib.errors import HindcastError
 from windowlib.profiles import EngineFault
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkLog:
-    """The second log as a Delta table of a lake, with the ids that Spark gives its records."""
+    """The second log as a Delta table of a lake, with the ids of its records."""
 
     spark: "SparkSession"
     lake: Path
@@ -46,9 +45,8 @@ def write_log(spark: "SparkSession", lake: Path, commits: Sequence[Commit], pipe
     make_log(spark, str(lake / TABLE), commits, schema=SCHEMA, partition_by=PARTITION)
     order = order_of(lake, pipeline, BOUNDS)
     pinned = pin_input(pipeline, order.lake, order.slices)
-    read = read_chunk(spark, pinned, log_reading(pipeline, pinned, order.slices), slices=order.slices)
-    rows = read.ordered.select("slice_no", "rank", "record_hash").collect()
-    hashes = {(row["slice_no"], row["rank"]): row["record_hash"] for row in rows}
+    read = read_log(spark, pipeline, pinned, order.slices)
+    hashes = {(one.slice_no, one.rank): one.record_hash for one in read.records}
     return SparkLog(spark=spark, lake=lake, commits=commits, hashes=hashes)
 
 

@@ -11,7 +11,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import Staging, run_request
-from jobs.pipeline.files import load_file, parse_pipeline
+from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.workspace import Asked, open_workspace
@@ -35,7 +35,7 @@ FROM, TO, SOON = "2013-02-01", "2013-02-15", "2013-02-04"
 SMALL = Sizes(
     records_per_task=500, rows_per_file=200, rows_from=50, records_per_columnar_bucket=2_000, full_state_rows=0
 )
-FRAMES = Sizes(way="frames", driver_rows=50, rows_per_file=500)
+ORDER = "[dep_delay, flight_id]"
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +44,10 @@ def expected(spark: "SparkSession", log: Path) -> list[dict[str, object]]:
     return what_was_run(_run(spark, str(log), _pipeline(), TO))
 
 
-def _pipeline(table: str | None = None) -> Pipeline:
+def _pipeline(table: str = TABLE, *, order: str = "commits") -> Pipeline:
     path = ROOT / "pipelines" / "flights.yaml"
-    if table is None:
-        return load_file(path)
     text = path.read_text(encoding="utf-8").replace(f"table: {TABLE}", f"table: {table}")
+    text = text.replace("order: commits", f"order: {order}")
     return parse_pipeline(text, source=str(path))
 
 
@@ -65,23 +64,23 @@ def _findings(lake: str) -> tuple[object, ...]:
     return verify(place, "flights", view).findings
 
 
-@pytest.mark.parametrize("sizes", [Sizes(), SMALL, FRAMES], ids=["files", "small files", "frames"])
+@pytest.mark.parametrize("sizes", [Sizes(), SMALL], ids=["usual", "small files"])
 def test_two_weeks_have_the_same_runs(
     spark: "SparkSession", expected: list[dict[str, object]], lake: str, sizes: Sizes
 ) -> None:
-    own = f"{lake}/{sizes.way}{sizes.rows_per_file}"
+    own = f"{lake}/{sizes.rows_per_file}"
     found = _run(spark, own, _pipeline(f"{SOURCE}/{TABLE}"), TO, sizes=sizes)
     assert what_was_run(found) == expected
     assert _findings(own) == ()
 
 
-def test_a_checkpoint_of_one_way_is_continued_by_the_other(
-    spark: "SparkSession", expected: list[dict[str, object]], lake: str
+def test_tasks_may_sort_in_the_store(
+    spark: "SparkSession", log: Path, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline = _pipeline(f"s3a://{SOURCE.partition('://')[2]}/{TABLE}")
-    _run(spark, lake, pipeline, SOON, sizes=FRAMES)
-    found = _run(spark, lake, pipeline, "2013-02-06")
-    assert what_was_run(found) == expected[:5]
+    expected = what_was_run(_run(spark, str(log), _pipeline(order=ORDER), SOON))
+    monkeypatch.setattr(way, "_directory", lambda _tasks, pinned: pinned.order.lake.scratch("flights", "sorted"))
+    found = _run(spark, f"{lake}/sorted", _pipeline(f"{SOURCE}/{TABLE}", order=ORDER), SOON, sizes=SMALL)
+    assert what_was_run(found) == expected
 
 
 @pytest.mark.parametrize("is_remote", [False, True], ids=["log in S3", "lake in S3"])
@@ -90,9 +89,7 @@ def test_the_log_and_the_lake_may_be_in_different_places(
 ) -> None:
     own = f"{lake}/mixed" if is_remote else str(tmp_path)
     table = f"{log}/{TABLE}" if is_remote else f"{SOURCE}/{TABLE}"
-    for sizes in (Sizes(), FRAMES):
-        place = f"{own}/{sizes.way}"
-        assert what_was_run(_run(spark, place, _pipeline(table), SOON, sizes=sizes)) == expected[:3]
+    assert what_was_run(_run(spark, own, _pipeline(table), SOON)) == expected[:3]
 
 
 def test_tasks_may_exchange_rows_through_the_store(

@@ -1,7 +1,6 @@
 """Hashes of values and rows by column, for numpy and Arrow. docs/CHECKPOINTS.md has the definition and test vectors.
 
-Spark computes the same hashes with expressions (`windowlib.spark.columns`), and `windowlib.records.row_ids` computes
-them for one row of plain values.
+`windowlib.records.row_ids` computes the same for one row of plain values.
 """
 
 from collections.abc import Callable, Collection, Mapping

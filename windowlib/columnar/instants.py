@@ -1,4 +1,4 @@
-"""Instants and problems of records over whole columns: the twin of `windowlib.spark.columns`.
+"""Instants and problems of records over whole columns.
 
 `windowlib.records.instants` defines the results. Integers, timestamps and dates are read by arithmetic over columns.
 Doubles, decimals and texts are read once per different value. A problem is a small number, an index into `PROBLEMS`;

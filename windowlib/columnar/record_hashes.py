@@ -1,4 +1,4 @@
-"""The hashes of a log's records and of rows of `invalid_records`, as Spark computes them (windowlib.spark.columns)."""
+"""The hashes of a log's records and of rows of `invalid_records`."""
 
 from collections.abc import Collection, Mapping
 from functools import partial

@@ -1,6 +1,6 @@
 """The definition of an instant: how a value of any type becomes epoch milliseconds, and the reasons why some cannot.
 
-`windowlib.spark.columns` computes the same over whole columns, and a property test compares the two. Code that reports
+`windowlib.columnar.instants` computes the same over whole columns, and a property test compares the two. Code that reports
 about one record uses this module.
 """
 

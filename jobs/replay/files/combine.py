@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from jobs.replay.files.blocks import Block
+from jobs.replay.intake.blocks import Block
 from windowlib.columnar.steps import Int64s
 from windowlib.kernels.partials import Combiner, Combining
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from jobs.replay.chunk.slice_runs import SliceRun
-from jobs.replay.files.blocks import Block
 from jobs.replay.files.fragments import Fragment, read_fragments
 from jobs.replay.files.row_files import EncodedFile, RowFiles
 from jobs.replay.files.side_records import SideRecords
+from jobs.replay.intake.blocks import Block
 from windowlib.records import tables
 from windowlib.records.tables import Table
 

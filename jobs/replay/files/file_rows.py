@@ -10,12 +10,12 @@ from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import Tallies
 from jobs.replay.files.encode import EncodePlan, EncodeTask, SliceRows, encode
 from jobs.replay.files.fragments import Fragment
-from jobs.replay.files.layout import Layout
-from jobs.replay.files.log_blocks import LogColumns
 from jobs.replay.files.row_files import KnownRun
 from jobs.replay.files.scan import Scanned
 from jobs.replay.files.side_records import SideRecords
 from jobs.replay.files.windows import BucketRows
+from jobs.replay.intake.layout import Layout
+from jobs.replay.intake.log_blocks import LogColumns
 from jobs.replay.pinned import Pinned
 from jobs.replay.stages import stage
 from jobs.replay.tasks import Tasks
@@ -25,7 +25,7 @@ from windowlib.errors import InvariantBroken
 from windowlib.records import tables
 
 if TYPE_CHECKING:
-    from jobs.replay.files.blocks import Block
+    from jobs.replay.intake.blocks import Block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ import pyarrow as pa
 from jobs.lake.event_log import PinnedLog
 from jobs.replay.chunk.eligibility import why_not_partials
 from jobs.replay.chunk.time_steps import combined
-from jobs.replay.files.blocks import Block
 from jobs.replay.files.combine import PartialPlan
 from jobs.replay.files.scan import NEVER_MS, Scanned
+from jobs.replay.intake.blocks import Block
+from jobs.replay.intake.layout import footer_of
 from jobs.replay.pinned import Pinned
-from jobs.storage import file_system
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.instants import read_instants
@@ -79,7 +79,7 @@ def _of_row_groups(
     block: Block, log: PinnedLog, time: TimeColumn, *, footers: dict[str, "pq.FileMetaData | None"]
 ) -> int | None:
     if block.path not in footers:
-        footers[block.path] = _footer(block.path, log)
+        footers[block.path] = footer_of(block, log.uri)
     footer = footers[block.path]
     paths = [] if footer is None else [footer.schema.column(place).path for place in range(footer.num_columns)]
     if footer is None or time.name not in paths:
@@ -96,16 +96,6 @@ def _of_row_groups(
             return None
         bounds.append(latest)
     return max(bounds, default=None)
-
-
-def _footer(path: str, log: PinnedLog) -> "pq.FileMetaData | None":
-    """Return the footer of a file; None if it cannot be read, which the scan reports."""
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_metadata(path, filesystem=file_system(log.uri)[0])
-    except (OSError, pa.ArrowException):
-        return None
 
 
 def _ms(value: object, log: PinnedLog, time: TimeColumn, *, kind: pa.DataType) -> int | None:

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from jobs.replay.files.ascending import Ascending
-from jobs.replay.files.blocks import Block
 from jobs.replay.files.combine import BlockCombiner, PartialPlan
 from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers
 from jobs.replay.files.key_sets import KeySet, key_words
-from jobs.replay.files.log_blocks import LogColumns
+from jobs.replay.intake.blocks import Block
+from jobs.replay.intake.log_blocks import LogColumns
 from windowlib.columnar import instants
 from windowlib.columnar.instants import Codes
 from windowlib.columnar.log_reading import LogReading
@@ -41,7 +41,8 @@ class ScanPlan:
     `inputs` are the columns that the executor reads. The pass over time reads the column `source`, if there is one, and
     the columns that its driver asked for; `asked` is None if time needs no pass. `slice_starts_ms` has the start of
     each slice. With `needs_commits`, the commit of a record is content. `has_short_ranks`: each rank fits 32 bits.
-    `key_bits` is the size of the sets of keys (`KeySet`), or None if nobody asks for the keys.
+    `key_bits` is the size of the sets of keys (`KeySet`), or None if nobody asks for the keys. `feeds`: the records are
+    passed on to windows, and not only counted.
     """
 
     log: LogColumns
@@ -56,6 +57,7 @@ class ScanPlan:
     partials: PartialPlan | None
     buckets: int
     directory: str
+    feeds: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +147,8 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
     for judged in judged_batches(block, plan):
         _count(judged, plan, found)
         before_ms = _count_rises(judged, found)
-        _write_records(judged, plan, block=block, writers=writers, found=found, before_ms=before_ms)
+        if plan.feeds:
+            _write_records(judged, plan, block=block, writers=writers, found=found, before_ms=before_ms)
         if plan.asked is not None:
             writers.time.write(_time_columns(judged, plan, block.slice_no), slice_no=block.slice_no)
         if (judged.problems != 0).any():

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from jobs.replay.chunk.side_rows import completed
-from jobs.replay.files.blocks import Block
-from jobs.replay.files.log_blocks import LogColumns
+from jobs.replay.intake.blocks import Block
+from jobs.replay.intake.log_blocks import LogColumns
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.steps import Int64s
 from windowlib.errors import InvariantBroken
@@ -72,6 +72,10 @@ class SideRecords:
     def _ids(self, rows: pa.Table, found: pa.Table) -> pa.Array | pa.ChunkedArray:
         if self.record_id is not None:
             return found[self.record_id].cast(pa.string())
-        words = rows["record_hash"].to_numpy().astype(">i8")
-        texts = words.tobytes().hex()
-        return pa.array([texts[at : at + 16] for at in range(0, len(texts), 16)], pa.string())
+        return hash_texts(rows["record_hash"].to_numpy())
+
+
+def hash_texts(hashes: Int64s) -> pa.Array:
+    """Return hashes as texts: 16 hexadecimal digits each."""
+    texts = hashes.astype(">i8").tobytes().hex()
+    return pa.array([texts[at : at + 16] for at in range(0, len(texts), 16)], pa.string())

@@ -1,32 +1,29 @@
-"""Runs a chunk through files: scan, time, windows, encode. Spark schedules tasks; the driver holds counts and steps."""
+"""Runs a chunk: intake, scan, time, windows, encode. Spark schedules tasks; the driver holds counts and steps."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
 
 from jobs.planning.fingerprints import run_id
 from jobs.replay.chunk.bucket_plan import plan_buckets
-from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput, input_fingerprint
+from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput
 from jobs.replay.chunk.log_bytes import check_log_bytes
-from jobs.replay.chunk.reading import log_reading
 from jobs.replay.chunk.tallies import STATE, Sums
-from jobs.replay.chunk.time_steps import ChunkTime, Places, bounded_time, combined, driven_time, needs_pass
-from jobs.replay.files.blocks import Block
+from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.files.changeable import changeable_by
+from jobs.replay.files.counted import block_groups, chunk_time, scan_plan, slice_inputs
 from jobs.replay.files.file_rows import FileRows
-from jobs.replay.files.fragments import by_bucket, read_fragments
+from jobs.replay.files.fragments import by_bucket
 from jobs.replay.files.key_sets import bits_for
-from jobs.replay.files.layout import Layout, layout_of
-from jobs.replay.files.log_blocks import LogColumns
 from jobs.replay.files.partial_aggregation import are_right, partial_plan, with_time_bounds
 from jobs.replay.files.row_files import KnownRun
 from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
 from jobs.replay.files.state import DividedState, divide_plan, divided_state
 from jobs.replay.files.windows import BucketRows, BucketTask, WindowsPlan, run_bucket, save_steps
+from jobs.replay.intake.blocks import Block
+from jobs.replay.intake.intake import scan_by_spark, take_in
+from jobs.replay.intake.layout import Layout
 from jobs.replay.pinned import Pinned
 from jobs.replay.stages import stage
 from jobs.replay.tasks import Tasks, tasks_of
@@ -34,24 +31,15 @@ from jobs.runs import EMPTY_STATE
 from jobs.spark.lazy_session import LazySession
 from jobs.spark.private_dir import private_directory
 from jobs.storage import make_directory, remove_directory
-from windowlib.columnar.log_reading import Rises
 from windowlib.columnar.restored import BEFORE, DAMAGED, RESTORED
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from windowlib.columnar.steps import Int64s
-
 log = logging.getLogger(__name__)
-
-SHORT_RANKS: Final = 1 << 31
-"""The records of a chunk with at most so many records have ranks of 32 bits."""
 
 
 def run_files(session: LazySession, pinned: Pinned) -> ChunkRun:
-    """Read the log's files in tasks, and run the windows of a chunk. A chunk with little work starts no session.
+    """Read the log in tasks, and run the windows of a chunk. A chunk with little work starts no session.
 
     Raises:
         LogError: a file of the log is damaged, cannot be read, or holds other records than its statistics say.
@@ -61,6 +49,9 @@ def run_files(session: LazySession, pinned: Pinned) -> ChunkRun:
     """
     # A cluster is there to do the work: the driver's machine may be small.
     runs_here = session.is_local and pinned.runs_here(has_session=session.is_running)
+    if pinned.direct.why_spark is not None:
+        log.info("Spark reads and sorts the log: %s", pinned.direct.why_spark)
+        session.start(pinned.log.records, reads=pinned.places)
     tasks = tasks_of(session, runs_here=runs_here, may_read=pinned.places)
     directory = _directory(tasks, pinned)
     make_directory(directory)
@@ -81,17 +72,26 @@ def _directory(tasks: Tasks, pinned: Pinned) -> str:
 def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
     with stage("bytes of the log"):
         file_digests = check_log_bytes(tasks, pinned.log)
+    chunk = pinned.chunk_log
     size = pinned.sizes.task_records(pinned.log.records, cores=tasks.cores)
-    layout = layout_of(pinned.log, pinned.order.slices, records_per_block=size)
-    plan = _scan_plan(pinned, layout, directory, buckets=pinned.buckets(layout.records, cores=tasks.cores))
+    with stage("order"):
+        intake = take_in(tasks, chunk, directory=directory, records_per_block=size)
+    layout = intake.layout
+    plan = replace(
+        scan_plan(chunk, layout, directory),
+        key_bits=bits_for(layout.records) if pinned.lets_rows_stay() else None,
+        partials=partial_plan(pinned, layout.records),
+        buckets=pinned.buckets(layout.records, cores=tasks.cores),
+        feeds=True,
+    )
     if plan.partials is not None:
         layout = replace(layout, blocks=with_time_bounds(layout.blocks, pinned, plan.reading.event_time))
-    groups = _groups(layout.blocks, records=size)
+    groups = block_groups(layout.blocks, records=size)
     with stage("scan"):
         scanned = _scanned(tasks, groups, plan)
     with stage("time"):
-        time = _time(pinned, layout, scanned)
-    inputs = _slice_inputs(scanned, len(pinned.order.slices))
+        time = chunk_time(chunk, layout, scanned, before=pinned.time_before)
+    inputs = slice_inputs(scanned, len(pinned.order.slices))
     known = _known_run(pinned, inputs[0])
     windows = _windows_plan(pinned, layout, directory=directory, buckets=plan.buckets, time=time, known=known)
     try:
@@ -99,10 +99,12 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
             changeable = changeable_by(scanned, time, key_bits=plan.key_bits)
             state = divided_state(tasks, divide_plan(pinned, directory, plan.buckets, changeable=changeable))
             # The scans are short, so they fill the cores that wait for the last bucket.
-            asked: list[BucketTask | tuple[Block, ...]] = [*_bucket_tasks(scanned, plan.buckets, state), *groups]
+            again = block_groups(intake.originals or (), records=size)
+            asked: list[BucketTask | tuple[Block, ...]] = [*_bucket_tasks(scanned, plan.buckets, state), *again]
             done = tasks.run(lambda task: _windows_or_scan(task, windows, plan), asked)
         found = [one for one in done if isinstance(one, BucketRows)]
         counted = _counted(pinned, found, state)
+        seen = scan_by_spark(tasks, chunk) if intake.originals is None else _merged(_scans(done))
     except BaseException:
         known.remove()
         raise
@@ -111,7 +113,7 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
         slices=inputs,
         time=time,
         counted=counted,
-        scanned=_merged(one for one in done if not isinstance(one, BucketRows)),
+        scanned=seen,
         rows=FileRows(
             tasks=tasks,
             pinned=pinned,
@@ -163,72 +165,8 @@ def _known_run(pinned: Pinned, first: SliceInput) -> KnownRun:
     )
 
 
-def _scan_plan(pinned: Pinned, layout: Layout, directory: str, *, buckets: int) -> ScanPlan:
-    order, engine, sizes = pinned.order, pinned.tables.engine, pinned.sizes
-    reading = log_reading(order.pipeline, pinned.log, order.slices, needs_clock=engine.needs_clock)
-    return ScanPlan(
-        log=LogColumns(
-            uri=pinned.log.uri,
-            version=pinned.log.version,
-            nodes=pinned.log.nodes,
-            rows_per_batch=sizes.rows_per_read,
-        ),
-        reading=reading,
-        inputs=engine.layout.read(),
-        source=engine.time.source,
-        asked=engine.time.columns if needs_pass(engine) else None,
-        slice_starts_ms=tuple(one.start_ms for one in order.slices),
-        needs_commits=engine.time.needs_commits,
-        has_short_ranks=layout.records <= SHORT_RANKS,
-        key_bits=bits_for(layout.records) if pinned.lets_rows_stay() else None,
-        partials=partial_plan(pinned, layout.records),
-        buckets=buckets,
-        directory=directory,
-    )
-
-
-def _groups(blocks: Sequence[Block], *, records: int) -> list[tuple[Block, ...]]:
-    """Cut the blocks into contiguous groups of about this many records, one per task."""
-    groups: list[tuple[Block, ...]] = []
-    group: list[Block] = []
-    count = 0
-    for block in blocks:
-        if group and count + block.records > records:
-            groups.append(tuple(group))
-            group, count = [], 0
-        group.append(block)
-        count += block.records
-    return [*groups, tuple(group)] if group else groups
-
-
-def _time(pinned: Pinned, layout: Layout, scanned: Sequence[Scanned]) -> ChunkTime:
-    places = Places(ranges=layout.ranges, locate=layout.locate)
-    engine, before = pinned.tables.engine, pinned.time_before
-    if not needs_pass(engine):
-        return bounded_time(engine, _rises(scanned, combined(before).max_event_time_ms), places, before=before)
-    return driven_time(engine, _passed(scanned), places, before=before)
-
-
-def _passed(scanned: Sequence[Scanned]) -> "Iterator[pa.RecordBatch]":
-    for one in scanned:
-        for _, batch in read_fragments(one.records_of_time):
-            yield batch
-
-
-def _rises(scanned: Sequence[Scanned], before_ms: int | None) -> Rises:
-    """Join the rises of the blocks: of each block, those above the maximum of all blocks before it."""
-    sequences: list[Int64s] = []
-    times: list[Int64s] = []
-    highest = before_ms
-    for one in scanned:
-        rises_to = one.rises_to.numbers()
-        start = 0 if highest is None else int(np.searchsorted(rises_to, highest, side="right"))
-        if start < len(rises_to):
-            sequences.append(one.rises_at.numbers()[start:])
-            times.append(rises_to[start:])
-            highest = int(rises_to[-1])
-    nothing = np.empty(0, dtype=np.int64)
-    return Rises(sequence=np.concatenate([nothing, *sequences]), max_event_time_ms=np.concatenate([nothing, *times]))
+def _scans(done: Iterable[BucketRows | dict[int, IdSum]]) -> Iterator[dict[int, IdSum]]:
+    return (one for one in done if not isinstance(one, BucketRows))
 
 
 def _windows_plan(
@@ -286,19 +224,3 @@ def _merged(parts: Iterable[Mapping[int, IdSum]]) -> dict[int, IdSum]:
         for number, ids in part.items():
             whole.setdefault(number, IdSum()).merge(ids)
     return whole
-
-
-def _slice_inputs(scanned: Sequence[Scanned], slices: int) -> tuple[SliceInput, ...]:
-    sums = [{name: IdSum() for name in ("content", "records", "invalid", "invalid_rows")} for _ in range(slices)]
-    for one in scanned:
-        for name, ids in sums[one.block.slice_no].items():
-            ids.merge(getattr(one, name))
-    return tuple(
-        SliceInput(
-            fingerprint=input_fingerprint(found["content"]),
-            records=found["records"],
-            invalid=found["invalid"],
-            invalid_rows=found["invalid_rows"],
-        )
-        for found in sums
-    )

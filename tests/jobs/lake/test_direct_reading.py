@@ -1,4 +1,4 @@
-"""Row ids of data files from commits and checkpoints, and the logs that tasks cannot read themselves. No Spark."""
+"""Row ids of data files from commits and checkpoints, and the logs that only Spark reads. No Spark."""
 
 import json
 import random
@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.append_order import CommitOrder
 from jobs.lake.commit_history import FEW_COMMITS
-from jobs.lake.direct_reading import direct_reading
+from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_files import list_log_files
@@ -48,7 +48,7 @@ def _pin(log: Path) -> PinnedLog:
 
 def test_the_files_of_a_log_are_read_in_the_order_of_slices_and_commits(tmp_path: Path) -> None:
     log = _pin(_log(tmp_path, nested={"list": [{"at": 1}], "text": "x"}))
-    assert direct_reading(log) is None
+    assert direct_reading(log) == DirectReading(why_spark=None)
     read = [pq.ParquetFile(log.place(file)).read(["id"])["id"].to_pylist() for file in log.in_log_order()]
     ids = [one for rows in read for one in rows]
     assert ids == [f"{day}/{number}/{n}" for day, number in ((1, 0), (1, 1), (2, 0), (2, 1), (3, 2)) for n in range(4)]
@@ -58,21 +58,16 @@ def test_the_files_of_a_log_are_read_in_the_order_of_slices_and_commits(tmp_path
 def test_without_row_ids_a_pin_reads_none(tmp_path: Path) -> None:
     log = pin_log(str(_log(tmp_path)), slice_column="day", zone=ZoneInfo("UTC"), slices=DAYS)
     assert {file.row_ids for file in log.files} == {None}
-    assert "gives no row ids" in str(direct_reading(log))
+    assert direct_reading(log).why_spark is None
 
 
-def test_a_log_in_the_order_of_columns_is_not_read_directly(tmp_path: Path) -> None:
-    log = _pin(_log(tmp_path))
-    assert direct_reading(log, order=["id"]) == "the pipeline orders records by columns (id)"
-
-
-def test_a_log_with_mapped_columns_is_not_read_directly(tmp_path: Path) -> None:
+def test_a_log_with_mapped_columns_is_read_directly(tmp_path: Path) -> None:
     path = _log(tmp_path)
     map_columns(path, "name")
     for commit in commits_of(path):
         mapped = commit.read_text().replace('"delta.columnMapping.mode":"name"', '"delta.columnMapping.mode":"name",')
         commit.write_text(mapped.replace('"name",}', '"name","delta.enableRowTracking":"true"}'))
-    assert "maps column names" in str(direct_reading(_pin(path)))
+    assert direct_reading(_pin(path)).why_spark is None
 
 
 def _replace_first(log: PinnedLog, rows: pa.Table, **named: Any) -> PinnedLog:  # noqa: ANN401 - for pyarrow
@@ -91,25 +86,33 @@ def _replace_first(log: PinnedLog, rows: pa.Table, **named: Any) -> PinnedLog:  
 @pytest.mark.parametrize(
     ("column", "named", "reason"),
     [
-        ({"at": pa.array([1], pa.int32())}, {}, "column 'at' is int32 in the file"),
-        ({"AT": pa.array([1])}, {}, "column 'at' has other upper and lower case"),
-        ({"at": pa.array([1]), "_row-id-col-1": pa.array([1])}, {}, r"was rewritten \(such as by OPTIMIZE\)"),
-        ({"time": pa.array([1], pa.timestamp("us"))}, {"use_deprecated_int96_timestamps": True}, "column 'time' is"),
+        ({"at": pa.array(["1"])}, {}, "column 'at' is string in a file, and bigint in the log"),
+        ({"at": pa.array([1], pa.uint32())}, {}, "column 'at' is uint32 in a file"),
+        ({"time": pa.array([1], pa.timestamp("ns"))}, {"version": "2.6"}, "column 'time' is timestamp.ns. in a file"),
+        ({"at": pa.array([1], pa.int32())}, {}, None),
+        ({"AT": pa.array([1])}, {}, None),
+        ({"time": pa.array([1], pa.timestamp("us"))}, {"use_deprecated_int96_timestamps": True}, None),
         ({}, {}, None),
         ({"at": pa.array([1])}, {}, None),
     ],
 )  # fmt: skip
-def test_a_file_that_needs_a_conversion_is_not_read_directly(
+def test_a_file_with_types_that_a_cast_may_change_is_read_by_spark(
     tmp_path: Path, column: Mapping[str, pa.Array], named: Mapping[str, Any], reason: str | None
 ) -> None:
     log = _pin(_log(tmp_path, at=1, time=datetime(1970, 1, 1, tzinfo=UTC)))
-    found = direct_reading(_replace_first(log, pa.table({"id": ["x"], **column}), **named))
+    found = direct_reading(_replace_first(log, pa.table({"id": ["x"], **column}), **named)).why_spark
     assert found is None if reason is None else re.search(reason, str(found)), found
 
 
-def test_dates_of_the_julian_calendar_are_not_read_directly(tmp_path: Path) -> None:
+def test_a_file_with_ids_of_rows_in_a_column_is_compacted(tmp_path: Path) -> None:
+    log = _pin(_log(tmp_path))
+    found = direct_reading(_replace_first(log, pa.table({"id": ["x"], "_row-id-col-1": pa.array([1])})))
+    assert found == DirectReading(why_spark=None, compacted=frozenset([log.files[0].path]))
+
+
+def test_dates_of_the_julian_calendar_are_read_by_spark(tmp_path: Path) -> None:
     rows = pa.table({"id": ["x"]}).replace_schema_metadata({"org.apache.spark.legacyDateTime": ""})
-    assert "Julian calendar" in str(direct_reading(_replace_first(_pin(_log(tmp_path)), rows)))
+    assert "Julian calendar" in str(direct_reading(_replace_first(_pin(_log(tmp_path)), rows)).why_spark)
 
 
 def test_the_ids_of_files_are_the_same_from_commits_and_from_any_kind_of_checkpoint(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.lake.append_order import CommitOrder
-from jobs.lake.direct_reading import direct_reading
+from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.runs import Slice
 from tests.support.logs import log_order, make_log
@@ -36,7 +36,9 @@ def test_files_and_row_ids_give_the_order_of_spark_before_and_after_a_checkpoint
     assert list((tmp_path / "log" / "_delta_log").glob("*.checkpoint.parquet"))
     _check(spark, path)
     spark.sql(f"OPTIMIZE delta.`{path}`")
-    assert "OPTIMIZE" in str(direct_reading(_pin(path)))
+    compacted = direct_reading(_pin(path))
+    assert compacted.why_spark is None
+    assert compacted.compacted
 
 
 def _pin(path: str) -> PinnedLog:
@@ -45,7 +47,7 @@ def _pin(path: str) -> PinnedLog:
 
 def _check(spark: "SparkSession", path: str) -> None:
     log = _pin(path)
-    assert direct_reading(log) is None
+    assert direct_reading(log) == DirectReading(why_spark=None)
     columns = ["sensor-id", "select", "größe"]
     found = []
     for file in log.in_log_order():

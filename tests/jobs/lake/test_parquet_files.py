@@ -24,14 +24,15 @@ from jobs.lake.log_files import DeltaCheckpoint, LogFiles
 from jobs.lake.log_rows import find_record
 from jobs.lake.parquet_files import write_parquet
 from jobs.lake.store import attempt_batches, ensure_table, read_attempts
-from jobs.replay.files.blocks import Block
-from jobs.replay.files.log_blocks import LogColumns
 from jobs.replay.files.row_files import RowFiles
+from jobs.replay.intake.blocks import Block
+from jobs.replay.intake.log_blocks import LogColumns
 from tests.support.flipped_bits import bits_in_pages, flip, last_bits
 from tests.support.fuzzing import seeds
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import HindcastError, LogError
 from windowlib.records import tables
+from windowlib.records.column_types import field_node
 
 TABLE = tables.window_outputs({"k": "bigint"}, {"n": "bigint", "text": "string", "size": "double"})
 ATTEMPT = ("2024-01-01", "a" * 32)
@@ -89,7 +90,9 @@ def find_row(root: Path, _file: Path) -> object:
 
 def read_block(root: Path, file: Path) -> object:
     block = Block(str(file), file.name, {}, 0, 0, 0, 0, 0, COUNT)
-    log = LogColumns(uri=str(root), version=1, nodes=STORED, rows_per_batch=100)
+    log = LogColumns(
+        uri=str(root), version=1, fields=[field_node(name, node) for name, node in STORED.items()], rows_per_batch=100
+    )
     return [batch.to_pydict() for batch in log.batches(block)]
 
 

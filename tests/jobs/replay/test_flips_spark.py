@@ -32,11 +32,9 @@ from jobs.reading.stored_rows import StoredRuns, file_of
 from jobs.reading.stored_tables import stored_table
 from jobs.reading.verify import verify
 from jobs.replay.checkpoint_check import CheckpointCheck
-from jobs.replay.chunk import log_input
 from jobs.replay.chunk.log_bytes import check_log_bytes
-from jobs.replay.chunk.log_input import read_chunk
-from jobs.replay.chunk.reading import log_reading
 from jobs.replay.computed import compute
+from jobs.replay.files import way
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.pinned import pin
 from jobs.replay.sizes import Sizes
@@ -46,6 +44,7 @@ from jobs.spark.lazy_session import LazySession
 from tests.support.flips import Read, flipped, sweep
 from tests.support.log_files import Cover
 from tests.support.other_log import TABLE, OtherLog
+from tests.support.read_logs import read_log
 from tests.support.replays import NOW_MS, order_of, pipeline_of, run_range
 from windowlib.errors import CheckpointError, LogError, StoreError
 from windowlib.records import tables
@@ -267,21 +266,19 @@ def order_again(written: Written) -> ReplayOrder:
     return replace(order, known_log=known_log(written.view, slices))
 
 
-def log_through_frames(written: Written, _name: str) -> object:
-    """What a replay through DataFrames reads."""
+def log_again(written: Written, _name: str) -> object:
+    """What `plan --verify` and `explain` read."""
     order = order_again(written)
     pinned = pin_input(order.pipeline, order.lake, order.slices, known=order.known_log)
-    reading = log_reading(order.pipeline, pinned, order.slices)
-    chunk = read_chunk(written.spark, pinned, reading, slices=order.slices)
-    shown = chunk.ordered.selectExpr("slice_no", "rank", "event_time_ms", "problem", "to_json(record)").collect()
-    return [one.fingerprint for one in chunk.slices], sorted(repr(tuple(row)) for row in shown)
+    read = read_log(written.spark, order.pipeline, pinned, order.slices)
+    return [one.fingerprint for one in read.slices], [repr(one) for one in read.records]
 
 
 def log_through_files(written: Written, _name: str) -> object:
-    """What a replay through files computes. If a flip sends it to DataFrames, they check the same bytes first."""
+    """What a replay computes. If a flip has the log read by Spark, the same bytes are checked first."""
     pinned = pin(order_again(written), sizes=Sizes(local_records=10**9))
-    if pinned.why_not_files is not None:
-        return pinned.why_not_files, check_log_bytes(LocalTasks(), pinned.log)
+    if pinned.direct.why_spark is not None:
+        return pinned.direct.why_spark, check_log_bytes(LocalTasks(), pinned.log)
     computed = compute(LazySession.of(written.spark), pinned)
     computed.run.rows.close()
     runs = [(run.run_id, run.input_fingerprint, run.state_after) for run in computed.runs]
@@ -295,7 +292,7 @@ def test_plan_verify_compares_digests_and_stores_those_that_the_ledger_lacks(
     copy_log(hostile_log[1], tmp_path / TABLE, "nothing")
     pipeline = pipeline_of(IN_ORDER)
     with monkeypatch.context() as patched:
-        patched.setattr(log_input, "check_log_bytes", lambda _tasks, _log: {})
+        patched.setattr(way, "check_log_bytes", lambda _tasks, _log: {})
         assert run_range(spark, tmp_path, pipeline, BOUNDS).is_published
     work = open_workspace(pipeline, Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
     slices = tuple(slices_between(pipeline, *(parse_bound(pipeline, text) for text in BOUNDS)))
@@ -303,7 +300,7 @@ def test_plan_verify_compares_digests_and_stores_those_that_the_ledger_lacks(
     def verified() -> int:
         """Verify the slices, and return the version of the ledger."""
         planned = work.plan(work.ledger.view(), Ask(slices=slices))
-        assert not verify_inputs(spark, work, planned, who="a test").different
+        assert not verify_inputs(LazySession.of(spark), work, planned, who="a test").different
         return work.ledger.view().version
 
     before = work.ledger.view().version
@@ -335,11 +332,9 @@ TARGETS: Mapping[str, Target] = {
     "ledger": Target((tables.LEDGER,), ledger, many=200),
     "log, through files, checksum files": Target((LOG,), log_through_files),
     "log, through files, page checksums": Target((LOG,), log_through_files, cover="page checksums"),
-    "log, through DataFrames, checksum files": Target((LOG,), log_through_frames, few=10, many=200),
-    "log, through DataFrames, page checksums": Target(
-        (LOG,), log_through_frames, cover="page checksums", few=2, many=150
-    ),
-    "log of deltalake, through DataFrames": Target((LOG,), log_through_frames, cover="nothing", few=10, many=150),
+    "log, through DataFrames, checksum files": Target((LOG,), log_again, few=10, many=200),
+    "log, through DataFrames, page checksums": Target((LOG,), log_again, cover="page checksums", few=2, many=150),
+    "log of deltalake, through DataFrames": Target((LOG,), log_again, cover="nothing", few=10, many=150),
 }
 """2,000 flips in `make soak`."""
 

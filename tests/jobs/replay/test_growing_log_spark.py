@@ -13,6 +13,7 @@ from jobs.orchestration.outcomes import Outcome
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.review.position import Located, Wanted, locate
 from jobs.runs import CheckpointRef
+from jobs.spark.lazy_session import LazySession
 from tests.support.clicks_log import DAY_MS, PARTITION, PIPELINE, SCHEMA, day_rows
 from tests.support.logs import make_log
 from tests.support.replays import pipeline_of, run_range, what_was_run
@@ -81,7 +82,7 @@ def test_a_record_is_located_with_the_watermark_that_it_met(spark: "SparkSession
 
     def found(record_id: str) -> Located:
         wanted = Wanted(one=second.slice, record_id=record_id, before=before)
-        return locate(spark, lived.pipeline, Lake(root=str(lived.lake)), wanted=wanted)
+        return locate(LazySession.of(spark), lived.pipeline, Lake(root=str(lived.lake)), wanted=wanted)
 
     assert [found(f"1/{place}") for place in range(3)] == [
         Located(rank=0, watermark_ms=594_999),

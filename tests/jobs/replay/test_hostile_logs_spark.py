@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
 from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
@@ -19,19 +18,18 @@ from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
 from jobs.planning.plan import Plan, plan_range
 from jobs.planning.workspace import Asked, Workspace, open_workspace
-from jobs.replay.chunk.log_input import ChunkInput, read_chunk
-from jobs.replay.chunk.reading import log_reading
 from jobs.replay.chunk.record_columns import record_names
 from jobs.review.verify_input import Verification, verify_inputs
+from jobs.spark.lazy_session import LazySession
 from tests.support.clicks_log import PARTITION, PIPELINE, SCHEMA, day_rows
 from tests.support.delta_logs import clean_commits, commits_of, cut_off
 from tests.support.fake_replay import PIPELINE as SALES
 from tests.support.fake_replay import FakeReplayer, append_day, sales
 from tests.support.logs import make_log
+from tests.support.read_logs import ReadLog, read_log
 from tests.support.replays import NOW_MS, pipeline_of, run_range
 from windowlib.errors import LogError
 from windowlib.records.column_types import struct_type
-from windowlib.spark.log_order import RECORDS_PER_BLOCK, Ranks, block_slices, number_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,16 +44,15 @@ def two_days(spark: "SparkSession", lake: Path) -> Path:
     return lake / "log"
 
 
-def read(spark: "SparkSession", lake: Path, text: str = PIPELINE, bounds: tuple[str, str] = TWO_DAYS) -> ChunkInput:
+def read(spark: "SparkSession", lake: Path, text: str = PIPELINE, bounds: tuple[str, str] = TWO_DAYS) -> ReadLog:
     pipeline = pipeline_of(text)
     slices = slices_between(pipeline, *(parse_bound(pipeline, bound) for bound in bounds))
     pinned = pin_input(pipeline, Lake(root=str(lake)), slices)
-    return read_chunk(spark, pinned, log_reading(pipeline, pinned, slices), slices=slices)
+    return read_log(spark, pipeline, pinned, slices)
 
 
-def in_order(chunk: ChunkInput, *columns: str) -> list[tuple[object, ...]]:
-    rows = chunk.ordered.orderBy("slice_no", "rank").select(*(F.col("record").getField(name) for name in columns))
-    return [tuple(row) for row in rows.collect()]
+def in_order(read: ReadLog, *columns: str) -> list[tuple[object, ...]]:
+    return [tuple(one.record[name] for name in columns) for one in read.records]
 
 
 def workspace(lake: Path) -> Workspace:
@@ -75,7 +72,7 @@ def reasons(work: Workspace, days: tuple[str, str] = TWO_DAYS) -> list[str]:
 def verify(
     spark: "SparkSession", work: Workspace, days: tuple[str, str] = TWO_DAYS, *, records_per_job: int = 1
 ) -> Verification:
-    return verify_inputs(spark, work, planned(work, days), who="me", records_per_job=records_per_job)
+    return verify_inputs(LazySession.of(spark), work, planned(work, days), who="me", records_per_job=records_per_job)
 
 
 NAMES = (
@@ -115,22 +112,10 @@ def test_columns_named_like_ours_may_be_used(spark: "SparkSession", tmp_path: Pa
     assert outcome.runs[0].result.counts.assigned == 3
 
 
-@pytest.mark.parametrize("records_per_block", [1, 2, 3, RECORDS_PER_BLOCK])
-def test_blocks_of_any_size_number_the_same(spark: "SparkSession", records_per_block: int) -> None:
-    """Records per block switches between one sorted partition and several; ranks count on across the blocks."""
-    records = spark.sql("SELECT int(id % 2) AS slice_no, 6 - id AS o0 FROM range(7)")
-    numbered = number_records(records, ["o0"], count=7, records_per_block=records_per_block).localCheckpoint()
-    ranks = Ranks(tuple(block_slices(numbered)))
-    found = numbered.withColumn("rank", ranks.column()).orderBy("sequence").select("slice_no", "rank", "o0").collect()
-    assert [tuple(row) for row in found] == [
-        (0, 0, 0), (0, 1, 2), (0, 2, 4), (0, 3, 6), (1, 0, 1), (1, 1, 3), (1, 2, 5),
-    ]  # fmt: skip
-
-
 def test_ties_name_the_columns_of_the_log(spark: "SparkSession", tmp_path: Path) -> None:
     make_log(spark, str(tmp_path / "log"), [day_rows(0, 1, 1)], schema=SCHEMA, partition_by=PARTITION)
     text = PIPELINE.replace("  slice:", "  order: [user, at_ms]\n  slice:")
-    with pytest.raises(LogError, match=r'for example \{"user":"ann","at_ms":1000\}') as refused:
+    with pytest.raises(LogError, match=r"for example user = 'ann', at_ms = 1000\. Add") as refused:
         read(spark, tmp_path, text)
     assert "o0" not in str(refused.value)
 
@@ -286,8 +271,8 @@ def fake_run(spark: "SparkSession", work: Workspace, days: tuple[str, str]) -> N
     bounds = [parse_bound(work.pipeline, day) for day in days]
     slices = slices_between(work.pipeline, *bounds)
     pinned = pin_input(work.pipeline, work.lake, slices)
-    chunk = read_chunk(spark, pinned, log_reading(work.pipeline, pinned, slices), slices=slices)
-    read_as = {one.slice_id: read.fingerprint for one, read in zip(slices, chunk.slices, strict=True)}
+    found = read_log(spark, work.pipeline, pinned, slices)
+    read_as = {one.slice_id: read.fingerprint for one, read in zip(slices, found.slices, strict=True)}
     replayer = FakeReplayer(change=lambda run: replace(run, input_fingerprint=read_as[run.slice.slice_id]))
     run_request(work, Asked(from_ms=bounds[0], to_ms=bounds[1], who="me", reason=""), replayer)
 

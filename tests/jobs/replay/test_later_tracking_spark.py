@@ -10,7 +10,6 @@ from deltalake import DeltaTable
 
 from jobs.lake.lake import Lake
 from jobs.planning.log_pin import pin_input
-from jobs.replay.sizes import Sizes
 from jobs.review.execution import execution
 from tests.support.clicks_log import DAY_MS, PARTITION, PIPELINE, SCHEMA
 from tests.support.logs import log_order, make_log
@@ -43,7 +42,7 @@ def _switch_on(spark: "SparkSession", path: Path) -> None:
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')")
 
 
-def test_both_ways_read_the_old_commits_in_their_order(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_replay_reads_the_old_commits_in_their_order(spark: "SparkSession", tmp_path: Path) -> None:
     pipeline = pipeline_of(PIPELINE)
     logs = {"born": tmp_path / "born" / "log", "later": tmp_path / "later" / "log"}
     _append(spark, logs["born"], range(COMMITS), BORN)
@@ -53,16 +52,15 @@ def test_both_ways_read_the_old_commits_in_their_order(spark: "SparkSession", tm
     assert len(DeltaTable(str(logs["later"])).file_uris()) == 2 * 2 * COMMITS
     found = {}
     for name, log in logs.items():
-        for way in ("auto", "frames"):
-            lake = tmp_path / f"{name}-{way}"
-            lake.mkdir()
-            (lake / "log").symlink_to(log)
-            order = order_of(lake, pipeline, BOUNDS)
-            assert execution(pipeline, order.lake, order.slices).why_not_files is None
-            outcome = run_range(spark, lake, pipeline, BOUNDS, sizes=Sizes(way=way))
-            found[name, way] = what_was_run(outcome)
-            assert sum(run.result.counts.late for run in outcome.runs) == 0, (name, way)
-    assert all(runs == found["born", "auto"] for runs in found.values())
+        lake = tmp_path / f"{name}-lake"
+        lake.mkdir()
+        (lake / "log").symlink_to(log)
+        order = order_of(lake, pipeline, BOUNDS)
+        assert execution(pipeline, order.lake, order.slices).why_sorted is None
+        outcome = run_range(spark, lake, pipeline, BOUNDS)
+        found[name] = what_was_run(outcome)
+        assert sum(run.result.counts.late for run in outcome.runs) == 0, name
+    assert found["later"] == found["born"]
 
 
 def test_a_log_that_was_compacted_since_is_refused_where_the_order_is_lost(

@@ -94,8 +94,8 @@ class Replayed:
             known_log=known_log(self.view, slices),
         )
         pinned = pin(order, sizes=SIZES)
-        if pinned.why_not_files is not None:
-            return pinned.why_not_files, check_log_bytes(LocalTasks(), pinned.log)  # as both ways do
+        if pinned.direct.why_spark is not None:
+            return pinned.direct.why_spark, check_log_bytes(LocalTasks(), pinned.log)
         computed = compute(SESSION, pinned)
         computed.run.rows.close()
         runs = tuple((run.run_id, run.input_fingerprint, run.state_after) for run in computed.runs)

@@ -1,4 +1,4 @@
-"""DataFrames refuse a page that differs from its checksum. Spark by default reads other values, without an error.
+"""A page that differs from its checksum is refused. Spark by default reads other values, without an error.
 
 No file has a `.crc` beside it, as in an object store.
 """
@@ -18,8 +18,6 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
 from jobs.readers import published, published_rows
-from jobs.replay.chunk.log_input import read_chunk
-from jobs.replay.chunk.reading import log_reading
 from jobs.replay.computed import compute
 from jobs.replay.pinned import pin
 from jobs.replay.sizes import Sizes
@@ -30,6 +28,7 @@ from tests.support.clicks_log import PARTITION, PIPELINE, SCHEMA, day_rows
 from tests.support.flipped_bits import bits_in_pages, flip, last_bits
 from tests.support.fuzzing import seeds
 from tests.support.logs import make_log
+from tests.support.read_logs import read_log
 from tests.support.replays import order_of, pipeline_of, run_range
 from windowlib.errors import HindcastError, LogError
 from windowlib.records import tables
@@ -65,12 +64,10 @@ def test_a_damaged_page_of_the_log_is_an_error_that_names_the_file(spark: "Spark
     pipeline = pipeline_of(PIPELINE)
     slices = slices_between(pipeline, *(parse_bound(pipeline, text) for text in BOUNDS))
     pinned = pin_input(pipeline, Lake(root=str(lake)), slices)
-    reading = log_reading(pipeline, pinned, slices)
     [file] = (lake / "log").rglob("day=1970-01-01/part-*.parquet")
 
     def numbers() -> list[int]:
-        chunk = read_chunk(spark, pinned, reading, slices=slices)
-        return sorted(row[0] for row in chunk.ordered.select("record.number").collect())
+        return sorted(one.record["number"] for one in read_log(spark, pipeline, pinned, slices).records)
 
     expected, errors = numbers(), []
     for seed in seeds(1):
@@ -100,7 +97,7 @@ def test_a_session_of_a_user_refuses_a_damaged_page_of_our_tables(spark: "SparkS
         assert rows(other, str(lake), pipeline.name, verify=False).count() > 0
 
 
-WAYS = {"in this process": (10**9, ""), "in workers": (0, ""), "through DataFrames": (0, "  order: [at_ms]\n")}
+WAYS = {"in this process": (10**9, ""), "in workers": (0, ""), "sorted in workers": (0, "  order: [number]\n")}
 """Where tasks run: the largest number of records that tasks in this process read, and the log's order."""
 
 

@@ -123,13 +123,11 @@ def small_sizes(chunk: int) -> Sizes:
     """Return sizes below which each part of a replay takes its other path; they differ by slices per chunk, too."""
     return Sizes(
         local_records=0 if chunk == 3 else 1_000_000,
-        records_per_block=97,
+        sorted_rows=97,
         records_per_bucket=150,
         records_per_columnar_bucket=150,
         buckets=3,
         rows_per_batch=20 + chunk,
-        driver_rows=0 if chunk == 3 else 40,
-        writers=1,
         content_rows=chunk,
         audited_rows=0 if chunk == 3 else 10_000,
         pandas_rows=1,

@@ -22,12 +22,13 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.workspace import Asked, open_workspace
 from jobs.reading.verify import verify
 from jobs.replay.files import way
-from jobs.replay.files.layout import layout_of
 from jobs.replay.files.partial_aggregation import with_time_bounds
 from jobs.replay.files.scan import NEVER_MS, latest_before
+from jobs.replay.intake.intake import take_in
 from jobs.replay.pinned import pin
 from jobs.replay.replayer import replay_in
 from jobs.replay.sizes import Sizes
+from jobs.replay.tasks import LocalTasks
 from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
@@ -248,7 +249,8 @@ def test_bounds_of_blocks_are_the_greatest_event_times_of_their_files_or_row_gro
         pipeline = random_pipeline(random, form)
         pinned = pin(order_of(root, pipeline, (str(FIRST), str(FIRST + timedelta(days=DAYS)))))
         unit = form if form in {"ms", "s", "us"} else None
-        layout = layout_of(pinned.log, pinned.order.slices, records_per_block=random.choice((16, 10**6)))
+        size = random.choice((16, 10**6))
+        layout = take_in(LocalTasks(), pinned.chunk_log, directory=str(root), records_per_block=size).layout
         latest = NEVER_MS
         for block in with_time_bounds(layout.blocks, pinned, TimeColumn(name="at", unit=unit)):
             assert block.latest_before_ms == latest, f"seed {seed}"

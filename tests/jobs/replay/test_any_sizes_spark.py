@@ -1,7 +1,6 @@
-"""A replay through files and a replay through DataFrames have the same runs: ids, digests, counts, tallies."""
+"""Replays with any sizes, and of files in any order, have the same runs: ids, digests, counts, tallies."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,19 +35,21 @@ SMALL = Sizes(
     rows_per_file=40,
     rows_from=20,
     rows_per_encoding=50,
-    driver_rows=10,
+    sorted_rows=17,
     full_state_rows=0,
     checkpoint_parts=3,
     staying_rows=0,
     staying_share=0,
 )
-FRAMES = Sizes(way="frames")
+USUAL = Sizes()
 OTHERS = {
-    "files, in this process": Sizes(local_records=10**9),
-    "files, a task and a bucket for each core": Sizes(local_records=0, least_records=40),
-    "files, small sizes": SMALL,
-    "frames, small sizes": replace(SMALL, way="frames"),
+    "in this process": Sizes(local_records=10**9),
+    "a task and a bucket for each core": Sizes(local_records=0, least_records=40),
+    "small sizes": SMALL,
+    "compacted": USUAL,
+    "compacted, small sizes": SMALL,
 }
+"""Sizes by name. Of `compacted` logs, the files have the records in another order, and tasks sort them."""
 SPECS = {
     "tumbling": PIPELINE,
     "combined": PIPELINE.replace("  note_first: {first: note}\n  note_last: {last: note}\n", ""),
@@ -77,25 +78,27 @@ def side_rows(lake: Lake, pipeline: str, view: LedgerView) -> dict[str, list[tup
         pytest.param("gaps", marks=pytest.mark.slow),
     ],
 )
-def test_both_ways_have_the_same_runs(
+def test_all_sizes_have_the_same_runs(
     spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path: Path, spec: str
 ) -> None:
     pipeline = pipeline_of(SPECS[spec])
     found = {}
-    others = {name: sizes for name, sizes in OTHERS.items() if sizes.way == "auto" or spec == "sessions"}
-    for name, sizes in {"frames": FRAMES, **others}.items():
+    for name, sizes in {"usual": USUAL, **OTHERS}.items():
         lake = tmp_path / name
         shutil.copytree(hostile_log[1], lake / TABLE)
-        if sizes.way == "auto":
-            order = order_of(lake, pipeline, BOUNDS)
-            assert execution(pipeline, order.lake, order.slices).why_not_files is None
+        if "compacted" in name:
+            spark.sql(f"OPTIMIZE delta.`{lake / TABLE}` ZORDER BY (note)").collect()
+        order = order_of(lake, pipeline, BOUNDS)
+        how = execution(pipeline, order.lake, order.slices)
+        assert how.why_spark is None
+        assert (how.why_sorted is not None) == ("compacted" in name)
         runs = what_was_run(run_range(spark, lake, pipeline, BOUNDS, chunk=3, sizes=sizes))
         view = Ledger(Lake(root=str(lake)).ledger(pipeline.name), now_ms=lambda: NOW_MS).view()
         assert any(run.result.checkpoint.earlier for run in view.runs.values()) == (sizes.full_state_rows == 0)
         found[name] = runs, side_rows(Lake(root=str(lake)), pipeline.name, view)
         assert not verify(Lake(root=str(lake)), pipeline.name, view).findings
-    ids = [str(row[2]) for rows in found["frames"][1].values() for row in rows]
+    ids = [str(row[2]) for rows in found["usual"][1].values() for row in rows]
     assert any(text.startswith("0") for text in ids)
     assert {len(text) for text in ids} == {16}
-    for name in others:
-        assert found[name] == found["frames"], name
+    for name in OTHERS:
+        assert found[name] == found["usual"], name

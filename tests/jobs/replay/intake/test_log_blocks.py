@@ -6,13 +6,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.replay.files.blocks import Block
-from jobs.replay.files.log_blocks import LogColumns
+from jobs.replay.intake.blocks import Block
+from jobs.replay.intake.log_blocks import LogColumns
 from windowlib.errors import LogError
-from windowlib.records.column_types import parse_type
+from windowlib.records.column_types import field_node, parse_type
 
 DAY = "2013-02-08"
 NODES = {name: parse_type(kind) for name, kind in (("day", "string"), ("flight", "long"), ("new", "string"))}
+FIELDS = [field_node(name, node) for name, node in NODES.items()]
 READ = [{"day": DAY, "flight": number, "new": None} for number in range(7)]
 
 
@@ -30,14 +31,14 @@ def block_of(path: Path, *, stores_day: bool, records: int = 7) -> Block:
 def test_any_columns_are_read_and_partition_columns_come_from_the_delta_log(
     tmp_path: Path, columns: list[str] | None, *, stores_day: bool
 ) -> None:
-    log = LogColumns(uri=str(tmp_path), version=0, nodes=NODES, rows_per_batch=3)
+    log = LogColumns(uri=str(tmp_path), version=0, fields=FIELDS, rows_per_batch=3)
     found = list(log.batches(block_of(tmp_path / "a.parquet", stores_day=stores_day), columns))
     assert [one.num_rows for one in found] == [3, 3, 1]
-    wanted = [*NODES] if columns is None else columns
+    wanted = [name for name in NODES if columns is None or name in columns]
     assert [row for one in found for row in one.to_pylist()] == [{name: row[name] for name in wanted} for row in READ]
 
 
 def test_a_file_with_other_records_than_stated_is_refused(tmp_path: Path) -> None:
-    log = LogColumns(uri=str(tmp_path), version=3, nodes=NODES, rows_per_batch=3)
+    log = LogColumns(uri=str(tmp_path), version=3, fields=FIELDS, rows_per_batch=3)
     with pytest.raises(LogError, match="holds 7 records, but by its statistics version 3 has 8"):
         list(log.batches(block_of(tmp_path / "a.parquet", stores_day=False, records=8)))

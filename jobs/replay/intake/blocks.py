@@ -1,4 +1,4 @@
-"""Blocks: contiguous records of a file of the log. A scan task reads some. Tasks import this module, so it is light."""
+"""Blocks: contiguous records of a file. A scan task reads some. Tasks import this module, so it is light."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,7 +10,8 @@ class Block(NamedTuple):
     `sequence` is the place of the first record in the chunk, `rank` its place in the slice, `row` its row in the file.
     `row_groups` is None for a whole file. `commit` numbers the commits of a slice from 0. `partition` has the file's
     values of the partition columns as text. No record of the block has an event time after `latest_ms`, and no record
-    of the chunk before it after `latest_before_ms`; None if that is not known (`partial_aggregation`).
+    of the chunk before it after `latest_before_ms`; None if that is not known (`partial_aggregation`). `is_sorted`: the
+    intake has written the file, and it is no file of the log.
     """
 
     path: str
@@ -25,3 +26,4 @@ class Block(NamedTuple):
     row_groups: tuple[int, ...] | None = None
     latest_ms: int | None = None
     latest_before_ms: int | None = None
+    is_sorted: bool = False

@@ -1,0 +1,151 @@
+"""Brings a column of a data file to the type that the log has for it.
+
+A file may have another type than the log: another layout of texts and lists, a type from before it was widened, the
+physical names of mapped columns, other upper and lower case of nested fields, or fields in another order or missing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from windowlib.columnar.arrow import arrow_type
+from windowlib.records.column_types import Node, spell_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
+
+
+def stored_name(field: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """Return the name that a field has in a file, out of the file's names; None if the file does not have it.
+
+    Without a mapped name, a name that differs only in upper and lower case is the same name, as in Spark.
+    """
+    physical = (field.get("metadata") or {}).get(PHYSICAL_NAME)
+    if physical is not None:
+        return str(physical) if physical in names else None
+    name = str(field["name"])
+    return name if name in names else next((one for one in names if one.casefold() == name.casefold()), None)
+
+
+def conformed(values: "pa.Array", node: Node) -> "pa.Array":
+    """Return a column of a file with the type that the log has for it.
+
+    Raises:
+        pyarrow.ArrowException: the file has a type that `refusals` names.
+    """
+    import pyarrow as pa
+
+    kind = arrow_type(node)
+    if values.type == kind:
+        return values
+    if pa.types.is_dictionary(values.type):
+        return conformed(values.dictionary_decode(), node)
+    if isinstance(node, str):
+        return values.cast(kind)
+    if values.offset:
+        values = pa.concat_arrays([values])  # children of a slice would begin before it
+    mask = values.is_null() if values.null_count else None
+    match node["type"]:
+        case "struct":
+            names = [field.name for field in values.type]
+            found = [stored_name(field, names) for field in node["fields"]]
+            fields = [
+                pa.nulls(len(values), arrow_type(field["type"]))
+                if name is None
+                else conformed(values.field(names.index(name)), field["type"])
+                for field, name in zip(node["fields"], found, strict=True)
+            ]
+            return pa.StructArray.from_arrays(fields, fields=list(kind), mask=mask)
+        case "array":
+            short = values.cast(pa.list_(values.type.value_type)) if pa.types.is_large_list(values.type) else values
+            items = conformed(short.values, node["elementType"])
+            return pa.ListArray.from_arrays(short.offsets, items, type=kind, mask=mask)
+        case _:
+            keys, items = conformed(values.keys, node["keyType"]), conformed(values.items, node["valueType"])
+            return pa.MapArray.from_arrays(values.offsets, keys, items, type=kind, mask=mask)
+
+
+def refusals(found: "pa.DataType", node: Node, *, name: str) -> Iterator[str]:
+    """Yield why `conformed` does not read a column of a file.
+
+    Args:
+        found: the Arrow type of the column in the file. A timestamp of type INT96 is `timestamp[us]`.
+        node: the type in the log.
+        name: the name for the sentence.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(found):
+        yield from refusals(found.value_type, node, name=name)
+        return
+    parts = None if isinstance(node, str) else _parts(found, node)
+    if parts is not None:
+        for inner, wanted, one in parts:
+            yield from refusals(inner, wanted, name=f"{name}.{one}")
+    elif not (isinstance(node, str) and _is_read(found, arrow_type(node))):
+        yield f"column {name!r} is {found} in a file, and {spell_type(node)} in the log"
+
+
+def _parts(found: "pa.DataType", node: Mapping[str, Any]) -> "list[tuple[pa.DataType, Node, str]] | None":
+    """Return the types inside a type of a file, with those of the log and their names; None if it is another kind."""
+    import pyarrow as pa
+
+    types = pa.types
+    match node["type"]:
+        case "struct" if types.is_struct(found):
+            names = [field.name for field in found]
+            pairs = [(field, stored_name(field, names)) for field in node["fields"]]
+            return [
+                (found.field(stored).type, field["type"], field["name"])
+                for field, stored in pairs
+                if stored is not None
+            ]
+        case "array" if types.is_list(found) or types.is_large_list(found):
+            return [(found.value_type, node["elementType"], "element")]
+        case "map" if types.is_map(found):
+            return [(found.key_type, node["keyType"], "key"), (found.item_type, node["valueType"], "value")]
+        case _:
+            return None
+
+
+def _is_read(found: "pa.DataType", wanted: "pa.DataType") -> bool:
+    """Return whether a cast keeps each value: another layout, or one of Delta's widenings (Type Widening)."""
+    import pyarrow as pa
+
+    types = pa.types
+    is_whole = types.is_signed_integer(found)
+    if found.equals(wanted):
+        return True
+    if types.is_string(wanted) or types.is_binary(wanted):
+        return _is_other_layout(found, wanted)
+    if types.is_timestamp(wanted):
+        is_date = types.is_date32(found) and wanted.tz is None
+        # The time zone of a stored timestamp is UTC, or it is not stored (INT96).
+        return bool(is_date or (types.is_timestamp(found) and found.unit in {"ms", "us"}))
+    if types.is_signed_integer(wanted) or types.is_floating(wanted):
+        is_kind = is_whole or (types.is_floating(found) and types.is_floating(wanted))
+        return bool(is_kind and found.bit_width < wanted.bit_width)
+    return bool(types.is_decimal(wanted) and (is_whole or types.is_decimal(found)) and _casts(found, wanted))
+
+
+def _is_other_layout(found: "pa.DataType", wanted: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_string(wanted):
+        return bool(types.is_large_string(found) or types.is_string_view(found))
+    return bool(types.is_large_binary(found) or types.is_binary_view(found))
+
+
+def _casts(found: "pa.DataType", wanted: "pa.DataType") -> bool:
+    """Return whether Arrow casts any number of a type to a decimal: it refuses types with too few digits."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal(found):
+        return bool(found.scale <= wanted.scale and found.precision - found.scale <= wanted.precision - wanted.scale)
+    try:
+        pa.array([0], found).cast(wanted)
+    except pa.ArrowInvalid:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""The part of a log that a chunk reads, and how it is read. Plans, replays and explanations read it in the same way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jobs.lake.direct_reading import DirectReading, direct_reading
+from jobs.lake.event_log import PinnedLog
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables
+from jobs.replay.chunk.reading import log_reading
+from jobs.replay.intake.log_blocks import LogColumns
+from jobs.replay.sizes import SIZES, Sizes
+from jobs.runs import Slice
+from windowlib.columnar.log_reading import LogReading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkLog:
+    """The log of a chunk: pinned, with the slices of the chunk in order, and what the pipeline reads of it."""
+
+    pipeline: Pipeline
+    log: PinnedLog
+    tables: ChunkTables
+    slices: tuple[Slice, ...]
+    sizes: Sizes
+    direct: DirectReading
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, log: PinnedLog, slices: Sequence[Slice]) -> "ChunkLog":
+        """Read the footers of the files.
+
+        Raises:
+            LogError: a file of the log is damaged.
+            SpecError: as for `chunk_tables`.
+        """
+        return cls(
+            pipeline=pipeline,
+            log=log,
+            tables=chunk_tables(pipeline, log),
+            slices=(*slices,),
+            sizes=SIZES,
+            direct=direct_reading(log),
+        )
+
+    @property
+    def reading(self) -> LogReading:
+        """The roles of the log's columns."""
+        return log_reading(self.pipeline, self.log, self.slices, needs_clock=self.tables.engine.needs_clock)
+
+    @property
+    def columns(self) -> LogColumns:
+        """How tasks read the log's files."""
+        return LogColumns(
+            uri=self.log.uri,
+            version=self.log.version,
+            fields=self.log.fields,
+            rows_per_batch=self.sizes.rows_per_read,
+        )
+
+    @property
+    def order(self) -> tuple[str, ...] | None:
+        """The columns of the log that order the records of a slice; None for the order of appending."""
+        order = self.pipeline.log.order
+        return None if order == "commits" else tuple(order)
+
+    def why_doubtful(self) -> str | None:
+        """Return why the Delta log does not tell the order of the records, in one sentence; None if it does."""
+        if self.order is not None:
+            return f"the pipeline orders records by columns ({', '.join(self.order)})"
+        if self.direct.compacted:
+            return f"the file {min(self.direct.compacted)} was rewritten (such as by OPTIMIZE)"
+        return None
+
+    @property
+    def needs_commits(self) -> bool:
+        """Whether the commit of a record changes the result."""
+        return self.tables.engine.time.needs_commits

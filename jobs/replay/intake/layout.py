@@ -1,0 +1,108 @@
+"""The layout of a chunk: its blocks in log order, and its slices along the sequence numbers of the records."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jobs.replay.intake.blocks import Block
+from jobs.runs import Slice
+from jobs.storage import file_system
+from windowlib.columnar.plan import SliceRange
+from windowlib.columnar.steps import Int64s
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The blocks of a chunk in log order, and the slices along its sequence numbers, which are 0, 1, 2 ..."""
+
+    blocks: tuple[Block, ...]
+    ranges: tuple[SliceRange, ...]
+
+    @property
+    def records(self) -> int:
+        """The number of records in the chunk."""
+        return self.ranges[-1].end_sequence
+
+    def first(self, slice_no: int) -> int:
+        """Return the sequence number of the first record of a slice."""
+        return self.ranges[slice_no - 1].end_sequence if slice_no else 0
+
+    def locate(self, sequence: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the arrays (slice_no, rank) of sequence numbers. A number before all records gives the first."""
+        inside = np.clip(sequence, 0, max(self.records - 1, 0))
+        if len(self.ranges) == 1:
+            return np.zeros(len(inside), dtype=np.int64), inside
+        ends = np.array([one.end_sequence for one in self.ranges], dtype=np.int64)
+        firsts = np.concatenate(([0], ends[:-1]))
+        slice_no = np.minimum(np.searchsorted(ends, inside, side="right"), len(ends) - 1)
+        return slice_no.astype(np.int64), np.maximum(inside - firsts[slice_no], 0)
+
+
+def layout_of(ordered: Mapping[int, Sequence[Block]], slices: Sequence[Slice]) -> Layout:
+    """Return the layout of blocks that are in log order.
+
+    Args:
+        ordered: slice number -> its blocks in log order, without their places in the chunk and in the slice.
+        slices: the slices of the chunk, in order.
+    """
+    blocks: list[Block] = []
+    ranges: list[SliceRange] = []
+    sequence = 0
+    for number, one in enumerate(slices):
+        rank = 0
+        for block in ordered.get(number, ()):
+            blocks.append(block._replace(sequence=sequence, rank=rank))
+            sequence, rank = sequence + block.records, rank + block.records
+        ranges.append(SliceRange(slice_no=number, start_ms=one.start_ms, end_ms=one.end_ms, end_sequence=sequence))
+    return Layout(blocks=tuple(blocks), ranges=tuple(ranges))
+
+
+def parts_of(whole: Block, *, uri: str, records_per_block: int) -> list[Block]:
+    """Cut a whole file of the log at `uri` at its row groups, into parts of about so many records.
+
+    If the row groups do not add up, the file stays whole: the scan reports it.
+    """
+    if whole.records <= records_per_block:
+        return [whole]
+    footer = footer_of(whole, uri)
+    rows = [] if footer is None else [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+    if sum(rows) != whole.records:
+        return [whole]
+    return joined_groups(whole, [(whole.commit, records) for records in rows], records_per_block=records_per_block)
+
+
+def joined_groups(whole: Block, groups: Iterable[tuple[int, int]], *, records_per_block: int) -> list[Block]:
+    """Return blocks of the row groups of a file, given as (commit, records). A block has records of one commit."""
+    parts: list[Block] = []
+    row = 0
+    for number, (commit, records) in enumerate(groups):
+        before = parts[-1] if parts else None
+        if before is not None and before.commit == commit and before.records + records <= records_per_block:
+            joined = (*(before.row_groups or ()), number)
+            parts[-1] = before._replace(records=before.records + records, row_groups=joined)
+        else:
+            parts.append(whole._replace(commit=commit, row=row, records=records, row_groups=(number,)))
+        row += records
+    return parts
+
+
+def footer_of(block: Block, uri: str) -> "pq.FileMetaData | None":
+    """Return the footer of the file of a block; None if it cannot be read, which the scan reports.
+
+    Args:
+        block: the block.
+        uri: the log.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    system, path = file_system(block.path) if block.is_sorted else (file_system(uri)[0], block.path)
+    try:
+        return pq.read_metadata(path, filesystem=system)
+    except (OSError, pa.ArrowException):
+        return None

@@ -1,0 +1,131 @@
+"""Reading a block with Arrow: its records as columns of the log's types, batch by batch.
+
+A block is in a file of the log, or in a file that the intake has written (`Block.is_sorted`), which has the columns of
+the log under their own names and with their own types.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobs.lake.conforming import conformed, stored_name
+from jobs.lake.damage import REMOTE_ADVICE, one_line
+from jobs.lake.parquet_files import open_parquet
+from jobs.replay.intake.blocks import Block
+from jobs.storage import file_system, is_remote
+from windowlib.columnar.arrow import arrow_type
+from windowlib.errors import LogError
+from windowlib.records.column_types import Node
+
+UNREADABLE = (OSError, ValueError, pa.ArrowException)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogColumns:
+    """How tasks read the files of a log: its name and version for errors, and its columns.
+
+    `fields` are the columns of the log, as in `FileLayout`. The values of partition columns are in the Delta log and
+    not in the files.
+    """
+
+    uri: str
+    version: int
+    fields: Sequence[Mapping[str, Any]]
+    rows_per_batch: int
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """The types of the columns."""
+        return {field["name"]: field["type"] for field in self.fields}
+
+    def batches(
+        self, block: Block, columns: Sequence[str] | None = None, *, hidden: Sequence[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a block in order, with the log's columns (or those that are named).
+
+        A column that the file does not have is null in all rows.
+
+        Args:
+            block: the block.
+            columns: the columns of the log to read; all when None.
+            hidden: names of columns of integers that files may have besides those of the log. They are at the end.
+
+        Raises:
+            LogError: the file cannot be read, or it does not have as many records as the Delta log states.
+        """
+        found = 0
+        with self.reading(block):
+            file = self._open(block)
+            stored = file.schema_arrow.names
+            wanted = [field for field in self.fields if columns is None or field["name"] in columns]
+            named = [self._stored_name(field, block, stored) for field in wanted]
+            constants = [
+                self._constant(field, block) if name is None else None
+                for field, name in zip(wanted, named, strict=True)
+            ]
+            # Arrow yields no rows without a column.
+            read = [name for name in (*named, *hidden) if name is not None and name in stored] or stored[:1]
+            for batch in file.iter_batches(
+                batch_size=self.rows_per_batch, row_groups=block.row_groups, columns=read, use_threads=False
+            ):
+                found += batch.num_rows
+                count = batch.num_rows
+                arrays = [
+                    conformed(batch.column(name), field["type"]) if constant is None else constant.slice(0, count)
+                    for field, name, constant in zip(wanted, named, constants, strict=True)
+                ]
+                arrays += [
+                    batch.column(name).cast(pa.int64()) if name in stored else pa.nulls(count, pa.int64())
+                    for name in hidden
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, names=[*(field["name"] for field in wanted), *hidden])
+        if found != block.records:
+            raise LogError(
+                f"file {block.named} of event log {self.uri} holds {found:,} records, but by its statistics version "
+                f"{self.version} has {block.records:,} there: a data file was damaged or exchanged, or records were "
+                "deleted in place. Restore the file from a backup, or replay a copy of the log made afresh"
+            )
+
+    @staticmethod
+    def _stored_name(field: Mapping[str, Any], block: Block, stored: Sequence[str]) -> str | None:
+        if block.is_sorted:
+            return str(field["name"])
+        return None if field["name"] in block.partition else stored_name(field, stored)
+
+    def _open(self, block: Block) -> pq.ParquetFile:
+        # The path of a sorted file is a whole place; that of a file of the log is one in its file system.
+        if not is_remote(block.path if block.is_sorted else self.uri):
+            return open_parquet(block.path, memory_map=True, coerce_int96_timestamp_unit="us")
+        system, path = file_system(block.path) if block.is_sorted else (file_system(self.uri)[0], block.path)
+        # Buffering reads the columns of all row groups with few requests, in parallel.
+        return open_parquet(system.open_input_file(path), pre_buffer=True, coerce_int96_timestamp_unit="us")
+
+    def _constant(self, field: Mapping[str, Any], block: Block) -> pa.Array:
+        """Return a column that the file does not have, as long as its longest batch: a partition value, or nulls."""
+        text = pa.scalar(block.partition.get(field["name"]), pa.string())
+        kind, rows = arrow_type(field["type"]), min(block.records, self.rows_per_batch)
+        return pa.repeat(text.cast(kind), rows) if text.is_valid else pa.nulls(rows, kind)
+
+    @contextmanager
+    def reading(self, block: Block) -> Iterator[None]:
+        """Replace errors about the file by one paragraph.
+
+        Raises:
+            LogError: names the file and the log.
+        """
+        try:
+            yield
+        except UNREADABLE as error:
+            if is_remote(self.uri):
+                raise LogError(
+                    f"file {block.named} of version {self.version} of event log {self.uri} cannot be read: "
+                    f"{one_line(error)}. {REMOTE_ADVICE}"
+                ) from error
+            raise LogError(
+                f"file {block.named} of version {self.version} of event log {self.uri} cannot be read: it is damaged, "
+                "or it was removed while it was read. Restore it from a backup, or replay a range that does not need it"
+            ) from error

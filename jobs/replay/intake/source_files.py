@@ -1,0 +1,69 @@
+"""The files of a log as tasks of the intake read them: with the columns that order the records."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.replay.intake.blocks import Block
+from jobs.replay.intake.log_blocks import LogColumns
+from jobs.replay.intake.order_keys import comparable
+
+APPEND_ORDER: Final = ("commit", "row id")
+"""What orders the records, for messages, if no columns of the log do."""
+
+
+class SourceFile(NamedTuple):
+    """One file of the log. `block` is the whole file, and `block.sequence` and `block.rank` have no meaning.
+
+    Row i of the file is at (`commit`, `first` + i) in the order of appending, unless the file has this in columns.
+    Both are 0 if columns of the log give the order.
+    """
+
+    block: Block
+    commit: int = 0
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderReading:
+    """How tasks read the files of a log and the order of their records.
+
+    `columns` are the columns of the log that order the records; None for the order of appending, which compacted files
+    have in the hidden columns `hidden`: the commit, and the id of the row.
+    """
+
+    log: LogColumns
+    columns: tuple[str, ...] | None
+    hidden: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """What orders the records, for messages."""
+        return APPEND_ORDER if self.columns is None else self.columns
+
+    def batches(self, file: SourceFile, *, whole: bool) -> Iterator[tuple[pa.RecordBatch, list[pa.Array]]]:
+        """Yield the records of a file, and their order columns in the form of `comparable`.
+
+        Args:
+            file: the file.
+            whole: whether the records have all columns of the log. If not, they have some.
+
+        Raises:
+            LogError: the file cannot be read.
+        """
+        asked = None if whole else (self.columns or ())
+        done = 0
+        for rows in self.log.batches(file.block, asked, hidden=self.hidden):
+            if self.columns is not None:
+                yield rows, [comparable(rows.column(name)) for name in self.columns]
+            else:
+                commit, number = (rows.column(name) for name in self.hidden)
+                own = pa.array(np.arange(file.first + done, file.first + done + rows.num_rows, dtype=np.int64))
+                order = [pc.fill_null(commit, file.commit), pc.if_else(pc.is_null(number), own, number)]
+                kept = [name for name in rows.schema.names if name not in self.hidden]
+                yield rows.select(kept), order
+            done += rows.num_rows

@@ -1,0 +1,283 @@
+"""Reads, orders and hashes what only Spark reads: VARIANTs, dates of the Julian calendar, other file systems.
+
+Spark sorts the records, and its tasks write them into the same files as the tasks that sort with DuckDB do.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+from pyspark.sql import types as T  # noqa: N812
+
+from jobs.lake.conforming import conformed
+from jobs.lake.event_log import PinnedLog
+from jobs.replay.intake.chunk_log import ChunkLog
+from jobs.replay.intake.order_keys import comparable
+from jobs.replay.intake.sort import RowGroup, SortedFile, SortPlan, write_sorted
+from jobs.storage import spark_uri
+from windowlib.columnar.record_hashes import record_hashes
+from windowlib.errors import HindcastError, LogError
+from windowlib.records.row_ids import IdSum
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_APPENDED = ("row_commit_version", "row_id")
+_FIRST_ROW_ID = "base_row_id"
+"""The row id of the first row of a record's file."""
+# Spark reports a damaged file as FAILED_READ_FILE. If it decodes a column later, only the Java stack shows the reader.
+_DAMAGE = (
+    "FAILED_READ_FILE",
+    "FileNotFoundException",
+    "[DELTA_",
+    "org.apache.parquet",
+    "org.apache.spark.sql.execution.datasources.parquet",
+    "org.apache.spark.sql.vectorized",
+    "not a Parquet file",
+)
+
+
+def sort_by_spark(spark: "SparkSession", chunk: ChunkLog, plan: SortPlan) -> list[SortedFile]:
+    """Sort the records of a chunk. Return the files in log order; a slice may have several.
+
+    Raises:
+        LogError: a file cannot be read, different records share a place, or a slice does not have as many records as
+            the statistics of the log say.
+    """
+    order = [f"o{place}" for place in range(len(plan.reading.named))]
+    rows = _records(spark, chunk, order)
+    blocks = max(1, -(-chunk.log.records // plan.rows_per_group))
+    parts = rows.coalesce(1) if blocks == 1 else rows.repartitionByRange(blocks, "slice_no", *order)
+    ordered = parts.sortWithinPartitions("slice_no", *order)
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for one in _written(batches, plan, order):
+            made = one if isinstance(one, SortedFile) else None
+            yield pa.RecordBatch.from_pylist(
+                [
+                    {
+                        "path": made.path if made else "",
+                        "slice_no": made.slice_no if made else -1,
+                        "commits": [group.commit for group in made.groups] if made else [],
+                        "records": [group.records for group in made.groups] if made else [],
+                        "equal": made.equal if made else 0,
+                        "error": None if made else str(one),
+                    }
+                ],
+                schema=_FOUND,
+            )
+
+    numbered = "path string, slice_no int, commits array<bigint>, records array<bigint>, equal bigint, error string"
+    with reading_errors(chunk.log):
+        found = ordered.mapInArrow(write, numbered).withColumn("part", F.spark_partition_id()).collect()
+    for row in found:
+        if row["error"] is not None:
+            raise LogError(row["error"])
+    made = [
+        SortedFile(
+            path=row["path"],
+            slice_no=row["slice_no"],
+            groups=tuple(RowGroup(*group) for group in zip(row["commits"], row["records"], strict=True)),
+            equal=row["equal"],
+        )
+        for row in sorted(found, key=lambda row: (row["slice_no"], row["part"]))
+    ]
+    _refuse_other_counts(chunk, made)
+    return made
+
+
+_FOUND = pa.schema(
+    [
+        ("path", pa.string()),
+        ("slice_no", pa.int32()),
+        ("commits", pa.list_(pa.int64())),
+        ("records", pa.list_(pa.int64())),
+        ("equal", pa.int64()),
+        ("error", pa.string()),
+    ]
+)
+
+
+def _written(
+    batches: Iterator[pa.RecordBatch], plan: SortPlan, order: list[str]
+) -> Iterator[SortedFile | HindcastError]:
+    """Write the records of a task, one file for each slice."""
+    source = _BySlice(batches)
+    try:
+        while (slice_no := source.next_slice()) is not None:
+            yield write_sorted(_comparable(source.batches(slice_no), order), plan, slice_no=slice_no, order=order)
+    except HindcastError as error:  # no retry mends it, and Spark would make a text of it
+        yield error
+
+
+def _comparable(batches: Iterator[pa.RecordBatch], order: list[str]) -> Iterator[pa.RecordBatch]:
+    for rows in batches:
+        columns = [comparable(rows.column(name)) if name in order else rows.column(name) for name in rows.schema.names]
+        yield pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
+
+
+class _BySlice:
+    """Cuts sorted batches at the slices."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._rest: pa.RecordBatch | None = None
+
+    def next_slice(self) -> int | None:
+        """Return the slice of the next record; None after the last one."""
+        while self._rest is None or not self._rest.num_rows:
+            self._rest = next(self._batches, None)
+            if self._rest is None:
+                return None
+        return int(self._rest.column("slice_no")[0].as_py())
+
+    def batches(self, slice_no: int) -> Iterator[pa.RecordBatch]:
+        """Yield the records of the slice that is next."""
+        while self.next_slice() == slice_no:
+            assert self._rest is not None, "there is a next record"
+            same = pc.sum(pc.equal(self._rest.column("slice_no"), slice_no)).as_py()
+            part, self._rest = self._rest.slice(0, same), self._rest.slice(same)
+            yield part.drop_columns(["slice_no"])
+
+
+def record_ids(spark: "SparkSession", chunk: ChunkLog) -> Mapping[int, IdSum]:
+    """Read the log a second time, independently, for the audit. Return slice number -> ids of its records.
+
+    Raises:
+        LogError: a file cannot be read.
+    """
+    fields, widened = chunk.columns.fields, dict(chunk.log.widened)
+
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = pa.RecordBatch.from_arrays(
+                [conformed(batch.column(place), one["type"]) for place, one in enumerate(fields)],
+                names=[one["name"] for one in fields],
+            )
+            numbers = batch.column("slice_no").to_numpy()
+            hashes = record_hashes(rows, widened)
+            for number in set(numbers.tolist()):
+                ids = IdSum.of_array(hashes[numbers == number])
+                yield pa.RecordBatch.from_pylist([{"slice_no": number, "ids": [str(word) for word in ids.as_row()]}])
+
+    found: dict[int, IdSum] = {}
+    with reading_errors(chunk.log):
+        for row in _records(spark, chunk, []).mapInArrow(count, "slice_no bigint, ids array<string>").collect():
+            found.setdefault(row["slice_no"], IdSum()).merge(IdSum(*(int(word) for word in row["ids"])))
+    return found
+
+
+def _records(spark: "SparkSession", chunk: ChunkLog, order: list[str]) -> "DataFrame":
+    """Return `slice_no`, the columns of the log as r0, r1 ..., and the order columns, in no fixed order."""
+    reading = chunk.reading
+    table = spark.read.format("delta").option("versionAsOf", reading.version).load(spark_uri(chunk.log.uri))
+    values = sorted(reading.slices)
+    by = column(reading.slice_column)
+    kind = table.schema[reading.slice_column].dataType
+    bounds = (F.lit(values[0]).cast(kind), F.lit(values[-1]).cast(kind)) if values else None
+    kept = table.where(by.between(*bounds)) if bounds else table.where(F.lit(False))  # noqa: FBT003 - a literal
+    places = _places(kept, chunk)[: len(order)]
+    with_first = bool(order) and chunk.order is None and bool(reading.moved)
+    first = [kept.metadataColumn("_metadata").getField(_FIRST_ROW_ID).alias(_FIRST_ROW_ID)] if with_first else []
+    rows = kept.select(
+        by.cast("string").alias("slice_value"),
+        *(storable(column(one.name), one.dataType).alias(f"r{n}") for n, one in enumerate(table.schema.fields)),
+        *(place.alias(name) for place, name in zip(places, order, strict=True)),
+        *first,
+    )
+    if with_first:
+        rows = _moved(spark, rows, reading.moved)
+    numbers = spark.createDataFrame(list(reading.slices.items()) or [("", -1)], "slice_value string, slice_no int")
+    return rows.join(F.broadcast(numbers), "slice_value").drop("slice_value")
+
+
+def _places(log: "DataFrame", chunk: ChunkLog) -> "list[Column]":
+    if chunk.order is None:
+        hidden = log.metadataColumn("_metadata")  # F.col would find a column of the log with this name
+        return [hidden.getField(name) for name in _APPENDED]
+    return [column(name) for name in chunk.order]
+
+
+def _moved(spark: "SparkSession", rows: "DataFrame", moved: Mapping[int, tuple[int, int]]) -> "DataFrame":
+    """Replace the row ids of files by the places of their rows in the order of appending, where both differ."""
+    schema = f"{_FIRST_ROW_ID} bigint, moved_commit bigint, moved_first bigint"
+    places = spark.createDataFrame([(first, *place) for first, place in moved.items()], schema)
+    commit, row = "o0", "o1"
+    joined = rows.join(F.broadcast(places), _FIRST_ROW_ID, "left")
+    number = F.col("moved_first") + F.col(row) - F.col(_FIRST_ROW_ID)
+    found = joined.withColumns({commit: F.coalesce("moved_commit", commit), row: F.coalesce(number, row)})
+    return found.drop(_FIRST_ROW_ID, "moved_commit", "moved_first")
+
+
+def column(name: str) -> "Column":
+    """Return the column with exactly this name. Dots and backticks are part of the name."""
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def storable(value: "Column", kind: T.DataType) -> "Column":
+    """Return a value as our tables can store it: with VARIANTs at any depth as JSON."""
+    if not _has_variant(kind):
+        return value
+    match kind:
+        case T.MapType():
+            return F.transform_values(value, lambda _key, one: storable(one, kind.valueType))
+        case T.StructType():
+            inside = [storable(value.getField(one.name), one.dataType).alias(one.name) for one in kind.fields]
+            return F.when(value.isNotNull(), F.struct(*inside))
+        case T.ArrayType():
+            return F.transform(value, lambda one: storable(one, kind.elementType))
+        case _:
+            return F.to_json(value)
+
+
+def _has_variant(kind: T.DataType) -> bool:
+    match kind:
+        case T.MapType():
+            return _has_variant(kind.valueType)
+        case T.StructType():
+            return any(_has_variant(one.dataType) for one in kind.fields)
+        case T.ArrayType():
+            return _has_variant(kind.elementType)
+        case _:
+            return isinstance(kind, T.VariantType)
+
+
+@contextmanager
+def reading_errors(pinned: PinnedLog) -> Iterator[None]:
+    """Replace Spark's errors about a data file by one paragraph.
+
+    Raises:
+        LogError: names the log, and the file if Spark names it.
+    """
+    try:
+        yield
+    except Exception as error:
+        text = str(error)
+        if not any(sign in text for sign in _DAMAGE):
+            raise
+        named = [file for file in pinned.files if unquote(file.path).rpartition("/")[2] in text]
+        unnamed = "the Delta log" if "[DELTA_" in text else "a data file"
+        which = f"file {named[0].path} (slice {named[0].slice_id})" if named else unnamed
+        raise LogError(
+            f"{which} of version {pinned.version} of event log {pinned.uri} cannot be read: it is damaged, or it was "
+            "removed while it was read. Restore it from a backup, or replay a range that does not need it"
+        ) from error
+
+
+def _refuse_other_counts(chunk: ChunkLog, made: list[SortedFile]) -> None:
+    """Refuse a slice whose number of records differs from the statistics in the Delta log."""
+    pinned = chunk.log
+    uncounted = {file.slice_id for file in pinned.files if file.records is None}
+    for number, one in enumerate(chunk.slices):
+        found = sum(group.records for file in made if file.slice_no == number for group in file.groups)
+        stated = pinned.coordinates(one.slice_id).records
+        if one.slice_id not in uncounted and stated != found:
+            raise LogError(
+                f"slice {one.slice_id} of event log {pinned.uri} holds {found:,} records, but by its statistics "
+                f"version {pinned.version} has {stated:,} there: a data file was damaged or exchanged, or records "
+                "were deleted in place. Restore the files from a backup, or replay a copy of the log made afresh"
+            )

@@ -1,0 +1,75 @@
+"""Columns of files get the types of the log, and no value changes."""
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from jobs.lake.conforming import PHYSICAL_NAME, conformed, refusals
+from windowlib.columnar.arrow import arrow_type
+from windowlib.records.column_types import parse_type
+
+NESTED = parse_type("struct<a:bigint,B:array<struct<x:string>>,c:map<string,double>>")
+STORED = pa.struct(
+    [
+        ("c", pa.map_(pa.string(), pa.float32())),
+        ("b", pa.large_list(pa.struct([("x", pa.large_string())]))),
+        ("a", pa.int16()),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "values", "after"),
+    [
+        (pa.int8(), "bigint", [1, None, -128], [1, None, -128]),
+        (pa.int32(), "double", [1 << 30, None], [float(1 << 30), None]),
+        (pa.float32(), "double", [0.5, None], [0.5, None]),
+        (pa.int32(), "decimal(12,2)", [-5, None], [Decimal("-5.00"), None]),
+        (pa.decimal128(5, 1), "decimal(9,3)", [Decimal("1.5")], [Decimal("1.500")]),
+        (pa.date32(), "timestamp_ntz", [0, -719_162], None),
+        (pa.timestamp("ms"), "timestamp", [0, 1], None),
+        (pa.large_string(), "string", ["é", None], ["é", None]),
+        (pa.dictionary(pa.int8(), pa.string()), "string", ["a", None, "a"], ["a", None, "a"]),
+    ],
+)
+def test_widened_and_other_layouts_are_cast(
+    found: pa.DataType, wanted: str, values: list[object], after: list[object] | None
+) -> None:
+    node = parse_type(wanted)
+    assert list(refusals(found, node, name="x")) == []
+    made = conformed(pa.array(values, found), node)
+    assert made.type == arrow_type(node)
+    assert after is None or made.to_pylist() == after
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (pa.int64(), "int"), (pa.int64(), "double"), (pa.float64(), "float"), (pa.string(), "bigint"),
+        (pa.timestamp("ns"), "timestamp"), (pa.date32(), "timestamp"), (pa.decimal128(9, 3), "decimal(9,2)"),
+        (pa.int64(), "decimal(12,2)"), (pa.uint8(), "int"), (pa.list_(pa.string()), "array<int>"),
+        (pa.string(), "binary"), (pa.struct([("a", pa.string())]), "struct<a:int>"), (pa.int32(), "array<int>"),
+    ],
+)  # fmt: skip
+def test_what_a_cast_could_change_is_refused(found: pa.DataType, wanted: str) -> None:
+    assert list(refusals(found, parse_type(wanted), name="x"))
+
+
+def test_fields_in_another_order_missing_or_nested_are_found_by_name() -> None:
+    rows = [{"a": 1, "b": [{"x": "y"}, None], "c": [("k", 0.5)]}, None, {"a": None, "b": [], "c": None}]
+    values = pa.array(rows, STORED)
+    assert list(refusals(values.type, NESTED, name="x")) == []
+    wanted = [{"a": 1, "B": [{"x": "y"}, None], "c": [("k", 0.5)]}, None, {"a": None, "B": [], "c": None}]
+    assert conformed(values, NESTED).to_pylist() == wanted
+    assert conformed(values.slice(1), NESTED).to_pylist() == wanted[1:]
+    conformed(values, NESTED).validate(full=True)
+    fewer = pa.array([{"a": 1}, None], pa.struct([("a", pa.int16())]))
+    assert conformed(fewer, NESTED).to_pylist() == [{"a": 1, "B": None, "c": None}, None]
+
+
+def test_mapped_fields_are_found_by_their_physical_names_only() -> None:
+    field = {"name": "a", "type": "long", "nullable": True, "metadata": {PHYSICAL_NAME: "col-1"}}
+    node = {"type": "struct", "fields": [field]}
+    stored = pa.array([{"col-1": 1, "a": 2}], pa.struct([("col-1", pa.int64()), ("a", pa.int64())]))
+    assert conformed(stored, node).to_pylist() == [{"a": 1}]

@@ -1,0 +1,139 @@
+"""The intake gives the records of a slice in log order, from files in any order, without Spark."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from jobs.replay.intake.blocks import Block
+from jobs.replay.intake.log_blocks import LogColumns
+from jobs.replay.intake.order_keys import comparable, key_at
+from jobs.replay.intake.probe import in_order, probe
+from jobs.replay.intake.sort import SortedFile, SortPlan, sort_slice
+from jobs.replay.intake.source_files import OrderReading, SourceFile
+from tests.support.fuzzing import seeds
+from windowlib.errors import LogError
+from windowlib.records.column_types import field_node, parse_type
+
+KINDS = {"n": "bigint", "f": "double", "s": "string", "list": "array<struct<a:int,b:string>>", "day": "string"}
+FIELDS = [field_node(name, parse_type(kind)) for name, kind in KINDS.items()]
+STORED = pa.schema([("n", pa.int64()), ("f", pa.float64()), ("s", pa.string()),
+                    ("list", pa.list_(pa.struct([("a", pa.int32()), ("b", pa.string())])))])  # fmt: skip
+
+
+def file_of(directory: Path, rows: Sequence[dict[str, Any]], number: int, **hidden: Sequence[int | None]) -> SourceFile:
+    """Write rows as a file of the log. Its rows were appended by commit `number`, from row id 100 * `number` on."""
+    path = directory / f"{number}.parquet"
+    table = pa.Table.from_pylist(list(rows), STORED)
+    for name, values in hidden.items():
+        table = table.append_column(name, pa.array(values, pa.int64()))
+    pq.write_table(table, path)
+    block = Block(str(path), path.name, {"day": "2020-01-01"}, 0, number, 0, 0, 0, len(rows))
+    return SourceFile(block, number, 100 * number)
+
+
+def plan_of(directory: Path, columns: tuple[str, ...] | None, **changes: Any) -> SortPlan:  # noqa: ANN401 - any field
+    log = LogColumns(uri=str(directory), version=0, fields=FIELDS, rows_per_batch=changes.pop("rows_per_batch", 3))
+    hidden = () if columns is not None else ("v", "i")
+    named: dict[str, Any] = {
+        "reading": OrderReading(log=log, columns=columns, hidden=hidden),
+        "widened": {},
+        "directory": str(directory),
+        "rows_per_group": 4,
+        "needs_commits": False,
+        "memory_bytes": 50_000_000,
+        "threads": 1,
+    }
+    return SortPlan(**(named | changes))
+
+
+def rows_in(found: SortedFile) -> list[dict[str, Any]]:
+    rows = pq.read_table(found.path).to_pylist()
+    assert sum(group.records for group in found.groups) == len(rows)
+    return [dict(row) for row in rows]
+
+
+def random_rows(random: Random, count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "n": place if random.random() < 0.8 else None,
+            "f": random.choice([None, float("inf"), -0.0, random.random()]),
+            "s": random.choice([None, "", "é", "z", str(place)]),
+            "list": random.choice([None, [], [{"a": place, "b": None}, None]]),
+        }
+        for place in range(count)
+    ]
+
+
+def key_of(row: dict[str, Any], columns: Sequence[str]) -> Any:  # noqa: ANN401 - a place
+    return key_at([comparable(pa.array([row[name]], STORED.field(name).type)) for name in columns], 0)
+
+
+def test_sorted_records_are_those_of_the_files_in_the_order_of_the_columns(tmp_path: Path) -> None:
+    for seed in seeds(25):
+        random, directory = Random(seed), tmp_path / str(seed)
+        directory.mkdir()
+        rows = random_rows(random, random.randint(1, 40))
+        columns = tuple(random.sample(["n", "f", "s"], random.randint(1, 3)))
+        random.shuffle(rows)
+        cuts = sorted(random.randint(0, len(rows)) for _ in range(2))
+        parts = [rows[: cuts[0]], rows[cuts[0] : cuts[1]], rows[cuts[1] :]]
+        files = [file_of(directory, part, number) for number, part in enumerate(parts)]
+        plan = plan_of(directory, columns, rows_per_batch=random.randint(1, 9), rows_per_group=random.randint(1, 9))
+        keys = [key_of(row, columns) for row in rows]
+        distinct = {repr((key, row)) for key, row in zip(keys, rows, strict=True)}
+        if len({repr(key) for key in keys}) < len(distinct):
+            with pytest.raises(LogError, match="is not a total order"):
+                sort_slice(files, plan)
+            continue
+        found = sort_slice(files, plan)
+        assert found.equal == len(rows) - len(distinct), f"seed {seed}"
+        wanted = sorted(({**row, "day": "2020-01-01"} for row in rows), key=lambda row: key_of(row, columns))
+        assert repr(rows_in(found)) == repr(wanted), f"seed {seed}"
+        assert max(group.records for group in found.groups) <= plan.rows_per_group
+
+
+def test_files_are_read_as_they_are_only_if_their_records_ascend_and_no_place_is_shared(tmp_path: Path) -> None:
+    for seed in seeds(40):
+        random, directory = Random(seed), tmp_path / str(seed)
+        directory.mkdir()
+        numbers = sorted(random.choices(range(12), k=9)) if random.random() < 0.3 else random.sample(range(99), 9)
+        numbers = sorted(numbers) if random.random() < 0.7 else numbers
+        parts = [numbers[:4], numbers[4:5], numbers[5:], []]
+        random.shuffle(parts)
+        files = [file_of(directory, [{"n": n} for n in part], place) for place, part in enumerate(parts)]
+        reading = plan_of(directory, ("n",), rows_per_batch=random.randint(1, 5)).reading
+        found = in_order([(file, probe(file, reading)) for file in files])
+        ascending = sorted([part for part in parts if part], key=lambda part: part[0])
+        whole = [n for part in ascending for n in part]
+        if all(one < two for one, two in pairwise(whole)):
+            assert found is not None, f"seed {seed}"
+            assert [parts[file.commit] for file in found] == ascending, f"seed {seed}"
+        else:
+            assert found is None, f"seed {seed}"
+
+
+def test_compacted_records_go_back_to_the_order_of_appending_and_keep_their_commits(tmp_path: Path) -> None:
+    """Files without hidden columns, and nulls in them, have the place that the Delta log gives the file."""
+    compacted = [{"n": n} for n in (5, 1, 3, 9)]
+    files = [
+        file_of(tmp_path, [{"n": 7}, {"n": 8}], 3),
+        file_of(tmp_path, compacted, 4, v=[2, 1, 1, None], i=[4, 0, 1, None]),
+    ]
+    found = sort_slice(files, plan_of(tmp_path, None, needs_commits=True))
+    assert [row["n"] for row in rows_in(found)] == [1, 3, 5, 7, 8, 9]
+    assert [tuple(group) for group in found.groups] == [(1, 2), (2, 1), (3, 2), (4, 1)]
+    assert probe(files[1], plan_of(tmp_path, None).reading).is_ascending is False
+
+
+def test_equal_records_may_share_a_place_and_different_ones_are_named(tmp_path: Path) -> None:
+    same = [{"n": 1, "s": "x"}] * 3
+    assert sort_slice([file_of(tmp_path, [*same, {"n": 2}], 0)], plan_of(tmp_path, ("n",))).equal == 2
+    other = file_of(tmp_path, [*same, {"n": 1, "s": "y"}, {"n": None}, {"n": None, "s": ""}], 1)
+    with pytest.raises(LogError, match=r"for example n = None; n = 1\. Add a column that differs"):
+        sort_slice([other], plan_of(tmp_path, ("n",), rows_per_batch=100))

@@ -1,0 +1,83 @@
+"""Places of records are compared as Spark's ORDER BY compares them."""
+
+import math
+from decimal import Decimal
+from functools import cmp_to_key
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from jobs.replay.intake.order_keys import comparable, key_at, signs
+from tests.support.fuzzing import seeds
+
+POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "integer": (pa.int64(), [None, -(1 << 63), -1, 0, 1, (1 << 63) - 1]),
+    "byte": (pa.int8(), [None, -128, 0, 127]),
+    "double": (pa.float64(), [None, math.nan, -math.nan, math.inf, -math.inf, -0.0, 0.0, 5e-324, -1.5, 1e308]),
+    "float": (pa.float32(), [None, math.nan, math.inf, -math.inf, -0.0, 0.0, 1.5, -1.5]),
+    "decimal": (pa.decimal128(38, 9), [None, Decimal("-1e28"), Decimal(0), Decimal("0.000000001"), Decimal("1e28")]),
+    "text": (pa.string(), [None, "", "a", "ab", "B", "é", "é", "🛫", "￿", "\x00"]),
+    "boolean": (pa.bool_(), [None, False, True]),
+    "date": (pa.date32(), [None, -719_162, 0, 2_932_896]),
+    "timestamp": (pa.timestamp("us", tz="UTC"), [None, -62_135_596_800_000_000, 0, 253_402_300_799_999_999]),
+    "local timestamp": (pa.timestamp("us"), [None, -62_135_596_800_000_000, 0, 253_402_300_799_999_999]),
+}
+"""Type -> the Arrow type and values that are hard to compare."""
+
+
+def compared(one: Any, two: Any) -> int:  # noqa: ANN401 - values of any type
+    """Compare two values as the definition says, in plain Python."""
+
+    def place(value: Any) -> tuple[int, Any]:  # noqa: ANN401
+        if value is None:
+            return 0, 0
+        if isinstance(value, float) and math.isnan(value):
+            return 2, 0
+        return 1, value.encode() if isinstance(value, str) else value
+
+    return (place(one) > place(two)) - (place(one) < place(two))
+
+
+def rows_of(random: Random, kinds: list[str], count: int) -> list[tuple[Any, ...]]:
+    return [tuple(random.choice(POOLS[kind][1]) for kind in kinds) for _ in range(count)]
+
+
+def in_columns(rows: list[tuple[Any, ...]], kinds: list[str]) -> list[pa.Array]:
+    return [comparable(pa.array([row[n] for row in rows], POOLS[kind][0])) for n, kind in enumerate(kinds)]
+
+
+def row_order(one: tuple[Any, ...], two: tuple[Any, ...]) -> int:
+    return next((found for left, right in zip(one, two, strict=True) if (found := compared(left, right))), 0)
+
+
+def numbered_order(one: tuple[tuple[Any, ...], int], two: tuple[tuple[Any, ...], int]) -> int:
+    return row_order(one[0], two[0]) or one[1] - two[1]
+
+
+def test_signs_and_keys_are_those_of_the_definition() -> None:
+    for seed in seeds(60):
+        random = Random(seed)
+        kinds = [random.choice([*POOLS]) for _ in range(random.randint(1, 3))]
+        rows = rows_of(random, kinds, random.randint(1, 12))
+        columns = in_columns(rows, kinds)
+        wanted = [row_order(two, one) for one, two in pairwise(rows)]
+        assert signs(columns).tolist() == wanted, f"seed {seed}: {kinds} {rows}"
+        keys = [key_at(columns, row) for row in range(len(rows))]
+        found = [(two > one) - (two < one) for one, two in pairwise(keys)]
+        assert found == wanted, f"seed {seed}: {kinds} {rows}"
+
+
+@pytest.mark.parametrize("kind", POOLS)
+def test_duckdb_sorts_the_comparable_form_as_the_definition_does(kind: str) -> None:
+    for seed in seeds(5):
+        rows = rows_of(Random(seed), [kind], 50)
+        column = in_columns(rows, [kind])[0]
+        with duckdb.connect() as connection:
+            connection.register("given", pa.table({"o": column, "n": pa.array(range(len(rows)))}))
+            found = connection.execute("SELECT n FROM given ORDER BY o NULLS FIRST, n").fetchall()
+        numbered = sorted([(row, n) for n, row in enumerate(rows)], key=cmp_to_key(numbered_order))
+        assert [row[0] for row in found] == [n for _, n in numbered], f"seed {seed}"
