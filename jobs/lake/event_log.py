@@ -22,7 +22,7 @@ from jobs.lake.pinned_files import PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
 from jobs.runs import LogCoordinates, Slice
 from windowlib.errors import LogError
-from windowlib.records.column_types import Node, without_variants
+from windowlib.records.column_types import Node, without_metadata, without_variants
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,8 +78,8 @@ class PinnedLog:
 
     @property
     def fields(self) -> tuple[Mapping[str, Any], ...]:
-        """The columns as in the schema of the log, but with the types of `nodes`."""
-        return tuple({**field, "type": self.nodes[field["name"]]} for field in self.layout.fields)
+        """The columns as in the schema of the log, with `string` in place of each VARIANT."""
+        return tuple({**field, "type": without_variants(field["type"])} for field in self.layout.fields)
 
     @property
     def records(self) -> int:
@@ -200,7 +200,7 @@ def pin_log(  # noqa: PLR0913 - each is a choice of the caller
         table_id=log.table_id,
         version=log.version,
         columns=log.columns,
-        nodes={name: without_variants(node) for name, node in log.nodes.items()},
+        nodes={name: without_metadata(without_variants(node)) for name, node in log.nodes.items()},
         widened=log.widened,
         layout=_layout(log, log_files.root),
         files=files,

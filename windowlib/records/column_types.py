@@ -81,6 +81,23 @@ def without_variants(node: Node) -> Node:
             return node
 
 
+def without_metadata(node: Node) -> Node:
+    """Return the type without the metadata of its fields, such as the physical names of mapped columns."""
+    if isinstance(node, str):
+        return node
+    match node["type"]:
+        case "struct":
+            return struct_type({field["name"]: without_metadata(field["type"]) for field in node["fields"]})
+        case "array":
+            return {**node, "elementType": without_metadata(node["elementType"])}
+        case _:
+            return {
+                **node,
+                "keyType": without_metadata(node["keyType"]),
+                "valueType": without_metadata(node["valueType"]),
+            }
+
+
 def struct_type(fields: Mapping[str, Node]) -> Node:
     """Return a struct of nullable fields."""
     return {"type": "struct", "fields": [field_node(name, node) for name, node in fields.items()]}

@@ -213,11 +213,13 @@ class _Output:
                 f"two records of slice {self.slice_no} of event log {reading.log.uri} have the same row id "
                 f"{[part[1] for part in key_at(places, int(at[0]))]}: the table is damaged. Restore it from a backup"
             )
-        shown = []
-        for row in at[:MOST_TIES].tolist():
+        shown: list[str] = []
+        for row in at.tolist():
             named = ", ".join(f"{name} = {_shown(rows.column(name)[row])}" for name in columns)
             if named not in shown:
                 shown.append(named)
+            if len(shown) == MOST_TIES:
+                break
         return LogError(
             f"log.order {list(columns)} is not a total order of event log {reading.log.uri}: different records share "
             f"a place, for example {'; '.join(shown)}. Add a column that differs between them, or use "
