@@ -1,7 +1,7 @@
 """The definition of an instant: how a value of any type becomes epoch milliseconds, and the reasons why some cannot.
 
-`windowlib.columnar.instants` computes the same over whole columns, and a property test compares the two. Code that reports
-about one record uses this module.
+`windowlib.columnar.instants` computes the same over whole columns, and a property test compares the two. Code that
+reports about one record uses this module.
 """
 
 import math
