@@ -32,8 +32,9 @@ BUILD_ARGS ?=
 LOCK_ARGS ?=
 PICTURES ?=
 
-# Settings for the interpreter of another project must not reach this one.
-unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME
+# Settings for the interpreter of another project must not reach this one. Without compiled modules, each process of
+# the tests would compile all test modules again (6 s of 18 s).
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup test slow test-ui soak test-compose env fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster s3 test-s3 check demo year up down lock clean FORCE
 

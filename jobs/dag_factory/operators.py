@@ -204,7 +204,8 @@ class PublishOperator(AssetOperator):
 class RestateOperator(BaseOperator):
     """Starts `backfill_<name>` for the proposed restatement, if the pipeline file has `restate: {mode: auto}`.
 
-    The DAG run publishes if every check passes. It is started once for the same changes of the log.
+    The DAG run publishes if every check passes. It is started once for the same changes of the log. If it has failed,
+    each scheduled run clears it once, unless a failed check or a person has stopped it.
     """
 
     def __init__(self, *, pipeline_file: str, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
@@ -216,22 +217,31 @@ class RestateOperator(BaseOperator):
         if str(context["dag_run"].run_type.value) == "backfill":
             raise AirflowSkipException("a backfill of Airflow starts no restatement")
         with our_errors(context):
-            run_id, why = start_restatement(self.pipeline_file, self.lake)
+            run_id, why = start_restatement(self.pipeline_file, self.lake, is_again=True)
         if run_id is None:
             raise AirflowSkipException(escaped(why))
         self.log.info("%s", escaped(why))
         return run_id
 
 
-def start_restatement(pipeline_file: str, lake: str | None) -> tuple[str | None, str]:
-    """Start the DAG run that restates the proposal, and return its id (None: none was started) and a sentence."""
+def start_restatement(pipeline_file: str, lake: str | None, *, is_again: bool = False) -> tuple[str | None, str]:
+    """Start the DAG run that restates the proposal, and return its id (None: none was started) and a sentence.
+
+    With `is_again`, a DAG run that was started before and has failed is cleared.
+
+    Raises:
+        LookupError: Airflow did not tell the state of the DAG run.
+    """
     from jobs.orchestration import restatements
 
     start = restatements.to_start(pipeline_file, lake=lake)
     if isinstance(start, str):
         return None, f"no restatement is started: {start}"
     if not start_run(start.dag_id, start.run_id, start.conf):
-        return None, f"{start.dag_id} {start.run_id} was started before"
+        if not is_again or state_of(start.dag_id, start.run_id) != "failed":
+            return None, f"{start.dag_id} {start.run_id} was started before"
+        clear_run(start.dag_id, start.run_id)
+        return start.run_id, f"cleared {start.dag_id} {start.run_id}, which has failed: {start.conf['reason']}"
     return start.run_id, f"started {start.dag_id} {start.run_id}: {start.conf['reason']}"
 
 

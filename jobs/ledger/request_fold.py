@@ -140,6 +140,8 @@ def add_lease(event: LedgerEvent, one: RequestFold) -> None:
     if origin is not None:
         one.lease_runs[lease.lease_id] = (origin.dag_id, origin.run_id)
     one.leases[lease.lease_id] = replace(lease, dag_run=one.lease_runs.get(lease.lease_id))
+    if one.request.stopped_by is not None:
+        one.change(stopped_by=None)
 
 
 def end_lease(event: LedgerEvent, one: RequestFold) -> None:
@@ -147,7 +149,7 @@ def end_lease(event: LedgerEvent, one: RequestFold) -> None:
     one.frozen = None
     lease = one.leases.pop(str(event.details.get("lease_id")), None)
     if lease is not None and event.reason and one.request.is_open:
-        one.change(failure=event.reason)
+        one.change(failure=event.reason, stopped_by=event.who)
 
 
 def start_attempt(event: LedgerEvent, one: RequestFold) -> None:

@@ -180,6 +180,7 @@ class Request:
     `ended_by` is the request that has replaced this one, or whose publication has settled it.
     `changes` maps the changed slices of a restatement to the input with which they are to be replayed.
     `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
+    `stopped_by` is the person who has stopped the newest holder; None if nobody has, or if there is a newer holder.
     """
 
     request_id: str
@@ -204,6 +205,7 @@ class Request:
     comments: tuple[Comment, ...] = ()
     ended_by: str | None = None
     changes: Mapping[str, LogCoordinates] = field(default_factory=dict)
+    stopped_by: str | None = None
 
     @property
     def assignee(self) -> str:

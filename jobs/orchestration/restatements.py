@@ -19,6 +19,7 @@ from jobs.planning.restating import open_proposal, propose, request_slices, requ
 from jobs.planning.watching import watch_ledger
 from jobs.planning.workspace import Asked, Workspace, is_live, on_published_spec, open_workspace
 from jobs.publishing.rules import describe_hold
+from jobs.review.pages.state import held_of
 from jobs.wall_clock import now_ms as wall_clock_ms
 from windowlib.errors import RequestError
 
@@ -90,7 +91,10 @@ def restatement_conf(work: Workspace, request: Request, *, publish: bool) -> dic
 
 
 def to_start(pipeline_file: str, *, lake: str | None = None) -> BackfillStart | str:
-    """Return the DAG run that restates the proposal by itself (`restate.mode: auto`), or why there is none now."""
+    """Return the DAG run that restates by itself (`restate.mode: auto`), or why there is none now.
+
+    A restatement that was started by itself and has failed comes before a newer proposal: its DAG run is to run again.
+    """
     pipeline, root = load_file(Path(pipeline_file)), lake or os.environ.get("HINDCAST_LAKE")
     if not root:
         raise RequestError("no lake: set HINDCAST_LAKE for Airflow's tasks and start Airflow again")
@@ -98,37 +102,56 @@ def to_start(pipeline_file: str, *, lake: str | None = None) -> BackfillStart | 
     if restate_rule(work).mode != "auto":
         return "restate.mode is not auto"
     view = work.ledger.view()
-    proposal = open_proposal(work, view)
-    if proposal is None:
+    request = _failed(work, view) or open_proposal(work, view)
+    if request is None:
         return "no restatement is proposed"
-    why = _stopped(work, view, proposal)
+    why = _stopped(work, view, request)
     if why:
         return why
-    conf = restatement_conf(work, proposal, publish=True)
-    content = "\n".join(f"{name} {one.records} {one.digest}" for name, one in sorted(proposal.changes.items()))
-    mark = hashlib.sha256(content.encode()).hexdigest()[:8]
-    run_id = f"restatement__{proposal.request_id}__{mark}"
-    return BackfillStart(dag_id=f"backfill_{pipeline.name}", run_id=run_id, conf=conf)
+    conf = restatement_conf(work, request, publish=True)
+    return BackfillStart(dag_id=f"backfill_{pipeline.name}", run_id=_run_id(request), conf=conf)
 
 
-def _stopped(work: Workspace, view: LedgerView, proposal: Request) -> str:
+def _run_id(request: Request) -> str:
+    """Return the id of the DAG run that restates by itself: the same for the same changes."""
+    content = "\n".join(f"{name} {one.records} {one.digest}" for name, one in sorted(request.changes.items()))
+    return f"restatement__{request.request_id}__{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+
+def _was_started(request: Request) -> bool:
+    """Return whether a restatement was started by itself for its present changes."""
+    return _run_id(request) in {origin.run_id for origin in request.origins}
+
+
+def _failed(work: Workspace, view: LedgerView) -> Request | None:
+    """Return the newest restatement that was started by itself, and that nobody works on. No failed check holds it."""
+    for request in reversed(view.open_requests(RequestKind.RESTATEMENT)):
+        is_left = not request.is_proposed and not is_live(work, request) and not held_of(view, request)
+        if is_left and _was_started(request):
+            return request
+    return None
+
+
+def _stopped(work: Workspace, view: LedgerView, wanted: Request) -> str:
     """Return why a restatement must not start by itself now; empty if it may."""
     if view.hold is not None:
         return describe_hold(view.hold)
+    if wanted.stopped_by is not None and _was_started(wanted):
+        return f"restatement {wanted.request_id} was stopped by {wanted.stopped_by}"
     for request in view.open_requests():
-        if request is proposal:
+        if request is wanted:
             continue
-        if request.kind is RequestKind.RESTATEMENT:
+        if request.kind is RequestKind.RESTATEMENT and not request.is_proposed:
             return f"restatement {request.request_id} is open"
-        if is_live(work, request) and _overlaps(view, request, proposal):
+        if is_live(work, request) and _overlaps(view, request, wanted):
             return f"request {request.request_id} ({request.who}: {request.reason}) works on slices of the restatement"
     return ""
 
 
-def _overlaps(view: LedgerView, request: Request, proposal: Request) -> bool:
-    if proposal.from_ms is None or proposal.to_ms is None:
+def _overlaps(view: LedgerView, request: Request, wanted: Request) -> bool:
+    if wanted.from_ms is None or wanted.to_ms is None:
         return False
     if request.from_ms is not None and request.to_ms is not None:
-        return request.from_ms < proposal.to_ms and proposal.from_ms < request.to_ms
+        return request.from_ms < wanted.to_ms and wanted.from_ms < request.to_ms
     slices = [view.slices[name] for name in request.slice_ids if name in view.slices]
-    return any(proposal.from_ms <= one.start_ms < proposal.to_ms for one in slices)
+    return any(wanted.from_ms <= one.start_ms < wanted.to_ms for one in slices)

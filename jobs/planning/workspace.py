@@ -263,7 +263,10 @@ def _stored_pipeline(work: Workspace, request: Request) -> Pipeline:
 
 
 def on_published_spec(work: Workspace) -> tuple[Workspace, tuple[str, ...]]:
-    """Return the workspace with the spec of the published chain, and a warning if the pipeline file differs from it."""
+    """Return the workspace with the spec of the published chain, and a warning if the pipeline file differs from it.
+
+    When a slice counts as complete, and what becomes of changed slices, is told by the file: `log.ready`, `restate`.
+    """
     view = work.ledger.view()
     head = view.head
     spec = spec_fingerprint(work.pipeline)
@@ -277,4 +280,6 @@ def on_published_spec(work: Workspace) -> tuple[Workspace, tuple[str, ...]]:
         f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
         f"{head.result.spec_fingerprint[:12]}, which is used; to change it, publish a request with the new spec"
     )
-    return replace(work, pipeline=stored), (warning,)
+    log = stored.log.model_copy(update={"ready": work.pipeline.log.ready})
+    used = stored.model_copy(update={"log": log, "restate": work.pipeline.restate})
+    return replace(work, pipeline=used), (warning,)

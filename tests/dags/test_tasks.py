@@ -396,13 +396,21 @@ def test_a_changed_day_is_told_in_the_note_and_restated_by_the_fifth_task(
         started[:] = [(dag_id, run_id, conf)]
         return is_new
 
+    states: dict[tuple[str, str], str] = {}
+    cleared: list[tuple[str, str]] = []
     monkeypatch.setattr(operators, "start_run", start_run)
+    monkeypatch.setattr(operators, "state_of", lambda dag_id, run_id: states.get((dag_id, run_id), "running"))
+    monkeypatch.setattr(operators, "clear_run", lambda dag_id, run_id: cleared.append((dag_id, run_id)))
     run_id = auto.task("restate").execute(auto.context)
     [(dag_id, started_id, conf)] = started
     assert (dag_id, started_id) == ("backfill_sales", run_id)
     assert (conf["from"], conf["to"], conf["publish"]) == ("2024-01-01", "2024-01-02", True)
     with pytest.raises(AirflowSkipException, match="was started before"):
         auto.task("restate").execute(auto.context)
+    assert cleared == []
+    states[dag_id, run_id] = "failed"
+    assert auto.task("restate").execute(auto.context) == run_id
+    assert cleared == [(dag_id, run_id)]
     auto.context["dag_run"].run_type.value = "backfill"
     with pytest.raises(AirflowSkipException, match="starts no restatement"):
         auto.task("restate").execute(auto.context)
@@ -480,13 +488,17 @@ def test_a_run_that_waits_for_a_day_starts_the_restatement_first(
 
     def start_run(dag_id: str, _run_id: str, _conf: dict[str, Any]) -> bool:
         started.append(dag_id)
-        return True
+        return len(started) == 1
 
     monkeypatch.setattr(operators, "start_run", start_run)
     with pytest.raises(TaskDeferred):
         auto.plan()
     assert started == ["backfill_sales"]
     assert "1 published day changed: 2024-01-01" in auto.pushed["hindcast_verdict"]
+    monkeypatch.setattr(operators, "clear_run", None)
+    with pytest.raises(TaskDeferred):
+        auto.plan()
+    assert started == ["backfill_sales"] * 2, "only the task `restate` clears a run: a wait decides each minute"
     monkeypatch.setattr(operators, "start_run", None)
     with pytest.raises(TaskDeferred):
         auto.plan()

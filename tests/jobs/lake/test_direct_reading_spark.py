@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.demo.flights import PROPERTIES
 from jobs.lake.append_order import CommitOrder
 from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog, pin_log
@@ -29,11 +30,15 @@ def test_files_and_row_ids_give_the_order_of_spark_before_and_after_a_checkpoint
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     logged = other_log(random.Random(7), records_per_day=30)
-    path = make_log(spark, str(tmp_path / "log"), logged.commits, schema=SCHEMA, partition_by=PARTITION)
+    often = PROPERTIES | {"delta.checkpointInterval": str(len(logged.commits))}
+    path = make_log(
+        spark, str(tmp_path / "log"), logged.commits, schema=SCHEMA, partition_by=PARTITION, properties=often
+    )
+    checkpoints = (tmp_path / "log" / "_delta_log").glob
+    assert not list(checkpoints("*.checkpoint.parquet"))
     _check(spark, path)
-    for _ in range(3):  # Spark writes a checkpoint at version 10
-        make_log(spark, path, logged.commits[:2], schema=SCHEMA, partition_by=PARTITION)
-    assert list((tmp_path / "log" / "_delta_log").glob("*.checkpoint.parquet"))
+    make_log(spark, path, logged.commits[:2], schema=SCHEMA, partition_by=PARTITION)
+    assert list(checkpoints("*.checkpoint.parquet"))
     _check(spark, path)
     spark.sql(f"OPTIMIZE delta.`{path}`")
     compacted = direct_reading(_pin(path))

@@ -10,6 +10,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, Request
 from jobs.orchestration import dag_orders, dag_tasks, restatements, scheduling
 from jobs.orchestration.backfill_form import FormError
+from jobs.orchestration.dag_leases import stop
 from jobs.orchestration.dag_orders import Order
 from jobs.orchestration.dag_tasks import DagRun
 from jobs.orchestration.restatements import BackfillStart, restatement_conf
@@ -214,6 +215,41 @@ def test_a_failed_check_holds_an_automatic_restatement_and_no_second_one_starts(
     assert f"2024-01-02: replayed by request {order.request_id[:8]}" in told
     assert list(dags.proposed().changes) == ["2024-01-04"]
     assert restatements.to_start(str(dags.file)) == f"restatement {order.request_id} is open"
+
+
+def test_an_automatic_restatement_that_has_failed_is_started_again(dags: Dags) -> None:
+    """The replay was killed between two slices. The same DAG run goes on, also after another day has changed."""
+    dags.write(AUTO)
+    dags.append("2024-01-02", late=5)
+    dags.scheduled("2024-01-06")
+    start = dags.started()
+    order = dags.backfill(start.conf, run_id=start.run_id)
+    assert isinstance(order, Order)
+    dags.replay(order.model_copy(update={"slices": order.slices[:1]}))
+    assert restatements.to_start(str(dags.file)) == "no restatement is proposed", "its DAG run is at work"
+    scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
+    dags.append("2024-01-05", late=5)
+    dags.scheduled("2024-01-06")
+    assert list(dags.proposed().changes) == ["2024-01-05"]
+    again = dags.started()
+    assert (again.run_id, again.conf["request"]) == (start.run_id, order.request_id)
+    dag_tasks.publish(dags.replay(dags.backfill(again.conf, run_id=again.run_id, clear_number=1)))
+    assert dags.scheduled("2024-01-06").changes == (), "the second change was in the log, too"
+    assert dags.proposal is None
+
+
+def test_what_a_person_has_stopped_does_not_start_again_for_the_same_changes(dags: Dags) -> None:
+    dags.write(AUTO)
+    dags.append("2024-01-02", late=5)
+    dags.scheduled("2024-01-06")
+    start = dags.started()
+    order = dags.backfill(start.conf, run_id=start.run_id)
+    assert isinstance(order, Order)
+    assert stop(dags.work, (start.dag_id, start.run_id), who="ann") is not None
+    assert restatements.to_start(str(dags.file)) == f"restatement {order.request_id} was stopped by ann"
+    dags.append("2024-01-03", late=5)
+    dags.scheduled("2024-01-06")
+    assert dags.started().run_id != start.run_id, "another change is another start"
 
 
 def test_nothing_starts_while_the_chain_is_held_or_another_request_works(dags: Dags) -> None:

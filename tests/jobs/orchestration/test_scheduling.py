@@ -344,6 +344,15 @@ def test_a_held_slice_is_published_without_a_person_when_it_arrives(airflow: Air
     assert airflow.seen[-1] == "2024-01-09"
 
 
+def test_the_readiness_of_the_file_counts_also_while_the_published_spec_is_used(airflow: Airflow) -> None:
+    airflow.scheduled("2024-01-03")
+    airflow.text = ready("{marker: 'done/{slice_id}'}").replace("{size: 1d}", "{size: 12h}")
+    waiting = airflow.decide("2024-01-04")
+    assert isinstance(waiting, Wait)
+    assert "but the published chain is spec" in waiting.warnings[0]
+    assert "slice 2024-01-03 is complete when done/2024-01-03 exists" in waiting.why
+
+
 def test_an_event_of_the_producer_completes_a_slice(airflow: Airflow) -> None:
     airflow.text = ready("{producer: 's3://events/sales'}")
 

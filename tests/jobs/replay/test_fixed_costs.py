@@ -109,7 +109,7 @@ def costs_of_an_old_day(place: Path, days: int, monkeypatch: pytest.MonkeyPatch)
 
 def test_an_old_day_costs_the_same_for_any_number_of_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = costs_of_an_old_day(tmp_path / "few", 5, monkeypatch)
-    many = costs_of_an_old_day(tmp_path / "many", 40, monkeypatch)
+    many = costs_of_an_old_day(tmp_path / "many", 20, monkeypatch)
     assert few == many
     assert many["__init__"] == 1, "only the table of the ledger is opened again: its handle belongs to one Ledger"
     assert many["pin_log"] == 2, "for the plan, and with row ids for the chunk"
