@@ -19,7 +19,7 @@ SINGLE = 2**62
 """A stretch is never this long: with it as `at_least`, nothing is folded."""
 MAX_STOPPED = 40
 """At most this many runs that stop publication have a line each, with the run that a waiver names."""
-_NUMBERS = ("read", "assigned", "late", "unassigned", "invalid", "panes")
+_NUMBERS = ("read", "assigned", "late", "unassigned", "invalid", "filtered", "panes")
 
 
 all_option = click.option(
@@ -108,7 +108,7 @@ def progress_lines(results: Iterable[RunResult], *, at_least: int = FOLD_FROM) -
     """Yield a line for each finished slice, or for a stretch of slices with the same verdict, with the verdict."""
     for stretch in fold(results, lambda result: result.verdict, at_least=at_least):
         names = [result.slice.slice_id for result in stretch.items]
-        read, _, late, _, invalid, panes = _sums(stretch.items)
+        read, _, late, _, invalid, _, panes = _sums(stretch.items)
         seconds = sum(result.seconds for result in stretch.items)
         verdict = stretch.first.verdict
         found = f"read {read:,}, late {late:,}, invalid {invalid:,}, panes {panes:,}, {seconds:.1f} s"
@@ -120,4 +120,4 @@ def _sums(results: Sequence[RunResult]) -> tuple[int, ...]:
 
 
 def _counts(counts: Counts) -> tuple[int, ...]:
-    return counts.read, counts.assigned, counts.late, counts.unassigned, counts.invalid, counts.panes
+    return tuple(getattr(counts, name) for name in _NUMBERS)

@@ -46,6 +46,7 @@ def run_to_json(run: StagedRun) -> dict[str, Any]:
             "late": result.counts.late,
             "unassigned": result.counts.unassigned,
             "invalid": result.counts.invalid,
+            "filtered": result.counts.filtered,
             "panes": result.counts.panes,
         },
         "watermark_ms": result.watermark_ms,

@@ -62,7 +62,7 @@ def _of_columns(
     pipeline: Pipeline, log: PinnedLog, *, written: "ChunkTables", slices: Sequence[Slice]
 ) -> Iterator[str]:
     """Yield the columns whose values only Spark reads as the definition asks."""
-    nodes, engine = log.nodes, written.engine
+    nodes, engine = {**log.nodes, **written.derivation.nodes}, written.engine
     reading = log_reading(pipeline, log, slices, needs_clock=engine.needs_clock)
     for time in (reading.event_time, reading.arrival_time, reading.gap):
         if time is not None and not can_read_instants(arrow_type(nodes[time.name])):

@@ -174,6 +174,7 @@ def _scan_plan(pinned: Pinned, layout: Layout, directory: str, *, buckets: int) 
             rows_per_batch=sizes.rows_per_read,
         ),
         reading=reading,
+        derivation=pinned.tables.derivation,
         inputs=engine.layout.read(),
         source=engine.time.source,
         asked=engine.time.columns if needs_pass(engine) else None,
@@ -289,7 +290,9 @@ def _merged(parts: Iterable[Mapping[int, IdSum]]) -> dict[int, IdSum]:
 
 
 def _slice_inputs(scanned: Sequence[Scanned], slices: int) -> tuple[SliceInput, ...]:
-    sums = [{name: IdSum() for name in ("content", "records", "invalid", "invalid_rows")} for _ in range(slices)]
+    sums = [
+        {name: IdSum() for name in ("content", "records", "invalid", "invalid_rows", "filtered")} for _ in range(slices)
+    ]
     for one in scanned:
         for name, ids in sums[one.block.slice_no].items():
             ids.merge(getattr(one, name))
@@ -299,6 +302,7 @@ def _slice_inputs(scanned: Sequence[Scanned], slices: int) -> tuple[SliceInput, 
             records=found["records"],
             invalid=found["invalid"],
             invalid_rows=found["invalid_rows"],
+            filtered=found["filtered"],
         )
         for found in sums
     )
