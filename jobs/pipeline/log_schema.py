@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from jobs.durations import UNIT_MS
 from jobs.pipeline.models.expressions.derived_columns import Derivation
 from jobs.pipeline.models.grammar import FunctionGrammar
+from jobs.pipeline.models.kafka import is_partition_by_partition
 from jobs.pipeline.models.log import LogGrammar, TimeColumn
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.suggestions import did_you_mean
@@ -98,9 +99,23 @@ def validate_against_schema(pipeline: Pipeline, columns: Mapping[str, str]) -> N
             column, what the log has and what is allowed.
     """
     readable = input_columns(pipeline, columns)
-    wrong = [problem for use in _uses(pipeline) if (problem := _problem(use, columns if use.is_stored else readable))]
+    wrong = [*_partition_by_partition(pipeline)]
+    wrong += [problem for use in _uses(pipeline) if (problem := _problem(use, columns if use.is_stored else readable))]
     if wrong:
         raise SpecError(f"{pipeline.source}: {'; '.join(wrong)} (the log is {pipeline.log.table})")
+
+
+def _partition_by_partition(pipeline: Pipeline) -> Iterator[str]:
+    """Yield the problem of a log in Kafka's order whose watermark does not know the partitions."""
+    order, watermark = pipeline.log.order, pipeline.watermark
+    if order == "commits" or watermark is None or watermark.sources is not None or watermark.kind == "ingestion":
+        return
+    if is_partition_by_partition(order):
+        yield (
+            f"log.order: [{', '.join(order)}] puts all records of a partition before those of the next one, so most of "
+            "them would be late; write log.kafka: {partitions: N} instead of order, or watermark.sources: {column: "
+            f"{order[-2]}, expected: ['0', '1']}} with all partitions"
+        )
 
 
 def _uses(pipeline: Pipeline) -> Iterator[_Use]:

@@ -16,7 +16,6 @@ from jobs.replay.chunk.time_steps import time_before
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.sizes import SIZES, Sizes
 from windowlib.columnar.plan import CheckpointRules
-from windowlib.errors import SpecError
 from windowlib.watermarks.timeline import SourceRow
 
 RECORDS_PER_STATE_ROW: Final = 3
@@ -122,11 +121,8 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
     log = pin_input(pipeline, lake, order.slices, known=order.known_log)
     tables = chunk_tables(pipeline, log, stored_records=stored_records(uri))
     reason = why_not_files(pipeline, lake, log, written=tables, slices=order.slices, way=sizes.way)
-    if reason is not None and tables.derivation:
-        raise SpecError(
-            f"{pipeline.source}: log.columns, log.where and paths need a log whose files tasks can read in log order, "
-            f"and this one needs DataFrames: {reason}"
-        )
+    if reason is not None:
+        tables.require_stored(pipeline, f"this log is read through DataFrames, because {reason}")
     suites = load_checks(pipeline)
     checkpoint = None if before is None else CheckpointCheck(before, uri, tables.stored, sizes.content_rows)
     return Pinned(

@@ -52,7 +52,9 @@ def locate(spark: "SparkSession", pipeline: Pipeline, lake: Lake, *, wanted: Wan
         LogError: the log cannot be pinned or read, as in a replay.
     """
     pinned = pin_input(pipeline, lake, [wanted.one], known=wanted.known)
-    engine = chunk_tables(pipeline, pinned).engine
+    tables = chunk_tables(pipeline, pinned)
+    tables.require_stored(pipeline, "the position of a record is found by Spark")
+    engine = tables.engine
     reading = log_reading(pipeline, pinned, [wanted.one], needs_clock=engine.needs_clock)
     needs_commits = engine.time.needs_commits
     chunk = read_chunk(spark, pinned, reading, slices=[wanted.one], needs_commits=needs_commits)

@@ -66,7 +66,7 @@ def verify_inputs(
 
     Raises:
         LogError: a file is damaged, as for a replay.
-        SpecError: as for a replay.
+        SpecError: as for a replay; or the pipeline has derived columns or a filter.
     """
     compared = [step for step in planned.steps if step.run and _is_of(planned, step.run.result)]
     different: list[str] = []
@@ -111,7 +111,9 @@ def _read(spark: "SparkSession", work: Workspace, steps: Sequence[Step]) -> Iter
     """Read the slices as the replay does; the fingerprint of each, and whether its run has the same."""
     slices = [step.slice for step in steps]
     pinned = pin_input(work.pipeline, work.lake, slices, known=known_log(work.ledger.view(), slices))
-    engine = chunk_tables(work.pipeline, pinned).engine
+    tables = chunk_tables(work.pipeline, pinned)
+    tables.require_stored(work.pipeline, "plan --verify reads the log with Spark")
+    engine = tables.engine
     reading = log_reading(work.pipeline, pinned, slices, needs_clock=engine.needs_clock)
     read = read_chunk(spark, pinned, reading, slices=slices, needs_commits=engine.time.needs_commits)
     for step, one in zip(steps, read.slices, strict=True):

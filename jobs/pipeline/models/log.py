@@ -19,6 +19,7 @@ from jobs.pipeline.models.grammar import (
     refuse_control_characters,
     refuse_controls_but_lines,
 )
+from jobs.pipeline.models.kafka import KafkaGrammar, with_kafka_keys
 from jobs.pipeline.models.ready import ReadyGrammar
 from jobs.plain_text import shortened, without_credentials
 
@@ -134,6 +135,7 @@ class LogGrammar(GrammarModel):
     table: Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(refuse_control_characters)]
     columns: Annotated[Mapping[str, Expression], Field(max_length=64)] | None = None
     where: Expression | None = None
+    kafka: KafkaGrammar | None = None
     key: Columns | None = None
     over: Literal["all"] | None = None
     event_time: TimeColumn
@@ -142,6 +144,11 @@ class LogGrammar(GrammarModel):
     slice: SliceGrammar
     ready: ReadyGrammar | None = None
     order: Literal["commits"] | Columns = "commits"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_kafka(cls, value: object) -> object:
+        return with_kafka_keys(value)
 
     @field_validator("key")
     @classmethod
@@ -185,6 +192,13 @@ class LogGrammar(GrammarModel):
         for key, name in named:
             if name in derived:
                 raise ValueError(f"{key}: column {name!r} is derived; name a column that the log stores")
+        return self
+
+    @model_validator(mode="after")
+    def _kafka_has_its_order(self) -> Self:
+        if self.kafka is not None and self.order != self.kafka.order:
+            found = self.order if self.order == "commits" else list(self.order)
+            raise ValueError(f"order: found {found}, and kafka has the order {list(self.kafka.order)}; leave order out")
         return self
 
     @property

@@ -13,6 +13,7 @@ from jobs.pipeline.models.expressions.derived_columns import Derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.record_columns import record_names
 from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
+from windowlib.errors import SpecError
 from windowlib.kernels.coverage import why_not
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type, struct_type
@@ -39,6 +40,17 @@ class ChunkTables:
     stored: tuple[Table, ...]
     record_names: Mapping[str, str]
     derivation: Derivation
+
+    def require_stored(self, pipeline: Pipeline, reason: str) -> None:
+        """Refuse a pipeline with derived columns or a filter, for the `reason`, which begins a sentence.
+
+        Raises:
+            SpecError: the pipeline has some.
+        """
+        if self.derivation:
+            raise SpecError(
+                f"{pipeline.source}: {reason}, which evaluates no expressions: log.columns, log.where and paths"
+            )
 
     def emitted(self) -> tuple[Table, ...]:
         """Return the tables of the tagged result. Late and unassigned rows are without their record: Spark joins it."""

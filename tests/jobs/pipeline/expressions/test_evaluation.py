@@ -278,8 +278,7 @@ def test_a_failure_is_that_of_one_record() -> None:
 
 def test_only_records_that_the_filter_keeps_are_evaluated() -> None:
     derivation = derivation_of(COLUMNS, expressions={"x": "cast(t as bigint)"}, where="n = 1 and x is not null")
-    with pytest.raises(AssertionError):
-        assert not derive(rows_of([{"n": 1, "t": "x"}]), derivation).failed
+    assert set(derive(rows_of([{"n": 1, "t": "x"}]), derivation).failed) == {"where", "x"}
     records: list[Record] = [{"n": 1, "t": "5"}, {"n": 2, "t": "6"}, {"n": None, "t": "7"}, {"n": 1, "t": None}]
     found = derive(rows_of(records), derivation)
     assert found.kept is not None
