@@ -62,7 +62,7 @@ def derivation(pipeline: Pipeline, columns: Mapping[str, str]) -> Derivation:
     _refuse_stored(pipeline, expressions, columns)
     expressions |= path_expressions(columns, paths)
     try:
-        return derivation_of(columns, expressions=expressions, where=pipeline.log.where)
+        return derivation_of(tuple(columns.items()), tuple(expressions.items()), pipeline.log.where)
     except SpecError as error:
         raise SpecError(f"{pipeline.source}: {error} (the log is {pipeline.log.table})") from error
 

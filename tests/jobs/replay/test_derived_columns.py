@@ -20,6 +20,7 @@ from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.workspace import Asked, open_workspace
+from jobs.reading.verify import verify
 from jobs.replay.replayer import replay_in
 from jobs.replay.sizes import Sizes
 from jobs.review.explain import explain
@@ -256,6 +257,36 @@ def test_a_record_is_found_by_an_id_that_is_derived(tmp_path: Path) -> None:
     assert fates == {"e-r0-0": "assigned", "e-r0-1": "invalid", "e-r0-2": "filtered"}
     found = search_records(lake, pipeline, view, part="R0-3", seconds=60)
     assert [one.record_id for one in found.records] == ["e-r0-3"]
+
+
+PATHS: Final = """
+pipeline: derived
+log:
+  table: raw
+  key: [payload.user.id]
+  event_time: {column: payload.ts, unit: ms}
+  record_id: payload.ts
+  slice: {by: day}
+watermark: {kind: bounded, out_of_orderness: 6h, sources: {column: payload.user.id}}
+windows: {session: {gap: {column: payload.ts, unit: us}}}
+aggregates: {n: {count: {}}, last: {max: payload.ts}}
+"""
+
+
+def test_paths_are_allowed_wherever_a_column_is_named(tmp_path: Path) -> None:
+    """The rows are read back under the stored spec, and the key has dots in its name."""
+    random = Random(11)
+    rows = [[record(random, day, number) for number in range(20)] for day in range(DAYS)]
+    write(tmp_path, rows)
+    pipeline, lake = pipeline_of(PATHS), Lake(root=str(tmp_path))
+    outcome = replay(tmp_path, pipeline)
+    assert sum(run.result.counts.assigned for run in outcome.runs) > 20
+    view = Ledger(lake.ledger("derived"), now_ms=lambda: NOW_MS).view()
+    assert not verify(lake, "derived", view).findings
+    found = explain(lake, pipeline, str(rows[0][0]["payload"]["ts"]), view=view)
+    assert found.fate == "assigned"
+    assert f"payload.user.id {rows[0][0]['payload']['user']['id']}" in found.sentence
+    assert found.details["fired"] or found.details["open"]
 
 
 def test_a_log_that_needs_dataframes_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The columns that a pipeline derives from those of its log, and its filter, as SQL of DuckDB over known types."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from jobs.pipeline.models.expressions.derived_columns import WHERE, Derivation, DerivedColumn, Leaf
@@ -95,20 +96,23 @@ def _field(node: Node | None, name: str) -> Node | None:
     return None
 
 
-def derivation_of(columns: Mapping[str, str], *, expressions: Mapping[str, str], where: str | None) -> Derivation:
+@lru_cache(maxsize=64)
+def derivation_of(
+    columns: tuple[tuple[str, str], ...], expressions: tuple[tuple[str, str], ...], where: str | None
+) -> Derivation:
     """Return what expressions derive from a log with these columns.
 
     Args:
-        columns: the log's columns, name -> Spark simple type.
-        expressions: name of a derived column -> its expression. It names columns of the log.
+        columns: the log's columns: name and Spark simple type.
+        expressions: the name of each derived column and its expression. It names columns of the log.
         where: the filter. It names columns of the log and derived columns.
 
     Raises:
         SpecError: an expression is not allowed, names a column that the log does not have, or has a type that no column
             can have. The message has the name of the derived column.
     """
-    resolver = Resolver(columns)
-    made = [_derived(resolver, name, text) for name, text in expressions.items()]
+    resolver = Resolver(dict(columns))
+    made = [_derived(resolver, name, text) for name, text in expressions]
     resolver.derived = {one.name: quoted((one.leaf,)) if one.sql is None else one.sql for one in made}
     try:
         kept = None if where is None else resolver.sql(where)

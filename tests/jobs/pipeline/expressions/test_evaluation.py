@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from jobs.pipeline.models.expressions.derivation import derivation_of
+from jobs.pipeline.models.expressions import derivation as derivations
+from jobs.pipeline.models.expressions.derived_columns import Derivation
 from jobs.pipeline.models.expressions.evaluation import derive
 from jobs.pipeline.models.expressions.syntax import normal_text
 from tests.support.fuzzing import seeds
@@ -38,6 +39,10 @@ Evaluate = Callable[[Record], Any]
 
 class FailedError(Exception):
     """The naive evaluator found an error."""
+
+
+def derivation_of(columns: dict[str, str], *, expressions: dict[str, str], where: str | None) -> Derivation:
+    return derivations.derivation_of(tuple(columns.items()), tuple(expressions.items()), where)
 
 
 def rows_of(records: list[Record]) -> pa.RecordBatch:
