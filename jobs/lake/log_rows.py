@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jobs.expressions.derived_columns import Derivation
 from jobs.lake.covered_files import CoveredFile, check_file
 from jobs.lake.delta_log import LogTable, log_errors, place_of
 from jobs.lake.known_log import REWRITE
 from jobs.lake.parquet_files import parquet_format
-from jobs.pipeline.models.expressions.derived_columns import Derivation
 from jobs.storage import file_system
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _derived_texts(
     log: LogTable, dataset: "pads.Dataset", partition: Mapping[str, Any], *, column: str, derivation: Derivation
 ) -> "Iterator[tuple[pa.RecordBatch, pa.Array]]":
     """Yield the batches of a file, each with the values of a derived column as texts."""
-    from jobs.pipeline.models.expressions.evaluation import derive
+    from jobs.expressions.evaluation import derive
     from windowlib.columnar.instants import decodable
 
     for batch in dataset.to_batches():

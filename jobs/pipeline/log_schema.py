@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from jobs.durations import UNIT_MS
-from jobs.pipeline.models.expressions.derived_columns import Derivation
+from jobs.expressions.derived_columns import Derivation
 from jobs.pipeline.models.grammar import FunctionGrammar
 from jobs.pipeline.models.kafka import is_partition_by_partition
 from jobs.pipeline.models.log import LogGrammar, TimeColumn

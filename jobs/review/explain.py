@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from jobs.durations import format_duration, human_duration
+from jobs.expressions.derived_columns import Derivation
 from jobs.lake.covered_files import CoveredFile, StoredDigests
 from jobs.lake.delta_log import LogTable, describe_log
 from jobs.lake.known_log import REWRITE
@@ -18,7 +19,6 @@ from jobs.lake.lake import Lake
 from jobs.lake.log_rows import Search, find_record, leaf_columns
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.log_schema import derivation
-from jobs.pipeline.models.expressions.derived_columns import Derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid
 from jobs.plain_text import counted
@@ -348,7 +348,7 @@ def _record(
 
 
 def _with_derived(log: LogTable, derived: Derivation, record: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    from jobs.pipeline.models.expressions.evaluation import derive
+    from jobs.expressions.evaluation import derive
 
     found = derive(leaf_columns(log, derived, record), derived)
     values = {name: found.rows.column(name)[0].as_py() for name in derived.nodes}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from jobs.engine.engine import Engine
 from jobs.engine.user_functions import Functions
 from jobs.engine.window_spec import engine, pipeline_functions
+from jobs.expressions.derived_columns import Derivation
 from jobs.lake.event_log import PinnedLog
 from jobs.pipeline.log_schema import derivation
-from jobs.pipeline.models.expressions.derived_columns import Derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.record_columns import record_names
 from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange

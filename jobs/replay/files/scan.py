@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from jobs.pipeline.models.expressions.derived_columns import Derivation
-from jobs.pipeline.models.expressions.evaluation import Derived, derive
+from jobs.expressions.derived_columns import Derivation
+from jobs.expressions.evaluation import Derived, derive
 from jobs.replay.files.ascending import Ascending
 from jobs.replay.files.blocks import Block
 from jobs.replay.files.combine import BlockCombiner, PartialPlan

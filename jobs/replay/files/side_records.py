@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from jobs.pipeline.models.expressions.derived_columns import Derivation
-from jobs.pipeline.models.expressions.evaluation import Derived, derive
+from jobs.expressions.derived_columns import Derivation
+from jobs.expressions.evaluation import Derived, derive
 from jobs.replay.chunk.side_rows import completed
 from jobs.replay.files.blocks import Block
 from jobs.replay.files.log_blocks import LogColumns

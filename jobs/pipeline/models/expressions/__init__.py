@@ -1,1 +1,1 @@
-"""Expressions of a pipeline file (`log.columns`, `log.where`): their syntax, their types, and their evaluation."""
+"""Expressions of a pipeline file (`log.columns`, `log.where`): their syntax, and what they derive from a log."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from jobs.pipeline.models.expressions.derived_columns import WHERE, Derivation, DerivedColumn, Leaf
+from jobs.expressions.derived_columns import WHERE, Derivation, DerivedColumn, Leaf
 from jobs.pipeline.models.expressions.syntax import Path, path_of, quoted, written
 from jobs.pipeline.models.suggestions import did_you_mean
 from windowlib.errors import SpecError
@@ -151,7 +151,7 @@ def _derived(resolver: Resolver, name: str, text: str) -> DerivedColumn:
 
 def _types(asked: Mapping[str, str], leaves: Mapping[str, Leaf]) -> dict[str, Node]:
     """Return the type of each expression, as DuckDB finds it for an empty table with the types of the leaves."""
-    from jobs.pipeline.models.expressions.evaluation import result_types
+    from jobs.expressions.evaluation import result_types
 
     found: dict[str, Node] = {}
     for name, kind in result_types(asked, {leaf: one.node for leaf, one in leaves.items()}).items():

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from jobs.expressions.derived_columns import Derivation
+from jobs.expressions.evaluation import derive
 from jobs.pipeline.models.expressions import derivation as derivations
-from jobs.pipeline.models.expressions.derived_columns import Derivation
-from jobs.pipeline.models.expressions.evaluation import derive
 from jobs.pipeline.models.expressions.syntax import normal_text
 from tests.support.fuzzing import seeds
 from windowlib.columnar.arrow import arrow_type

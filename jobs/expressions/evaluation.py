@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from jobs.pipeline.models.expressions.derived_columns import WHERE, Derivation, DerivedColumn, Leaf
+from jobs.expressions.derived_columns import WHERE, Derivation, DerivedColumn, Leaf
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError
 from windowlib.records.column_types import Node
