@@ -40,6 +40,14 @@ def test_kafka_stands_for_order_key_event_time_and_sources() -> None:
     assert (found.watermark.sources.column, found.watermark.sources.expected) == ("partition", ("0", "1", "2"))
 
 
+def test_a_topic_may_have_many_partitions() -> None:
+    """A list of columns has at most 64, and a topic has more partitions."""
+    sources = pipeline({"kafka": {"partitions": 500}}).watermark
+    assert sources is not None
+    assert sources.sources is not None
+    assert len(sources.sources.expected or ()) == 500
+
+
 def test_the_keys_of_the_file_win() -> None:
     found = pipeline(
         {
