@@ -18,10 +18,12 @@ RUN_COLUMNS: Mapping[str, str] = {
     "late": "bigint",
     "unassigned": "bigint",
     "invalid": "bigint",
+    "filtered": "bigint",
     "panes": "bigint",
     "late_share": "double",
     "unassigned_share": "double",
     "invalid_share": "double",
+    "filtered_share": "double",
     "watermark_ms": "bigint",
     "watermark_behind_by_ms": "bigint",
 }

@@ -96,9 +96,11 @@ _SUBJECTS: Mapping[str, str] = {  # columns of the table `run` (expectations/sui
     "late": "late records",
     "unassigned": "records without a window",
     "invalid": "invalid records",
+    "filtered": "filtered records",
     "late_share": "share of late records",
     "unassigned_share": "share of records without a window",
     "invalid_share": "share of invalid records",
+    "filtered_share": "share of filtered records",
     "watermark_ms": "watermark",
 }
 _TEMPLATES: Mapping[str, str] = {

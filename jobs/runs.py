@@ -31,7 +31,10 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """The records of a slice by fate (`read = assigned + late + unassigned + invalid`), and the number of panes."""
+    """The records of a slice by fate, and the number of panes.
+
+    `read = assigned + late + unassigned + invalid + filtered`. `log.where` does not keep the filtered ones.
+    """
 
     read: int
     assigned: int
@@ -39,6 +42,13 @@ class Counts:
     unassigned: int
     invalid: int
     panes: int
+    filtered: int = 0
+
+
+def by_fate(counts: Counts) -> dict[str, int]:
+    """Return fate -> number of records; `filtered` only if there are such records. Their sum is the records read."""
+    fates = {name: getattr(counts, name) for name in ("assigned", "late", "unassigned", "invalid")}
+    return fates | ({"filtered": counts.filtered} if counts.filtered else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

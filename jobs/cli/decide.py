@@ -129,7 +129,8 @@ def _confirmed_run(work: Workspace, view: LedgerView, slice_id: str, *, reason: 
     common.say(
         f"slice {run.result.slice.slice_id} of {work.pipeline.name}, run {run_id[:SHOWN_DIGITS]} of request "
         f"{run.request_id[:SHOWN_DIGITS]}, staged at {show_instant(run.at_ms)}",
-        f"  records {counts.read:,}, late {counts.late:,}, invalid {counts.invalid:,}, panes {counts.panes:,}",
+        f"  records {counts.read:,}, late {counts.late:,}, invalid {counts.invalid:,}, panes {counts.panes:,}"
+        + (f", filtered {counts.filtered:,}" if counts.filtered else ""),
         *(f"  failed: {why}" for why in stop_reasons(run)),
     )
     return run if click.confirm("Waive this run?", default=False) else None

@@ -13,13 +13,14 @@ from jobs.ledger.view import StagedRun
 from jobs.orchestration.outcomes import Outcome
 from jobs.plain_text import counted
 from jobs.planning.plan import Plan, Reason, Step
-from jobs.runs import Counts, RunResult, Verdict
+from jobs.runs import RunResult, Verdict
 
 SINGLE = 2**62
 """A stretch is never this long: with it as `at_least`, nothing is folded."""
 MAX_STOPPED = 40
 """At most this many runs that stop publication have a line each, with the run that a waiver names."""
-_NUMBERS = ("read", "assigned", "late", "unassigned", "invalid", "panes")
+_NUMBERS = ("read", "assigned", "late", "unassigned", "invalid", "filtered", "panes")
+"""The counts of a run. The column `filtered` is left out of a table without such records."""
 
 
 all_option = click.option(
@@ -86,21 +87,23 @@ def show_outcome(outcome: Outcome, *, at_least: int = FOLD_FROM) -> None:
     def alike(run: StagedRun) -> tuple[Standing, str]:
         return standing_of(run), "" if run.is_publishable or not few else run.result.run_id
 
-    rows = [_run_row(stretch) for stretch in fold(outcome.runs, alike, at_least=at_least)]
-    columns = ("slice", "verdict", "run", *_NUMBERS)
-    common.print_table(outcome.pipeline, columns, rows, right=_NUMBERS, whole=("slice", "run"))
+    has_filtered = any(run.result.counts.filtered for run in outcome.runs)
+    numbers = tuple(name for name in _NUMBERS if has_filtered or name != "filtered")
+    rows = [_run_row(stretch, numbers) for stretch in fold(outcome.runs, alike, at_least=at_least)]
+    columns = ("slice", "verdict", "run", *numbers)
+    common.print_table(outcome.pipeline, columns, rows, right=numbers, whole=("slice", "run"))
     state = "published" if outcome.is_published else "staged, not published"
     counted = in_words(tally(outcome.runs)) or "no run"
     common.say(f"{how_many(outcome.replayed)} replayed, {len(outcome.runs)} in the range: {counted}; {state}.")
 
 
-def _run_row(stretch: Stretch[StagedRun]) -> tuple[str | Text, ...]:
+def _run_row(stretch: Stretch[StagedRun], numbers: Sequence[str]) -> tuple[str | Text, ...]:
     first, runs = stretch.first, stretch.items
     return (
         span([run.result.slice.slice_id for run in runs]),
         common.verdict_text(first.verdict, is_waived=standing_of(first) is Standing.WAIVED),
         "" if stretch.is_folded else first.result.run_id[:12],
-        *(f"{count:,}" for count in _sums([run.result for run in runs])),
+        *(f"{count:,}" for count in _sums([run.result for run in runs], numbers)),
     )
 
 
@@ -108,16 +111,12 @@ def progress_lines(results: Iterable[RunResult], *, at_least: int = FOLD_FROM) -
     """Yield a line for each finished slice, or for a stretch of slices with the same verdict, with the verdict."""
     for stretch in fold(results, lambda result: result.verdict, at_least=at_least):
         names = [result.slice.slice_id for result in stretch.items]
-        read, _, late, _, invalid, panes = _sums(stretch.items)
+        read, late, invalid, panes = _sums(stretch.items, ("read", "late", "invalid", "panes"))
         seconds = sum(result.seconds for result in stretch.items)
         verdict = stretch.first.verdict
         found = f"read {read:,}, late {late:,}, invalid {invalid:,}, panes {panes:,}, {seconds:.1f} s"
         yield verdict, folded_line(names, f"{verdict.value}, {found}")
 
 
-def _sums(results: Sequence[RunResult]) -> tuple[int, ...]:
-    return tuple(map(sum, zip(*(_counts(result.counts) for result in results), strict=True)))
-
-
-def _counts(counts: Counts) -> tuple[int, ...]:
-    return counts.read, counts.assigned, counts.late, counts.unassigned, counts.invalid, counts.panes
+def _sums(results: Sequence[RunResult], numbers: Sequence[str]) -> tuple[int, ...]:
+    return tuple(sum(getattr(result.counts, name) for result in results) for name in numbers)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jobs.expressions.derived_columns import Derivation
 from jobs.lake.covered_files import CoveredFile, check_file
 from jobs.lake.delta_log import LogTable, log_errors, place_of
 from jobs.lake.known_log import REWRITE
@@ -16,9 +17,12 @@ from jobs.lake.parquet_files import parquet_format
 from jobs.storage import file_system
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as pads
     import pyarrow.fs as pafs
 
 READERS = 8
+NOTHING = Derivation()
 _PARTITION_TYPES = {"date": "date32", "integer": "int32", "long": "int64", "short": "int16", "byte": "int8"}
 
 
@@ -26,7 +30,9 @@ Search = Callable[[str, str, Mapping[str, Any]], CoveredFile | None]
 """(path in the Delta log, place, values of the partition columns) -> a file to search; None if it is not searched."""
 
 
-def find_record(log: LogTable, column: str, value: str, *, search: Search | None = None) -> dict[str, Any] | None:
+def find_record(
+    log: LogTable, column: str, value: str, *, search: Search | None = None, derivation: Derivation = NOTHING
+) -> dict[str, Any] | None:
     """Return a record whose `column`, as text, equals `value`; None if there is no such record.
 
     Args:
@@ -34,6 +40,7 @@ def find_record(log: LogTable, column: str, value: str, *, search: Search | None
         column: the logical name of a column.
         value: the text to find.
         search: chooses the files, and tells with which digest each is compared. None: all files, without a digest.
+        derivation: may have the column.
 
     Returns:
         The record's values by logical column name, as plain Python values.
@@ -45,12 +52,14 @@ def find_record(log: LogTable, column: str, value: str, *, search: Search | None
     search = search or partial(_without_digest, log)
     with ThreadPoolExecutor(max_workers=READERS) as readers:
         files = [(file, values) for path, place, values in _files(log, root) if (file := search(path, place, values))]
-        found = readers.map(lambda file: _in_file(log, system, file, wanted=(column, value)), files)
+        found = readers.map(
+            lambda file: _in_file(log, system, file, wanted=(column, value), derivation=derivation), files
+        )
         return next((one for one in found if one is not None), None)
 
 
 def values_with(
-    log: LogTable, column: str, part: str, *, search: Search, most: int
+    log: LogTable, column: str, part: str, *, search: Search, most: int, derivation: Derivation = NOTHING
 ) -> list[tuple[str, Mapping[str, Any]]]:
     """Return different values of `column`, as texts, that have `part` in them, in upper or lower case.
 
@@ -62,6 +71,7 @@ def values_with(
         part: the text to find.
         search: chooses the files, and tells with which digest each is compared.
         most: how many values of one file to return. `part` itself is returned first.
+        derivation: may have the column.
 
     Returns:
         The values, each with the values of the partition columns of its file.
@@ -72,7 +82,9 @@ def values_with(
     system, root = file_system(log.uri)
     with ThreadPoolExecutor(max_workers=READERS) as readers:
         files = [(file, values) for path, place, values in _files(log, root) if (file := search(path, place, values))]
-        found = readers.map(lambda file: _values_in_file(log, system, file, wanted=(column, part, most)), files)
+        found = readers.map(
+            lambda file: _values_in_file(log, system, file, wanted=(column, part, most), derivation=derivation), files
+        )
         return [(value, partition) for values, (_, partition) in zip(found, files, strict=True) for value in values]
 
 
@@ -82,6 +94,7 @@ def _values_in_file(
     file: tuple[CoveredFile, Mapping[str, Any]],
     *,
     wanted: tuple[str, str, int],
+    derivation: Derivation,
 ) -> list[str]:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
@@ -95,6 +108,11 @@ def _values_in_file(
     with log_errors(log.uri, f"reading the data file {covered.place}"):
         check_file(system, covered, footer_only=True)
         dataset = ds.dataset(covered.place, format=parquet_format(), filesystem=system)
+        if column in derivation.nodes:
+            texts = (one for _, one in _derived_texts(log, dataset, partition, column=column, derivation=derivation))
+            parts = [one.filter(pc.match_substring(one, part, ignore_case=True)).unique().to_pylist() for one in texts]
+            found = list(dict.fromkeys(str(value) for values in parts for value in values))
+            return [*(value for value in found if value == part), *(value for value in found if value != part)][:most]
         stored = log.physical[column]
         if stored not in dataset.schema.names:
             return []
@@ -103,6 +121,41 @@ def _values_in_file(
         values = without_undecodable(rows["value"].combine_chunks(), escaped)
         found = [str(value) for value in values.unique().to_pylist()]
     return [*(value for value in found if value == part), *(value for value in found if value != part)][:most]
+
+
+def _derived_texts(
+    log: LogTable, dataset: "pads.Dataset", partition: Mapping[str, Any], *, column: str, derivation: Derivation
+) -> "Iterator[tuple[pa.RecordBatch, pa.Array]]":
+    """Yield the batches of a file, each with the values of a derived column as texts."""
+    from jobs.expressions.evaluation import derive
+    from windowlib.columnar.instants import decodable
+
+    for batch in dataset.to_batches():
+        if batch.num_rows:
+            columns = {**partition, **dict(zip(batch.schema.names, batch.columns, strict=True))}
+            derived = derive(decodable(leaf_columns(log, derivation, columns))[0], derivation.unfiltered())
+            yield batch, derived.rows.column(column).cast("string")
+
+
+def leaf_columns(log: LogTable, derivation: Derivation, values: Mapping[str, Any]) -> "pa.RecordBatch":
+    """Return the columns that a derivation reads.
+
+    `values` has an array for each column of a file, by its name in the file, and one value for a partition column. A
+    column without a value is null.
+    """
+    import pyarrow as pa
+
+    from windowlib.columnar.arrow import arrow_type
+
+    count = max((len(one) for one in values.values() if isinstance(one, pa.Array)), default=1)
+    columns: dict[str, pa.Array] = {}
+    for name in sorted({leaf.column for leaf in derivation.leaves.values()}):
+        kind, found = arrow_type(log.nodes[name]), values.get(log.physical[name], values.get(name))
+        array = (
+            found if isinstance(found, pa.Array) else pa.array([found] * count, None if type(found) is str else kind)
+        )
+        columns[name] = array.cast(kind)
+    return pa.RecordBatch.from_pydict(columns or {"nothing": pa.nulls(count)})
 
 
 def _without_digest(log: LogTable, path: str, place: str, _values: Mapping[str, Any]) -> CoveredFile:
@@ -132,8 +185,15 @@ def _partition_value(log: LogTable, name: str, text: str | None) -> object:
 
 
 def _in_file(
-    log: LogTable, system: "pafs.FileSystem", file: tuple[CoveredFile, Mapping[str, Any]], *, wanted: tuple[str, str]
+    log: LogTable,
+    system: "pafs.FileSystem",
+    file: tuple[CoveredFile, Mapping[str, Any]],
+    *,
+    wanted: tuple[str, str],
+    derivation: Derivation,
 ) -> dict[str, Any] | None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
     from windowlib.columnar.undecodable import escaped, without_undecodable
@@ -144,11 +204,16 @@ def _in_file(
     with log_errors(log.uri, f"reading the data file {covered.place}"):
         check_file(system, covered, footer_only=True)
         dataset = ds.dataset(covered.place, format=parquet_format(), filesystem=system)
-        stored = log.physical[column]
-        if column not in partition and stored not in dataset.schema.names:
-            return None
-        condition = None if column in partition else ds.field(stored).cast("string") == value
-        rows = dataset.to_table(filter=condition)
+        if column in derivation.nodes:
+            pairs = _derived_texts(log, dataset, partition, column=column, derivation=derivation)
+            matching = (batch.filter(pc.equal(texts, value)) for batch, texts in pairs)
+            rows = pa.Table.from_batches([batch for batch in matching if batch.num_rows][:1], dataset.schema)
+        else:
+            stored = log.physical[column]
+            if column not in partition and stored not in dataset.schema.names:
+                return None
+            condition = None if column in partition else ds.field(stored).cast("string") == value
+            rows = dataset.to_table(filter=condition)
     if not rows.num_rows:
         return None
     first = {

@@ -193,7 +193,8 @@ def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool) ->
             "extras": dict(result.extras),
             "chain_start": is_chain_start,
             "checkpoint": asdict(result.checkpoint),
-        },
+        }
+        | ({"filtered": result.counts.filtered} if result.counts.filtered else {}),
     )
 
 
@@ -278,11 +279,8 @@ def run_result(event: LedgerEvent) -> RunResult:
             digests=details["digests"],
             counts=Counts(
                 read=event.records_read or 0,
-                assigned=event.assigned or 0,
-                late=event.late or 0,
-                unassigned=event.unassigned or 0,
-                invalid=event.invalid or 0,
-                panes=event.panes or 0,
+                filtered=details.get("filtered", 0),
+                **{name: getattr(event, name) or 0 for name in ("assigned", "late", "unassigned", "invalid", "panes")},
             ),
             watermark_ms=event.watermark_ms,
             log=coordinates_of(details["log"]),

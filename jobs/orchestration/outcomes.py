@@ -5,6 +5,7 @@ from typing import Any
 
 from jobs.ledger.view import StagedRun
 from jobs.publishing.rules import Publication
+from jobs.runs import by_fate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +41,7 @@ def run_to_json(run: StagedRun) -> dict[str, Any]:
         "verdict": run.verdict.value,
         "digests": dict(sorted(result.digests.items())),
         "state": result.state_after,
-        "counts": {
-            "read": result.counts.read,
-            "assigned": result.counts.assigned,
-            "late": result.counts.late,
-            "unassigned": result.counts.unassigned,
-            "invalid": result.counts.invalid,
-            "panes": result.counts.panes,
-        },
+        "counts": {"read": result.counts.read, **by_fate(result.counts), "panes": result.counts.panes},
         "watermark_ms": result.watermark_ms,
         "spec_fingerprint": result.spec_fingerprint,
         "input_fingerprint": result.input_fingerprint,

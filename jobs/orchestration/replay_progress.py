@@ -99,7 +99,10 @@ class ProgressLog:
 def slice_line(result: RunResult) -> str:
     """Return one staged slice on one line: its verdict, and its records by fate."""
     counts = result.counts
-    fates = ((counts.late, "late"), (counts.unassigned, "without a window"), (counts.invalid, "invalid"))
+    fates = (
+        (counts.late, "late"), (counts.unassigned, "without a window"), (counts.invalid, "invalid"),
+        (counts.filtered, "filtered"),
+    )  # fmt: skip
     shown = "".join(f", {number:,} {name}" for number, name in fates if number)
     return (
         f"{result.slice.slice_id} {result.verdict.value}: {counted(counts.read, 'record')}, "

@@ -1,15 +1,21 @@
-"""Checks a pipeline against the columns of its log: each column that the file names exists and has an allowed type."""
+"""Checks a pipeline against the columns of its log: each column that the file names exists and has an allowed type.
 
-from collections.abc import Iterator, Mapping
+A name with dots that is no column of the log is a path, and becomes a derived column of that name.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from jobs.durations import UNIT_MS
+from jobs.expressions.derived_columns import Derivation
 from jobs.pipeline.models.grammar import FunctionGrammar
+from jobs.pipeline.models.kafka import is_partition_by_partition
 from jobs.pipeline.models.log import LogGrammar, TimeColumn
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.pipeline.models.windows import WindowsGrammar
 from windowlib.errors import SpecError
+from windowlib.records.column_types import spell_type
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 NUMBERS = (*INTEGERS, "float", "double", "decimal")
@@ -24,12 +30,61 @@ _AGGREGATE_TYPES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """One key of the file that names a column. Empty `types` allow any type. `has_unit`: a time with a unit."""
+    """One key of the file that names a column. Empty `types` allow any type. `has_unit`: a time with a unit.
+
+    `is_stored`: the log must have the column; it decides where a record is.
+    """
 
     path: str
     column: str
     types: tuple[str, ...] = ()
     has_unit: bool = False
+    is_stored: bool = False
+
+
+def derivation(pipeline: Pipeline, columns: Mapping[str, str]) -> Derivation:
+    """Return the columns that a pipeline derives from its log: those of `log.columns`, and the paths that it names.
+
+    Args:
+        pipeline: the pipeline of a file.
+        columns: the log's columns, name -> Spark simple type (`bigint`, `decimal(10,2)`, `struct<a:int>`).
+
+    Raises:
+        SpecError: an expression does not fit the columns of the log.
+    """
+    expressions = dict(pipeline.log.columns or {})
+    named = {use.column for use in _uses(pipeline) if not use.is_stored} - {*columns, *expressions}
+    paths = sorted(name for name in named if "." in name)
+    if not expressions and not paths and pipeline.log.where is None:
+        return Derivation()
+    from jobs.pipeline.models.expressions.derivation import derivation_of, path_expressions  # sqlglot takes 0.2 s
+
+    _refuse_stored(pipeline, expressions, columns)
+    expressions |= path_expressions(columns, paths)
+    try:
+        return derivation_of(tuple(columns.items()), tuple(expressions.items()), pipeline.log.where)
+    except SpecError as error:
+        raise SpecError(f"{pipeline.source}: {error} (the log is {pipeline.log.table})") from error
+
+
+def _refuse_stored(pipeline: Pipeline, derived: Iterable[str], columns: Mapping[str, str]) -> None:
+    stored = {name.lower(): name for name in columns}
+    for name in derived:
+        if name.lower() in stored:
+            raise SpecError(
+                f"{pipeline.source}: log.columns.{name}: the log has a column {stored[name.lower()]!r} (case is "
+                f"ignored); choose another name (the log is {pipeline.log.table})"
+            )
+
+
+def input_columns(pipeline: Pipeline, columns: Mapping[str, str]) -> dict[str, str]:
+    """Return the columns that a pipeline can read: those of the log, and then the derived ones, with their types.
+
+    Raises:
+        SpecError: as for `derivation`.
+    """
+    derived = derivation(pipeline, columns).nodes
+    return {**columns, **{name: spell_type(node) for name, node in derived.items()}}
 
 
 def validate_against_schema(pipeline: Pipeline, columns: Mapping[str, str]) -> None:
@@ -43,9 +98,24 @@ def validate_against_schema(pipeline: Pipeline, columns: Mapping[str, str]) -> N
         SpecError: a column does not exist or has a wrong type. The message has all such errors, each with the key, the
             column, what the log has and what is allowed.
     """
-    wrong = [problem for use in _uses(pipeline) if (problem := _problem(use, columns))]
+    readable = input_columns(pipeline, columns)
+    wrong = [*_partition_by_partition(pipeline)]
+    wrong += [problem for use in _uses(pipeline) if (problem := _problem(use, columns if use.is_stored else readable))]
     if wrong:
         raise SpecError(f"{pipeline.source}: {'; '.join(wrong)} (the log is {pipeline.log.table})")
+
+
+def _partition_by_partition(pipeline: Pipeline) -> Iterator[str]:
+    """Yield the problem of a log in Kafka's order whose watermark does not know the partitions."""
+    order, watermark = pipeline.log.order, pipeline.watermark
+    if order == "commits" or watermark is None or watermark.sources is not None or watermark.kind == "ingestion":
+        return
+    if is_partition_by_partition(order):
+        yield (
+            f"log.order: [{', '.join(order)}] puts all records of a partition before those of the next one, so most of "
+            "them would be late; write log.kafka: {partitions: N} instead of order, or watermark.sources: {column: "
+            f"{order[-2]}, expected: ['0', '1']}} with all partitions"
+        )
 
 
 def _uses(pipeline: Pipeline) -> Iterator[_Use]:
@@ -70,10 +140,10 @@ def _log_uses(log: LogGrammar) -> Iterator[_Use]:
         yield _time_use("log.arrival_time", log.arrival_time)
     if log.record_id is not None:
         yield _Use(path="log.record_id", column=log.record_id, types=(*INTEGERS, "string"))
-    yield _Use(path="log.slice.by", column=log.slice.by, types=_slice_types(log))
+    yield _Use(path="log.slice.by", column=log.slice.by, types=_slice_types(log), is_stored=True)
     if log.order != "commits":
         for index, column in enumerate(log.order):
-            yield _Use(path=f"log.order[{index}]", column=column, types=ORDERED)
+            yield _Use(path=f"log.order[{index}]", column=column, types=ORDERED, is_stored=True)
 
 
 def _watermark_uses(pipeline: Pipeline) -> Iterator[_Use]:

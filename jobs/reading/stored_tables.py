@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.files import pipeline_from_json
+from jobs.pipeline.log_schema import input_columns
 from jobs.pipeline.models.pipeline import Pipeline
 from windowlib.errors import LedgerError
 from windowlib.records import tables
@@ -45,7 +46,7 @@ def stored_table(pipeline: Pipeline, name: str, columns: Columns, *, log: Callab
         pipeline: the spec.
         name: the name of the table.
         columns: the columns of the stored table.
-        log: returns the log's columns; called only if the types of accumulators depend on them.
+        log: returns the log's columns; called only if the types of accumulators depend on them or on derived ones.
     """
     keys, outputs = _typed(pipeline.log.key_columns, columns), _typed(pipeline.output_columns, columns)
     record = columns.get("record", "string")
@@ -88,7 +89,7 @@ def _accumulators(pipeline: Pipeline, columns: Columns, log: Callable[[], Column
     from windowlib.windows.declared_functions import JSON_STATE
 
     if pipeline.aggregates:
-        types = {name: spell_type(node) for name, node in log().items()}
+        types = input_columns(pipeline, {name: spell_type(node) for name, node in log().items()})
         found = {name: one.state_columns for name, one in pipeline_aggregates(pipeline, types).items()}
     else:
         found = dict.fromkeys(pipeline.output_columns[:1], JSON_STATE)

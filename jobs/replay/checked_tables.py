@@ -49,7 +49,9 @@ def run_rows(slices: Sequence[Slice], runs: Sequence[tuple[Counts, int | None]])
 
 
 def _run_row(one: Slice, counts: Counts, watermark_ms: int | None) -> dict[str, Any]:
-    fates = {"late": counts.late, "unassigned": counts.unassigned, "invalid": counts.invalid}
+    fates = {
+        "late": counts.late, "unassigned": counts.unassigned, "invalid": counts.invalid, "filtered": counts.filtered,
+    }  # fmt: skip
     shares = {f"{fate}_share": count / counts.read if counts.read else 0.0 for fate, count in fates.items()}
     whole = {"records_read": counts.read, "assigned": counts.assigned, "panes": counts.panes}
     # The greatest watermark is 2^63 - 1, so the difference may not fit into 64 bits.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from expectations import wording
 from expectations.loader import check_suite_file, resolve_suite, suite_directory
 from expectations.suites import LATE_RECORDS, RUN, SEVERITIES, WINDOW_OUTPUTS, SuiteFile, severity_rank
-from jobs.runs import LAWS, VERDICTS, CheckResult, Counts, Verdict
+from jobs.runs import LAWS, VERDICTS, CheckResult, Counts, Verdict, by_fate
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.records import tables
 
@@ -113,14 +113,15 @@ def run_checks(
 
 
 def conservation(slice_id: str, counts: Counts) -> CheckResult:
-    """Return the law of conservation as a check: read = assigned + late + unassigned + invalid."""
-    parts = {
-        "read": counts.read, "assigned": counts.assigned, "late": counts.late,
-        "unassigned": counts.unassigned, "invalid": counts.invalid,
-    }  # fmt: skip
-    lost = counts.read - (counts.assigned + counts.late + counts.unassigned + counts.invalid)
-    spelled = f"{counts.read:,} = {counts.assigned:,} + {counts.late:,} + {counts.unassigned:,} + {counts.invalid:,}"
-    holds = f"read = assigned + late + unassigned + invalid: {spelled}"
+    """Return the law of conservation as a check: read = assigned + late + unassigned + invalid + filtered.
+
+    Runs without a filtered record do not name them.
+    """
+    fates = by_fate(counts)
+    parts = {"read": counts.read} | fates
+    lost = counts.read - sum(fates.values())
+    spelled = f"{counts.read:,} = {' + '.join(f'{count:,}' for count in fates.values())}"
+    holds = f"read = {' + '.join(fates)}: {spelled}"
     return CheckResult(
         slice_id=slice_id,
         table=LAWS,

@@ -67,6 +67,8 @@ def _driver_sums(run: ChunkRun, watermarks: WatermarkRows) -> Sums:
     for number, (one, rows) in enumerate(zip(run.slices, watermarks, strict=True)):
         found[number, FATES, "read"] = run.scanned.get(number, IdSum())
         found[number, FATES, "invalid"] = one.invalid
+        if one.filtered.count:
+            found[number, FATES, "filtered"] = one.filtered
         found[number, ROWS, tables.INVALID_RECORDS] = one.invalid_rows
         found[number, ROWS, tables.WATERMARKS] = IdSum.of(row[tables.ROW_ID] for row in rows)
         if run.time.clamped[number]:

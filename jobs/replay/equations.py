@@ -36,6 +36,7 @@ ROW_TABLES = (
 EQUATIONS = ("fates", "edges", "rows")
 READ = "read"
 ASSIGNED = "assigned"
+FILTERED = "filtered"
 FATES = {tables.LATE_RECORDS: "late", tables.UNASSIGNED_RECORDS: "unassigned", tables.INVALID_RECORDS: "invalid"}
 AUDITED_ROWS = 1_000_000
 """The audit computes row ids from the committed content if a table has at most this many rows."""
@@ -147,14 +148,20 @@ class Audit:
                 )
 
     def _fates(self, forest: "_Forest", tallied: Tallies, committed: CommittedRows) -> None:
-        """Every record read has one fate. For a fate with a side table, the tallies equal the committed rows."""
+        """Every record read has one fate. For a fate with a side table, the tallies equal the committed rows.
+
+        Filtered records have no rows. Their ids come from the scan, and `read` from the audit's own scan.
+        """
         records = {fate: committed.ids(table, "record_hash") for table, fate in FATES.items()}
         for slice_id in self.slice_ids:
             others = {fate: sums.get(slice_id, IdSum()) for fate, sums in records.items()}
-            read, assigned = (tallied.get((slice_id, "fates", term), IdSum()) for term in (READ, ASSIGNED))
-            forest.grow(
-                _Tree(slice_id=slice_id, equation="fates", anchored={READ: read}, acked={ASSIGNED: assigned, **others})
-            )
+            read = tallied.get((slice_id, "fates", READ), IdSum())
+            inner = {
+                term: ids
+                for term in (ASSIGNED, FILTERED)
+                if (ids := tallied.get((slice_id, "fates", term))) is not None
+            }
+            forest.grow(_Tree(slice_id=slice_id, equation="fates", anchored={READ: read}, acked={**inner, **others}))
             for fate, found in others.items():
                 said = tallied.get((slice_id, "fates", fate), IdSum())
                 forest.grow(

@@ -11,12 +11,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from jobs.durations import format_duration, human_duration
+from jobs.expressions.derived_columns import Derivation
 from jobs.lake.covered_files import CoveredFile, StoredDigests
 from jobs.lake.delta_log import LogTable, describe_log
 from jobs.lake.known_log import REWRITE
 from jobs.lake.lake import Lake
-from jobs.lake.log_rows import Search, find_record
+from jobs.lake.log_rows import Search, find_record, leaf_columns
 from jobs.ledger.view import LedgerView, StagedRun
+from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid
 from jobs.plain_text import counted
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 MAX_WINDOWS = 4
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,16}")  # fewer digits: without leading zeros, as older runs stored them
 _DECIMAL = re.compile(r"-?[0-9]{1,19}")
-Fate = Literal["late", "late for some windows", "unassigned", "invalid", "assigned", "not replayed"]
+Fate = Literal["late", "late for some windows", "unassigned", "invalid", "assigned", "filtered", "not replayed"]
 NOT_PUBLISHED = " Readers do not see this yet: the run is staged, not published."
 
 
@@ -98,8 +100,8 @@ def explain(
             shown = record_id if pipeline.log.record_id else _hash_text(row["record_hash"])
             explanation: Explanation = explain_row(pipeline, shown, row, is_published=_is_published(view, row))
             return explanation
-    record = _record(lake, pipeline, record_id, view=view, only=only)
-    return _from_log(lake, pipeline, record_id, record=record, view=view, locate=locate)
+    record, is_kept = _record(lake, pipeline, record_id, view=view, only=only)
+    return _from_log(lake, pipeline, record_id, record=record, is_kept=is_kept, view=view, locate=locate)
 
 
 def _runs(view: LedgerView) -> dict[str, StagedRun]:
@@ -218,10 +220,10 @@ def _explanation(
 
 
 def _from_log(
-    lake: Lake, pipeline: Pipeline, record_id: str, *, record: Mapping[str, Any], view: LedgerView,
+    lake: Lake, pipeline: Pipeline, record_id: str, *, record: Mapping[str, Any], is_kept: bool, view: LedgerView,
     locate: Locator | None,
 ) -> Explanation:  # fmt: skip
-    """Explain a record of the log that no side table has: it is in windows, or its slice has not been replayed."""
+    """Explain a record of the log that no side table has: filtered, in windows, or in a slice not yet replayed."""
     one = slice_of_values(pipeline, record)
     slice_id = one.slice_id
     run = _runs(view).get(slice_id)
@@ -233,6 +235,20 @@ def _from_log(
             sentence=sentence,
             slice_id=slice_id,
             is_published=False,
+            details={"record": record},
+        )
+    is_published = view.published.get(slice_id) == run.result.run_id
+    if not is_kept:
+        sentence = (
+            f"Record {record_id} is filtered: it arrived in slice {slice_id}, and log.where "
+            f"({pipeline.log.where}) does not keep it. It is counted, and it is in no window and in no other table."
+        )
+        return Explanation(
+            record_id=record_id,
+            fate="filtered",
+            sentence=sentence if is_published else sentence + NOT_PUBLISHED,
+            slice_id=slice_id,
+            is_published=is_published,
             details={"record": record},
         )
     happened = record_time(pipeline.log.event_time, record)
@@ -257,7 +273,6 @@ def _from_log(
         details |= {"rank": rank, "watermark_ms": met_ms}
         met = "there was no watermark yet" if met_ms is None else f"the watermark was {show_instant(met_ms)}"
         sentence += f" It is at place {rank + 1:,} of its slice. When it arrived, {met}."
-    is_published = view.published.get(slice_id) == run.result.run_id
     return Explanation(
         record_id=record_id,
         fate="assigned",
@@ -311,7 +326,8 @@ def slice_of_values(pipeline: Pipeline, values: Mapping[str, Any]) -> Slice:
 
 def _record(
     lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView, only: frozenset[str] | None
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], bool]:
+    """Return a record of the log with its derived columns, and whether the filter keeps it."""
     column = pipeline.log.record_id
     if column is None:
         raise RequestError(
@@ -321,13 +337,22 @@ def _record(
         )
 
     log, search = log_search(lake, pipeline, view, only=only)
-    found = find_record(log, column, record_id, search=search)
+    derived = derivation(pipeline, log.columns)
+    found = find_record(log, column, record_id, search=search, derivation=derived)
     if found is None:
         raise RequestError(
             f"the log {pipeline.log.table} has no record whose {column} is {record_id!r}; take a value of that column "
             "from the log"
         )
-    return found
+    return _with_derived(log, derived, found) if derived else (found, True)
+
+
+def _with_derived(log: LogTable, derived: Derivation, record: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    from jobs.expressions.evaluation import derive
+
+    found = derive(leaf_columns(log, derived, record), derived)
+    values = {name: found.rows.column(name)[0].as_py() for name in derived.nodes}
+    return record | values, found.kept is None or bool(found.kept[0])
 
 
 def log_search(

@@ -42,6 +42,7 @@ HELP: Final[Mapping[str, str]] = {
     "newest_publication_records_per_second": "Records read by second of replay, of the newest publication's runs.",
     "newest_publication_late_ratio": "Share of the newest publication's records that were late, 0 to 1.",
     "newest_publication_invalid_ratio": "Share of the newest publication's records that were invalid, 0 to 1.",
+    "newest_publication_filtered_ratio": "Share of the newest publication's records that log.where did not keep.",
 }
 """Every gauge. One that has no value yet, because nothing is published, is left out."""
 
@@ -105,3 +106,4 @@ def _work(runs: Iterable[StagedRun]) -> Iterator[tuple[str, float]]:
     if records:
         yield "newest_publication_late_ratio", sum(run.result.counts.late for run in done) / records
         yield "newest_publication_invalid_ratio", sum(run.result.counts.invalid for run in done) / records
+        yield "newest_publication_filtered_ratio", sum(run.result.counts.filtered for run in done) / records

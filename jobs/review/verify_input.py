@@ -63,7 +63,7 @@ def verify_inputs(
 
     Raises:
         LogError: a file is damaged, as for a replay.
-        SpecError: as for a replay.
+        SpecError: as for a replay; or the pipeline has derived columns or a filter.
     """
     compared = [step for step in planned.steps if step.run and _is_of(planned, step.run.result)]
     different: list[str] = []

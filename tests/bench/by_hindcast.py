@@ -183,6 +183,7 @@ def _rises_in(block: Block, plan: ScanPlan) -> Scanned:
         records=IdSum(),
         invalid=IdSum(),
         invalid_rows=IdSum(),
+        filtered=IdSum(),
         latest_ms=latest_ms,
         rises_at=Ascending.of(np.concatenate(at)),
         rises_to=Ascending.of(np.concatenate(to)),

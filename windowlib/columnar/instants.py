@@ -6,7 +6,7 @@ Doubles, decimals and texts are read once per different value. A problem is a sm
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +27,18 @@ from windowlib.records.instants import (
     read_instant,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 Codes: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int8]]"
 
 _TIMES: Final = (NULL_TIME, NAN_TIME, INFINITE_TIME, WRONG_TYPE)
+EXPRESSION_FAILED: Final = "expression_failed"
+FILTERED: Final = -1
+"""The code of a record that the pipeline's filter does not keep. It is neither valid nor invalid."""
 PROBLEMS: Final = (
-    None, NOT_UTF8, "null_key", "nan_key", *_TIMES, *(f"arrival_{name}" for name in (*_TIMES, OUT_OF_RANGE)),
+    None, NOT_UTF8, EXPRESSION_FAILED, "null_key", "nan_key", *_TIMES,
+    *(f"arrival_{name}" for name in (*_TIMES, OUT_OF_RANGE)),
     "null_gap", "gap_not_positive", OUT_OF_RANGE,
 )  # fmt: skip
 """The reasons why a record is invalid. If a record has several, the first in this order is its reason."""
@@ -121,6 +128,14 @@ def decodable(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Codes]]:
     columns = [without_undecodable(column) for column in rows.columns]
     problems = np.where(bad, _CODES[NOT_UTF8], 0).astype(np.int8)
     return pa.RecordBatch.from_arrays(columns, names=rows.schema.names), [problems]
+
+
+def expression_problems(failed: "Sequence[np.ndarray[Any, np.dtype[np.bool_]]]", count: int) -> Codes:
+    """Return `expression_failed` for each of `count` records for which an expression failed."""
+    found = np.zeros(count, dtype=np.int8)
+    for rows in failed:
+        found[rows] = _CODES[EXPRESSION_FAILED]
+    return found
 
 
 def key_problems(values: pa.Array) -> Codes:

@@ -11,6 +11,7 @@ RESERVED = frozenset(name for table in _TABLES for name in table.stored_columns(
 ACCUMULATOR_PREFIX = "acc_"
 
 _OUTPUT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+_ALLOWED_NAME = "is not a valid name; allowed: letters, digits and _, a letter or _ first, at most 64 characters"
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
 
 _Value = TypeVar("_Value")
@@ -59,13 +60,30 @@ def check_output_names(named: Mapping[str, _Value], what: str) -> Mapping[str, _
     seen: dict[str, str] = {}
     for name in named:
         if not _OUTPUT_NAME.fullmatch(name):
-            raise ValueError(
-                f"{what} {name!r} is not a valid name; allowed: letters, digits and _, a letter or _ first, at most 64 "
-                "characters"
-            )
+            raise ValueError(f"{what} {name!r} {_ALLOWED_NAME}")
         _check_free(name, what, f"choose another name, such as {name.strip('_')}_value")
         if name.lower() in seen:
             raise ValueError(f"{what}s {seen[name.lower()]!r} and {name!r} differ in case only; rename one of them")
+        seen[name.lower()] = name
+    return named
+
+
+def check_derived_names(named: Mapping[str, _Value]) -> Mapping[str, _Value]:
+    """Return the derived columns if every name is a valid identifier that differs from the others in more than case.
+
+    Raises:
+        ValueError: a name is not allowed, or there is none; the message has the name and what to do.
+    """
+    if not named:
+        raise ValueError("needs at least one column, such as {user_id: payload.user.id}")
+    seen: dict[str, str] = {}
+    for name in named:
+        if not _OUTPUT_NAME.fullmatch(name):
+            raise ValueError(f"derived column {name!r} {_ALLOWED_NAME}")
+        if name.lower() in seen:
+            raise ValueError(
+                f"derived columns {seen[name.lower()]!r} and {name!r} differ in case only; rename one of them"
+            )
         seen[name.lower()] = name
     return named
 

@@ -1,5 +1,6 @@
 """The `log` part of a pipeline file: the table of the event log, the meaning of its columns, and its slices."""
 
+from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -7,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from jobs.durations import UNIT_MS, PositiveDuration, format_duration
-from jobs.pipeline.models.column_names import check_key_columns
+from jobs.pipeline.models.column_names import check_derived_names, check_key_columns
 from jobs.pipeline.models.grammar import (
     ColumnName,
     Columns,
@@ -16,7 +17,9 @@ from jobs.pipeline.models.grammar import (
     not_yet,
     one_of,
     refuse_control_characters,
+    refuse_controls_but_lines,
 )
+from jobs.pipeline.models.kafka import KafkaGrammar, with_kafka_keys
 from jobs.pipeline.models.ready import ReadyGrammar
 from jobs.plain_text import shortened, without_credentials
 
@@ -113,10 +116,26 @@ class SliceGrammar(GrammarModel):
         return ZoneInfo(self.timezone)
 
 
+def _normal_expression(value: str) -> str:
+    """Return the normal form of an expression, so that blanks and the case of keywords are no part of the spec."""
+    from jobs.pipeline.models.expressions.syntax import (
+        normal_text,
+    )  # sqlglot takes 0.2 s, and few files have expressions
+
+    return normal_text(value)
+
+
+Expression = Annotated[str, AfterValidator(refuse_controls_but_lines), AfterValidator(_normal_expression)]
+"""An expression over the columns of the log (docs/PIPELINES.md, "Derived columns and the filter")."""
+
+
 class LogGrammar(GrammarModel):
-    """The event log: its table, and the meaning of its columns."""
+    """The event log: its table, the meaning of its columns, columns derived from them, and which records are read."""
 
     table: Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(refuse_control_characters)]
+    columns: Annotated[Mapping[str, Expression], Field(max_length=64)] | None = None
+    where: Expression | None = None
+    kafka: KafkaGrammar | None = None
     key: Columns | None = None
     over: Literal["all"] | None = None
     event_time: TimeColumn
@@ -126,10 +145,20 @@ class LogGrammar(GrammarModel):
     ready: ReadyGrammar | None = None
     order: Literal["commits"] | Columns = "commits"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_kafka(cls, value: object) -> object:
+        return with_kafka_keys(value)
+
     @field_validator("key")
     @classmethod
     def _check_key(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         return value if value is None else check_key_columns(value)
+
+    @field_validator("columns")
+    @classmethod
+    def _check_derived(cls, value: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        return None if value is None else check_derived_names(value)
 
     @field_validator("order", mode="before")
     @classmethod
@@ -153,6 +182,23 @@ class LogGrammar(GrammarModel):
     @model_validator(mode="after")
     def _keyed_or_over_all(self) -> Self:
         one_of(self, ("key", "over"), "of `key: [columns]` and `over: all` (one set of windows for all records)")
+        return self
+
+    @model_validator(mode="after")
+    def _place_is_stored(self) -> Self:
+        """Refuse derived columns where the place of a record in the log is decided before its values are read."""
+        derived = self.columns or {}
+        named = [("slice.by", self.slice.by), *(("order", name) for name in self.order if self.order != "commits")]
+        for key, name in named:
+            if name in derived:
+                raise ValueError(f"{key}: column {name!r} is derived; name a column that the log stores")
+        return self
+
+    @model_validator(mode="after")
+    def _kafka_has_its_order(self) -> Self:
+        if self.kafka is not None and self.order != self.kafka.order:
+            found = self.order if self.order == "commits" else list(self.order)
+            raise ValueError(f"order: found {found}, and kafka has the order {list(self.kafka.order)}; leave order out")
         return self
 
     @property

@@ -19,6 +19,7 @@ from jobs.pipeline.models.grammar import (
     refuse_control_characters,
     refuse_controls_but_lines,
 )
+from jobs.pipeline.models.kafka import with_kafka_sources
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.process import AggregateGrammar, ProcessGrammar
 from jobs.pipeline.models.publish import PublishGrammar
@@ -79,6 +80,11 @@ class Pipeline(GrammarModel):
 
     _source: str = PrivateAttr(default="")
     _functions_dir: Path | None = PrivateAttr(default=None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_kafka(cls, value: object) -> object:
+        return with_kafka_sources(value)
 
     @field_validator("aggregates")
     @classmethod

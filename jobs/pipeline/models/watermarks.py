@@ -2,12 +2,11 @@
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, Strict, field_validator, model_serializer, model_validator
 
 from jobs.durations import Duration, PositiveDuration
 from jobs.pipeline.models.grammar import (
     ColumnName,
-    Columns,
     FunctionGrammar,
     GrammarModel,
     UnitName,
@@ -70,7 +69,9 @@ class SourcesGrammar(GrammarModel):
     """Several sources in one log. Each has its own watermark; the least of those that are not idle is used."""
 
     column: ColumnName
-    expected: Columns | None = None
+    expected: Annotated[tuple[ColumnName, ...], Strict(strict=False), Field(min_length=1, max_length=10_000)] | None = (
+        None
+    )
     idle_timeout_ms: PositiveDuration | None = Field(default=None, alias="idle_timeout")
 
     @field_validator("expected")

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from jobs.engine.engine import Engine
 from jobs.engine.user_functions import Functions
 from jobs.engine.window_spec import engine, pipeline_functions
+from jobs.expressions.derived_columns import Derivation
 from jobs.lake.event_log import PinnedLog
+from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.record_columns import record_names
 from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
+from windowlib.errors import SpecError
 from windowlib.kernels.coverage import why_not
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type, struct_type
@@ -26,7 +29,8 @@ class ChunkTables:
     """A pipeline over one log: its engine, the Spark types of the columns it reads, and the tables it writes.
 
     `functions` are the user's functions, loaded in this process. Call `functions.ship()` before Spark's workers use
-    them. `record_names` maps a column of the log to its name in the side tables.
+    them. `record_names` maps a column of the log to its name in the side tables. `derivation` has the columns that are
+    derived from those of the log. They are no part of a record in the side tables.
     """
 
     engine: Engine
@@ -35,6 +39,7 @@ class ChunkTables:
     inputs: Mapping[str, str]
     stored: tuple[Table, ...]
     record_names: Mapping[str, str]
+    derivation: Derivation
 
     def emitted(self) -> tuple[Table, ...]:
         """Return the tables of the tagged result. Late and unassigned rows are without their record: Spark joins it."""
@@ -63,7 +68,8 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
     Raises:
         SpecError: parts of the pipeline contradict each other or the columns of the log.
     """
-    columns = {name: spell_type(node) for name, node in pinned.nodes.items()}
+    derived = derivation(pipeline, {name: spell_type(node) for name, node in pinned.nodes.items()})
+    columns = {name: spell_type(node) for name, node in {**pinned.nodes, **derived.nodes}.items()}
     functions = pipeline_functions(pipeline)
     run = engine(pipeline, columns, functions)
     keys = {name: columns[name] for name in pipeline.log.key_columns}
@@ -83,7 +89,15 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
         tables.tallies(),
     )
     inputs = {name: columns[name] for name in run.layout.read()}
-    return ChunkTables(engine=run, functions=functions, keys=keys, inputs=inputs, stored=stored, record_names=names)
+    return ChunkTables(
+        engine=run,
+        functions=functions,
+        keys=keys,
+        inputs=inputs,
+        stored=stored,
+        record_names=names,
+        derivation=derived,
+    )
 
 
 def plan_buckets(

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from jobs.replay.chunk.slice_runs import SliceRun
@@ -17,13 +17,14 @@ class SliceInput:
     """The input of one slice: its fingerprint, and sums of ids.
 
     `records` are all records of the slice, `invalid` the invalid ones. `invalid_rows` are their rows in
-    `invalid_records`.
+    `invalid_records`. `filtered` are the records that `log.where` does not keep. They have no row in any table.
     """
 
     fingerprint: str
     records: IdSum
     invalid: IdSum
     invalid_rows: IdSum
+    filtered: IdSum = field(default_factory=IdSum)
 
 
 class ComputedRows(Protocol):

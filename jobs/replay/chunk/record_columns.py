@@ -42,20 +42,3 @@ def record_names(columns: Mapping[str, Node], stored: Iterable[Node]) -> dict[st
         fits = all(column_takes(kind, node) for kind in kinds.get(name, ()))
         names[name] = name if fits else _typed_name(name, node, columns)
     return names
-
-
-def rename_records(ordered: "DataFrame", names: Mapping[str, str]) -> "DataFrame":
-    """Return the ordered records, with the fields of `record` renamed as in the side tables."""
-    if all(name == stored for name, stored in names.items()):
-        return ordered
-    from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
-
-    fields = [F.col("record").getField(name).alias(stored) for name, stored in names.items()]
-    return ordered.withColumn("record", F.struct(*fields))
-
-
-def _typed_name(name: str, node: Node, columns: Mapping[str, Node]) -> str:
-    found = f"{name}__{re.sub(r'[^a-z0-9]+', '_', spell_type(node)).strip('_')}"
-    while found in columns:
-        found += "_"
-    return found

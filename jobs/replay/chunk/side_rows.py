@@ -26,12 +26,13 @@ def completed(table: Table, rows: pa.Table) -> pa.Table:
 
     Args:
         table: `late_records`, `unassigned_records` or `invalid_records`.
-        rows: the content, `record`, `record_id` and `rank`. Texts of the log may be bytes that are not UTF-8.
+        rows: the content, `record`, `record_id` and `rank`, and perhaps `detail`. Texts of the log may be bytes that
+            are not UTF-8. `detail` then has these texts.
     """
     words = (tables.ROW_ID, tables.ROW_CHECK)
     columns = {name: rows[name].combine_chunks() for name in rows.column_names if name not in words}
     if table.name == tables.INVALID_RECORDS:
-        columns |= _decodable(columns["record"], columns["record_id"])
+        columns |= _decodable(columns["record"], columns["record_id"], columns.get("detail"))
     for name, node in table.columns().items():
         kind = arrow_type(node)
         column = columns.get(name)
@@ -39,13 +40,14 @@ def completed(table: Table, rows: pa.Table) -> pa.Table:
     return RowIdentity(table).identified(pa.table(columns))[0]
 
 
-def _decodable(record: pa.StructArray, record_id: pa.Array) -> dict[str, pa.Array]:
+def _decodable(record: pa.StructArray, record_id: pa.Array, detail: pa.Array | None) -> dict[str, pa.Array]:
     """Return the columns that depend on texts that are not UTF-8. Their bytes are in `undecoded`, by their path."""
     texts: dict[int, list[UndecodableText]] = {}
     for text in undecodable_texts(record):
         texts.setdefault(text.row, []).append(text)
     raws = {row: [(_path(text), text.raw) for text in own] for row, own in texts.items()}
-    details = {row: _detail(own) for row, own in texts.items()}
+    details = {} if detail is None else dict(enumerate(detail.to_pylist()))
+    details |= {row: _detail(own) for row, own in texts.items()}
     rows = range(len(record))
     return {
         "record": without_undecodable(record),

@@ -36,7 +36,7 @@ class Tallies:
 
     def counts(self, slice_no: int) -> Counts:
         """Return how many records of a slice had which fate, and how many panes it emitted."""
-        terms = ("read", "assigned", "late", "unassigned", "invalid")
+        terms = ("read", "assigned", "late", "unassigned", "invalid", "filtered")
         fates = {term: self.term(slice_no, FATES, term).count for term in terms}
         return Counts(**fates, panes=self.emitted(slice_no, tables.WINDOW_OUTPUTS).count)
 

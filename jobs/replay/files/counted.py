@@ -41,6 +41,7 @@ def scan_plan(chunk: ChunkLog, layout: Layout, directory: str) -> ScanPlan:
     return ScanPlan(
         log=chunk.columns,
         reading=chunk.reading,
+        derivation=chunk.tables.derivation,
         inputs=engine.layout.read(),
         source=engine.time.source,
         asked=engine.time.columns if needs_pass(engine) else None,
@@ -141,7 +142,7 @@ def _rises(scanned: Sequence[Scanned], before_ms: int | None) -> Rises:
 
 def slice_inputs(scanned: Sequence[Scanned], slices: int) -> tuple[SliceInput, ...]:
     """Return the input of each slice of a chunk."""
-    sums = [{name: IdSum() for name in ("content", "records", "invalid", "invalid_rows")} for _ in range(slices)]
+    sums = [{name: IdSum() for name in ("content", "records", "invalid", "invalid_rows", "filtered")} for _ in range(slices)]
     for one in scanned:
         for name, ids in sums[one.block.slice_no].items():
             ids.merge(getattr(one, name))
@@ -151,6 +152,7 @@ def slice_inputs(scanned: Sequence[Scanned], slices: int) -> tuple[SliceInput, .
             records=found["records"],
             invalid=found["invalid"],
             invalid_rows=found["invalid_rows"],
+            filtered=found["filtered"],
         )
         for found in sums
     )

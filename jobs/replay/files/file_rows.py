@@ -54,6 +54,7 @@ class FileRows:
                 log=self.columns,
                 names=self.pinned.tables.record_names,
                 record_id=self.pinned.order.pipeline.log.record_id,
+                derivation=self.pinned.tables.derivation,
             ),
         )
         with stage("encode"):

@@ -33,6 +33,8 @@ def partial_plan(pinned: Pinned, records: int) -> PartialPlan | None:
     engine, sizes = pinned.tables.engine, pinned.sizes
     if records < sizes.combined_records or why_not_partials(engine) is not None:
         return None
+    if pinned.order.pipeline.log.event_time.column not in pinned.log.nodes:
+        return None  # the event time is derived, and no statistics bound it
     assert engine.time.bound_ms is not None, "needs_pass checked it"
     watermark_ms = combined(pinned.time_before).watermark_ms
     return PartialPlan(

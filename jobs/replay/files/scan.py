@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from jobs.expressions.derived_columns import Derivation
+from jobs.expressions.evaluation import Derived, derive
 from jobs.replay.files.ascending import Ascending
 from jobs.replay.files.combine import BlockCombiner, PartialPlan
 from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers
@@ -47,6 +49,7 @@ class ScanPlan:
 
     log: LogColumns
     reading: LogReading
+    derivation: Derivation
     inputs: tuple[str, ...]
     source: str | None
     asked: tuple[str, ...] | None
@@ -62,7 +65,7 @@ class ScanPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
-    """What a scan task found in one block. The four sums are those of `SliceInput`; `content` covers rank and hash.
+    """What a scan task found in one block. The five sums are those of `SliceInput`; `content` covers rank and hash.
 
     `latest_ms` is the greatest event time of a valid record, `NEVER_MS` without one. `rises_at` and `rises_to` are the
     sequence numbers and event times of the valid records that exceed all earlier ones of the block. `keys` is the
@@ -74,6 +77,7 @@ class Scanned:
     records: IdSum
     invalid: IdSum
     invalid_rows: IdSum
+    filtered: IdSum
     latest_ms: int
     rises_at: Ascending
     rises_to: Ascending
@@ -88,7 +92,8 @@ class Scanned:
 class Judged:
     """A batch of the log with what was read from it. Records are numbered from `sequence`; the slice is the block's.
 
-    In `rows`, texts that are not UTF-8 are null.
+    In `rows`, texts that are not UTF-8 are null. Its last columns are the derived ones. `problems` is
+    `instants.FILTERED` for a record that the pipeline's filter does not keep.
     """
 
     rows: pa.RecordBatch
@@ -131,6 +136,7 @@ class _Found:
     records: IdSum = field(default_factory=IdSum)
     invalid: IdSum = field(default_factory=IdSum)
     invalid_rows: IdSum = field(default_factory=IdSum)
+    filtered: IdSum = field(default_factory=IdSum)
     rises_at: list[Int64s] = field(default_factory=list)
     rises_to: list[Int64s] = field(default_factory=list)
     latest_ms: int = NEVER_MS
@@ -151,7 +157,7 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
             _write_records(judged, plan, block=block, writers=writers, found=found, before_ms=before_ms)
         if plan.asked is not None:
             writers.time.write(_time_columns(judged, plan, block.slice_no), slice_no=block.slice_no)
-        if (judged.problems != 0).any():
+        if (judged.problems > 0).any():
             writers.invalid.write(_invalid(judged), slice_no=block.slice_no)
     written = (tuple(one.fragments[start:]) for one, start in zip(writers, before, strict=True))
     partials, records, passed, invalid = written
@@ -161,6 +167,7 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
         records=found.records,
         invalid=found.invalid,
         invalid_rows=found.invalid_rows,
+        filtered=found.filtered,
         latest_ms=found.latest_ms,
         rises_at=Ascending.of(_joined(found.rises_at)),
         rises_to=Ascending.of(_joined(found.rises_to)),
@@ -185,6 +192,10 @@ def judged_batches(block: Block, plan: ScanPlan) -> Iterator[Judged]:
         done += stored.num_rows
         reading = plan.reading
         rows, problems = instants.decodable(stored)
+        if plan.derivation:
+            derived = derive(rows, plan.derivation)
+            rows = derived.rows
+            problems += derived_problems(derived)
         time = instants.read_instants(rows.column(reading.event_time.name), reading.event_time.unit)
         problems += [instants.key_problems(rows.column(name)) for name in reading.key]
         problems.append(time.problems)
@@ -208,11 +219,22 @@ def judged_batches(block: Block, plan: ScanPlan) -> Iterator[Judged]:
         )
 
 
+def derived_problems(derived: Derived) -> list[Codes]:
+    """Return which records the filter does not keep, and for which an expression failed."""
+    failed = instants.expression_problems([*derived.failed.values()], derived.rows.num_rows)
+    if derived.kept is None:
+        return [failed]
+    return [np.where(derived.kept, 0, instants.FILTERED).astype(np.int8), failed]
+
+
 def _count(judged: Judged, plan: ScanPlan, found: _Found) -> None:
     commit = judged.commit if plan.needs_commits else None
     found.content.merge(IdSum.of_array(content_ids(judged.rank, judged.hashes, commit)))
     found.records.merge(IdSum.of_array(judged.hashes))
-    bad = judged.problems != 0
+    is_filtered = judged.problems == instants.FILTERED
+    if is_filtered.any():
+        found.filtered.merge(IdSum.of_array(judged.hashes[is_filtered]))
+    bad = judged.problems > 0
     if bad.any():
         hashes = judged.hashes[bad]
         found.invalid.merge(IdSum.of_array(hashes))
@@ -332,7 +354,7 @@ def _time_columns(judged: Judged, plan: ScanPlan, slice_no: int) -> pa.RecordBat
 
 
 def _invalid(judged: Judged) -> pa.RecordBatch:
-    bad = np.flatnonzero(judged.problems)
+    bad = np.flatnonzero(judged.problems > 0)
     return pa.RecordBatch.from_pydict(
         {
             "rank": pa.array(judged.rank[bad]),

@@ -1,18 +1,24 @@
-"""Late, unassigned and invalid rows get their records back: the log is read a second time at their places only."""
+"""Late, unassigned and invalid rows get their records back: the log is read a second time at their places only.
+
+A record has the columns of the log and no derived ones. `record_id` may be derived, and so it is derived again here.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
+from jobs.expressions.derived_columns import Derivation
+from jobs.expressions.evaluation import Derived, derive
 from jobs.replay.chunk.side_rows import completed
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.log_blocks import LogColumns
 from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.instants import decodable
 from windowlib.columnar.steps import Int64s
 from windowlib.errors import InvariantBroken
-from windowlib.records.tables import Table
+from windowlib.records.tables import INVALID_RECORDS, Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +28,7 @@ class SideRecords:
     log: LogColumns
     names: Mapping[str, str]
     record_id: str | None
+    derivation: Derivation = field(default_factory=Derivation)
 
     def attached(self, table: Table, rows: pa.Table, blocks: Sequence[Block]) -> list[pa.Table]:
         """Return rows of one slice with their records, ids of records and checks.
@@ -67,9 +74,16 @@ class SideRecords:
         fields = [named[field.name].cast(field.type) for field in node]
         record = pa.StructArray.from_arrays(fields, fields=list(node))
         with_record = rows.append_column("record", record).append_column("record_id", self._ids(rows, found))
+        if self.derivation and table.name == INVALID_RECORDS:
+            with_record = with_record.append_column("detail", _failed(self._derived(found, self.derivation)))
         return completed(table, with_record)
 
+    def _derived(self, found: pa.Table, derivation: Derivation) -> Derived:
+        return derive(decodable(found.to_batches()[0])[0], derivation)
+
     def _ids(self, rows: pa.Table, found: pa.Table) -> pa.Array | pa.ChunkedArray:
+        if self.record_id in self.derivation.nodes:
+            return self._derived(found, self.derivation.unfiltered()).rows.column(self.record_id).cast(pa.string())
         if self.record_id is not None:
             return found[self.record_id].cast(pa.string())
         return hash_texts(rows["record_hash"].to_numpy())
@@ -79,3 +93,12 @@ def hash_texts(hashes: Int64s) -> pa.Array:
     """Return hashes as texts: 16 hexadecimal digits each."""
     texts = hashes.astype(">i8").tobytes().hex()
     return pa.array([texts[at : at + 16] for at in range(0, len(texts), 16)], pa.string())
+
+
+def _failed(derived: Derived) -> pa.Array:
+    """Return the names of the expressions that failed for each record; null where none did."""
+    names: list[list[str]] = [[] for _ in range(derived.rows.num_rows)]
+    for name, rows in derived.failed.items():
+        for row in np.flatnonzero(rows).tolist():
+            names[row].append(name)
+    return pa.array([", ".join(one) or None for one in names], pa.string())

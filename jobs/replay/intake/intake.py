@@ -99,7 +99,7 @@ def sort_plan(chunk: ChunkLog, directory: str, *, threads: int) -> SortPlan:
         needs_commits=chunk.needs_commits,
         memory_bytes=chunk.sizes.sort_bytes,
         threads=threads,
-        bounded=(chunk.reading.event_time.name,),
+        bounded=tuple({chunk.reading.event_time.name} & {*chunk.log.nodes}),
     )
 
 

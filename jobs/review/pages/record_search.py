@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from jobs.lake.lake import Lake
 from jobs.lake.log_rows import values_with
 from jobs.ledger.view import LedgerView
+from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.review.explain import log_search, slice_of_values
 from windowlib.errors import RequestError
@@ -82,10 +83,11 @@ def search_records(
     searched = 0
     chosen: set[str] = set()
     log, search = log_search(lake, pipeline, view, only=chosen)
+    derived = derivation(pipeline, log.columns)
     for batch in _batches(waiting, seconds, clock):
         chosen.clear()
         chosen.update(batch)
-        values = values_with(log, pipeline.log.record_id, part, search=search, most=MOST_FOUND + 1)
+        values = values_with(log, pipeline.log.record_id, part, search=search, most=MOST_FOUND + 1, derivation=derived)
         found += [
             FoundRecord(record_id=value, slice_id=slice_of_values(pipeline, partition).slice_id)
             for value, partition in values

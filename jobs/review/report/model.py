@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from functools import cached_property
 from itertools import pairwise
@@ -288,11 +288,10 @@ def _period(label: str, lines: Sequence[SliceLine]) -> Period:
 
 def total(counts: Iterable[Counts]) -> Counts:
     """Return the sum of counts, fate by fate."""
-    read = assigned = late = unassigned = invalid = panes = 0
+    summed = Counter[str]()
     for one in counts:
-        read, assigned, late = read + one.read, assigned + one.assigned, late + one.late
-        unassigned, invalid, panes = unassigned + one.unassigned, invalid + one.invalid, panes + one.panes
-    return Counts(read=read, assigned=assigned, late=late, unassigned=unassigned, invalid=invalid, panes=panes)
+        summed.update(asdict(one))
+    return Counts(**{one.name: summed[one.name] for one in fields(Counts)})
 
 
 def _late(rows: ReportRows) -> LateSummary | None:
@@ -321,7 +320,9 @@ def _late(rows: ReportRows) -> LateSummary | None:
 
 def at_a_glance(counts: Counts) -> str:
     """Return the most important counts in a few words."""
-    return f"{counts.read:,} read, {counts.late:,} late, {counts.invalid:,} invalid"
+    return f"{counts.read:,} read, {counts.late:,} late, {counts.invalid:,} invalid" + (
+        f", {counts.filtered:,} filtered" if counts.filtered else ""
+    )
 
 
 def share_text(part: int, whole: int) -> str:

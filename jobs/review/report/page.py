@@ -23,8 +23,8 @@ from jobs.review.report.model import DASH, MAX_REQUESTS, ReportModel, Status, bu
 from jobs.review.report.rows import ReportRows, RequestRow
 from jobs.review.report.slice_calendar import months, strips
 from jobs.review.report.style import report_style
-from jobs.review.report.svg import FATES, overview, share_bar, sparkline, stacked_bar, verdict_strip
-from jobs.runs import Counts, Verdict
+from jobs.review.report.svg import overview, share_bar, sparkline, stacked_bar, verdict_strip
+from jobs.runs import Verdict, by_fate
 from jobs.storage import file_system, is_remote
 from windowlib.errors import RequestError
 
@@ -169,7 +169,7 @@ def helpers() -> Mapping[str, Any]:
         "share_bar": share_bar,
         "counted": counted,
         "share": share_text,
-        "fates": _fates,
+        "fates": by_fate,
         "passed": lambda check: check.counts.get(Verdict.PASS, 0),
         "not_passed": lambda check: len(check.points) - check.counts.get(Verdict.PASS, 0),
         "verdict_symbol": _SYMBOLS.__getitem__,
@@ -192,10 +192,6 @@ def _hero(model: ReportModel) -> Status:
     numbers = dict(model.statuses)
     order = (Status.ERROR, Status.FAIL, Status.STAGED, Status.MISSING, Status.WAIVED, Status.WARN, Status.EMPTY)
     return next((status for status in order if numbers[status]), Status.PASS if model.rows.runs else Status.MISSING)
-
-
-def _fates(counts: Counts) -> list[tuple[str, int]]:
-    return list(zip(FATES, (counts.assigned, counts.late, counts.unassigned, counts.invalid), strict=True))
 
 
 def _curve_range(check: CheckTrend) -> str:

@@ -9,9 +9,8 @@ from markupsafe import Markup, escape
 from jobs.plain_text import counted
 from jobs.review.report.checks import CheckTrend, Point
 from jobs.review.report.model import SliceLine, Status, at_a_glance, total
-from jobs.runs import VERDICTS, Counts, Verdict
+from jobs.runs import VERDICTS, Counts, Verdict, by_fate
 
-FATES = ("assigned", "late", "unassigned", "invalid")
 MAX_BARS = 240
 MAX_POINTS = 160
 MAX_MARKS = 600
@@ -22,7 +21,7 @@ _WORST = (
 
 
 def stacked_bar(counts: Counts, *, width: int = 120, height: int = 10) -> Markup:
-    """Return a bar with the four fates of one slice; a fate with at least one record is at least one pixel wide."""
+    """Return a bar with the fates of one slice; a fate with at least one record is at least one pixel wide."""
     parts, x = [], 0.0
     for fate, share in _shares(counts):
         shown = max(share * width, 1.0) if share else 0.0
@@ -146,14 +145,14 @@ def _hatch(x: int, y: int, size: int) -> str:
 
 
 def _shares(counts: Counts) -> list[tuple[str, float]]:
-    parts = (counts.assigned, counts.late, counts.unassigned, counts.invalid)
-    whole = max(sum(parts), 1)
-    return [(fate, part / whole) for fate, part in zip(FATES, parts, strict=True)]
+    fates = by_fate(counts)
+    whole = max(sum(fates.values()), 1)
+    return [(fate, part / whole) for fate, part in fates.items()]
 
 
 def _column(counts: Counts, *, x: float, bar: float, scale: float, base: int) -> str:
     parts, y = [], float(base)
-    for fate, part in zip(FATES, (counts.assigned, counts.late, counts.unassigned, counts.invalid), strict=True):
+    for fate, part in by_fate(counts).items():
         if part:
             tall = max(part * scale, 0.8)
             y -= tall
