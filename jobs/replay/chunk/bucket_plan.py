@@ -13,7 +13,6 @@ from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.record_columns import record_names
 from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
-from windowlib.errors import SpecError
 from windowlib.kernels.coverage import why_not
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type, struct_type

@@ -11,7 +11,6 @@ from windowlib.records.column_types import Node, spell_type
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame
 
 SIDE_TABLES = (tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS, tables.INVALID_RECORDS)
 
@@ -42,3 +41,10 @@ def record_names(columns: Mapping[str, Node], stored: Iterable[Node]) -> dict[st
         fits = all(column_takes(kind, node) for kind in kinds.get(name, ()))
         names[name] = name if fits else _typed_name(name, node, columns)
     return names
+
+
+def _typed_name(name: str, node: Node, columns: Mapping[str, Node]) -> str:
+    found = f"{name}__{re.sub(r'[^a-z0-9]+', '_', spell_type(node)).strip('_')}"
+    while found in columns:
+        found += "_"
+    return found

@@ -142,7 +142,9 @@ def _rises(scanned: Sequence[Scanned], before_ms: int | None) -> Rises:
 
 def slice_inputs(scanned: Sequence[Scanned], slices: int) -> tuple[SliceInput, ...]:
     """Return the input of each slice of a chunk."""
-    sums = [{name: IdSum() for name in ("content", "records", "invalid", "invalid_rows", "filtered")} for _ in range(slices)]
+    sums = [
+        {name: IdSum() for name in ("content", "records", "invalid", "invalid_rows", "filtered")} for _ in range(slices)
+    ]
     for one in scanned:
         for name, ids in sums[one.block.slice_no].items():
             ids.merge(getattr(one, name))
