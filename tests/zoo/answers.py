@@ -1,6 +1,7 @@
 """The frozen answers: what `Sizes(way="frames")` gave for each entry, as JSON files next to this module."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,8 @@ DIRECTORY = Path(__file__).parent / "answers"
 
 def answer_file(entry: Entry) -> Path:
     """Return the file with the frozen answer of an entry."""
-    return DIRECTORY / f"{entry.answer or entry.name.replace(' ', '_')}.json"
+    name = entry.answer or re.sub("[^0-9A-Za-z]+", "_", entry.name)
+    return DIRECTORY / f"{name}.json"
 
 
 def frozen(entry: Entry) -> Answer | None:

@@ -1,5 +1,6 @@
 """What an entry of the zoo is: a kind of Delta table, the pipeline that replays it, and what is expected."""
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ class Entry:
         answer: the file in `answers` without its suffix. Entries with the same records and the same spec share it.
         refused: a part of the error, if the log or the pipeline is refused.
         bounds: the range that is replayed.
+        windows: the inside of `windows`.
+        is_short: whether the answer has few digits of each slice, because there are many.
         is_sample: whether `make test` runs the entry.
     """
 
@@ -66,6 +69,8 @@ class Entry:
     answer: str = ""
     refused: str | None = None
     bounds: tuple[str, str] = BOUNDS
+    windows: str = "{tumbling: {size: 3h}, allowed_lateness: 30m}"
+    is_short: bool = False
     is_sample: bool = False
 
     @property
@@ -74,7 +79,7 @@ class Entry:
         lines = "\n".join(f"  {line}" for line in self.log.splitlines())
         return (
             f"pipeline: zoo\nlog:\n  table: log\n{lines}\nwatermark: {{kind: bounded, out_of_orderness: 1h}}\n"
-            f"windows: {{tumbling: {{size: 3h}}, allowed_lateness: 30m}}\naggregates: {{{self.aggregates}}}\n"
+            f"windows: {self.windows}\naggregates: {{{self.aggregates}}}\n"
         )
 
     def pipeline(self) -> Pipeline:
@@ -120,3 +125,14 @@ def _click(chance: random.Random, number: int, arrived: int) -> Row:
 def flat(commits: Sequence[Sequence[Row]]) -> list[Row]:
     """Return the records of all commits."""
     return [row for rows in commits for row in rows]
+
+
+def in_order(rows: Sequence[Row], columns: Sequence[str]) -> list[Row]:
+    """Return records in the order of columns as Spark orders them: nulls first, NaN last, texts by their bytes."""
+
+    def place(value: Any) -> tuple[bool, bool, Any]:  # noqa: ANN401 - a value of any type
+        is_nan = isinstance(value, float) and math.isnan(value)
+        known = 0 if value is None or is_nan else value.encode() if isinstance(value, str) else value
+        return value is not None, is_nan, known
+
+    return sorted(rows, key=lambda row: [place(row[name]) for name in columns])

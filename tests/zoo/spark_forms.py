@@ -205,7 +205,7 @@ def _special() -> Iterator[Entry]:
     yield Entry(
         name="Spark: nested columns mapped by name", table="nested_mapped", log=ORDERED,
         build=by_spark(at_once, properties=MAPPED, columns=("k", "at", nested, "seq", "day")),
-        aggregates="n: {count: {}}, all: {collect_list: payload}",
+        aggregates="n: {count: {}}, all: {collect_list: payload}", refused="Column mapping is not supported",
     )  # fmt: skip
     variant = "parse_json(to_json(named_struct('n', n, 'note', note)))"
     yield Entry(
