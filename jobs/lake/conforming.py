@@ -5,15 +5,13 @@ physical names of mapped columns, other upper and lower case of nested fields, o
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from windowlib.columnar.arrow import arrow_type
-from windowlib.records.column_types import Node, spell_type
+from windowlib.records.column_types import PHYSICAL_NAME, Node, spell_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 
 
 def stored_name(field: Mapping[str, Any], names: Sequence[str]) -> str | None:

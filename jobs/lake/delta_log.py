@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from jobs.lake.arrow_types import arrow_table
-from jobs.lake.conforming import PHYSICAL_NAME
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import REMOTE_ADVICE, table_errors
 from jobs.lake.delta_tables import open_delta, open_newest
 from jobs.lake.log_files import NO_DIGESTS, LogFiles, list_log_files
 from jobs.storage import file_system, is_remote
 from windowlib.errors import LogError
-from windowlib.records.column_types import Node, spell_type
+from windowlib.records.column_types import PHYSICAL_NAME, Node, spell_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from jobs.lake.conforming import refusals, stored_name
 from jobs.lake.delta_log import log_errors
 from jobs.lake.event_log import PinnedLog
+from jobs.lake.parquet_files import open_parquet
 from jobs.lake.pinned_files import PinnedFile
 from jobs.storage import file_system, is_remote, is_s3
 from windowlib.columnar.arrow import arrow_type
@@ -58,10 +59,9 @@ def direct_reading(log: PinnedLog, *, readers: int = READERS) -> DirectReading:
     system, _root = file_system(log.uri)
 
     def read(file: PinnedFile) -> tuple[str | None, bool]:
-        import pyarrow.parquet as pq
-
-        with log_errors(log.uri, f"reading the footer of {file.path}"), system.open_input_file(log.place(file)) as data:
-            footer = pq.ParquetFile(data, coerce_int96_timestamp_unit="us")
+        doing = f"reading the footer of {file.path} (slice {file.slice_id})"
+        with log_errors(log.uri, doing), system.open_input_file(log.place(file)) as data:
+            footer = open_parquet(data, coerce_int96_timestamp_unit="us")
             schema, keys = footer.schema_arrow, frozenset(footer.metadata.metadata or ())
         old = None if keys.isdisjoint(_OLD_CALENDAR) else f"the file {file.path} has dates in the Julian calendar"
         reason = old or next(_of_columns(log, file, schema), None)

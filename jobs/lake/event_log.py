@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 
 from jobs.lake.append_order import CommitOrder, with_append_places
 from jobs.lake.commit_history import FEW_COMMITS, History, newest_data_ms, read_history
-from jobs.lake.conforming import PHYSICAL_NAME
 from jobs.lake.covered_files import CoveredFile
 from jobs.lake.delta_log import LogTable, describe_log, log_errors, place_of
 from jobs.lake.delta_tables import is_newest
@@ -22,7 +21,7 @@ from jobs.lake.pinned_files import PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
 from jobs.runs import LogCoordinates, Slice
 from windowlib.errors import LogError
-from windowlib.records.column_types import Node, without_metadata, without_variants
+from windowlib.records.column_types import PHYSICAL_NAME, Node, without_metadata, without_variants
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from windowlib.errors import SpecError
 
 Node: TypeAlias = str | Mapping[str, Any]
 """A type as in Delta's schema JSON: the name of a primitive type, or an object for struct, array and map."""
+
+PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
+"""The metadata of a field of a Delta schema that has the name of the field in files. Source: Delta's protocol."""
 
 _TO_JSON = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte"}
 _TO_SPARK = {name: spark for spark, name in _TO_JSON.items()}

@@ -1,13 +1,14 @@
 """Columns of files get the types of the log, and no value changes."""
 
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from jobs.lake.conforming import PHYSICAL_NAME, conformed, refusals
+from jobs.lake.conforming import conformed, refusals
 from windowlib.columnar.arrow import arrow_type
-from windowlib.records.column_types import parse_type
+from windowlib.records.column_types import PHYSICAL_NAME, parse_type
 
 NESTED = parse_type("struct<a:bigint,B:array<struct<x:string>>,c:map<string,double>>")
 STORED = pa.struct(
@@ -57,10 +58,10 @@ def test_what_a_cast_could_change_is_refused(found: pa.DataType, wanted: str) ->
 
 
 def test_fields_in_another_order_missing_or_nested_are_found_by_name() -> None:
-    rows = [{"a": 1, "b": [{"x": "y"}, None], "c": [("k", 0.5)]}, None, {"a": None, "b": [], "c": None}]
+    rows: list[Any] = [{"a": 1, "b": [{"x": "y"}, None], "c": [("k", 0.5)]}, None, {"a": None, "b": [], "c": None}]
     values = pa.array(rows, STORED)
     assert list(refusals(values.type, NESTED, name="x")) == []
-    wanted = [{"a": 1, "B": [{"x": "y"}, None], "c": [("k", 0.5)]}, None, {"a": None, "B": [], "c": None}]
+    wanted: list[Any] = [{"a": 1, "B": [{"x": "y"}, None], "c": [("k", 0.5)]}, None, {"a": None, "B": [], "c": None}]
     assert conformed(values, NESTED).to_pylist() == wanted
     assert conformed(values.slice(1), NESTED).to_pylist() == wanted[1:]
     conformed(values, NESTED).validate(full=True)

@@ -113,9 +113,9 @@ def test_columns_named_like_ours_may_be_used(spark: "SparkSession", tmp_path: Pa
 
 
 def test_ties_name_the_columns_of_the_log(spark: "SparkSession", tmp_path: Path) -> None:
-    make_log(spark, str(tmp_path / "log"), [day_rows(0, 1, 1)], schema=SCHEMA, partition_by=PARTITION)
-    text = PIPELINE.replace("  slice:", "  order: [user, at_ms]\n  slice:")
-    with pytest.raises(LogError, match=r"for example user = 'ann', at_ms = 1000\. Add") as refused:
+    make_log(spark, str(tmp_path / "log"), [day_rows(0, 1, 2)], schema=SCHEMA, partition_by=PARTITION)
+    text = PIPELINE.replace("  slice:", "  order: [day, user]\n  slice:")
+    with pytest.raises(LogError, match=r"for example day = 1970-01-01, user = 'ann'\. Add") as refused:
         read(spark, tmp_path, text)
     assert "o0" not in str(refused.value)
 

@@ -77,7 +77,7 @@ def test_a_damaged_page_of_the_log_is_an_error_that_names_the_file(spark: "Spark
                     assert numbers() == expected, f"seed {seed}: bit {bit} is silent"
                 except LogError as error:
                     errors.append(str(error))
-    named = f"file day={date(1970, 1, 1)}/{file.name} (slice 1970-01-01) of version 1"
+    named = f"file day={date(1970, 1, 1)}/{file.name} of version 1"
     assert len(errors) >= 2
     assert [error for error in errors if named not in error or "\n" in error] == []
 

@@ -146,7 +146,7 @@ def test_records_with_texts_that_are_not_utf_8_are_invalid_and_their_bytes_are_k
     no_key = stored["no key"]
     assert (no_key["reason"], no_key["undecoded"], no_key["detail"]) == ("null_key", None, None)
 
-    lake = Lake(root=str(tmp_path / "files"))
+    lake = Lake(root=str(tmp_path / "usual"))
     shown = plain(read_published(lake, "texts", view_of(lake)).to_pylist())
     assert [(row["clicks"], row["most"], row["notes"]) for row in shown] == [(2, "z", ["café", "z"])]
     for text in ("in a map", "caf\\xe9"):
