@@ -276,8 +276,8 @@ def _filtered(
     pipeline: Pipeline, record_id: str, record: Mapping[str, Any], *, slice_id: str, is_published: bool
 ) -> Explanation:
     sentence = (
-        f"Record {record_id} is filtered: it arrived in slice {slice_id}, and log.where ({pipeline.log.where}) does not "
-        "keep it. It is counted, and it is in no window and in no other table."
+        f"Record {record_id} is filtered: it arrived in slice {slice_id}, and log.where ({pipeline.log.where}) does "
+        "not keep it. It is counted, and it is in no window and in no other table."
     )
     return Explanation(
         record_id=record_id,
