@@ -239,18 +239,7 @@ def _from_log(
         )
     is_published = view.published.get(slice_id) == run.result.run_id
     if not is_kept:
-        sentence = (
-            f"Record {record_id} is filtered: it arrived in slice {slice_id}, and log.where "
-            f"({pipeline.log.where}) does not keep it. It is counted, and it is in no window and in no other table."
-        )
-        return Explanation(
-            record_id=record_id,
-            fate="filtered",
-            sentence=sentence if is_published else sentence + NOT_PUBLISHED,
-            slice_id=slice_id,
-            is_published=is_published,
-            details={"record": record},
-        )
+        return _filtered(pipeline, record_id, record, slice_id=slice_id, is_published=is_published)
     happened = record_time(pipeline.log.event_time, record)
     windows = windows_of(lake, pipeline, record, runs=_runs(view))
     key = ", ".join(f"{column} {record[column]}" for column in pipeline.log.key_columns) or "all records"
@@ -280,6 +269,23 @@ def _from_log(
         slice_id=slice_id,
         is_published=is_published,
         details=details,
+    )
+
+
+def _filtered(
+    pipeline: Pipeline, record_id: str, record: Mapping[str, Any], *, slice_id: str, is_published: bool
+) -> Explanation:
+    sentence = (
+        f"Record {record_id} is filtered: it arrived in slice {slice_id}, and log.where ({pipeline.log.where}) does "
+        "not keep it. It is counted, and it is in no window and in no other table."
+    )
+    return Explanation(
+        record_id=record_id,
+        fate="filtered",
+        sentence=sentence if is_published else sentence + NOT_PUBLISHED,
+        slice_id=slice_id,
+        is_published=is_published,
+        details={"record": record},
     )
 
 
