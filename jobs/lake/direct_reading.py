@@ -102,6 +102,8 @@ def _of_file(
     log: PinnedLog, file: PinnedFile, footer: _Footer, *, wanted: Mapping[str, "pa.DataType"]
 ) -> Iterator[str]:
     """Yield the reasons that a file gives."""
+    if file.part is not None:
+        yield f"the file {file.path} has records of several slices"
     if file.appended is None:
         yield f"the Delta log gives no row ids of the file {file.path}"
     if is_remote(log.place(file)):

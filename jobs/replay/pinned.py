@@ -16,6 +16,7 @@ from jobs.replay.chunk.time_steps import time_before
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.sizes import SIZES, Sizes
 from windowlib.columnar.plan import CheckpointRules
+from windowlib.errors import LogError
 from windowlib.watermarks.timeline import SourceRow
 
 RECORDS_PER_STATE_ROW: Final = 3
@@ -121,6 +122,13 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
     log = pin_input(pipeline, lake, order.slices, known=order.known_log)
     tables = chunk_tables(pipeline, log, stored_records=stored_records(uri))
     suites = load_checks(pipeline)
+    why = why_not_files(pipeline, lake, log, written=tables, slices=order.slices, way=sizes.way)
+    if why is not None and (pipeline.log.order == "appended" or not log.is_partitioned):
+        what = "`order: appended`" if log.is_partitioned else "slices that are no partitions"
+        raise LogError(
+            f"event log {log.uri} can be replayed with {what} only by tasks that read its files themselves, and these "
+            f"cannot: {why} (docs/LOGS.md)"
+        )
     checkpoint = None if before is None else CheckpointCheck(before, uri, tables.stored, sizes.content_rows)
     return Pinned(
         order=order,
@@ -133,5 +141,5 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
         checkpoint=checkpoint,
         state_before=StoredState() if checkpoint is None else checkpoint.check(),
         time_before=tuple(time_before(lake, pipeline, before)),
-        why_not_files=why_not_files(pipeline, lake, log, written=tables, slices=order.slices, way=sizes.way),
+        why_not_files=why,
     )

@@ -24,7 +24,7 @@ def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
 
     Args:
         spark: the session.
-        reading: `slices` maps each value of the slice column to the number of its slice in the chunk.
+        reading: how to read the log.
 
     Returns:
         `slice_no int, record struct, record_id string, record_hash bigint, event_time_ms bigint, arrival_ms bigint,
@@ -43,7 +43,7 @@ def read_slices(spark: SparkSession, reading: LogReading) -> DataFrame:
     record_id = column(reading.record_id).cast("string") if reading.record_id else _hash_text(hashed)
     kept = _only(log, reading)
     rows = kept.select(
-        column(reading.slice_column).cast("string").alias("slice_value"),
+        _slice_value(reading).alias("slice_value"),
         F.struct(*(storable(column(name), one.dataType).alias(name) for name, one in fields.items())).alias("record"),
         record_id.alias("record_id"),
         hashed.alias("record_hash"),
@@ -106,7 +106,7 @@ def scan_ids(spark: SparkSession, reading: LogReading) -> DataFrame:
     """Return the audit's own scan of the log: `slice_value, ids` (see `id_sum`), a row per slice value."""
     log = spark.read.format("delta").option("versionAsOf", reading.version).load(reading.uri)
     ids = _only(log, reading).select(
-        column(reading.slice_column).cast("string").alias("slice_value"),
+        _slice_value(reading).alias("slice_value"),
         record_hash(log.schema.fields, reading.widened).alias("id"),
     )
     return ids.groupBy("slice_value").agg(id_sum(F.col("id")).alias("ids"))
@@ -134,12 +134,19 @@ def id_sum_of(found: Row) -> IdSum:
 
 def _only(log: DataFrame, reading: LogReading) -> DataFrame:
     """Return the log's rows in the chunk's partitions, and no rows for an empty chunk."""
-    values: Sequence[str] = sorted(reading.slices)
-    if not values:
+    if not reading.slices:
         return log.where(F.lit(False))  # noqa: FBT003 - a literal is what Spark calls it
-    kind = log.schema[reading.slice_column].dataType
-    bounds = (F.lit(values[0]).cast(kind), F.lit(values[-1]).cast(kind))
-    return log.where(column(reading.slice_column).between(*bounds))
+    values = zip(*(value.rsplit("/", len(reading.slice_columns) - 1) for value in reading.slices), strict=True)
+    for name, texts in zip(reading.slice_columns, values, strict=True):
+        kind = log.schema[name].dataType
+        ordered = sorted(texts, key=int if isinstance(kind, T.IntegralType) else None)
+        log = log.where(column(name).between(F.lit(ordered[0]).cast(kind), F.lit(ordered[-1]).cast(kind)))
+    return log
+
+
+def _slice_value(reading: LogReading) -> Column:
+    """Return the values of the slice columns as one text."""
+    return F.concat_ws("/", *(column(name).cast("string") for name in reading.slice_columns))
 
 
 def _places(log: DataFrame, reading: LogReading) -> list[Column]:

@@ -54,8 +54,7 @@ def why_not_files(
     if is_remote(lake.root) and not is_s3(lake.root):
         return f"the lake is neither a directory nor in an S3 object store ({lake.root})"
     reason = next(_of_columns(pipeline, log, written=written, slices=slices), None)
-    order = pipeline.log.order
-    return reason or direct_reading(log, order=None if order == "commits" else order)
+    return reason or direct_reading(log, order=pipeline.log.order_columns)
 
 
 def _of_columns(

@@ -89,6 +89,7 @@ def read_chunk(
         LogError: a file is damaged or cannot be read, two records have the same place in the order, or a slice does
             not have the number of records that the log's statistics state.
     """
+    _refuse_unread_orders(pinned, reading)
     order = order_columns(reading)
     count = sum(file.records or 0 for file in pinned.files)
     # Spark takes a damaged checksum file for none, and knows no digest.
@@ -112,6 +113,21 @@ def read_chunk(
         slices=inputs,
         file_digests=file_digests,
     )
+
+
+def _refuse_unread_orders(pinned: PinnedLog, reading: LogReading) -> None:
+    """Refuse a log whose slices or order Spark cannot read, because only the Delta log has them."""
+    if not pinned.is_partitioned:
+        raise LogError(
+            f"Spark reads event log {pinned.uri} here, and cannot read slices that are no partitions. Name partition "
+            "columns in `log.slice.by` (docs/LOGS.md)"
+        )
+    if reading.order is None and any(file.row_ids is None for file in pinned.files):
+        raise LogError(
+            f"Spark reads event log {pinned.uri} here, and cannot read the order in which its files were appended "
+            "(`order: appended`). Name in `log.order` the columns that order its records, or append them to a table "
+            "with delta.enableRowTracking = true from its creation (docs/LOGS.md)"
+        )
 
 
 @contextmanager
