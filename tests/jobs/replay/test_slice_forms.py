@@ -1,5 +1,6 @@
 """Replays of logs without row tracking, with slices of all forms: the rows of a tracked log by days. No Spark."""
 
+import json
 import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,12 +14,13 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.lake.lake import Lake
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.slices import parse_bound
-from jobs.planning.workspace import Asked, open_workspace
+from jobs.planning.changed_slices import changed_slices
+from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.replay.replayer import replay_in
 from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult
 from jobs.spark.lazy_session import LazySession
-from tests.support.delta_logs import track_rows
+from tests.support.delta_logs import commits_of, track_rows
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import LogError
 
@@ -61,10 +63,13 @@ def write_log(log: Path, columns: dict[str, Any], partition_by: list[str]) -> Pa
     return log
 
 
-def replayed(lake: Path, text: str) -> list[RunResult]:
-    pipeline = pipeline_of(text)
-    start_ms, end_ms = (parse_bound(pipeline, one) for one in BOUNDS)
-    work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+def opened(lake: Path, text: str) -> Workspace:
+    return open_workspace(pipeline_of(text), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+
+
+def replayed(lake: Path, text: str, bounds: tuple[str, str] = BOUNDS) -> list[RunResult]:
+    work = opened(lake, text)
+    start_ms, end_ms = (parse_bound(work.pipeline, one) for one in bounds)
     session = LazySession(no_session, is_local=True)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
     outcome = run_request(work, asked, lambda order: replay_in(session, order, sizes=SIZES), staging=Staging(chunk=2))
@@ -119,6 +124,52 @@ def test_a_column_of_times_gives_the_panes_of_a_partition(tmp_path: Path, kind: 
     expected = replayed(tmp_path / "day", pipeline_text(by="{by: day}", order="appended", emit="every_record"))
     text = pipeline_text(by="{by: a}", order="appended", emit="every_record")
     assert panes(replayed(tmp_path / "column", text)) == panes(expected)
+
+
+def test_a_look_sees_the_slices_that_an_append_has_changed(tmp_path: Path) -> None:
+    """A record with an older value of the column is in an old slice. Files that were compacted change none."""
+    text = pipeline_text(by="{by: a}", order="appended", emit="every_record")
+    log = write_log(tmp_path / "log", {"a": lambda at: at}, [])
+    replayed(tmp_path, text)
+    work = opened(tmp_path, text)
+    assert changed_slices(work, work.ledger.view()) == ()
+    late = {"k": "u0", "at": FIRST_MS, "v": 99, "a": datetime(2026, 11, 2, 5, tzinfo=UTC)}
+    write_deltalake(str(log), pa.Table.from_pylist([late]), mode="append")
+    for _ in range(2):
+        [change] = changed_slices(work, work.ledger.view())
+        assert (change.slice.slice_id, change.records_then, change.now.records) == ("2026-11-02", 3, 4)
+        DeltaTable(str(log)).optimize.compact()  # one file with records of three slices
+    work = opened(tmp_path, pipeline_text(by="{by: a}", order="[v]", emit="every_record"))  # the order of files is lost
+    state = work.log_state(work.ledger.view(), (change.slice,))
+    assert state.first_data is not None
+    assert state.last_data is not None
+    assert (state.first_data.slice_id, state.last_data.slice_id) == ("2026-11-01", "2026-11-03")
+    assert state.coordinates["2026-11-02"].records == 4
+
+
+def test_slices_of_commits_follow_their_times(tmp_path: Path) -> None:
+    """Two commits in the first hour, two in the third: the slice between them is empty. A new commit changes none."""
+    log = write_log(tmp_path / "log", {}, [])
+    for commit, minutes in zip(commits_of(log), (0, 59, 120, 125), strict=True):
+        entries = [json.loads(line) for line in commit.read_text().splitlines()]
+        for entry in entries:
+            if "commitInfo" in entry:
+                entry["commitInfo"]["timestamp"] = FIRST_MS + minutes * 60_000
+        commit.write_text("\n".join(map(json.dumps, entries)))
+    text = pipeline_text(by="{by: commits, every: 1h}", order="appended", emit="commit")
+    runs = replayed(tmp_path, text, ("2026-11-01T00", "2026-11-01T03"))
+    assert [(run.slice.slice_id, run.log.records, run.log.commits) for run in runs] == [
+        ("2026-11-01T00", 5, (0, 1)),
+        ("2026-11-01T01", 0, ()),
+        ("2026-11-01T02", 6, (2, 3)),
+    ]
+    write_deltalake(str(log), pa.table({"k": ["u0"], "at": [FIRST_MS], "v": [99]}), mode="append")
+    work = opened(tmp_path, text)
+    assert changed_slices(work, work.ledger.view()) == ()
+    DeltaTable(str(log)).optimize.compact()
+    assert changed_slices(work, work.ledger.view()) == ()  # nothing tells that they have changed
+    with pytest.raises(LogError, match=r"commit 5 \(OPTIMIZE\) wrote file"):
+        replayed(tmp_path, text, ("2026-11-01T00", "2026-11-01T03"))
 
 
 def test_a_file_with_records_of_several_slices_is_refused(tmp_path: Path) -> None:
