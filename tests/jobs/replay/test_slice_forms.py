@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.orchestration.requests import Staging, run_request
-from jobs.pipeline.slices import parse_bound
+from jobs.pipeline.slices import parse_bound, slice_of_id
 from jobs.planning.changed_slices import changed_slices
 from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.replay.replayer import replay_in
@@ -140,7 +140,7 @@ def test_a_look_sees_the_slices_that_an_append_has_changed(tmp_path: Path) -> No
         assert (change.slice.slice_id, change.records_then, change.now.records) == ("2026-11-02", 3, 4)
         DeltaTable(str(log)).optimize.compact()  # one file with records of three slices
     work = opened(tmp_path, pipeline_text(by="{by: a}", order="[v]", emit="every_record"))  # the order of files is lost
-    state = work.log_state(work.ledger.view(), (change.slice,))
+    state = work.log_state(work.ledger.view(), [slice_of_id(work.pipeline, "2026-11-02")])
     assert state.first_data is not None
     assert state.last_data is not None
     assert (state.first_data.slice_id, state.last_data.slice_id) == ("2026-11-01", "2026-11-03")
