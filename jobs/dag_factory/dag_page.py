@@ -16,10 +16,13 @@ def dag_page(pipeline: Pipeline, purpose: str) -> str:
         f"[all pipelines]({absolute(links.overview())}), "
         f"[search for a record]({absolute(links.record_page(pipeline.name))})"
     )
+    columns = "column" if len(grammar.columns) == 1 else "columns"
+    by = f"{columns} {', '.join(f'`{escaped(name)}`' for name in grammar.columns)}"
+    by = "the times of commits" if grammar.is_by_commits else by
     lines = [
         f"- pages: {pages}",
         f"- log: `{escaped(pipeline.log.table)}`",
-        f"- slices: by column `{escaped(grammar.by)}`, time zone {grammar.timezone}",
+        f"- slices: by {by}, time zone {grammar.timezone}",
         f"- {quality}",
         f"- file: `{escaped(pipeline.source)}`",
         f"- command line: `hindcast status {pipeline.name}`, `hindcast report {pipeline.name}`",

@@ -5,17 +5,17 @@ was switched on later (ALTER TABLE), a commit `ROW TRACKING BACKFILL` has given 
 to all older files. Those files are ordered by the commits that appended them, which log retention may have removed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from jobs.lake.delta_log import DataFile, LogTable, is_whole_uri, log_errors, place_of
+from jobs.lake.delta_log import DataFile, LogTable, is_whole_uri, place_of
+from jobs.lake.file_origins import CLONE, Origin, operation_of, origins_of, with_origins
 from jobs.lake.log_files import Entry, LogFiles
 from jobs.lake.pinned_files import AppendPlace, PinnedFile
-from jobs.lake.row_tracking import ROW_TRACKING, VERSION_COLUMN, RowPlace, row_places
-from jobs.storage import file_system
+from jobs.lake.row_tracking import ROW_TRACKING, RowPlace, row_places, stored_versions
 from windowlib.errors import LogError
 
 BACKFILL_FILES: Final = 100_000
@@ -25,11 +25,7 @@ ELDEST: Final = 16
 READERS: Final = 4
 _FIRST_BACKFILL: Final = 2
 """The lowest version of a backfill: a commit with records and one that changes the protocol come before it."""
-_POSITION_BITS: Final = 40
-"""The bits of a row in the place of a file that a backfill has numbered; its position in its commit is above them."""
 _BACKFILL: Final = "ROW TRACKING BACKFILL"
-_CLONE: Final = "CLONE"
-_RESTORE: Final = "RESTORE"
 _ADVICE: Final = (
     "Name in `log.order` the columns that order the records of a slice, or append the records in their order to a new "
     "table that has delta.enableRowTracking = true from its creation (docs/LOGS.md)"
@@ -40,11 +36,13 @@ _ADVICE: Final = (
 class CommitOrder:
     """Asks for the order of commits. If not `row_ids`, places are looked up only to know that there is an order.
 
+    If `by_adds`, files are ordered by the commits that added them (`order: appended`), with row tracking or without.
     `backfill_files` is the number of files in a commit of a backfill that needs several commits. `eldest` is the number
     of files of the first slices that are looked at, if the first commit is gone.
     """
 
     row_ids: bool = True
+    by_adds: bool = False
     backfill_files: int = BACKFILL_FILES
     eldest: int = ELDEST
 
@@ -69,10 +67,13 @@ def with_append_places(
     Raises:
         LogError: the log has no row tracking, or the order of files is not known.
     """
+    if order.by_adds:
+        return with_origins(log, files, log_files)
     if log.configuration.get(ROW_TRACKING) != "true":
         raise LogError(
             f"event log {log.uri} has no row tracking, so the order in which its records were appended "
-            f"(`order: commits`) is not known. {_ADVICE}"
+            "(`order: commits`) is not known. If no file of it is ever rewritten (OPTIMIZE), write `order: appended`. "
+            f"{_ADVICE}"
         )
     is_tracked = _is_tracked_from_creation(log_files)
     if not files or (is_tracked and not order.row_ids):
@@ -96,17 +97,12 @@ def _is_tracked_from_creation(files: LogFiles) -> bool:
     """Return whether the first commit can be read, and made a table with row tracking that is no clone."""
     if 0 not in files.commits:
         return False
-    return _enables(files.entries(0)) and operation_of(files.entries(0)) != _CLONE
+    return _enables(files.entries(0)) and operation_of(files.entries(0)) != CLONE
 
 
 def _enables(entries: Sequence[Entry]) -> bool:
     metadata = [entry["metaData"] for entry in entries if "metaData" in entry]
     return any((one.get("configuration") or {}).get(ROW_TRACKING) == "true" for one in metadata)
-
-
-def operation_of(entries: Sequence[Entry]) -> str:
-    """Return the operation of a commit, `?` if it does not name one."""
-    return str(next((entry["commitInfo"].get("operation", "?") for entry in entries if "commitInfo" in entry), "?"))
 
 
 def _doubtful_versions(modified: Mapping[int, Sequence[int]], *, backfill_files: int) -> frozenset[int]:
@@ -130,16 +126,6 @@ def _doubtful_versions(modified: Mapping[int, Sequence[int]], *, backfill_files:
     return frozenset(doubtful)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Origin:
-    """The first commit that names a file without row ids, and the position of the file among its adds."""
-
-    version: int
-    operation: str
-    position: int
-    changes_data: bool
-
-
 class _Span(NamedTuple):
     """The lowest and the highest commit version of the rows of a compacted file; the lowest is -1 if it is unknown."""
 
@@ -149,9 +135,9 @@ class _Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BeforeTracking:
-    """The commits before row tracking was enabled: file -> origin, and the versions of the backfill."""
+    """The commits before row tracking was enabled: file -> the first that names it, and the backfill's versions."""
 
-    origins: Mapping[str, _Origin]
+    origins: Mapping[str, Origin]
     backfills: frozenset[int]
 
 
@@ -183,7 +169,7 @@ class _Doubts:
 
     def _eldest(self) -> list[str]:
         """Return the paths of some files of the first slices."""
-        return [one.path for one in sorted(self.live, key=lambda one: one.value or "")[: self.order.eldest]]
+        return [one.path for one in sorted(self.live, key=_by_partition)[: self.order.eldest]]
 
     @cached_property
     def doubtful(self) -> frozenset[int]:
@@ -226,23 +212,16 @@ class _Doubts:
     @cached_property
     def before(self) -> _BeforeTracking:
         """The commits that can be read of those before row tracking was enabled."""
-        origins: dict[str, _Origin] = {}
+        origins: dict[str, Origin] = {}
         backfills = set()
         for version in range(self.first, self.log.version + 1):
             entries = self.files.entries(version)
-            operation = operation_of(entries)
-            if operation == _BACKFILL:
+            is_backfill = operation_of(entries) == _BACKFILL
+            if is_backfill:
                 backfills.add(version)
-            adds = [entry["add"] for entry in entries if "add" in entry]
-            for position, add in enumerate(adds if operation != _BACKFILL else ()):
-                origin = _Origin(
-                    version=version,
-                    operation=operation,
-                    position=position,
-                    changes_data=bool(add.get("dataChange", True)),
-                )
-                if add.get("baseRowId") is None:
-                    origins.setdefault(place_of(self.files.root, str(add["path"])), origin)
+            for place, origin in () if is_backfill else origins_of(self.files, version):
+                if origin.add.get("baseRowId") is None:
+                    origins.setdefault(place, origin)
             if _enables(entries):
                 break
         return _BeforeTracking(origins=origins, backfills=frozenset(backfills))
@@ -273,7 +252,7 @@ class _Doubts:
                 f"the commits before {self.first} are gone. So row tracking may have been switched on later "
                 f"(ALTER TABLE), and the row ids of file {file.path} are then in no order",
             )
-        if operation == _CLONE:
+        if operation == CLONE:
             raise self._unknown(
                 file,
                 f"commit {version} (CLONE) added file {file.path} and others in no order. Replay the original table. "
@@ -286,13 +265,13 @@ class _Doubts:
         later = f"row tracking was switched on later (commit {version}, {_BACKFILL})"
         if origin is None:
             raise self._unknown(file, f"{later}, and log retention has removed the commit that added file {file.path}")
-        if not origin.changes_data or origin.operation in {_CLONE, _RESTORE}:
+        if not origin.is_append:
             raise self._unknown(
                 file,
                 f"{later}, and before that commit {origin.version} ({origin.operation}) made file {file.path} of "
                 "records that other commits had appended",
             )
-        return replace(file, appended=AppendPlace(origin.version, origin.position << _POSITION_BITS))
+        return replace(file, appended=origin.place)
 
     def _read_spans(self, paths: Sequence[str]) -> dict[str, _Span]:
         """Return the versions of the rows of those files that store them, because they were compacted."""
@@ -302,25 +281,15 @@ class _Doubts:
         return {path: span for path in paths if (span := self._spans.get(path)) is not None}
 
     def _read_span(self, path: str) -> _Span | None:
-        import pyarrow.parquet as pq
-
-        name = self.log.configuration.get(VERSION_COLUMN)
-        system, _root = file_system(self.log.uri)
-        with (
-            log_errors(self.log.uri, f"reading the footer of {path}"),
-            system.open_input_file(place_of(self.files.root, path)) as data,
-        ):
-            footer = pq.read_metadata(data)
-        if name is None or name not in footer.schema.names:
-            return None
         own = self.versions[path]  # rows without a version of their own have that of the file
-        return _Span(min([own, *_lows(footer, footer.schema.names.index(name))]), own)
+        stored = stored_versions(self.log, place_of(self.files.root, path), own)
+        return None if stored is None else _Span(min(stored[0], own), own)
 
     def _refuse_mixed(self, file: PinnedFile, span: _Span, *, lowest: int) -> None:
         """Refuse a compacted file that may have records from before row tracking."""
         low, high = span
-        uncertain = {one for one in self.doubtful if self._operation(one) in {None, _BACKFILL, _CLONE}}
-        is_certain = low < _FIRST_BACKFILL or lowest < low or self._operation(low) not in {None, _BACKFILL, _CLONE}
+        uncertain = {one for one in self.doubtful if self._operation(one) in {None, _BACKFILL, CLONE}}
+        is_certain = low < _FIRST_BACKFILL or lowest < low or self._operation(low) not in {None, _BACKFILL, CLONE}
         if low < 0 or not is_certain or any(low <= one <= high for one in uncertain | self.backfills):
             raise self._unknown(
                 file,
@@ -335,14 +304,5 @@ class _Doubts:
         )
 
 
-def _lows(footer: Any, column: int) -> Iterator[int]:  # noqa: ANN401 - pyarrow ships no types for footers
-    """Yield the least value of a column in each row group that has one; -1 where that is not known."""
-    for group in range(footer.num_row_groups):
-        chunk = footer.row_group(group).column(column)
-        statistics = chunk.statistics
-        if statistics is None or not (
-            statistics.has_min_max or statistics.null_count == footer.row_group(group).num_rows
-        ):
-            yield -1
-        elif statistics.has_min_max:
-            yield int(statistics.min)
+def _by_partition(file: DataFile) -> list[str]:
+    return [value or "" for value in file.partition.values()]

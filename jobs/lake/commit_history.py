@@ -8,45 +8,50 @@ of its version, and names the removed files for a week only.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from jobs.lake.delta_log import LogTable
 from jobs.lake.log_files import Entry, LogFiles
-from jobs.lake.row_tracking import AppendedFile, appended_files
+from jobs.lake.row_tracking import appended_files
+from jobs.lake.slicing import OUTSIDE
 from windowlib.errors import LogError
 
+Groups = Callable[..., Sequence[str | None]]
+"""`Slicing.groups`: (path, action, version=) -> the groups of the records of a file."""
 FEW_COMMITS = 10
 MAX_LOOK_BACK = 100
 """So many commits without new data, such as those of OPTIMIZE, are passed over in the search for the newest data."""
 
 
 @dataclass(slots=True)
-class PartitionHistory:
-    """What the commits that were read did to the records of one partition.
+class GroupHistory:
+    """What the commits that were read did to the records of one group: of a partition, or of a slice.
 
     `commits` are the versions that added records. `broken` is the first commit (version, operation) that removed or
     changed records; a later commit clears it if it restores exactly the files from before. `mended` are the ranges of
-    versions in which the partition was broken until such a RESTORE.
+    versions in which the group was broken until such a RESTORE. `mends` is False
+    for the records of many slices together: their files do not tell whether each slice has all records again.
     """
 
     commits: set[int] = field(default_factory=set)
     broken: tuple[int, str] | None = None
     mended: list[range] = field(default_factory=list)
+    mends: bool = True
     _files: dict[str, int] = field(default_factory=dict)  # file -> 1 added, -1 removed, relative to the first commit
     _signature: int = 0  # XOR of a hash of each entry of `_files`: compares sets of files without copying them
     _sound: set[int] = field(default_factory=lambda: {0})  # signatures of the sets of files that hold all records
 
     def take(self, version: int, operation: str, actions: "Sequence[_Action]") -> None:
-        """Add the actions of one commit on this partition."""
+        """Add the actions of one commit on this group."""
         for action in actions:
             self._move(action.file, 1 if action.is_add else -1)
         takes_away = any(action.changes_data and (not action.is_add or action.has_vector) for action in actions)
         if self.broken is None and takes_away:
             self.broken = version, operation
         if self.broken is not None:
-            if self._signature in self._sound:
+            if self.mends and self._signature in self._sound:
                 self.commits = {one for one in self.commits if one < self.broken[0]}
                 self.mended.append(range(self.broken[0], version))
                 self.broken = None
@@ -77,31 +82,34 @@ class _Action:
     changes_data: bool
     file: str
     has_vector: bool
-    value: str | None
+    groups: Sequence[str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What the commits `since..version` did, by partition value. `read` is the number of commits that were read."""
+    """What the commits `since..version` did, by group (`Slicing.groups`).
+
+    `read` is the number of commits that were read.
+    """
 
     since: int
     version: int
-    partitions: Mapping[str | None, PartitionHistory]
+    groups: Mapping[str | None, GroupHistory]
     read: int
 
     @property
     def sound(self) -> int:
-        """The newest version at which every partition held all records that had ever been appended to it."""
-        broken = [one.broken[0] for one in self.partitions.values() if one.broken is not None]
+        """The newest version at which every group held all records that had ever been appended to it."""
+        broken = [one.broken[0] for one in self.groups.values() if one.broken is not None]
         sound = min(broken, default=self.version + 1) - 1
-        spans = sorted((span for one in self.partitions.values() for span in one.mended), key=lambda span: -span.stop)
+        spans = sorted((span for one in self.groups.values() for span in one.mended), key=lambda span: -span.stop)
         for span in spans:
             sound = span.start - 1 if sound in span else sound
         return sound
 
 
 def read_history(
-    log: LogTable, column: str, *, start: int = 0, files: LogFiles | None = None, few: int = FEW_COMMITS
+    log: LogTable, groups: Groups, *, start: int = 0, files: LogFiles | None = None, few: int = FEW_COMMITS
 ) -> History:
     """Return what the commits from `start` up to the version of `log` did.
 
@@ -109,37 +117,33 @@ def read_history(
 
     Args:
         log: the log at a version.
-        column: the partition column by which the history is grouped.
+        groups: the groups of the records of a file, as `Slicing.groups`.
         start: the first commit to read; the log must have been sound at `start - 1`.
         files: the files of `_delta_log`, which remember commits that were already read; listed here when None.
         few: so many commits are read themselves, and not the checkpoint that covers them, which has all files.
 
     Raises:
-        LogError: a commit file is damaged or empty, or a commit does not name the partition of a file.
+        LogError: a commit file is damaged or empty, or a commit does not tell the groups of a file.
     """
     files = log.log_files() if files is None else files
     since = log.version + 1
     while since - 1 in files.commits and since > start:
         since -= 1
-    appended = None if log.version - since < few else _appended_before(log, files, since, column=column)
-    physical = log.physical[column]
-    values = {one.path: one.values[physical] for one in appended or ()}
-    partitions: dict[str | None, PartitionHistory] = {}
-    for one in appended or ():
-        if one.commit >= since:
-            partitions.setdefault(one.values[physical] or None, PartitionHistory()).commits.add(one.commit)
-    first = since if appended is None or files.checkpoint is None else files.checkpoint.version + 1
+    found = None if log.version - since < few else _appended_before(files, groups, since)
+    first = since if found is None or files.checkpoint is None else files.checkpoint.version + 1
+    found = {} if found is None else found
     for version in range(first, log.version + 1):
-        operation, actions = _actions(files.entries(version), log, column=column, values=values)
+        operation, actions = _actions(files.entries(version), groups, version=version)
         touched: dict[str | None, list[_Action]] = {}
         for action in actions:
-            touched.setdefault(action.value, []).append(action)
-        for value, own in touched.items():
-            partitions.setdefault(value, PartitionHistory()).take(version, operation, own)
+            for group in action.groups:
+                touched.setdefault(group, []).append(action)
+        for group, own in touched.items():
+            found.setdefault(group, GroupHistory(mends=group != OUTSIDE)).take(version, operation, own)
     if first > log.version and log.version in files.commits:
         # deltalake reads an empty newest commit file as a version without changes. Reading its actions refuses it.
-        _actions(files.entries(log.version), log, column=column, values=values)
-    return History(since=since, version=log.version, partitions=partitions, read=log.version + 1 - first)
+        _actions(files.entries(log.version), groups, version=log.version)
+    return History(since=since, version=log.version, groups=found, read=log.version + 1 - first)
 
 
 def newest_data_ms(files: LogFiles, version: int) -> int | None:
@@ -164,45 +168,36 @@ def newest_data_ms(files: LogFiles, version: int) -> int | None:
     return None
 
 
-def _appended_before(log: LogTable, files: LogFiles, since: int, *, column: str) -> tuple[AppendedFile, ...] | None:
-    """Return the files of a checkpoint at `since` or later which proves that nothing was removed before it."""
+def _appended_before(files: LogFiles, groups: Groups, since: int) -> dict[str | None, GroupHistory] | None:
+    """Return the history up to a checkpoint at `since` or later which proves that nothing was removed before it."""
     if files.checkpoint is None or files.checkpoint.version < since:
         return None
-    found = appended_files(files)
-    return None if found is None or any(log.physical[column] not in one.values for one in found) else found
+    appended = appended_files(files)
+    found: dict[str | None, GroupHistory] = {}
+    try:
+        for one in appended or ():
+            for group in groups(one.path, one.add, version=one.commit):  # it also remembers the groups of the file
+                if one.commit >= since:
+                    found.setdefault(group, GroupHistory()).commits.add(one.commit)
+    except LogError:  # the checkpoint does not tell the groups, and the commits may
+        return None
+    return None if appended is None else found
 
 
-def _actions(
-    entries: Sequence[Entry], log: LogTable, *, column: str, values: dict[str, str | None]
-) -> tuple[str, list[_Action]]:
-    """Return a commit's operation and its actions on files; `values` collects the partition value of each file."""
+def _actions(entries: Sequence[Entry], groups: Groups, *, version: int) -> tuple[str, list[_Action]]:
+    """Return a commit's operation and its actions on files."""
     operation = next((one["commitInfo"].get("operation", "?") for one in entries if "commitInfo" in one), "?")
-    actions = []
-    for entry in entries:
-        kind = "add" if "add" in entry else "remove" if "remove" in entry else None
-        if kind is not None:
-            actions.append(_action(entry[kind], log, is_add=kind == "add", column=column, values=values))
-    return str(operation), actions
+    kinds = [(kind, entry[kind]) for entry in entries for kind in ("add", "remove") if kind in entry]
+    return str(operation), [_action(action, groups, is_add=kind == "add", version=version) for kind, action in kinds]
 
 
-def _action(
-    entry: Mapping[str, Any], log: LogTable, *, is_add: bool, column: str, values: dict[str, str | None]
-) -> _Action:
-    path, vector, given = str(entry["path"]), entry.get("deletionVector"), entry.get("partitionValues")
-    physical = log.physical[column]
-    if given is not None and physical in given:
-        values[path] = given[physical]
-    elif path not in values:
-        raise LogError(
-            f"event log {log.uri} has a commit that {'adds' if is_add else 'removes'} the file {path} without its "
-            f"partition by {column!r}; found {given!r}. Hindcast can replay only a log whose commits name the "
-            "partition of every file: append its records to a new table, and name it in `log.table` (docs/LOGS.md)"
-        )
+def _action(action: Mapping[str, Any], groups: Groups, *, is_add: bool, version: int) -> _Action:
+    path, vector = str(action["path"]), action.get("deletionVector")
     mark = "" if vector is None else json.dumps(vector, sort_keys=True)
     return _Action(
         is_add=is_add,
-        changes_data=bool(entry.get("dataChange", True)),
+        changes_data=bool(action.get("dataChange", True)),
         file=f"{path}\0{mark}",
         has_vector=vector is not None,
-        value=values[path] or None,  # Delta may store a null as '' and an empty text as null
+        groups=groups(path, action, version=version),
     )

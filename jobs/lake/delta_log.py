@@ -38,12 +38,11 @@ _MAX_CAUSE = 300
 class DataFile:
     """One data file of a version.
 
-    `value` is its value of the asked partition column, as text. `partition` maps every partition column to its value
-    as text, except binary columns. `records` is None without statistics.
+    `partition` maps every partition column to its value as text, except binary columns. `records` is None without
+    statistics.
     """
 
     path: str
-    value: str | None
     partition: Mapping[str, str | None]
     records: int | None
     bytes: int
@@ -114,7 +113,7 @@ class LogTable:
     configuration: Mapping[str, str | None]
     physical: Mapping[str, str]
     widened: Mapping[str, str]
-    _files: dict[str, list[DataFile]] = field(default_factory=dict, compare=False, repr=False)
+    _files: list[list[DataFile]] = field(default_factory=list, compare=False, repr=False)
     _digests: dict[str, bytes | None] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -142,17 +141,17 @@ class LogTable:
         """The columns in table order: name -> Spark simple type (`bigint`, `struct<a:int>`)."""
         return {name: spell_type(node) for name, node in self.nodes.items()}
 
-    def files(self, column: str) -> list[DataFile]:
-        """Return the data files of this version, each with its value of the partition column. They are read once.
+    def files(self) -> list[DataFile]:
+        """Return the data files of this version. They are read once.
 
         Raises:
             LogError: the table is damaged.
         """
-        if column not in self._files:
-            self._files[column] = self._read_files(column)
-        return self._files[column]
+        if not self._files:
+            self._files.append(self._read_files())
+        return self._files[0]
 
-    def _read_files(self, column: str) -> list[DataFile]:
+    def _read_files(self) -> list[DataFile]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -161,22 +160,21 @@ class LogTable:
             texts = {
                 name: pc.cast(actions[f"partition.{name}"], pa.string()).to_pylist()
                 for name in self.partition_columns
-                if self.nodes[name] != "binary" or name == column
+                if self.nodes[name] != "binary"
             }
         listed = [actions[name] for name in ("path", "num_records", "size_bytes", "modification_time")]
         modified = listed[3].cast(pa.timestamp("ms")).cast(pa.int64()) if _is_time(listed[3]) else listed[3]
         rows = zip(*(one.to_pylist() for one in (listed[0], *listed[1:3], modified)), strict=True)
-        place = list(texts).index(column)
+        values = zip(*texts.values(), strict=True) if texts else [()] * len(listed[0])
         return [
             DataFile(
                 path=path,
-                value=own[place],
                 partition=dict(zip(texts, own, strict=True)),
                 records=records,
                 bytes=size,
                 modified_ms=at,
             )
-            for (path, records, size, at), own in zip(rows, zip(*texts.values(), strict=True), strict=True)
+            for (path, records, size, at), own in zip(rows, values, strict=True)
         ]
 
     def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":
@@ -196,6 +194,22 @@ class LogTable:
         asked = pc.is_in(actions["path"], pa.array(paths, pa.string()))
         known = actions.filter(pc.and_(asked, pc.is_valid(actions[name])))
         return dict(zip(known["path"].to_pylist(), known[name], strict=True))
+
+    def bounds(self, column: str) -> "pa.Table":
+        """Return `path`, `low`, `high` and `nulls` of the data files whose statistics have all three of a column.
+
+        Raises:
+            LogError: the table is damaged.
+        """
+        import pyarrow as pa
+
+        with log_errors(self.uri, "reading the statistics of its files"):
+            actions = arrow_table(self.table.get_add_actions(flatten=True))
+        names = {"low": f"min.{column}", "high": f"max.{column}", "nulls": f"null_count.{column}"}
+        if not set(names.values()) <= set(actions.column_names):
+            return pa.schema([(name, pa.null()) for name in ("path", *names)]).empty_table()
+        found = [actions[name] for name in ("path", *names.values())]
+        return pa.Table.from_arrays(found, names=["path", *names]).drop_null()
 
     def deleted_in(self) -> frozenset[str]:
         """Return the names of the data files with a deletion vector, which marks some of their records as deleted."""

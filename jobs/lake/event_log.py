@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 from jobs.lake.append_order import CommitOrder, with_append_places
 from jobs.lake.commit_history import FEW_COMMITS, History, newest_data_ms, read_history
@@ -19,14 +18,15 @@ from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles
 from jobs.lake.pinned_files import PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
+from jobs.lake.slicing import SlicedFiles, Slicing
+from jobs.lake.slicing_choice import is_partitioned, slicing_of
+from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import LogCoordinates, Slice
 from windowlib.errors import LogError
 from windowlib.records.column_types import PHYSICAL_NAME, Node, without_metadata, without_variants
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-SLICE_COLUMN_TYPES = ("date", "string")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class PinnedLog:
     `columns` maps a column, in table order, to the spelling of its type in the log. `nodes` are the types with which
     the side tables store records (a VARIANT as its JSON text). `widened` maps a column whose type was widened in place
     to its first type. `data_ms` are the distinct instants of the slice column that have records, ascending, inside
-    and outside the range.
+    and outside the range. `unknown` are slices whose records are not known, of a log that may be changed.
     """
 
     uri: str
@@ -69,9 +69,11 @@ class PinnedLog:
     layout: FileLayout
     files: tuple[PinnedFile, ...]
     data_ms: tuple[int, ...]
+    unknown: frozenset[str]
     history: History
     _coordinates: Mapping[str, LogCoordinates]
     _known: KnownLog
+    _slicing: Slicing = field(compare=False, repr=False)
     _table: LogTable = field(compare=False, repr=False)
     _log_files: LogFiles = field(compare=False, repr=False)
 
@@ -88,6 +90,15 @@ class PinnedLog:
     def partitions(self) -> dict[str, str]:
         """Return partition value -> slice_id, for the values that have files."""
         return {file.partition: file.slice_id for file in self.files}
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether slices are partitions of the log."""
+        return is_partitioned(self._table, self._slicing.cut.by)
+
+    def slice_of(self, group: str | None) -> str | None:
+        """Return the slice of a group of `history`; None outside of the slices."""
+        return self._slicing.slice_of(group)
 
     def place(self, file: PinnedFile) -> str:
         """Return the absolute path of a file in the file system of the log."""
@@ -150,11 +161,10 @@ class PinnedLog:
         )
 
 
-def pin_log(  # noqa: PLR0913 - each is a choice of the caller
+def pin_log(
     uri: str,
     *,
-    slice_column: str,
-    zone: ZoneInfo,
+    by: SliceGrammar,
     slices: Sequence[Slice],
     version: int | None = None,
     known: KnownLog | None = None,
@@ -166,8 +176,7 @@ def pin_log(  # noqa: PLR0913 - each is a choice of the caller
 
     Args:
         uri: the log's table.
-        slice_column: the partition column that assigns records to slices: a DATE, or a STRING of ISO dates or times.
-        zone: the time zone of the dates and local times in that column.
+        by: how the log is cut into slices.
         slices: the slices to replay, contiguous and ascending.
         version: the version to read; the newest when None.
         known: the results of earlier reads; commits that they cover are not read again.
@@ -180,16 +189,16 @@ def pin_log(  # noqa: PLR0913 - each is a choice of the caller
             or no known order; or a file of `_delta_log` is not as it was written, or as an earlier run has read it.
     """
     known = known or KnownLog()
-    log = _opened_log(uri, version, known, slice_column=slice_column)
+    log = _opened_log(uri, version, known)
     log_files = log.log_files(stored=known.stored_in_log(log.table_id))
-    files, data_ms = _cut_files(log, cut := Cut(uri=uri, column=slice_column, zone=zone, slices=tuple(slices)))
-    if order is not None:
-        files = with_append_places(log, files, log_files, live=log.files(cut.column), order=order)
+    slicing = slicing_of(log, log_files, Cut(uri=uri, by=by, slices=tuple(slices)))
+    sliced = slicing.sliced()
+    files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
     by_slice = _by_slice(files, slices)
     digests = {slice_id: _digest(own) for slice_id, own in by_slice.items()}
-    first = _first_commit(log, digests, known)
-    history = read_history(log, slice_column, start=first, files=log_files, few=few_commits)
-    commits = _commits(history, cut, before=_commits_before(known, log.table_id), may_be_broken=may_be_changed)
+    start = _first_commit(log, digests, known)
+    history = read_history(log, slicing.groups, start=start, files=log_files, few=few_commits)
+    commits = _commits(history, slicing, known=known, log=log, may_be_broken=may_be_changed)
     since = _known_since(log, history, log_files, known=known)
     shared = _empty_coordinates(log, history, since=since, log_digests=log_files.new_digests())
     if not may_be_changed:
@@ -203,38 +212,50 @@ def pin_log(  # noqa: PLR0913 - each is a choice of the caller
         widened=log.widened,
         layout=_layout(log, log_files.root),
         files=files,
-        data_ms=data_ms,
+        data_ms=sliced.data_ms,
+        unknown=frozenset(sliced.unknown),
         history=history,
         _coordinates=_coordinates(by_slice, digests=digests, commits=commits, shared=shared),
         _known=known,
+        _slicing=slicing,
         _table=log,
         _log_files=log_files,
     )
 
 
-def files_of_slices(
-    log: LogTable, *, slice_column: str, zone: ZoneInfo, slices: Sequence[Slice]
+def _known_files(
+    sliced: SlicedFiles, log: LogTable, log_files: LogFiles, *, order: CommitOrder | None
 ) -> tuple[PinnedFile, ...]:
+    """Return the files of the slices, with their places if an order of commits is asked.
+
+    Raises:
+        LogError: the slices of some records are not known, or their order is not.
+    """
+    if sliced.unknown:
+        raise next(iter(sliced.unknown.values()))
+    if order is None:
+        return sliced.files
+    return with_append_places(log, sliced.files, log_files, live=log.files(), order=order)
+
+
+def files_of_slices(log: LogTable, *, by: SliceGrammar, slices: Sequence[Slice]) -> tuple[PinnedFile, ...]:
     """Return the files that a version of the log has for some slices. They need not be contiguous.
 
     Raises:
         LogError: as for `pin_log`, without a look at the commits and at the files themselves.
     """
-    _check_slice_column(log, slice_column)
-    return _cut_files(log, Cut(uri=log.uri, column=slice_column, zone=zone, slices=tuple(slices)))[0]
+    return slicing_of(log, log.log_files(), Cut(uri=log.uri, by=by, slices=tuple(slices))).sliced().files
 
 
-def _opened_log(uri: str, version: int | None, known: KnownLog, *, slice_column: str) -> LogTable:
+def _opened_log(uri: str, version: int | None, known: KnownLog) -> LogTable:
     """Return the log at a version (None: the newest), which may be the table that `known` has.
 
     Raises:
-        LogError: as for `describe_log`, or the log is not partitioned by the slice column.
+        LogError: as for `describe_log`.
     """
     opened = known.opened
     is_opened = version is None and opened is not None and opened.uri == uri and is_newest(uri, opened.version)
-    log = opened if is_opened and opened is not None else describe_log(uri, version)
-    _check_slice_column(log, slice_column)
-    return log
+    return opened if is_opened and opened is not None else describe_log(uri, version)
 
 
 def _by_slice(files: Iterable[PinnedFile], slices: Iterable[Slice]) -> dict[str, list[PinnedFile]]:
@@ -304,54 +325,6 @@ def _coordinates(
     }
 
 
-def _check_slice_column(log: LogTable, column: str) -> None:
-    if column not in log.partition_columns:
-        raise LogError(
-            f"event log {log.uri} is not partitioned by {column!r} but by {list(log.partition_columns) or 'nothing'}; "
-            "`log.slice.by` must name a partition column of the log. If no partition column has the day or hour of "
-            "arrival, make a copy of the table that has one (docs/LOGS.md)"
-        )
-    kind = log.columns[column]
-    if kind not in SLICE_COLUMN_TYPES:
-        raise LogError(
-            f"slice column {column!r} of event log {log.uri} is a {kind}; allowed are {', '.join(SLICE_COLUMN_TYPES)}. "
-            "Name another partition column in `log.slice.by`, or make a copy of the table that has one (docs/LOGS.md)"
-        )
-
-
-def _cut_files(log: LogTable, cut: Cut) -> tuple[tuple[PinnedFile, ...], tuple[int, ...]]:
-    """Return the files of the slices, and the instants of all partitions that have records."""
-    null_records = 0
-    files: list[PinnedFile] = []
-    filled: set[int] = set()
-    for file in log.files(cut.column):
-        if file.value is None:
-            null_records += file.records or 0
-            continue
-        if file.records != 0:
-            filled.add(cut.instant_ms(file.value))
-        slice_id = cut.slice_id(file.value)
-        if slice_id is not None:
-            files.append(
-                PinnedFile(
-                    path=file.path,
-                    partition=file.value,
-                    slice_id=slice_id,
-                    records=file.records,
-                    bytes=file.bytes,
-                    modified_ms=file.modified_ms,
-                    values=file.partition,
-                )
-            )
-    if null_records:
-        raise LogError(
-            f"event log {log.uri} has {null_records} records whose slice column {cut.column!r} is null. They belong to "
-            "no slice and would never be replayed. Append them again with a value, and then remove the records without "
-            f"one (DELETE … WHERE {cut.column} IS NULL, which changes no slice)"
-        )
-    return tuple(files), tuple(sorted(filled))
-
-
 def _digest(files: Iterable[PinnedFile]) -> str:
     """Return a hash over path, size, records and modification time of a slice's files; equal for the same files."""
     lines = sorted(f"{file.path}\0{file.bytes}\0{file.records}\0{file.modified_ms}" for file in files)
@@ -382,7 +355,9 @@ def _commits_before(known: KnownLog, table_id: str) -> dict[str, set[int]]:
     }
 
 
-def _commits(history: History, cut: Cut, *, before: Mapping[str, set[int]], may_be_broken: bool) -> dict[str, set[int]]:
+def _commits(
+    history: History, slicing: Slicing, *, known: KnownLog, log: LogTable, may_be_broken: bool
+) -> dict[str, set[int]]:
     """Return slice -> versions of the commits that added records to it, with those that were found before.
 
     Commits that change no data (OPTIMIZE, VACUUM, properties) are ignored. A change that a later RESTORE reverted is
@@ -391,17 +366,16 @@ def _commits(history: History, cut: Cut, *, before: Mapping[str, set[int]], may_
     Raises:
         LogError: a commit removed or changed records of a slice.
     """
-    found = {slice_id: {*commits} for slice_id, commits in before.items()}
-    for value, one in history.partitions.items():
-        # A value that is no instant is in no file any more. Otherwise the log was refused before.
-        slice_id = cut.slice_id(value) if cut.is_instant(value) else None
+    found = _commits_before(known, log.table_id)
+    for group, one in history.groups.items():
+        slice_id = slicing.slice_of(group)
         if slice_id is None:
             continue
         if one.broken is not None and not may_be_broken:
             version, operation = one.broken
             raise LogError(
                 f"commit {version} ({operation}) removed or changed records of slice {slice_id} in event log "
-                f"{cut.uri}. Hindcast can replay only an append-only log, without a DELETE, UPDATE, MERGE or overwrite "
+                f"{log.uri}. Hindcast can replay only an append-only log, without a DELETE, UPDATE, MERGE or overwrite "
                 "inside the range. Ranges without this slice can be replayed, and what readers see has not changed. To "
                 f"get the records back, restore the table to version {version - 1}. To keep them removed, append the "
                 "records that are left to a new table, and name it in `log.table` (docs/LOGS.md)"

@@ -6,14 +6,17 @@ A look reads the commits since an earlier look only. It lists the files of the t
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
-from zoneinfo import ZoneInfo
+from typing import Any, Final
 
+from jobs.lake.commit_slices import commit_times
 from jobs.lake.delta_log import log_errors, open_log
 from jobs.lake.event_log import PinnedLog, pin_log
+from jobs.lake.file_origins import CLONE, RESTORE, operation_of
 from jobs.lake.known_log import KnownLog
-from jobs.lake.log_cut import Cut
+from jobs.lake.log_cut import Cut, slice_value
 from jobs.lake.log_files import LogFiles, list_log_files
+from jobs.lake.slice_instants import Span, statistics_span
+from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import LogCoordinates, Slice
 from jobs.storage import file_system
 
@@ -33,7 +36,10 @@ class LogTip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSlices:
-    """What the log has for some slices at a version. `removed` names the commit that removed records of a slice."""
+    """What the log has for some slices at a version, as far as it is known.
+
+    `removed` names the commit that removed records of a slice.
+    """
 
     table_id: str
     version: int
@@ -70,19 +76,20 @@ def commit_digest(files: LogFiles, version: int) -> str:
         return hashlib.blake2b(stream.read(), digest_size=16).hexdigest()
 
 
-def touched_since(tip: LogTip, version: int, *, column: str) -> Mapping[str, int] | None:
-    """Return partition value -> the newest commit after `version` that added or removed records of it.
+def touched_since(tip: LogTip, version: int, cut: Cut) -> Mapping[Span, int] | None:
+    """Return span of slices -> the newest commit after `version` that added or removed records in it.
 
-    None if that cannot be told from these commits: one is gone, changes the table itself, or names no partition; or
-    there are more than MOST_COMMITS.
+    None if that cannot be told from these commits: one is gone, changes the table itself, or does not tell the slices
+    of a file; or there are more than MOST_COMMITS.
 
     Raises:
-        LogError: a commit cannot be read.
+        LogError: a commit cannot be read, or has a value that is no instant.
     """
     new = range(version + 1, tip.version + 1)
     if len(new) > MOST_COMMITS or any(one not in tip.files.commits for one in new):
         return None
-    found: dict[str, int] = {}
+    found: dict[Span, int] = {}
+    times = commit_times(tip.files, tip.version) if cut.by.is_by_commits and new else {}
     for one in new:
         with log_errors(tip.files.uri, f"reading commit {one}"):
             entries = tip.files.entries(one)
@@ -92,32 +99,44 @@ def touched_since(tip: LogTip, version: int, *, column: str) -> Mapping[str, int
             action = entry.get("add") or entry.get("remove")
             if action is None or not action.get("dataChange", True):
                 continue
-            values = action.get("partitionValues") or {}
-            # With column mapping, the commit has the column's physical name. It is the only one if there is one column.
-            value = values.get(column) if column in values or len(values) != 1 else next(iter(values.values()))
-            if not value:
+            if cut.by.is_by_commits:
+                is_append = "add" in entry and operation_of(entries) not in {CLONE, RESTORE}
+                span = Span(times[one], times[one]) if is_append else None
+            else:
+                span = _span(action, cut)
+            if span is None:
                 return None
-            found[value] = one
+            found[span] = one
     return found
 
 
-def log_slices(uri: str, *, slice_column: str, zone: ZoneInfo, slices: Sequence[Slice], known: KnownLog) -> LogSlices:
+def _span(action: Mapping[str, Any], cut: Cut) -> Span | None:
+    """Return the instants between which the slices of a file begin; None if the action does not tell it."""
+    columns, values = cut.by.columns, action.get("partitionValues") or {}
+    if not all(name in values for name in columns):  # or the commit has the physical names of mapped columns
+        return statistics_span(action.get("stats"), columns[0], cut.by.zone) if len(columns) == 1 else None
+    value = slice_value(values, columns)
+    return None if value is None else Span(cut.instant_ms(value), cut.instant_ms(value))
+
+
+def log_slices(uri: str, *, by: SliceGrammar, slices: Sequence[Slice], known: KnownLog) -> LogSlices:
     """Return what the newest version of a log has for some slices, which are ascending.
 
     Raises:
         LogError: as for `pin_log`, but not for slices that lost records or files.
     """
-    pinned = pin_log(uri, slice_column=slice_column, zone=zone, slices=slices, known=known, may_be_changed=True)
-    cut = Cut(uri=uri, column=slice_column, zone=zone, slices=tuple(slices))
+    pinned = pin_log(uri, by=by, slices=slices, known=known, may_be_changed=True)
     return LogSlices(
         table_id=pinned.table_id,
         version=pinned.version,
-        coordinates={one.slice_id: pinned.coordinates(one.slice_id) for one in slices},
-        removed=_removed(pinned, cut),
+        coordinates={
+            one.slice_id: pinned.coordinates(one.slice_id) for one in slices if one.slice_id not in pinned.unknown
+        },
+        removed=_removed(pinned),
     )
 
 
-def _removed(pinned: PinnedLog, cut: Cut) -> dict[str, str]:
+def _removed(pinned: PinnedLog) -> dict[str, str]:
     """Return slice -> the commit that removed or changed records of it, or the file that marks some as deleted."""
     table = pinned.known().opened
     deleted = frozenset[str]() if table is None else table.deleted_in()
@@ -126,8 +145,8 @@ def _removed(pinned: PinnedLog, cut: Cut) -> dict[str, str]:
         for file in pinned.files
         if deleted and file.path.rpartition("/")[2] in deleted
     }
-    for value, one in pinned.history.partitions.items():
-        slice_id = cut.slice_id(value) if cut.is_instant(value) else None
+    for group, one in pinned.history.groups.items():
+        slice_id = pinned.slice_of(group)
         if slice_id is not None and one.broken is not None:
             found[slice_id] = "commit {} ({})".format(*one.broken)
     return found

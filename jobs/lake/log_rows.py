@@ -164,15 +164,14 @@ def _without_digest(log: LogTable, path: str, place: str, _values: Mapping[str, 
 
 def _files(log: LogTable, root: str) -> list[tuple[str, str, dict[str, Any]]]:
     """Return the path and the place of each data file, and the values of its partition columns."""
-    columns = {name: log.files(name) for name in log.partition_columns}
-    if not columns:
-        return []
-    values: Iterator[dict[str, Any]] = (
-        {name: _partition_value(log, name, files[index].value) for name, files in columns.items()}
-        for index in range(len(next(iter(columns.values()))))
-    )
-    paths = [file.path for file in next(iter(columns.values()))]
-    return [(path, place_of(root, path), own) for path, own in zip(paths, values, strict=True)]
+    return [
+        (
+            file.path,
+            place_of(root, file.path),
+            {name: _partition_value(log, name, text) for name, text in file.partition.items()},
+        )
+        for file in log.files()
+    ]
 
 
 def _partition_value(log: LogTable, name: str, text: str | None) -> object:

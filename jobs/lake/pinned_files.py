@@ -1,10 +1,10 @@
 """The data files of a pinned event log, and the check that they have the records that were appended."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 
-from jobs.lake.delta_log import LogTable, place_of
+from jobs.lake.delta_log import DataFile, LogTable, place_of
 from jobs.lake.row_tracking import RowPlace
 from jobs.storage import file_system
 from windowlib.errors import LogError
@@ -20,13 +20,25 @@ class AppendPlace(NamedTuple):
     first: int
 
 
+class SlicePart(NamedTuple):
+    """The records of a file that belong to a slice: those with an instant from `start_ms` until before `end_ms`.
+
+    The instants are those of the slice column, by `slice_instants`.
+    """
+
+    start_ms: int
+    end_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedFile:
-    """One data file of the pinned version, with its value of the slice column and its slice.
+    """One data file of the pinned version, with its value of the slice columns and its slice.
 
-    `records` is None if the log has no statistics for the file. `values` maps every partition column to its value as
-    text. `row_ids` are the ids that the Delta log gives its rows. `appended` is its place in the order of appending,
-    which is another one if row tracking was switched on later. Both are None if the log was pinned without row ids.
+    `partition` is the value of `log_cut.slice_value`. `records` is None if the log has no statistics for the file.
+    `values` maps every partition column to its value as text. `row_ids` are the ids that the Delta log gives its rows.
+    `appended` is its place in the order of appending, which is another one if row tracking was switched on later. Both
+    are None if the log was pinned without row ids. `part` is None if all records of the file belong to the slice; else
+    `records` is the number of those that do.
     """
 
     path: str
@@ -38,6 +50,24 @@ class PinnedFile:
     values: Mapping[str, str | None] = field(default_factory=dict)
     row_ids: RowPlace | None = None
     appended: AppendPlace | None = None
+    part: SlicePart | None = None
+
+    @classmethod
+    def of(cls, file: DataFile, *, value: str, slice_id: str) -> Self:
+        """Return a file of the log whose records all belong to a slice."""
+        return cls(
+            path=file.path,
+            partition=value,
+            slice_id=slice_id,
+            records=file.records,
+            bytes=file.bytes,
+            modified_ms=file.modified_ms,
+            values=file.partition,
+        )
+
+    def with_part(self, part: SlicePart | None, records: int) -> Self:
+        """Return the file with the records of a slice."""
+        return replace(self, part=part, records=records)
 
 
 def refuse_damage(log: LogTable, files: Sequence[PinnedFile]) -> None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jobs.lake.checkpoint_files import checkpoint_entries
-from jobs.lake.delta_log import place_of
+from jobs.lake.delta_log import LogTable, log_errors, place_of
 from jobs.lake.log_files import LogFiles
+from jobs.storage import file_system
 
 ROW_TRACKING = "delta.enableRowTracking"
 ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
@@ -62,11 +63,11 @@ def _placed(root: str, add: Mapping[str, object]) -> Iterator[tuple[str, RowPlac
 class AppendedFile:
     """A data file in a checkpoint. `commit` is the version that added its records.
 
-    `path` is as in the log, and `values` maps the physical name of a partition column to its value as text.
+    `path` and `add` are as in the log; of the `add`, the partition values and the statistics are read.
     """
 
     path: str
-    values: Mapping[str, str | None]
+    add: Mapping[str, Any]
     commit: int
 
 
@@ -96,7 +97,7 @@ def appended_files(files: LogFiles) -> tuple[AppendedFile, ...] | None:
         if base is None or commit is None or values is None or records is None or _has_vector(add):
             return None
         ids.append((base, base + records))
-        found.append(AppendedFile(path=add["path"], values=dict(values), commit=commit))
+        found.append(AppendedFile(path=add["path"], add=add | {"partitionValues": dict(values)}, commit=commit))
     return tuple(found) if highest is not None and _end(ids) == highest + 1 else None
 
 
@@ -118,3 +119,41 @@ def _end(ids: list[tuple[int, int]]) -> int | None:
             return None
         end = after
     return end
+
+
+def stored_versions(log: LogTable, place: str, own: int) -> tuple[int, int] | None:
+    """Return the lowest and the highest commit of the rows of a file that stores them; None if it stores none.
+
+    OPTIMIZE stores them. The lowest one is -1 if the footer does not tell it.
+
+    Args:
+        log: the log.
+        place: the path of the file in the file system of the log.
+        own: the version that the Delta log gives the file. Rows without a stored version have it.
+
+    Raises:
+        LogError: the file is damaged or lost.
+    """
+    import pyarrow.parquet as pq
+
+    name = log.configuration.get(VERSION_COLUMN)
+    with log_errors(log.uri, f"reading the footer of {place}"), file_system(log.uri)[0].open_input_file(place) as data:
+        footer = pq.read_metadata(data)
+    if name is None or name not in footer.schema.names:
+        return None
+    column = footer.schema.names.index(name)
+    bounds = [_bounds(footer.row_group(group), column, own) for group in range(footer.num_row_groups)]
+    return min((low for low, _ in bounds), default=own), max((high for _, high in bounds), default=own)
+
+
+def _bounds(group: Any, column: int, own: int) -> tuple[int, int]:  # noqa: ANN401 - pyarrow ships no types for footers
+    """Return the least and the greatest version of a row group; -1 and the file's own where that is not known."""
+    statistics = group.column(column).statistics
+    if statistics is None or not statistics.has_null_count:
+        return -1, own
+    if statistics.null_count == group.num_rows:
+        return own, own
+    if not statistics.has_min_max:
+        return -1, own
+    nulls = [own] if statistics.null_count else []
+    return min([int(statistics.min), *nulls]), max([int(statistics.max), *nulls])

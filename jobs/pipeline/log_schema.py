@@ -10,7 +10,7 @@ from jobs.durations import UNIT_MS
 from jobs.expressions.derived_columns import Derivation
 from jobs.pipeline.models.grammar import FunctionGrammar
 from jobs.pipeline.models.kafka import is_partition_by_partition
-from jobs.pipeline.models.log import LogGrammar, TimeColumn
+from jobs.pipeline.models.log import DATE_AND_HOUR, LogGrammar, SliceGrammar, TimeColumn
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.pipeline.models.windows import WindowsGrammar
@@ -107,8 +107,8 @@ def validate_against_schema(pipeline: Pipeline, columns: Mapping[str, str]) -> N
 
 def _partition_by_partition(pipeline: Pipeline) -> Iterator[str]:
     """Yield the problem of a log in Kafka's order whose watermark does not know the partitions."""
-    order, watermark = pipeline.log.order, pipeline.watermark
-    if order == "commits" or watermark is None or watermark.sources is not None or watermark.kind == "ingestion":
+    order, watermark = pipeline.log.order_columns, pipeline.watermark
+    if order is None or watermark is None or watermark.sources is not None or watermark.kind == "ingestion":
         return
     if is_partition_by_partition(order):
         yield (
@@ -140,10 +140,9 @@ def _log_uses(log: LogGrammar) -> Iterator[_Use]:
         yield _time_use("log.arrival_time", log.arrival_time)
     if log.record_id is not None:
         yield _Use(path="log.record_id", column=log.record_id, types=(*INTEGERS, "string"))
-    yield _Use(path="log.slice.by", column=log.slice.by, types=_slice_types(log), is_stored=True)
-    if log.order != "commits":
-        for index, column in enumerate(log.order):
-            yield _Use(path=f"log.order[{index}]", column=column, types=ORDERED, is_stored=True)
+    yield from _slice_uses(log.slice)
+    for index, column in enumerate(log.order_columns or ()):
+        yield _Use(path=f"log.order[{index}]", column=column, types=ORDERED, is_stored=True)
 
 
 def _watermark_uses(pipeline: Pipeline) -> Iterator[_Use]:
@@ -192,8 +191,18 @@ def _time_use(path: str, time: TimeColumn) -> _Use:
     return _Use(path=f"{path}.column", column=time.column, types=types, has_unit=has_unit)
 
 
-def _slice_types(log: LogGrammar) -> tuple[str, ...]:
-    return ("date", "string") if log.slice.every_ms == UNIT_MS["d"] else ("string",)
+def _slice_uses(one: SliceGrammar) -> Iterator[_Use]:
+    texts = ("string", *INTEGERS)
+    dates = texts if one.format is not None else ("date", *texts)
+    if len(one.columns) == 1:
+        types = dates if one.every_ms == UNIT_MS["d"] else texts
+        times = ("timestamp", "timestamp_ntz") if one.format is None else ()
+        yield _Use(path="log.slice.by", column=one.columns[0], types=(*types, *times), is_stored=True)
+        return
+    for index, column in enumerate(one.columns):  # none, if the commits cut the log
+        # [date, hour], or [year, month, day] and perhaps an hour
+        is_date = index == 0 and len(one.columns) == DATE_AND_HOUR
+        yield _Use(path=f"log.slice.by[{index}]", column=column, types=dates if is_date else texts, is_stored=True)
 
 
 def _problem(use: _Use, columns: Mapping[str, str]) -> str | None:

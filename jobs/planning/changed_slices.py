@@ -15,7 +15,7 @@ from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import LogTip, commit_digest, log_slices, log_tip, touched_since
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, Look, SeenInput, StagedRun
-from jobs.pipeline.slices import slice_at, slice_grid
+from jobs.pipeline.slices import next_slice, slice_at, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.log_state import known_log
 from jobs.planning.workspace import Workspace
@@ -138,15 +138,16 @@ def _is_of(look: Look, tip: LogTip) -> bool:
 
 def _touched(work: Workspace, tip: LogTip, base: Look) -> Mapping[str, int] | None:
     """Return slice -> the newest commit since a look that touched it; None if all slices have to be examined."""
-    grammar = work.pipeline.log.slice
-    touched = touched_since(tip, base.version, column=grammar.by)
+    cut = Cut(uri=tip.files.uri, by=work.pipeline.log.slice, slices=())
+    touched = touched_since(tip, base.version, cut)
     if touched is None:
         return None
-    cut = Cut(uri=tip.files.uri, column=grammar.by, zone=grammar.zone, slices=())
     grid, found = slice_grid(work.pipeline), dict[str, int]()
-    for value, commit in touched.items():
-        slice_id = slice_at(grid, cut.instant_ms(value)).slice_id
-        found[slice_id] = max(commit, found.get(slice_id, -1))
+    for span, commit in touched.items():
+        one: Slice | None = slice_at(grid, span.first_ms)
+        while one is not None and one.start_ms <= span.last_ms:
+            found[one.slice_id] = max(commit, found.get(one.slice_id, -1))
+            one = next_slice(grid, one)
     return found
 
 
@@ -169,11 +170,9 @@ def _with(
     seen, version, table_id = dict(kept), tip.version, "" if base is None else base.table_id
     commit = tip.commit
     if suspects:
-        grammar = work.pipeline.log.slice
         found = log_slices(
             tip.files.uri,
-            slice_column=grammar.by,
-            zone=grammar.zone,
+            by=work.pipeline.log.slice,
             slices=suspects,
             known=known_log(view, suspects),
         )

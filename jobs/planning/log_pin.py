@@ -32,14 +32,13 @@ def pin_input(
         LogError: as for `pin_log`.
         SpecError: the pipeline names columns that the log does not have, or of types that do not fit.
     """
-    grammar = pipeline.log.slice
+    log = pipeline.log
     pinned = pin_log(
         lake.event_log(pipeline),
-        slice_column=grammar.by,
-        zone=grammar.zone,
+        by=log.slice,
         slices=slices,
         known=known,
-        order=CommitOrder(row_ids=row_ids) if pipeline.log.order == "commits" else None,
+        order=None if log.order_columns else CommitOrder(row_ids=row_ids, by_adds=log.order == "appended"),
     )
     validate_against_schema(pipeline, pinned.columns)
     return pinned

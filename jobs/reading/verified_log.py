@@ -56,13 +56,13 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
     """
     runs = [run for run_id in view.published.values() if span.holds(run := view.run(run_id))]
     slices = tuple(run.result.slice for run in runs)
-    known, grammar, name = known_log(view, slices), pipeline.log.slice, pipeline.log.table
+    known, name = known_log(view, slices), pipeline.log.table
     if not slices:
         return LogVerification(files=0, unknown=0, findings=())
     try:
         log = describe_log(lake.event_log(pipeline))
         log.log_files(stored=known.stored_in_log(log.table_id))
-        files = files_of_slices(log, slice_column=grammar.by, zone=grammar.zone, slices=slices)
+        files = files_of_slices(log, by=pipeline.log.slice, slices=slices)
         covered = covered_files(log, files, known=known)
         covers = dict(zip((file.path for file in covered), checked_files(covered), strict=True))
     except LogError as error:

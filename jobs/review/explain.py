@@ -7,6 +7,7 @@ other record of a replayed slice is in windows: windows that fired are in window
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,11 +17,12 @@ from jobs.lake.covered_files import CoveredFile, StoredDigests
 from jobs.lake.delta_log import LogTable, describe_log
 from jobs.lake.known_log import REWRITE
 from jobs.lake.lake import Lake
+from jobs.lake.log_cut import Cut, slice_value
 from jobs.lake.log_rows import Search, find_record, leaf_columns
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid
+from jobs.pipeline.slices import show_instant, slice_at, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.log_state import known_log
 from jobs.reading.plain_values import plain
@@ -325,9 +327,25 @@ def _state_before(view: LedgerView, run: StagedRun) -> CheckpointRef | None:
     return earlier[-1].checkpoint if earlier else None
 
 
+def _whole_ms(value: object) -> str:
+    """Return a value as text; of a time, the milliseconds are whole, as in the cut of the log."""
+    return str(value.replace(microsecond=value.microsecond // 1000 * 1000) if isinstance(value, datetime) else value)
+
+
 def slice_of_values(pipeline: Pipeline, values: Mapping[str, Any]) -> Slice:
-    """Return the slice of a record, or of a file, by its columns: those of the partition are enough."""
-    return slice_at(slice_grid(pipeline), parse_bound(pipeline, str(values[pipeline.log.slice.by])))
+    """Return the slice of a record, or of a file, by its columns: those of the partition are enough.
+
+    Raises:
+        RequestError: the slices are those of commits.
+    """
+    by = pipeline.log.slice
+    if by.is_by_commits:
+        raise RequestError(
+            f"the log of pipeline {pipeline.name} is cut into slices by its commits, so a record alone does not tell "
+            "its slice; late, unassigned and invalid records are found by their hash"
+        )
+    value = slice_value({name: _whole_ms(values[name]) for name in by.columns}, by.columns)
+    return slice_at(slice_grid(pipeline), Cut(uri=pipeline.log.table, by=by, slices=()).instant_ms(value or ""))
 
 
 def _record(
@@ -377,7 +395,8 @@ def log_search(
     digests = cache(lambda slice_id: StoredDigests.of(known.file_digests(log.table_id, slice_id)))
 
     def search(path: str, place: str, partition: Mapping[str, Any]) -> CoveredFile | None:
-        has_slice = partition.get(pipeline.log.slice.by) is not None
+        columns = pipeline.log.slice.columns
+        has_slice = bool(columns) and all(partition.get(name) is not None for name in columns)
         slice_id = slice_of_values(pipeline, partition).slice_id if has_slice else "none"
         if only is not None and has_slice and slice_id not in only:
             return None

@@ -11,7 +11,7 @@ HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow"
     ("modules", "most"),
     [
         ("jobs.cli.main", 450),
-        ("jobs.cli.status, jobs.ledger.table", 450),
+        ("jobs.cli.status, jobs.ledger.table", 460),
         ("jobs.cli.decide", 450),
         ("jobs.cli.run", 480),
         ("jobs.cli.look", 620),

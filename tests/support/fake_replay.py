@@ -126,9 +126,8 @@ class FakeReplayer:
     def __call__(self, order: ReplayOrder) -> list[RunResult]:
         self.orders.append(order)
         self.on_order(order)
-        by, zone = order.pipeline.log.slice.by, order.pipeline.log.slice.zone
         uri, known = order.lake.event_log(order.pipeline), order.known_log
-        pinned = pin_log(uri, slice_column=by, zone=zone, slices=order.slices, known=known)
+        pinned = pin_log(uri, by=order.pipeline.log.slice, slices=order.slices, known=known)
         records = DeltaTable(order.lake.event_log(order.pipeline)).to_pyarrow_table().to_pylist()
         state = order.before.fingerprint if order.before else EMPTY_STATE
         results = []

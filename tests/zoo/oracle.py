@@ -72,9 +72,9 @@ def _spec_of(entry: Entry) -> Iterator[None]:
 def _write_sorted(entry: Entry, original: Path, table: Path) -> None:
     """Write the records in log order. A file has the records that follow each other with one value of the slice."""
     pipeline = entry.pipeline()
-    order, column, zone = pipeline.log.order, pipeline.log.slice.by, pipeline.log.slice.zone
+    order, [column] = pipeline.log.order, pipeline.log.slice.columns
     start_ms, end_ms = (parse_bound(pipeline, text) for text in entry.bounds)
-    cut = Cut(uri="", column=column, zone=zone, slices=tuple(slices_between(pipeline, start_ms, end_ms)))
+    cut = Cut(uri="", by=pipeline.log.slice, slices=tuple(slices_between(pipeline, start_ms, end_ms)))
     rows = pa.table(DeltaTable(str(original)).to_pyarrow_table())
     keys = rows.select([*dict.fromkeys((*order, column))]).to_pylist()
     own = [{**key, "#": number, "value": str(key[column])} for number, key in enumerate(keys)]

@@ -18,7 +18,8 @@ class TimeColumn:
 class LogReading:
     """How to read the records of a log: its version, its slices and the roles of its columns.
 
-    If `order` is None, records are in the order of commits. `gap` is the column of each record's own session gap, if
+    `slices` maps the values of the slice columns, joined by `/`, to the number of a slice in the chunk. If `order` is
+    None, records are in the order of commits. `gap` is the column of each record's own session gap, if
     the pipeline has such sessions. `widened` maps a column whose type was widened in place to its first Spark type.
     `moved` has the files whose row ids are not in the order of appending: the id of the first row -> the place of this
     row in the order, as (commit, number in the commit).
@@ -26,7 +27,7 @@ class LogReading:
 
     uri: str
     version: int
-    slice_column: str
+    slice_columns: tuple[str, ...]
     slices: Mapping[str, int]
     key: tuple[str, ...]
     event_time: TimeColumn

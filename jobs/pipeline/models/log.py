@@ -1,11 +1,12 @@
 """The `log` part of a pipeline file: the table of the event log, the meaning of its columns, and its slices."""
 
+import re
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, Field, Strict, StringConstraints, field_validator, model_validator
 
 from jobs.durations import UNIT_MS, PositiveDuration, format_duration
 from jobs.pipeline.models.column_names import check_derived_names, check_key_columns
@@ -73,21 +74,76 @@ def _check_zone(value: str) -> str:
     return value
 
 
-class SliceGrammar(GrammarModel):
-    """How the log is cut into slices by arrival: days of a time zone, or periods of hours or minutes in UTC."""
+DATE_AND_HOUR = 2
+MOST_SLICE_COLUMNS = 4
+"""A year, a month, a day and an hour."""
 
-    by: ColumnName
+_PATTERN = re.compile(
+    r"yyyy[^A-Za-z0-9]?MM[^A-Za-z0-9]?dd(?P<hour>[^A-Za-z0-9]?HH(?P<minute>[^A-Za-z0-9]?mm)?)?", re.ASCII
+)
+
+
+class SliceGrammar(GrammarModel):
+    """How the log is cut into slices by arrival: days of a time zone, or periods of hours or minutes in UTC.
+
+    `by` is `commits`, a column, or several partition columns: a date and an hour, or a year, a month, a day and perhaps
+    an hour. `format` is the pattern of the values of a text or integer column, where the values do not tell it
+    themselves.
+    """
+
+    by: ColumnName | Annotated[tuple[ColumnName, ...], Strict(strict=False), Field(min_length=1, max_length=4)]
+    format: str | None = None
     every_ms: PositiveDuration = Field(default=UNIT_MS["d"], alias="every")
     timezone: Annotated[str, AfterValidator(_check_zone)] = "UTC"
     first: IsoText | None = None
     last: IsoText | None = None
 
-    @field_validator("by")
+    @field_validator("by", mode="before")
     @classmethod
-    def _refuse_commits(cls, value: str) -> str:
-        if value == "commits":
-            raise not_yet("slicing by commits", "name the partition column of the log with the arrival of its records")
+    def _check_columns(cls, value: object) -> object:
+        if not isinstance(value, str) and not (isinstance(value, list) and 1 <= len(value) <= MOST_SLICE_COLUMNS):
+            raise ValueError(
+                "expected commits, a column, or a list of partition columns such as [dt, hour], [year, month, day] or "
+                f"[year, month, day, hour]; found {value!r}"
+            )
+        if isinstance(value, list) and len({str(one).lower() for one in value}) != len(value):
+            raise ValueError(f"names a column twice: {value!r}")
         return value
+
+    @field_validator("format")
+    @classmethod
+    def _check_format(cls, value: str | None) -> str | None:
+        if value is not None and not _PATTERN.fullmatch(value):
+            raise ValueError(
+                "expected yyyy, MM and dd, then perhaps HH and mm, in this order, with at most one separator between "
+                f"two of them, such as yyyyMMdd, yyyyMMddHH or yyyy/MM/dd; found {shortened(value)!r}"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _format_fits(self) -> Self:
+        if self.is_by_commits and self.format is not None:
+            raise ValueError(
+                f"by: commits takes no format, found {self.format}; a column of this name is by: [commits]"
+            )
+        count = len(self.columns)
+        found = None if self.format is None else _PATTERN.fullmatch(self.format)
+        has_hour, has_minute = (found is not None and found[name] is not None for name in ("hour", "minute"))
+        if found is not None and (count > DATE_AND_HOUR or (count == DATE_AND_HOUR and has_hour)):
+            raise ValueError(
+                f"format: {self.format} does not fit by: {list(self.columns)}; it is the format of the one column, or "
+                "of the dates of [date, hour]"
+            )
+        if count <= 1 and found is None:
+            return self
+        finest = "m" if has_minute else "h" if has_hour or count in (DATE_AND_HOUR, MOST_SLICE_COLUMNS) else "d"
+        if self.every_ms < UNIT_MS[finest]:
+            what = f"by: {list(self.columns)}" if found is None else f"format: {self.format}"
+            raise ValueError(
+                f"{what} does not tell slices of {format_duration(self.every_ms)} apart; write every: 1{finest} or "
+                "longer"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_period(self) -> Self:
@@ -109,6 +165,18 @@ class SliceGrammar(GrammarModel):
                 f"first: {self.first} is after last: {self.last}; both are slices of the pipeline, last included"
             )
         return self
+
+    @property
+    def is_by_commits(self) -> bool:
+        """Whether a record belongs to the slice of its commit's time. `by: [commits]` is a column of this name."""
+        return self.by == "commits"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that assign a record to its slice; none if the commits do."""
+        if self.is_by_commits:
+            return ()
+        return (self.by,) if isinstance(self.by, str) else self.by
 
     @property
     def zone(self) -> ZoneInfo:
@@ -143,7 +211,7 @@ class LogGrammar(GrammarModel):
     record_id: ColumnName | None = None
     slice: SliceGrammar
     ready: ReadyGrammar | None = None
-    order: Literal["commits"] | Columns = "commits"
+    order: Literal["commits", "appended"] | Columns = "commits"
 
     @model_validator(mode="before")
     @classmethod
@@ -163,8 +231,10 @@ class LogGrammar(GrammarModel):
     @field_validator("order", mode="before")
     @classmethod
     def _commits_or_columns(cls, value: object) -> object:
-        if value != "commits" and not (isinstance(value, list) and value):
-            raise ValueError(f"expected commits, or a list of columns that order all records; found {value!r}")
+        if value not in ("commits", "appended") and not (isinstance(value, list) and value):
+            raise ValueError(
+                f"expected commits, appended, or a list of columns that order all records; found {value!r}"
+            )
         return value
 
     @field_validator("table")
@@ -188,7 +258,8 @@ class LogGrammar(GrammarModel):
     def _place_is_stored(self) -> Self:
         """Refuse derived columns where the place of a record in the log is decided before its values are read."""
         derived = self.columns or {}
-        named = [("slice.by", self.slice.by), *(("order", name) for name in self.order if self.order != "commits")]
+        named = [("slice.by", name) for name in self.slice.columns]
+        named += [("order", name) for name in self.order_columns or ()]
         for key, name in named:
             if name in derived:
                 raise ValueError(f"{key}: column {name!r} is derived; name a column that the log stores")
@@ -197,9 +268,14 @@ class LogGrammar(GrammarModel):
     @model_validator(mode="after")
     def _kafka_has_its_order(self) -> Self:
         if self.kafka is not None and self.order != self.kafka.order:
-            found = self.order if self.order == "commits" else list(self.order)
+            found = self.order if isinstance(self.order, str) else list(self.order)
             raise ValueError(f"order: found {found}, and kafka has the order {list(self.kafka.order)}; leave order out")
         return self
+
+    @property
+    def order_columns(self) -> tuple[str, ...] | None:
+        """The columns that order the records; None if the commits order them."""
+        return None if isinstance(self.order, str) else self.order
 
     @property
     def key_columns(self) -> tuple[str, ...]:

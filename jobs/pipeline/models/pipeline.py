@@ -119,8 +119,11 @@ class Pipeline(GrammarModel):
                 "watermark is missing; these windows end when the watermark passes them; write how the watermark is "
                 "computed, such as watermark: {kind: bounded, out_of_orderness: 1h}"
             )
-        if self.watermark is not None and self.watermark.emit.on == "commit" and self.log.order != "commits":
-            raise ValueError(f"watermark.emit: commit needs log.order: commits, found {list(self.log.order)}")
+        if self.watermark is not None and self.watermark.emit.on == "commit" and self.log.order_columns:
+            raise ValueError(
+                "watermark.emit: commit needs log.order: commits, or log.order: appended, found "
+                f"{list(self.log.order_columns)}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -22,14 +22,14 @@ def log_reading(
     return LogReading(
         uri=spark_uri(pinned.uri),
         version=pinned.version,
-        slice_column=log.slice.by,
+        slice_columns=log.slice.columns,
         slices={value: numbers[slice_id] for value, slice_id in pinned.partitions().items()},
         key=log.key_columns,
         event_time=_time_column(log.event_time),
         arrival_time=_time_column(log.arrival_time) if needs_clock and log.arrival_time else None,
         gap=_gap_column(pipeline),
         record_id=log.record_id,
-        order=None if log.order == "commits" else tuple(log.order),
+        order=log.order_columns,
         widened=pinned.widened,
         moved=pinned.moved(),
     )

@@ -11,7 +11,8 @@ class Block(NamedTuple):
     `row_groups` is None for a whole file. `commit` numbers the commits of a slice from 0. `partition` has the file's
     values of the partition columns as text. No record of the block has an event time after `latest_ms`, and no record
     of the chunk before it after `latest_before_ms`; None if that is not known (`partial_aggregation`). `is_sorted`: the
-    intake has written the file, and it is no file of the log.
+    intake has written the file, and it is no file of the log. `part` is not None if only the records of the file with
+    an instant of the slice column from `part[0]` until before `part[1]`, in ms, belong to the block.
     """
 
     path: str
@@ -27,3 +28,4 @@ class Block(NamedTuple):
     latest_ms: int | None = None
     latest_before_ms: int | None = None
     is_sorted: bool = False
+    part: tuple[int, int] | None = None

@@ -55,13 +55,14 @@ class ChunkLog:
             version=self.log.version,
             fields=self.log.fields,
             rows_per_batch=self.sizes.rows_per_read,
+            slice_column=next(iter(self.pipeline.log.slice.columns), None),
+            zone=self.pipeline.log.slice.zone,
         )
 
     @property
     def order(self) -> tuple[str, ...] | None:
         """The columns of the log that order the records of a slice; None for the order of appending."""
-        order = self.pipeline.log.order
-        return None if order == "commits" else tuple(order)
+        return self.pipeline.log.order_columns
 
     def why_doubtful(self) -> str | None:
         """Return why the Delta log does not tell the order of the records, in one sentence; None if it does."""

@@ -52,6 +52,7 @@ def take_in(tasks: Tasks, chunk: ChunkLog, *, directory: str, records_per_block:
         LogError: a file cannot be read, or the order of the pipeline is not total.
     """
     if chunk.direct.why_spark is not None:
+        _refuse_for_spark(chunk, chunk.direct.why_spark)
         return _by_spark(_spark_of(tasks), chunk, directory=directory, records_per_block=records_per_block)
     files = _source_files(chunk)
     doubtful = {number: own for number, own in files.items() if _is_doubtful(chunk, own)}
@@ -156,6 +157,7 @@ def _source_files(chunk: ChunkLog) -> dict[int, list[SourceFile]]:
             rank=0,
             row=0,
             records=_records(chunk, file),
+            part=file.part,
         )
         found.setdefault(number, []).append(SourceFile(block, commit, first))
     return {number: _with_commit_numbers(own) for number, own in sorted(found.items())}
@@ -186,6 +188,22 @@ def _records(chunk: ChunkLog, file: PinnedFile) -> int:
             f"file {file.path} (slice {file.slice_id}) of version {chunk.log.version} of event log {chunk.log.uri} "
             "cannot be read: it is damaged. Restore it from a backup, or replay a range that does not need it"
         ) from error
+
+
+def _refuse_for_spark(chunk: ChunkLog, why: str) -> None:
+    """Refuse a log whose slices or order only the Delta log has, if Spark must read it."""
+    log = chunk.log
+    if not log.is_partitioned:
+        raise LogError(
+            f"event log {log.uri} is read by Spark, because {why}. Spark cannot read slices that are no partitions. "
+            "Name partition columns in `log.slice.by` (docs/LOGS.md)"
+        )
+    if chunk.order is None and any(file.row_ids is None for file in log.files):
+        raise LogError(
+            f"event log {log.uri} is read by Spark, because {why}. Spark cannot read the order in which files were "
+            "appended (`order: appended`). Name in `log.order` the columns that order the records, or append them to a "
+            "table with delta.enableRowTracking = true from its creation (docs/LOGS.md)"
+        )
 
 
 def _spark_of(tasks: Tasks) -> "SparkSession":

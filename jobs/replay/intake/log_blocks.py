@@ -7,20 +7,27 @@ the log under their own names and with their own types.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, cast
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from jobs.lake.conforming import conformed, stored_name
 from jobs.lake.damage import REMOTE_ADVICE, one_line
 from jobs.lake.parquet_files import open_parquet
+from jobs.lake.slice_instants import TimeKind, slice_instants
 from jobs.replay.intake.blocks import Block
 from jobs.storage import file_system, is_remote
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node
 
+ROW: Final = ""
+"""Stands for the number of a row in its file, among the hidden columns."""
+UTC: Final = ZoneInfo("UTC")
 UNREADABLE = (OSError, ValueError, pa.ArrowException)
 
 
@@ -29,13 +36,15 @@ class LogColumns:
     """How tasks read the files of a log: its name and version for errors, and its columns.
 
     `fields` are the columns of the log, as in `FileLayout`. The values of partition columns are in the Delta log and
-    not in the files.
+    not in the files. `slice_column` cuts files with records of several slices, by the times of `zone`.
     """
 
     uri: str
     version: int
     fields: Sequence[Mapping[str, Any]]
     rows_per_batch: int
+    slice_column: str | None = None
+    zone: ZoneInfo = UTC
 
     @property
     def nodes(self) -> dict[str, Node]:
@@ -53,15 +62,17 @@ class LogColumns:
             block: the block.
             columns: the columns of the log to read; all when None.
             hidden: names of columns of integers that files may have besides those of the log. They are at the end.
+                `ROW` is the number of the row in the file.
 
         Raises:
             LogError: the file cannot be read, or it does not have as many records as the Delta log states.
         """
-        found = 0
+        found, row = 0, block.row
         with self.reading(block):
             file = self._open(block)
             stored = file.schema_arrow.names
-            wanted = [field for field in self.fields if columns is None or field["name"] in columns]
+            needed = {*columns, self.slice_column} if columns is not None and block.part is not None else columns
+            wanted = [field for field in self.fields if needed is None or field["name"] in needed]
             named = [self._stored_name(field, block, stored) for field in wanted]
             constants = [
                 self._constant(field, block) if name is None else None
@@ -72,23 +83,37 @@ class LogColumns:
             for batch in file.iter_batches(
                 batch_size=self.rows_per_batch, row_groups=block.row_groups, columns=read, use_threads=False
             ):
-                found += batch.num_rows
                 count = batch.num_rows
                 arrays = [
                     conformed(batch.column(name), field["type"]) if constant is None else constant.slice(0, count)
                     for field, name, constant in zip(wanted, named, constants, strict=True)
                 ]
                 arrays += [
-                    batch.column(name).cast(pa.int64()) if name in stored else pa.nulls(count, pa.int64())
+                    pa.array(np.arange(row, row + count))
+                    if name == ROW
+                    else batch.column(name).cast(pa.int64())
+                    if name in stored
+                    else pa.nulls(count, pa.int64())
                     for name in hidden
                 ]
-                yield pa.RecordBatch.from_arrays(arrays, names=[*(field["name"] for field in wanted), *hidden])
+                row += count
+                rows = pa.RecordBatch.from_arrays(arrays, names=[*(field["name"] for field in wanted), *hidden])
+                own = rows if block.part is None else self._own(rows, block.part)
+                found += own.num_rows
+                yield own if needed is columns else own.select([*(columns or ()), *hidden])
         if found != block.records:
             raise LogError(
                 f"file {block.named} of event log {self.uri} holds {found:,} records, but by its statistics version "
                 f"{self.version} has {block.records:,} there: a data file was damaged or exchanged, or records were "
                 "deleted in place. Restore the file from a backup, or replay a copy of the log made afresh"
             )
+
+    def _own(self, rows: pa.RecordBatch, part: tuple[int, int]) -> pa.RecordBatch:
+        """Return the records with an instant of the slice column in a range, in their order."""
+        assert self.slice_column is not None, "only a column of times gives parts of files"
+        kind = self.nodes[self.slice_column]
+        at_ms = slice_instants(rows.column(self.slice_column), cast("TimeKind", kind), self.zone)
+        return rows.filter(pc.and_(pc.greater_equal(at_ms, part[0]), pc.less(at_ms, part[1])))
 
     @staticmethod
     def _stored_name(field: Mapping[str, Any], block: Block, stored: Sequence[str]) -> str | None:

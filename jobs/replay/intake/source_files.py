@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.replay.intake.blocks import Block
-from jobs.replay.intake.log_blocks import LogColumns
+from jobs.replay.intake.log_blocks import ROW, LogColumns
 from jobs.replay.intake.order_keys import comparable
 
 APPEND_ORDER: Final = ("commit", "row id")
@@ -56,14 +55,13 @@ class OrderReading:
             LogError: the file cannot be read.
         """
         asked = None if whole else (self.columns or ())
-        done = 0
-        for rows in self.log.batches(file.block, asked, hidden=self.hidden):
-            if self.columns is not None:
+        if self.columns is not None:
+            for rows in self.log.batches(file.block, asked):
                 yield rows, [comparable(rows.column(name)) for name in self.columns]
-            else:
-                commit, number = (rows.column(name) for name in self.hidden)
-                own = pa.array(np.arange(file.first + done, file.first + done + rows.num_rows, dtype=np.int64))
-                order = [pc.fill_null(commit, file.commit), pc.if_else(pc.is_null(number), own, number)]
-                kept = [name for name in rows.schema.names if name not in self.hidden]
-                yield rows.select(kept), order
-            done += rows.num_rows
+            return
+        hidden = (*self.hidden, ROW)
+        for rows in self.log.batches(file.block, asked, hidden=hidden):
+            commit, number, row = rows.columns[-len(hidden) :]
+            own = pc.add(row, file.first)
+            order = [pc.fill_null(commit, file.commit), pc.if_else(pc.is_null(number), own, number)]
+            yield rows.select(range(rows.num_columns - len(hidden))), order

@@ -175,16 +175,12 @@ def _records(spark: "SparkSession", chunk: ChunkLog, order: list[str]) -> "DataF
     """Return `slice_no`, the columns of the log as r0, r1 ..., and the order columns, in no fixed order."""
     reading = chunk.reading
     table = spark.read.format("delta").option("versionAsOf", reading.version).load(spark_uri(chunk.log.uri))
-    values = sorted(reading.slices)
-    by = column(reading.slice_column)
-    kind = table.schema[reading.slice_column].dataType
-    bounds = (F.lit(values[0]).cast(kind), F.lit(values[-1]).cast(kind)) if values else None
-    kept = table.where(by.between(*bounds)) if bounds else table.where(F.lit(False))  # noqa: FBT003 - a literal
+    kept = _only(table, chunk)
     places = _places(kept, chunk)[: len(order)]
     with_first = bool(order) and chunk.order is None and bool(reading.moved)
     first = [kept.metadataColumn("_metadata").getField(_FIRST_ROW_ID).alias(_FIRST_ROW_ID)] if with_first else []
     rows = kept.select(
-        by.cast("string").alias("slice_value"),
+        F.concat_ws("/", *(column(name).cast("string") for name in reading.slice_columns)).alias("slice_value"),
         *(storable(column(one.name), one.dataType).alias(f"r{n}") for n, one in enumerate(table.schema.fields)),
         *(place.alias(name) for place, name in zip(places, order, strict=True)),
         *first,
@@ -193,6 +189,19 @@ def _records(spark: "SparkSession", chunk: ChunkLog, order: list[str]) -> "DataF
         rows = _moved(spark, rows, reading.moved)
     numbers = spark.createDataFrame(list(reading.slices.items()) or [("", -1)], "slice_value string, slice_no int")
     return rows.join(F.broadcast(numbers), "slice_value").drop("slice_value")
+
+
+def _only(log: "DataFrame", chunk: ChunkLog) -> "DataFrame":
+    """Return the log's rows in the chunk's partitions, and no rows for an empty chunk."""
+    reading = chunk.reading
+    if not reading.slices:
+        return log.where(F.lit(False))  # noqa: FBT003 - a literal is what Spark calls it
+    values = zip(*(value.rsplit("/", len(reading.slice_columns) - 1) for value in reading.slices), strict=True)
+    for name, texts in zip(reading.slice_columns, values, strict=True):
+        kind = log.schema[name].dataType
+        ordered = sorted(texts, key=int if isinstance(kind, T.IntegralType) else None)
+        log = log.where(column(name).between(F.lit(ordered[0]).cast(kind), F.lit(ordered[-1]).cast(kind)))
+    return log
 
 
 def _places(log: "DataFrame", chunk: ChunkLog) -> "list[Column]":

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from jobs.lake.delta_log import describe_log
+from jobs.lake.event_log import files_of_slices
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import parse_bound, slice_at, slice_grid
 from jobs.plain_text import without_credentials
 from jobs.runs import LogCoordinates, Slice
 
@@ -75,12 +75,9 @@ def slice_files(lake: Lake, pipeline: Pipeline, one: Slice, *, version: int) -> 
     Raises:
         LogError: that version cannot be read, for example because a VACUUM has removed it.
     """
-    grid = slice_grid(pipeline)
     log = describe_log(lake.event_log(pipeline), version)
     found = [
-        (file.path, file.records, file.bytes)
-        for file in log.files(pipeline.log.slice.by)
-        if file.value is not None and slice_at(grid, parse_bound(pipeline, file.value)).slice_id == one.slice_id
+        (file.path, file.records, file.bytes) for file in files_of_slices(log, by=pipeline.log.slice, slices=[one])
     ]
     return SliceFiles(version=version, files=tuple(sorted(found)[:MAX_FILES]), count=len(found))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from jobs.lake.lake import Lake
 from jobs.lake.log_rows import values_with
+from jobs.lake.slicing_choice import is_partitioned
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
@@ -83,6 +84,10 @@ def search_records(
     searched = 0
     chosen: set[str] = set()
     log, search = log_search(lake, pipeline, view, only=chosen)
+    if not is_partitioned(log, pipeline.log.slice):
+        raise RequestError(
+            "records can be searched by a part of their id only if the slices are partitions of the log (log.slice.by)"
+        )
     derived = derivation(pipeline, log.columns)
     for batch in _batches(waiting, seconds, clock):
         chosen.clear()

@@ -7,7 +7,6 @@ from datetime import date
 from pathlib import Path
 from random import Random
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.append_order import CommitOrder
 from jobs.lake.event_log import PinnedLog, pin_log
+from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
 from tests.support.delta_logs import clean_commits, commits_of, merge_commits, track_rows, track_rows_later
 from tests.support.fuzzing import seeds
@@ -35,7 +35,7 @@ def _write(log: Path, commits: Sequence[Sequence[int]]) -> Path:
 
 
 def _pin(log: Path, slices: Sequence[Slice] = DAYS, *, order: CommitOrder | None = BY_COMMITS) -> PinnedLog:
-    return pin_log(str(log), slice_column="day", zone=ZoneInfo("UTC"), slices=slices, order=order)
+    return pin_log(str(log), by=SliceGrammar(by="day"), slices=slices, order=order)
 
 
 def _drop_commits(chance: Random, log: Path) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -22,6 +21,7 @@ from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_files import list_log_files
 from jobs.lake.row_tracking import RowPlace, row_places
+from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
 from tests.support.delta_logs import commits_of, map_columns, track_rows
 from tests.support.fuzzing import seeds
@@ -43,7 +43,7 @@ def _log(tmp_path: Path, commits: Sequence[Sequence[int]] = ((1, 2), (2, 1), (3,
 
 
 def _pin(log: Path) -> PinnedLog:
-    return pin_log(str(log), slice_column="day", zone=ZoneInfo("UTC"), slices=DAYS, order=CommitOrder(), few_commits=0)
+    return pin_log(str(log), by=SliceGrammar(by="day"), slices=DAYS, order=CommitOrder(), few_commits=0)
 
 
 def test_the_files_of_a_log_are_read_in_the_order_of_slices_and_commits(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_the_files_of_a_log_are_read_in_the_order_of_slices_and_commits(tmp_path
 
 
 def test_without_row_ids_a_pin_reads_none(tmp_path: Path) -> None:
-    log = pin_log(str(_log(tmp_path)), slice_column="day", zone=ZoneInfo("UTC"), slices=DAYS)
+    log = pin_log(str(_log(tmp_path)), by=SliceGrammar(by="day"), slices=DAYS)
     assert {file.row_ids for file in log.files} == {None}
     assert direct_reading(log).why_spark is None
 
@@ -177,7 +177,7 @@ def _changed_log(root: Path, commits: Sequence[Sequence[int]], changes: Mapping[
 
 def _coordinates(log: Path, known: KnownLog | None, *, few: int) -> tuple[object, ...]:
     """Return what a pin finds out of the history; the message if it refuses the log."""
-    day: Any = {"slice_column": "day", "zone": ZoneInfo("UTC"), "slices": DAYS}
+    day: Any = {"by": SliceGrammar(by="day"), "slices": DAYS}
     try:
         found = pin_log(str(log), **day, order=CommitOrder(), known=known, few_commits=few)
     except LogError as error:

@@ -3,7 +3,6 @@
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +11,7 @@ from jobs.demo.flights import PROPERTIES
 from jobs.lake.append_order import CommitOrder
 from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog, pin_log
+from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
 from tests.support.logs import log_order, make_log
 from tests.support.other_log import DAY_MS, DAYS, PARTITION, SCHEMA, other_log
@@ -47,7 +47,7 @@ def test_files_and_row_ids_give_the_order_of_spark_before_and_after_a_checkpoint
 
 
 def _pin(path: str) -> PinnedLog:
-    return pin_log(path, slice_column=PARTITION, zone=ZoneInfo("UTC"), slices=SLICES, order=CommitOrder())
+    return pin_log(path, by=SliceGrammar(by=PARTITION), slices=SLICES, order=CommitOrder())
 
 
 def _check(spark: "SparkSession", path: str) -> None:

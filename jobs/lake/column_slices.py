@@ -1,0 +1,188 @@
+"""Slices of a log without a partition of the arrival: by a column of times, told from the statistics of the files.
+
+A file whose records are all in one slice is a file of this slice. Of a file with records of several slices, the row
+groups whose statistics tell no single slice are read, only this column of them, and the records of each slice are
+counted. So the number of records of a slice is exact, and a file is listed only for slices that it has records of.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from jobs.lake.delta_log import DataFile, LogTable, log_errors, place_of
+from jobs.lake.log_cut import Cut
+from jobs.lake.parquet_files import open_parquet
+from jobs.lake.pinned_files import PinnedFile, SlicePart
+from jobs.lake.slice_instants import Span, TimeKind, slice_instants, statistics_span
+from jobs.lake.slicing import OUTSIDE, SlicedFiles, null_slices, overlapped, span_groups
+from jobs.runs import Slice
+from jobs.storage import file_system
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+READERS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FileTimes:
+    """The times of a file: their span (None: there are none), the number of nulls, and the records of each slice."""
+
+    span: Span | None
+    nulls: int
+    records: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSlicing:
+    """Slices by a column of times that is no partition column. A group is a slice, or OUTSIDE.
+
+    `_spans` has the span of each file whose groups were told, so that its `add` and its `remove` have equal groups.
+    """
+
+    log: LogTable
+    cut: Cut
+    _spans: dict[str, Span | None] = field(default_factory=dict)
+
+    @property
+    def column(self) -> str:
+        """The slice column."""
+        return self.cut.by.columns[0]
+
+    def sliced(self) -> SlicedFiles:
+        """Return the files of the slices; raises as `Slicing.sliced` does."""
+        known = self._known_times()
+        unknown = [file for file in self.log.files() if file.records != 0 and file.path not in known]
+        system, root = file_system(self.log.uri)
+
+        def read(file: DataFile) -> _FileTimes:
+            with (
+                log_errors(self.log.uri, f"reading the slice column of {file.path}"),
+                system.open_input_file(place_of(root, file.path)) as data,
+            ):
+                return self._read_times(data)
+
+        with ThreadPoolExecutor(max_workers=READERS) as pool:
+            times = known | dict(zip((file.path for file in unknown), pool.map(read, unknown), strict=True))
+        nulls = sum(one.nulls for one in times.values())
+        if nulls:
+            raise null_slices(self.log, self.cut.by, nulls)
+        self._spans.update({path: one.span for path, one in times.items()})
+        files = [one for file in self.log.files() if file.path in times for one in self._parts(file, times[file.path])]
+        return SlicedFiles(files=tuple(files), data_ms=self._data_ms(times.values()))
+
+    def _known_times(self) -> dict[str, _FileTimes]:
+        """Return the times of the files whose statistics tell them: all in one slice of the range, or outside of it."""
+        found: dict[str, _FileTimes] = {}
+        counts = {file.path: file.records for file in self.log.files()}
+        bounds = self.log.bounds(self.column)
+        lows, highs = (self._instants(bounds[name].combine_chunks()).to_pylist() for name in ("low", "high"))
+        for path, low, high, nulls in zip(
+            bounds["path"].to_pylist(), lows, highs, bounds["nulls"].to_pylist(), strict=True
+        ):
+            span, count = Span.of(low, high), counts.get(path)
+            slices = overlapped(self.cut, span)
+            if count and (nulls or not slices or self._is_in(slices[0], span)):
+                records = {slices[0].slice_id: count} if slices else {}
+                found[path] = _FileTimes(span=span, nulls=nulls, records=records)
+        return found
+
+    def _instants(self, values: "pa.Array") -> "pa.Array":
+        kind = cast("TimeKind", self.log.nodes[self.column])
+        return slice_instants(values, kind, self.cut.by.zone)
+
+    @staticmethod
+    def _is_in(one: Slice, span: Span) -> bool:
+        return one.start_ms <= span.first_ms and span.last_ms < one.end_ms
+
+    def _read_times(self, data: "pa.NativeFile") -> _FileTimes:
+        """Return the times of a file. Row groups whose statistics tell their slice are not read."""
+        file = open_parquet(data)
+        name = self.log.physical[self.column]
+        if name not in file.schema_arrow.names:  # the column was added to the table later
+            return _FileTimes(span=None, nulls=file.metadata.num_rows, records={})
+        found = [self._read_group(file, group, name) for group in range(file.num_row_groups)]
+        spans = [one.span for one in found if one.span is not None]
+        records: Counter[str] = Counter()
+        for one in found:
+            records.update(one.records)
+        span = Span(min(one.first_ms for one in spans), max(one.last_ms for one in spans)) if spans else None
+        return _FileTimes(span=span, nulls=sum(one.nulls for one in found), records=records)
+
+    def _read_group(self, file: "pq.ParquetFile", group: int, name: str) -> _FileTimes:
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        footer = file.metadata.row_group(group)
+        statistics = footer.column(file.schema_arrow.names.index(name)).statistics if _is_flat(file) else None
+        kind = file.schema_arrow.field(name).type
+        is_exact = pa.types.is_date32(kind) or (pa.types.is_timestamp(kind) and kind.unit in {"ms", "us"})
+        if is_exact and statistics is not None and statistics.has_min_max and statistics.has_null_count:
+            span = Span.of(*self._instants(pa.array([statistics.min, statistics.max], kind)).to_pylist())
+            slices = overlapped(self.cut, span)
+            if not slices or self._is_in(slices[0], span):
+                rows = footer.num_rows - statistics.null_count
+                records = {slices[0].slice_id: rows} if slices else {}
+                return _FileTimes(span=span, nulls=statistics.null_count, records=records)
+        column = file.read_row_group(group, columns=[name]).column(0).combine_chunks()
+        instants = self._instants(column)
+        values = np.sort(pc.drop_null(instants).to_numpy(zero_copy_only=False))
+        found = Span(int(values[0]), int(values[-1])) if len(values) else None
+        return _FileTimes(span=found, nulls=instants.null_count, records=dict(self._counted(values, found)))
+
+    def _counted(self, values: "np.ndarray[Any, Any]", span: Span | None) -> Iterator[tuple[str, int]]:
+        """Yield the slices of sorted instants with the number of instants in each."""
+        import numpy as np
+
+        for one in () if span is None else overlapped(self.cut, span):
+            first, end = np.searchsorted(values, [one.start_ms, one.end_ms])
+            if end > first:
+                yield one.slice_id, int(end - first)
+
+    def _parts(self, file: DataFile, times: _FileTimes) -> Iterator[PinnedFile]:
+        """Yield a file once for each slice that it has records of; as a whole if it has records of no other slice."""
+        for one in () if times.span is None else overlapped(self.cut, times.span):
+            records = times.records.get(one.slice_id, 0)
+            if not records:
+                continue
+            whole = PinnedFile.of(file, value="", slice_id=one.slice_id)
+            is_whole = self._is_in(one, times.span) if times.span is not None else False
+            part = None if is_whole else SlicePart(one.start_ms, one.end_ms)
+            yield whole.with_part(part, records)
+
+    def _data_ms(self, times: Iterable[_FileTimes]) -> tuple[int, ...]:
+        """Return instants of all slices that have records. Outside the range, those are of the bounds of files."""
+        found: set[int] = set()
+        starts = {one.slice_id: one.start_ms for one in self.cut.slices}
+        for one in times:
+            if one.span is not None:
+                found.update(one.span)
+                found.update(max(starts[slice_id], one.span.first_ms) for slice_id in one.records)
+        return tuple(sorted(found))
+
+    def groups(
+        self,
+        path: str,
+        action: Mapping[str, Any],
+        *,
+        version: int,  # noqa: ARG002 - the statistics tell it
+    ) -> Sequence[str | None]:
+        """Return the slices that a file may have records of; all slices if nothing tells it."""
+        if path not in self._spans:
+            name = self.log.physical[self.column]
+            self._spans[path] = statistics_span(action.get("stats"), name, self.cut.by.zone)
+        return span_groups(self.cut, self._spans[path])
+
+    def slice_of(self, group: str | None) -> str | None:
+        """Return the slice of a group."""
+        return None if group == OUTSIDE else group
+
+
+def _is_flat(file: "pq.ParquetFile") -> bool:
+    """Return whether each column of the footer is one column of the schema, so that both have equal positions."""
+    return bool(file.metadata.num_columns == len(file.schema_arrow.names))

@@ -1,0 +1,99 @@
+"""Which slices the records of the log's data files belong to, told from the Delta log."""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from jobs.lake.delta_log import LogTable
+from jobs.lake.log_cut import Cut
+from jobs.lake.pinned_files import PinnedFile
+from jobs.lake.slice_instants import Span
+from jobs.pipeline.models.log import SliceGrammar
+from jobs.runs import Slice
+from windowlib.errors import LogError
+
+OUTSIDE: Final = "\0"
+"""The group of all records outside of the slices, where groups are slices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlicedFiles:
+    """The files of some slices, and the instants of all slices that have records, ascending.
+
+    `unknown` maps a slice to the reason why some of its records cannot be told from those of other slices.
+    """
+
+    files: tuple[PinnedFile, ...]
+    data_ms: tuple[int, ...]
+    unknown: Mapping[str, LogError] = field(default_factory=dict)
+
+
+class Slicing(Protocol):
+    """Tells the slices of data files.
+
+    A group is a set of records that the history of the log follows by itself: those of a partition, or of a slice.
+    """
+
+    @property
+    def cut(self) -> Cut:
+        """The slices."""
+        ...
+
+    def sliced(self) -> SlicedFiles:
+        """Return the files of the version.
+
+        Raises:
+            LogError: records belong to no slice.
+        """
+        ...
+
+    def groups(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:
+        """Return the groups of the records of a file that a commit adds or removes.
+
+        Args:
+            path: the path of the file, as in the commit.
+            action: the `add` or the `remove`.
+            version: the version of the commit.
+
+        Raises:
+            LogError: the commit does not tell it.
+        """
+        ...
+
+    def slice_of(self, group: str | None) -> str | None:
+        """Return the slice of a group; None if it is outside of the slices."""
+        ...
+
+
+def null_slices(log: LogTable, by: SliceGrammar, records: int) -> LogError:
+    """Return the error for records without a slice."""
+    columns = by.columns
+    if not set(columns) <= set(log.partition_columns):
+        return LogError(
+            f"event log {log.uri} has {records:,} records whose slice column {columns[0]!r} is null. They belong to no "
+            "slice and would never be replayed. Append the records of the log to a new table, with a value of "
+            f"{columns[0]!r} in each, and name it in `log.table` (docs/LOGS.md)"
+        )
+    named = f"slice column {columns[0]!r} is" if len(columns) == 1 else f"slice columns {list(columns)} are not all"
+    null = "null" if len(columns) == 1 else "set"
+    where = " OR ".join(f"{name} IS NULL" for name in columns)
+    return LogError(
+        f"event log {log.uri} has {records} records whose {named} {null}. They belong to no slice and would never be "
+        "replayed. Append them again with a value, and then remove the records without one (DELETE … WHERE "
+        f"{where}, which changes no slice)"
+    )
+
+
+def overlapped(cut: Cut, span: Span) -> Sequence[Slice]:
+    """Return the slices that a span overlaps."""
+    first = bisect_right(cut.slices, span.first_ms, key=lambda one: one.end_ms)
+    return cut.slices[first : bisect_right(cut.slices, span.last_ms, key=lambda one: one.start_ms)]
+
+
+def span_groups(cut: Cut, span: Span | None) -> Sequence[str | None]:
+    """Return the slices that a file may have records of, as groups, and OUTSIDE; all of them if the span is None."""
+    slices = cut.slices if span is None else overlapped(cut, span)
+    is_inside = span is not None and bool(slices) and slices[0].start_ms <= span.first_ms
+    is_inside = is_inside and span is not None and span.last_ms < slices[-1].end_ms
+    return [*(one.slice_id for one in slices), *([] if is_inside else [OUTSIDE])]

@@ -1,0 +1,71 @@
+"""Chooses how the slices of a log are told: by its partitions, by a column of times, or by its commits."""
+
+from typing import Final
+
+from jobs.lake.column_slices import ColumnSlicing
+from jobs.lake.commit_slices import CommitSlicing
+from jobs.lake.delta_log import LogTable
+from jobs.lake.log_cut import Cut
+from jobs.lake.log_files import LogFiles
+from jobs.lake.partition_slices import PartitionSlicing
+from jobs.lake.slice_instants import TIME_KINDS
+from jobs.lake.slicing import Slicing
+from jobs.pipeline.models.log import SliceGrammar
+from windowlib.errors import LogError
+
+PARTITION_TYPES: Final = ("date", "string", "byte", "short", "integer", "long")
+"""Types of partition columns that can assign records to slices."""
+
+
+def slicing_of(log: LogTable, log_files: LogFiles, cut: Cut) -> Slicing:
+    """Return how the slices of a log's files are told.
+
+    Args:
+        log: the log.
+        log_files: the files of its `_delta_log`.
+        cut: the slices.
+
+    Raises:
+        LogError: the columns of `log.slice.by` cannot assign the records of this log to slices.
+    """
+    if cut.by.is_by_commits:
+        return CommitSlicing(log=log, log_files=log_files, cut=cut)
+    if is_partitioned(log, cut.by):
+        _check_partitions(log, cut.by)
+        return PartitionSlicing(log=log, cut=cut)
+    _check_column(log, cut.by)
+    return ColumnSlicing(log=log, cut=cut)
+
+
+def is_partitioned(log: LogTable, by: SliceGrammar) -> bool:
+    """Return whether the slices of a log are partitions of it."""
+    return not by.is_by_commits and all(name in log.partition_columns for name in by.columns)
+
+
+def _check_partitions(log: LogTable, by: SliceGrammar) -> None:
+    for column in by.columns:
+        if log.nodes[column] not in PARTITION_TYPES:
+            raise LogError(
+                f"slice column {column!r} of event log {log.uri} is a {log.columns[column]}, and a partition column; "
+                "allowed are date, string and integers. Name another column in `log.slice.by`, or make a copy of the "
+                "table that has one (docs/LOGS.md)"
+            )
+
+
+def _check_column(log: LogTable, by: SliceGrammar) -> None:
+    others = [name for name in by.columns if name not in log.partition_columns]
+    partitions = f"by {list(log.partition_columns)}" if log.partition_columns else "by nothing"
+    if len(by.columns) > 1 or by.format is not None:
+        raise LogError(
+            f"event log {log.uri} is not partitioned by {', '.join(map(repr, others))} but {partitions}; several "
+            "columns, and a column with `format`, must be partition columns in `log.slice.by`. Name one column of "
+            "type TIMESTAMP or DATE with the arrival of the records (docs/LOGS.md)"
+        )
+    [column] = others
+    if log.nodes.get(column) not in TIME_KINDS:
+        kind = f"is a {log.columns[column]}" if column in log.columns else "does not exist"
+        raise LogError(
+            f"slice column {column!r} of event log {log.uri} {kind}, and the log is partitioned {partitions}; "
+            "`log.slice.by` must name a partition column, or a column of type TIMESTAMP or DATE, with the arrival of "
+            "the records. If there is none, make a copy of the table that has one (docs/LOGS.md)"
+        )

@@ -1,0 +1,230 @@
+"""Slices by a column of times that is no partition: which files a slice has, and how many records. No Spark."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.lake.event_log import PinnedLog, pin_log
+from jobs.lake.log_cut import Cut
+from jobs.lake.log_look import log_tip, touched_since
+from jobs.lake.slice_instants import TimeKind, slice_instants, statistics_span
+from jobs.pipeline.models.log import SliceGrammar
+from jobs.pipeline.slices import SliceGrid, local_ms, slice_at
+from jobs.runs import Slice
+from tests.support.fuzzing import seeds
+from windowlib.errors import LogError
+
+FIRST = datetime(2026, 10, 24, tzinfo=UTC)
+ZONES = ("UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kathmandu")
+KINDS: dict[TimeKind, pa.DataType] = {
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "date": pa.date32(),
+}
+
+
+def _grid(by: SliceGrammar) -> SliceGrid:
+    return SliceGrid(every_ms=by.every_ms, zone=by.zone, first_ms=None, last_ms=None)
+
+
+def _slices(by: SliceGrammar, first: datetime, count: int) -> tuple[Slice, ...]:
+    found = [slice_at(_grid(by), round(first.timestamp() * 1000))]
+    while len(found) < count:
+        found.append(slice_at(_grid(by), found[-1].end_ms))
+    return tuple(found)
+
+
+def _value(kind: TimeKind, at: datetime) -> object:
+    return at if kind == "timestamp" else at.replace(tzinfo=None) if kind == "timestamp_ntz" else at.date()
+
+
+def _append(log: Path, kind: TimeKind, times: Sequence[datetime | None], *, statistics: bool = True) -> None:
+    """Append a commit of one file."""
+    values = [None if at is None else _value(kind, at) for at in times]
+    rows = pa.table({"id": pa.array(range(len(times))), "at": pa.array(values, KINDS[kind])})
+    configuration = {} if statistics else {"delta.dataSkippingNumIndexedCols": "0"}
+    write_deltalake(str(log), rows, mode="append", configuration=configuration)
+
+
+def _pin(log: Path, by: SliceGrammar, slices: Sequence[Slice]) -> PinnedLog:
+    return pin_log(str(log), by=by, slices=slices)
+
+
+def _rows(pinned: PinnedLog, by: SliceGrammar, kind: TimeKind) -> Counter[str]:
+    """Read the files as an intake does, and count the records of each slice."""
+    found: Counter[str] = Counter()
+    for file in pinned.files:
+        instants = slice_instants(pq.read_table(pinned.place(file))["at"].combine_chunks(), kind, by.zone)
+        values = instants.to_numpy(zero_copy_only=False)
+        count = len(values)
+        if file.part is not None:
+            count = int(np.sum((values >= file.part.start_ms) & (values < file.part.end_ms)))
+        assert file.records == count > 0
+        found[file.slice_id] += count
+    return found
+
+
+def test_files_and_records_of_random_logs(tmp_path: Path) -> None:
+    """Random commits, in order of time or not, with statistics or without, compacted or not, against a naive model."""
+    for seed in seeds(25):
+        chance = Random(seed)
+        kind = chance.choice([*KINDS])
+        every = "1d" if kind == "date" else chance.choice(("1d", "1h", "6h"))
+        zone = chance.choice(ZONES) if every == "1d" else "UTC"
+        by = SliceGrammar.model_validate({"by": "at", "every": every, "timezone": zone})
+        log, all_times = tmp_path / str(seed), list[tuple[int, datetime]]()
+        has_statistics = chance.random() < 0.7
+        for number in range(chance.randrange(1, 8)):
+            start = timedelta(hours=number * 5 if chance.random() < 0.7 else chance.randrange(60))
+            spread = chance.choice((1, 3_600_000_000, 90_000_000_000))
+            times = [FIRST + start + timedelta(microseconds=chance.randrange(spread)) for _ in range(5)]
+            _append(log, kind, times, statistics=has_statistics)
+            all_times += [(number, at) for at in times]
+        if chance.random() < 0.3:
+            DeltaTable(str(log)).optimize.compact()
+        slices = _slices(by, FIRST + timedelta(hours=chance.randrange(-30, 60)), chance.randrange(1, 6))
+        cut = Cut(uri="log", by=by, slices=slices)
+        owners = [(number, cut.slice_of(_model_ms(kind, at, by.zone))) for number, at in all_times]
+        expected = Counter(owner for _, owner in owners if owner is not None)
+        pinned = _pin(log, by, slices)
+        assert _rows(pinned, by, kind) == expected, seed
+        assert {one.slice_id: pinned.coordinates(one.slice_id).records for one in slices} == {
+            one.slice_id: expected[one.slice_id] for one in slices
+        }, seed
+        for one in slices:  # a commit of OPTIMIZE is none that adds records
+            own = {number for number, owner in owners if owner == one.slice_id}
+            assert own <= set(pinned.coordinates(one.slice_id).commits) <= set(range(len(all_times) // 5)), seed
+        instants = [_model_ms(kind, at, by.zone) for _, at in all_times]
+        filled = {slice_at(_grid(by), at_ms).slice_id for at_ms in pinned.data_ms}
+        assert (min(instants), max(instants)) == (pinned.data_ms[0], pinned.data_ms[-1]), seed
+        assert {owner for _, owner in owners if owner} == {one.slice_id for one in slices} & filled, seed
+
+
+def _model_ms(kind: TimeKind, at: datetime, zone: ZoneInfo) -> int:
+    """The instant of a record, one by one in Python."""
+    floored = at.replace(microsecond=at.microsecond // 1000 * 1000)
+    if kind == "timestamp":
+        return local_ms(floored, zone)
+    naive = floored.replace(tzinfo=None)
+    return local_ms(naive if kind == "timestamp_ntz" else datetime.combine(naive.date(), datetime.min.time()), zone)
+
+
+@given(
+    times=st.lists(st.datetimes(datetime(1890, 1, 1), datetime(2100, 1, 1)) | st.none(), max_size=20),  # noqa: DTZ001
+    zone=st.sampled_from([*ZONES, "Asia/Beirut", "Pacific/Apia"]),
+    kind=st.sampled_from([*KINDS]),
+    unit=st.sampled_from(["ms", "us", "ns"]),
+)
+def test_instants_of_columns_are_those_of_single_values(
+    times: list[datetime | None], zone: str, kind: TimeKind, unit: str
+) -> None:
+    stored = [None if at is None else at.replace(microsecond=at.microsecond // 1000 * 1000) for at in times]
+    values = [None if at is None else at.replace(tzinfo=UTC) if kind == "timestamp" else at for at in stored]
+    if kind == "date":
+        column = pa.array([None if at is None else at.date() for at in stored], pa.date32())
+    else:
+        column = pa.array(values, pa.timestamp("us", "UTC" if kind == "timestamp" else None))
+        column = column.cast(pa.timestamp(unit, column.type.tz))
+    expected = [None if at is None else _model_ms(kind, at.replace(tzinfo=UTC), ZoneInfo(zone)) for at in stored]
+    assert slice_instants(column, kind, ZoneInfo(zone)).to_pylist() == expected
+
+
+def test_instants_before_1970_are_rounded_down() -> None:
+    column = pa.array([-1, -1_000, -1_001, 999], pa.timestamp("us", "UTC"))
+    assert slice_instants(column, "timestamp", ZoneInfo("UTC")).to_pylist() == [-1, -1, -2, 0]
+
+
+HOURLY = SliceGrammar.model_validate({"by": "at", "every": "1h"})
+
+
+def test_a_null_is_refused_with_the_column(tmp_path: Path) -> None:
+    for statistics in (True, False):
+        log = tmp_path / str(statistics)
+        _append(log, "timestamp", [FIRST, None], statistics=statistics)
+        with pytest.raises(LogError, match="has 1 records whose slice column 'at' is null"):
+            _pin(log, HOURLY, _slices(HOURLY, FIRST, 2))
+
+
+def test_a_delete_is_refused_in_the_slices_of_its_files_and_a_restore_mends_them(tmp_path: Path) -> None:
+    log, slices = tmp_path / "log", _slices(HOURLY, FIRST, 6)
+    for number in range(6):
+        _append(log, "timestamp", [FIRST + timedelta(hours=number, minutes=n) for n in (1, 59)])
+    DeltaTable(str(log)).delete("at < '2026-10-24T01:30:00Z' AND at >= '2026-10-24T01:00:00Z'")
+    with pytest.raises(LogError, match=r"commit 6 \(DELETE\) removed or changed records of slice 2026-10-24T01"):
+        _pin(log, HOURLY, slices)
+    assert sum(_rows(_pin(log, HOURLY, slices[2:]), HOURLY, "timestamp").values()) == 8
+    DeltaTable(str(log)).restore(5)
+    assert sum(_rows(_pin(log, HOURLY, slices), HOURLY, "timestamp").values()) == 12
+
+
+def test_an_append_that_a_restore_took_back_is_refused_in_its_slice(tmp_path: Path) -> None:
+    """The restored version has the files of before the DELETE, and not the records that were appended since."""
+    log, slices = tmp_path / "log", _slices(HOURLY, FIRST, 3)
+    _append(log, "timestamp", [FIRST])
+    DeltaTable(str(log)).delete("id = 0")
+    _append(log, "timestamp", [FIRST + timedelta(hours=1)])
+    DeltaTable(str(log)).restore(0)
+    with pytest.raises(LogError, match=r"commit 3 \(RESTORE\) removed or changed records of slice 2026-10-24T01"):
+        _pin(log, HOURLY, slices[1:])
+    assert _pin(log, HOURLY, slices[:1]).records == 1
+    assert _pin(log, HOURLY, slices[:1]).history.sound == 0  # and not 3: other slices have lost records
+
+
+def test_new_commits_touch_the_slices_of_their_statistics(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    _append(log, "timestamp", [FIRST])
+    _append(log, "timestamp", [FIRST + timedelta(hours=1), FIRST + timedelta(hours=3)])
+    tip = log_tip(str(log))
+    assert tip is not None
+    cut = Cut(uri=str(log), by=HOURLY, slices=())
+    first_ms = round(FIRST.timestamp() * 1000)
+    assert touched_since(tip, 0, cut) == {(first_ms + 3_600_000, first_ms + 3 * 3_600_000): 1}
+    _append(log, "timestamp", [FIRST], statistics=True)
+    DeltaTable(str(log)).delete("id = 1")
+    tip = log_tip(str(log))
+    assert tip is not None
+    assert touched_since(tip, 2, cut) is None  # a `remove` without statistics
+
+
+def test_statistics_of_all_spellings() -> None:
+    def span(low: object, high: object, zone: str = "UTC") -> object:
+        text = json.dumps({"minValues": {"at": low}, "maxValues": {"at": high}})
+        return statistics_span(text, "at", ZoneInfo(zone))
+
+    assert span("1970-01-01T00:00:00.001Z", "1970-01-01T01:00:00+01:00") == (0, 1)
+    assert span("1970-01-01 00:00:01", "1970-01-01T00:00:02.5", "Europe/Berlin") == (
+        1_000 - 3_600_000,
+        2_500 - 3_600_000,
+    )
+    assert span("1970-01-01", "1970-01-02") == (0, 86_400_000)
+    for nothing in ((None, None), ("x", "y"), (1, 2), ("+12026-01-01T00:00:00Z", "+12026-01-01T00:00:00Z")):
+        assert span(*nothing) is None
+    assert statistics_span(None, "at", ZoneInfo("UTC")) is None
+
+
+@pytest.mark.parametrize(
+    ("by", "message"),
+    [
+        ({"by": "id"}, "slice column 'id' of event log .* is a bigint, and the log is partitioned by nothing"),
+        ({"by": "nowhere"}, "slice column 'nowhere' of event log .* does not exist"),
+        ({"by": "at", "format": "yyyyMMdd"}, "is not partitioned by 'at' but by nothing; several columns"),
+        ({"by": ["at", "id"], "every": "1h"}, "is not partitioned by 'at', 'id' but by nothing; several columns"),
+    ],
+)
+def test_a_column_that_cannot_cut_the_log_is_refused(tmp_path: Path, by: dict[str, object], message: str) -> None:
+    _append(tmp_path / "log", "timestamp", [FIRST])
+    grammar = SliceGrammar.model_validate(by)
+    with pytest.raises(LogError, match=message):
+        _pin(tmp_path / "log", grammar, _slices(HOURLY, FIRST, 1))
