@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from jobs.airflow_ui.decide.airflow import UsersAirflow
+from jobs.airflow_ui.decide.airflow import UNDER_WAY, UsersAirflow
 from jobs.ledger.view import DagRunOrigin, LedgerView
 
 Outcome = Literal["waiting", "working", "made", "refused", "failed"]
 MAX_RUNS = 20
-_UNDER_WAY = frozenset({"queued", "running"})
 _TITLES: Mapping[Outcome, str] = {
     "waiting": "The decision waits for Airflow's scheduler",
     "working": "The decision is being made",
@@ -62,7 +61,7 @@ class Progress:
     @property
     def refresh_s(self) -> int | None:
         """After how many seconds the page loads again; None: nothing changes any more."""
-        goes_on = self.outcome in {"waiting", "working"} or any(run.state in _UNDER_WAY for run in self.runs)
+        goes_on = self.outcome in {"waiting", "working"} or any(run.state in UNDER_WAY for run in self.runs)
         return 2 if goes_on else None
 
     @property
@@ -124,7 +123,7 @@ async def _stopped(airflow: UsersAirflow, view: LedgerView, given: Mapping[str, 
     for origin in request.origins if request is not None else ():
         if len(found) < MAX_RUNS and (not chosen or chosen & set(origin.slice_ids)):
             state = await airflow.state(origin.dag_id, origin.run_id)
-            is_paused = state in _UNDER_WAY and await airflow.is_paused(origin.dag_id)
+            is_paused = state in UNDER_WAY and await airflow.is_paused(origin.dag_id)
             found.append(StoppedRun(origin=origin, state=state, is_paused=is_paused))
     return tuple(found)
 
