@@ -1,10 +1,11 @@
 """A small shop for the tests of the interface: a log of some orders a day, and three pipelines.
 
-`orders` is replayed every minute and waits for a day without records. `checked` has a check. `slow` calls a function of
-its user, which does not return while a file exists: so a person can cancel a replay that runs.
+`orders` is replayed every minute and waits for a day without records. `checked` has a check. `plain` has neither.
 """
 
 import json
+import shutil
+import tempfile
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.files import load_pipeline
 from jobs.planning.workspace import Workspace, open_workspace
 from jobs.wall_clock import now_ms
+from tests.support.delta_logs import commits_of, track_rows
 
 SCHEMA = pa.schema(
     [
@@ -33,7 +35,7 @@ log:
   event_time: ordered_at
   record_id: order_id
   slice: {by: ingest_date}
-  order: [ordered_at, order_id]
+  order: commits
 watermark: {kind: bounded, out_of_orderness: 1h}
 """
 ORDERS = f"""
@@ -51,20 +53,11 @@ windows: {{tumbling: {{size: 1d}}}}
 aggregates: {{orders: {{count: {{}}}}}}
 quality: {{suite: expectations/checked.json, fail_on: critical}}
 """
-SLOW = f"""
-pipeline: slow
+PLAIN = f"""
+pipeline: plain
 {LOG}
-windows: {{dynamic_session: {{gap: {{function: {{name: "patience:gap", columns: [amount]}}}}}}}}
+windows: {{tumbling: {{size: 1d}}}}
 aggregates: {{orders: {{count: {{}}}}}}
-"""
-PATIENCE = """
-import time
-from pathlib import Path
-
-def gap(columns):
-    while Path({busy!r}).exists():
-        time.sleep(0.1)
-    return 3_600_000
 """
 NAMELESS = {
     "type": "expect_column_values_to_be_between",
@@ -94,16 +87,14 @@ class Shop:
         return self.root / "pipelines"
 
     @property
-    def busy(self) -> Path:
-        """While this file exists, no replay of `slow` ends."""
-        return self.root / "busy"
+    def log(self) -> Path:
+        return self.lake / "event_logs" / "orders"
 
     def open(self) -> None:
         """Write the files."""
         self.pipelines.mkdir(parents=True)
         suite = {"run": {"name": "checked.run", "expectations": [NAMELESS]}}
-        (self.pipelines / "patience.py").write_text(PATIENCE.format(busy=str(self.busy)), encoding="utf-8")
-        for name, text in {"orders": ORDERS, "checked": CHECKED, "slow": SLOW}.items():
+        for name, text in {"orders": ORDERS, "checked": CHECKED, "plain": PLAIN}.items():
             (self.pipelines / f"{name}.yaml").write_text(text, encoding="utf-8")
         place = self.root / "expectations" / "checked.json"
         place.parent.mkdir()
@@ -131,4 +122,19 @@ class Shop:
             for number in range(first, first + orders)
         ]
         table = pa.Table.from_pylist(rows, schema=SCHEMA)
-        write_deltalake(self.lake / "event_logs" / "orders", table, mode="append", partition_by=["ingest_date"])
+        untracked = self.root / "untracked"
+        write_deltalake(untracked, table, mode="append", partition_by=["ingest_date"])
+        self._track(untracked)
+
+    def _track(self, untracked: Path) -> None:
+        """Add the newest commit of a table to the log, with row tracking, which deltalake does not write."""
+        with tempfile.TemporaryDirectory() as directory:
+            tracked = shutil.copytree(untracked, Path(directory) / "tracked")
+            track_rows(tracked)
+            for file in tracked.glob("*/*.parquet"):
+                (self.log / file.parent.name).mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, self.log / file.parent.name)
+            (self.log / "_delta_log").mkdir(exist_ok=True)
+            commit = commits_of(tracked)[-1]
+            shutil.copy(commit, commit_to := self.log / "_delta_log" / f"{commit.name}.new")
+            commit_to.rename(commit_to.with_suffix(""))
