@@ -67,7 +67,9 @@ class Progress:
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """What was decided: name and value of each param that is set, besides the slices."""
-        return tuple((name.replace("_", " "), str(value)) for name, value in self.given.items() if name != "slices")
+        words = {"action": str(self.given.get("action", "")).replace("_", " ")}
+        given = ((name, words.get(name, str(value))) for name, value in self.given.items() if name != "slices")
+        return tuple((name.replace("_", " "), text) for name, text in given)
 
     @property
     def waived(self) -> tuple[tuple[str, str, str], ...]:
@@ -96,6 +98,8 @@ async def progress_of(airflow: UsersAirflow, view: LedgerView, *, dag_id: str, r
     refused, steps = "", []
     for task in ("decide", "publish", "clear_gate"):
         state = states.get(task)
+        if state == "skipped":  # there was nothing to do for it
+            continue
         done = await airflow.xcom(dag_id, run_id, task_id=task) if state == "success" else None
         if state in {"failed", "up_for_retry"} and not refused:
             refused = str(await airflow.xcom(dag_id, run_id, task_id=task, key="refused") or "")
