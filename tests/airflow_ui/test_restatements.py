@@ -109,7 +109,7 @@ def test_the_page_of_the_proposal_shows_its_plan_and_a_click_replays_it_as_the_u
     [action] = re.findall(r'action="([^"]*/replay)"', html)
     assert action == links.replay_path("sales", proposal.request_id)
     answer = client.post(action, data={})
-    assert (answer.status_code, answer.headers["location"]) == (303, links.request_page("sales", proposal.request_id))
+    assert (answer.status_code, answer.headers["location"]) == (303, links.backfill_page("sales", "manual__1"))
     conf = {"from": "2024-01-01", "to": "2024-01-03", "reason": TOLD, "publish": False, "request": proposal.request_id}
     assert airflow.started == [("backfill_sales", conf)]
 
@@ -164,5 +164,5 @@ def test_a_double_click_replays_once(clients: Clients, proposal: Request, airflo
     assert client.post(path, data={"mark": mark}).status_code == 303
     airflow.under_way.add(f"manual__{mark}")
     answer = client.post(path, data={"mark": mark})
-    assert (answer.status_code, answer.headers["location"]) == (303, links.request_page("sales", proposal.request_id))
+    assert (answer.status_code, answer.headers["location"]) == (303, links.backfill_page("sales", f"manual__{mark}"))
     assert len(airflow.started) == 1

@@ -82,15 +82,15 @@ async def decide(request: Request, found: PipelineDep) -> Response:
 async def replay(request: Request, found: PipelineDep, request_id: str) -> Response:
     """Start `backfill_<pipeline>` as the user, for a proposed restatement and without publication.
 
-    The answer is a redirect to the page of the request, or the form with the problem.
+    The answer is a redirect to the page of the DAG run, which leads to the request when the replay has begun, or the
+    form with the problem.
     """
     dag_id = f"backfill_{found.name}"
     async with request.form(max_fields=MAX_FIELDS) as form:
         fields = entered(form) | {"request_id": request_id}
-    back = RedirectResponse(str(linker(request)(links.request_page(found.name, request_id))), 303)
     started_id = run_id_of(fields.get("mark"))
     if await _is_under_way(request, dag_id, started_id):
-        return back
+        return RedirectResponse(str(linker(request)(links.backfill_page(found.name, started_id))), 303)
     proposed = found.view.requests.get(request_id)
     if proposed is None or not proposed.is_proposed:
         text = "This restatement does not wait to be started any more. Look at the page of the request."
@@ -103,13 +103,13 @@ async def replay(request: Request, found: PipelineDep, request_id: str) -> Respo
                     text = f"{dag_id} is paused in Airflow, so the replay would wait. Let it run, and start it again."
                     return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
                 await airflow.unpause(dag_id)
-            await airflow.trigger(dag_id, conf, run_id=started_id)
+            run_id = await airflow.trigger(dag_id, conf, run_id=started_id)
         except Refused as error:
             if error.status == 403:  # noqa: PLR2004 -- Forbidden
                 raise HTTPException(403, f"Airflow does not let you start {dag_id}: {error}") from None
             text = f"Airflow refused to start {dag_id}: {error}"
             return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
-    return back
+    return RedirectResponse(str(linker(request)(links.backfill_page(found.name, run_id))), 303)
 
 
 @router.get("")
