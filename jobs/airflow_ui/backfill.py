@@ -14,7 +14,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.datastructures import FormData
 
 from jobs.airflow_ui.context import PipelineContext, PipelineDep, opening_once
-from jobs.airflow_ui.decide.airflow import Refused, UsersAirflow, token_of
+from jobs.airflow_ui.decide.airflow import UNDER_WAY, Refused, UsersAirflow, run_id_of, token_of
 from jobs.airflow_ui.rendering import linker, page
 from jobs.airflow_ui.security import may_backfill
 from jobs.orchestration.backfill_checks import checked_form
@@ -38,7 +38,6 @@ router = APIRouter(prefix="/pipelines/{pipeline}/backfill")
 
 MAX_FIELDS: Final = 60
 _CONFLICT, _INVALID = 409, 422
-_UNDER_WAY = frozenset({"queued", "running"})
 _TEXTS = ("from", "to", "reason", "if_open")
 
 
@@ -78,11 +77,14 @@ async def plan_or_start(request: Request, found: PipelineDep) -> Response:
     _check_rights(found)
     async with request.form(max_fields=MAX_FIELDS) as fields:
         entered, replaces = _entered(fields), tuple(one for one in fields.getlist("replaces") if isinstance(one, str))
-        is_start, planned = fields.get("step") == "start", fields.get("planned")
+        is_start, planned, mark = fields.get("step") == "start", fields.get("planned"), fields.get("mark")
+    dag_id, started_id = _dag_id(found), run_id_of(mark, f"{entered['from']}_to_{entered['to']}") if is_start else None
+    async with UsersAirflow(token_of(request)) as airflow:
+        if started_id is not None and await airflow.is_under_way(dag_id, started_id):  # a second click
+            return RedirectResponse(str(linker(request)(links.backfill_page(found.name, started_id))), 303)
     made = await run_in_threadpool(_with_plan, found, entered, replaces if is_start else None)
     if made.problems:
         return _answer(request, found, made, status=_CONFLICT if made.open_ranges else _INVALID)
-    dag_id = _dag_id(found)
     async with UsersAirflow(token_of(request)) as airflow:
         try:
             made.is_paused = await airflow.is_paused(dag_id)
@@ -90,7 +92,8 @@ async def plan_or_start(request: Request, found: PipelineDep) -> Response:
                 return _answer(request, found, made)
             if made.is_paused:
                 await airflow.unpause(dag_id)
-            run_id = await airflow.trigger(dag_id, _conf(entered) | {"replaces": list(replaces)})
+            conf = _conf(entered) | {"replaces": list(replaces)}
+            run_id = await airflow.trigger(dag_id, conf, run_id=started_id)
         except Refused as error:
             if error.status == 403:  # noqa: PLR2004 -- Forbidden
                 raise HTTPException(403, f"Airflow does not let you start {dag_id}: {error}") from None
@@ -122,7 +125,7 @@ async def started(request: Request, found: PipelineDep, run_id: str) -> Response
         "state": state,
         "plan": tasks.get("plan") or "waiting for Airflow's scheduler",
         "verdict": str(verdict or ""),
-        "refresh_s": 2 if state in _UNDER_WAY else None,
+        "refresh_s": 2 if state in UNDER_WAY else None,
     }
     return page(request, "backfill_started", values)
 

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 from urllib.parse import quote
 
@@ -75,6 +76,7 @@ def environment() -> Environment:
         dag_in_airflow=_dag,
         dag_run_in_airflow=_dag_run,
         json_text=escaped_json,
+        form_mark=lambda: token_hex(8),
     )
     return made
 

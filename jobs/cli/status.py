@@ -16,6 +16,7 @@ from jobs.planning.standing import empty_slices
 from jobs.planning.workspace import Workspace, is_live
 from jobs.publishing.rules import describe_hold, judge_publication
 from jobs.review.freshness import freshness_line
+from jobs.review.pages.state import awaited
 from jobs.runs import SHOWN_DIGITS
 from windowlib.errors import HindcastError
 
@@ -74,6 +75,7 @@ def _state(work: Workspace) -> dict[str, Any]:
         "published_verdicts": _verdicts(view, view.published),
         "newest_publication": _newest_publication(view),
         "freshness": freshness_line(work, view),
+        "waits": None if (waits := awaited(work, view)) is None else waits.line,
         "held": None if view.hold is None else describe_hold(view.hold),
         "changed": told_changes(work, view).to_json(),
         "requests": [_request(work, view, request) for request in view.open_requests()],
@@ -149,6 +151,8 @@ def _show_state(state: Mapping[str, Any]) -> None:
             f"{newest['at']}"
         )
     common.say(f"  {state['freshness']}")
+    if state["waits"]:
+        common.say(f"  the schedule {state['waits']}")
     if state["held"]:
         common.say(f"  {state['held']}")
     for sentence in state["changed"]["sentences"]:

@@ -101,7 +101,7 @@ def _refuse_lost_files(log: LogTable, files: Sequence[PinnedFile]) -> None:
 
     system, root = file_system(log.uri)
     infos = system.get_file_info([place_of(root, file.path) for file in files]) if files else []
-    lost = [file for file, info in zip(files, infos, strict=True) if info.type == pafs.FileType.NotFound]
+    lost = [file for file, info in zip(files, infos, strict=True) if info.type != pafs.FileType.File]
     if lost:
         raise LogError(
             f"version {log.version} of event log {log.uri} names {len(lost)} files of the range that do not exist, "

@@ -119,7 +119,9 @@ def plan(
     if state is not None:
         work = open_workspace(pipeline, place, now_ms=now_ms)
         release_ended(work, state, own=(run.dag_id, run.run_id), own_lease=request_id(run))
-    who = f"{run.user or run.run_type} (Airflow)"
+    # Operators start the runs that the schedule needs besides its own: one that waits, and an automatic restatement.
+    by = "scheduled" if run.run_type == "operator_triggered" else run.run_type
+    who = f"{run.user or by} (Airflow)"
     decision = _settled_meanwhile(pipeline, place, run) or _decide(
         kind, pipeline, place, run=run, who=who, events=events
     )

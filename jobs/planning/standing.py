@@ -6,7 +6,7 @@ The schedule, the messages, the pages, `hindcast status` and the gauges all read
 from dataclasses import dataclass
 
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.pipeline.slices import MAX_SLICES, next_slice, slice_grid
+from jobs.pipeline.slices import MAX_SLICES, next_slice, past_end, slice_grid
 from jobs.planning.changed_slices import ChangedSlice, changed_slices
 from jobs.planning.readiness import Waiting, ready_prefix
 from jobs.planning.workspace import Workspace
@@ -65,6 +65,24 @@ def standing(work: Workspace, view: LedgerView, *, until_ms: int | None = None) 
         empty=empty_slices(view),
         changed=changed_slices(work, view),
     )
+
+
+def awaited_slice(work: Workspace, view: LedgerView, *, until_ms: int) -> Waiting | None:
+    """Return the slice that the schedule waits for: the one after the published head, if it has ended by `until_ms`.
+
+    None: there is no such slice, it is complete, or a person has to decide before it is replayed.
+
+    Raises:
+        LogError, SpecError: the log is missing or does not fit the pipeline.
+    """
+    now_ms, is_scheduled = work.ledger.now_ms(), work.pipeline.schedule is not None
+    if not is_scheduled or view.head is None or view.hold is not None or past_end(work.pipeline, now_ms):
+        return None
+    one = next_slice(slice_grid(work.pipeline), view.head.result.slice)
+    if one is None or one.end_ms > until_ms:
+        return None
+    waiting = ready_prefix(work, view, (one,), log=work.log_state(view, (one,))).waiting
+    return None if waiting is None or waiting.is_held(now_ms) else waiting
 
 
 def empty_slices(view: LedgerView) -> tuple[Slice, ...]:

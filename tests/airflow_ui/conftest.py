@@ -65,6 +65,7 @@ def clients() -> Iterator[Clients]:
 
         from jobs.airflow_ui.app import make_app
         from jobs.airflow_ui.feeds import Feeds, feeds_of
+        from jobs.airflow_ui.routes.dags import verdict_of
         from jobs.review.links import PREFIX
 
     create_auth_manager()
@@ -75,6 +76,7 @@ def clients() -> Iterator[Clients]:
         app.dependency_overrides[feeds_of] = lambda: Feeds(
             uri="hindcast://sales/published", asset_id=7, dag_ids=("after",)
         )
+        app.dependency_overrides[verdict_of] = lambda dag_id, run_id: f"the plan of {dag_id} {run_id}"
         if role is not None:
             app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="ines", role=role)
         server: FastAPI = FastAPI()

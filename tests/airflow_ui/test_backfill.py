@@ -32,6 +32,7 @@ class FakeAirflow:
     run_state: ClassVar[str] = "running"
     refuses: ClassVar[int | None] = None
     verdict: ClassVar[str | None] = None
+    under_way: ClassVar[set[str]] = set()
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -48,7 +49,12 @@ class FakeAirflow:
     async def unpause(self, dag_id: str) -> None:
         self.calls.append(("unpause", dag_id))
 
-    async def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
+    async def is_under_way(self, dag_id: str, run_id: str) -> bool:
+        assert dag_id
+        return run_id in self.under_way
+
+    async def trigger(self, dag_id: str, conf: Mapping[str, Any], *, run_id: str | None = None) -> str:
+        assert run_id is None or run_id.startswith("manual__")
         from jobs.airflow_ui.decide.airflow import Refused
 
         if self.refuses is not None:
@@ -76,6 +82,7 @@ def airflow(place: Place, monkeypatch: pytest.MonkeyPatch) -> type[FakeAirflow]:
 
     class Fresh(FakeAirflow):
         calls: ClassVar[list[tuple[str, Any]]] = []
+        under_way: ClassVar[set[str]] = set()
 
     monkeypatch.setattr(backfill, "UsersAirflow", Fresh)
     return Fresh
@@ -265,3 +272,17 @@ def test_the_page_of_a_started_backfill_leads_to_its_request(
     opened = open_request(place.work, asked)
     found = client.get(f"{PATH}/{RUN}")
     assert (found.status_code, found.headers["location"]) == (303, links.request_page("sales", opened.request_id))
+
+
+def test_a_double_click_starts_one_backfill(clients: Clients, airflow: type[FakeAirflow]) -> None:
+    client = clients("admin")
+    fields = fields_of(client.post(PATH, data=GOOD).text, "start")
+    assert client.post(PATH, data=fields).status_code == 303
+    run_id = f"manual__2024-01-01_to_2024-01-05__{fields['mark']}"
+    airflow.under_way.add(run_id)
+    again = client.post(PATH, data=fields)
+    assert (again.status_code, again.headers["location"]) == (303, links.backfill_page("sales", run_id))
+    assert len(airflow.calls) == 1
+    airflow.under_way.clear()
+    assert client.post(PATH, data=fields).status_code == 303, "a form may be sent again when its run has ended"
+    assert len(airflow.calls) == 2

@@ -38,6 +38,7 @@ class FakeAirflow:
     xcoms: ClassVar[dict[tuple[str, str], Any]] = {}
     conf: ClassVar[Mapping[str, Any]] = {}
     refuses: ClassVar[dict[str, int]] = {}
+    under_way: ClassVar[set[str]] = set()
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -60,7 +61,12 @@ class FakeAirflow:
     async def unpause(self, dag_id: str) -> None:
         self._called("unpause", dag_id)
 
-    async def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
+    async def is_under_way(self, dag_id: str, run_id: str) -> bool:
+        assert dag_id
+        return run_id in self.under_way
+
+    async def trigger(self, dag_id: str, conf: Mapping[str, Any], *, run_id: str | None = None) -> str:
+        assert run_id is None or run_id.startswith("manual__")
         self._called("trigger", dag_id)
         type(self).conf = conf
         assert self.place is not None
@@ -84,7 +90,8 @@ class FakeAirflow:
 
     async def tasks(self, dag_id: str, run_id: str) -> Mapping[str, str | None]:
         assert dag_id + run_id
-        return {"decide": self.run_state if self.run_state in {"success", "failed"} else None}
+        ended = self.run_state if self.run_state in {"success", "failed"} else None
+        return {"decide": ended, "clear_gate": "skipped" if ended == "success" else None}
 
     async def xcom(self, dag_id: str, run_id: str, *, task_id: str, key: str = "return_value") -> Any:  # noqa: ANN401
         assert dag_id + run_id
@@ -101,6 +108,7 @@ def airflow(place: Place, monkeypatch: pytest.MonkeyPatch) -> type[FakeAirflow]:
         paused: ClassVar[set[str]] = set()
         xcoms: ClassVar[dict[tuple[str, str], Any]] = {}
         refuses: ClassVar[dict[str, int]] = {}
+        under_way: ClassVar[set[str]] = set()
 
     Fresh.place = place
     monkeypatch.setattr(routes, "UsersAirflow", Fresh)
@@ -142,6 +150,8 @@ def test_the_form_of_the_request_waives_and_publishes_and_clears_the_gate(
     assert view.run(view.published[HELD]).waiver.reason == "a real sale"  # type: ignore[union-attr]
     shown = client.get(answer.headers["location"]).text
     assert "The decision is made" in shown
+    assert "waive and publish" in shown
+    assert "clear_gate" not in shown, "the page cleared the gate, so the task had nothing to do"
     assert "by <b" in shown
     assert "a real sale" in shown
     assert "manual__1" in shown
@@ -202,6 +212,18 @@ def test_the_second_of_two_browsers_is_told_what_the_first_did(clients: Clients,
     assert answer.status_code == 422
     assert "ines (Airflow) decided waive" in answer.text
     assert "Look again" in answer.text
+
+
+def test_a_double_click_decides_once(clients: Clients, airflow: type[FakeAirflow]) -> None:
+    client = clients("admin")
+    html = client.get(f"/hindcast/pipelines/sales/requests/{request_id(airflow)}").text
+    fields = fields_of(html, "waive_and_publish") | {"reason": "snow"}
+    assert client.post(POST, data=fields).status_code == 303
+    run_id = f"manual__{fields['mark']}"
+    airflow.under_way.add(run_id)
+    answer = client.post(POST, data=fields)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{POST}/{run_id}")
+    assert airflow.calls.count(("trigger", "decide_sales")) == 1
 
 
 def test_a_paused_dag_is_told_and_unpaused_only_if_asked(clients: Clients, airflow: type[FakeAirflow]) -> None:

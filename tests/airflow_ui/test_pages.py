@@ -127,7 +127,29 @@ def test_a_held_slice_is_on_the_overview_the_card_and_its_page(clients: Clients,
     assert "replayed" in client.get(links.request_page("sales", request_id[:8])).text
     waive_newest(place.work, "2024-01-03", reason="seen", who="ines")
     publish(place.work, who="ines")
-    assert client.get(f"{links.PREFIX}/held.json").json() == {"held": []}
+    assert client.get(f"{links.PREFIX}/held.json").json()["held"] == []
+
+
+def test_the_slice_that_the_schedule_waits_for_is_marked_on_every_page(clients: Clients, place: Place) -> None:
+    replay(place, "2024-01-01", "2024-01-03")
+    client = clients("viewer")
+    pages = (links.overview(), links.pipeline_page("sales"))
+    assert not any("The schedule <b>waits" in client.get(path).text for path in pages), "the next day is there"
+    assert client.get(f"{links.PREFIX}/held.json").json() == {"held": [], "waits": []}
+    held(place)
+    waive_newest(place.work, "2024-01-03", reason="seen", who="ines")
+    publish(place.work, who="ines")
+    sentence = "The schedule <b>waits for 2024-01-05</b> since 2024-01-06 00:00:00 UTC: slice 2024-01-05 is "
+    assert all(sentence in client.get(path).text for path in pages)
+    text = client.get(links.pipeline_page("sales")).text
+    assert 'class="c-awaited" href="/hindcast/pipelines/sales/slices/2024-01-05" title="2024-01-05: waits"' in text
+    assert "<b>1 waits</b>" in text
+    (line,) = client.get(f"{links.PREFIX}/held.json").json()["waits"]
+    assert (line["title"], line["path"]) == ("sales: waits for 2024-01-05", links.pipeline_page("sales"))
+    assert line["why"].startswith("since 2024-01-06 00:00:00 UTC: ")
+    text = PIPELINE.replace("slice: {by: day}", "slice: {by: day, last: 2024-01-05}")
+    (place.pipelines / "sales.yaml").write_text(text, encoding="utf-8")
+    assert client.get(f"{links.PREFIX}/held.json").json()["waits"] == [], "the log has ended"
 
 
 def test_the_page_of_a_pipeline_tells_that_its_log_has_ended(clients: Clients, place: Place) -> None:
@@ -163,7 +185,7 @@ def test_pages_need_the_permission_to_read_the_dag(
     monkeypatch.setattr(context, "may_read", lambda _user, name: name != "sales")
     client = clients("viewer")
     assert "sales" not in client.get(links.overview()).text
-    assert client.get(f"{links.PREFIX}/held.json").json() == {"held": []}
+    assert client.get(f"{links.PREFIX}/held.json").json() == {"held": [], "waits": []}
     for path in (
         links.pipeline_page("sales"),
         links.slice_page("sales", "2024-01-03"),
@@ -185,7 +207,9 @@ def test_a_dag_that_is_not_ours_gets_a_page_that_says_so(clients: Clients, place
         assert "does not belong to a pipeline" in answer.text
         assert "<script" not in answer.text
     assert client.get(links.dag_page("replay_sales")).headers["location"] == links.pipeline_page("sales")
-    assert "has not opened a request" in client.get(links.dag_run_page("replay_sales", "manual<b>")).text
+    run = client.get(links.dag_run_page("replay_sales", "manual<b>")).text
+    assert "The plan of replay_sales manual&lt;b&gt;." in run
+    assert "has not opened a request" in run
 
 
 def test_rows_are_paged_filtered_and_sorted(clients: Clients, place: Place) -> None:

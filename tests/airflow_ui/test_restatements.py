@@ -24,6 +24,7 @@ class FakeAirflow:
     started: ClassVar[list[tuple[str, Mapping[str, Any]]]] = []
     paused: ClassVar[set[str]] = set()
     refuses: ClassVar[int] = 0
+    under_way: ClassVar[set[str]] = set()
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -39,7 +40,12 @@ class FakeAirflow:
     async def unpause(self, dag_id: str) -> None:
         self.paused.discard(dag_id)
 
-    async def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
+    async def is_under_way(self, dag_id: str, run_id: str) -> bool:
+        assert dag_id
+        return run_id in self.under_way
+
+    async def trigger(self, dag_id: str, conf: Mapping[str, Any], *, run_id: str | None = None) -> str:
+        assert run_id is None or run_id.startswith("manual__")
         from jobs.airflow_ui.decide.airflow import Refused
 
         if self.refuses:
@@ -55,6 +61,7 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> type[FakeAirflow]:
     class Fresh(FakeAirflow):
         started: ClassVar[list[tuple[str, Mapping[str, Any]]]] = []
         paused: ClassVar[set[str]] = set()
+        under_way: ClassVar[set[str]] = set()
 
     monkeypatch.setattr(routes, "UsersAirflow", Fresh)
     return Fresh
@@ -102,7 +109,7 @@ def test_the_page_of_the_proposal_shows_its_plan_and_a_click_replays_it_as_the_u
     [action] = re.findall(r'action="([^"]*/replay)"', html)
     assert action == links.replay_path("sales", proposal.request_id)
     answer = client.post(action, data={})
-    assert (answer.status_code, answer.headers["location"]) == (303, links.request_page("sales", proposal.request_id))
+    assert (answer.status_code, answer.headers["location"]) == (303, links.backfill_page("sales", "manual__1"))
     conf = {"from": "2024-01-01", "to": "2024-01-03", "reason": TOLD, "publish": False, "request": proposal.request_id}
     assert airflow.started == [("backfill_sales", conf)]
 
@@ -147,3 +154,15 @@ def test_a_proposal_is_declined_by_the_form_of_a_decision(
     )
     assert answer.status_code == 303, answer.text
     assert [dag_id for dag_id, _ in airflow.started] == ["decide_sales"]
+
+
+def test_a_double_click_replays_once(clients: Clients, proposal: Request, airflow: type[FakeAirflow]) -> None:
+    client, path = clients("admin"), links.replay_path("sales", proposal.request_id)
+    html = client.get(links.request_page("sales", proposal.request_id)).text
+    [form] = [one for one in re.findall(r"<form.*?</form>", html, re.DOTALL) if path in one]
+    [mark] = re.findall(r'name="mark" value="([0-9a-f]{16})"', form)
+    assert client.post(path, data={"mark": mark}).status_code == 303
+    airflow.under_way.add(f"manual__{mark}")
+    answer = client.post(path, data={"mark": mark})
+    assert (answer.status_code, answer.headers["location"]) == (303, links.backfill_page("sales", f"manual__{mark}"))
+    assert len(airflow.started) == 1

@@ -1,4 +1,4 @@
-"""An Airflow with its own lake of flights, in a temporary directory, for the tests of the interface."""
+"""An Airflow with its own lake, in a temporary directory, for the tests of the interface."""
 
 import subprocess
 import sys
@@ -13,9 +13,6 @@ from jobs.orchestration.embedded.airflow_env import Home
 from jobs.orchestration.embedded.airflow_service import Login
 from tests.support.places import ROOT
 
-FIRST, END = "2013-02-01", "2013-02-15"
-"""The range of days whose flights are in the log."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -28,21 +25,23 @@ class Place:
         """Run a command of `hindcast` on the lake, and return what it printed."""
         program = Path(sys.executable).with_name("hindcast")
         done = subprocess.run(
-            [program, *arguments, "--lake", self.home.lake], cwd=ROOT, capture_output=True, text=True, check=False
+            [program, *arguments, "--lake", self.home.lake, "--pipelines", str(self.home.pipelines)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
 
 @contextmanager
-def running_airflow(root: Path) -> Iterator[Place]:
-    """Load two weeks of flights and run Airflow on them during the body of a `with` statement."""
-    home = Home(root=root / "airflow", lake=str(root / "lake"), pipelines=ROOT / "pipelines")
-    Path(home.lake).mkdir(parents=True)
+def running_airflow(root: Path, *, pipelines: Path = ROOT / "pipelines") -> Iterator[Place]:
+    """Run Airflow on `root/lake` during the body of a `with` statement."""
+    home = Home(root=root / "airflow", lake=str(root / "lake"), pipelines=pipelines)
+    Path(home.lake).mkdir(parents=True, exist_ok=True)
     try:
         with airflow_service.running(home, print) as login:
-            place = Place(login=login, home=home)
-            place.hindcast("load-flights", "--from", FIRST, "--to", END)
-            yield place
+            yield Place(login=login, home=home)
     finally:
         embedded_postgres.remove(home.cluster)

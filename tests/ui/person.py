@@ -81,7 +81,7 @@ class Person:
         assert path.stat().st_size < MOST_BYTES, f"{path} has {path.stat().st_size:,} bytes"
 
 
-def wait_until(is_so: Callable[[], bool], *, what: str, most_s: float = 300) -> None:
+def wait_until(is_so: Callable[[], bool], *, what: str, most_s: float = 600) -> None:
     """Wait for something that happens outside of the browser.
 
     Raises:

@@ -15,12 +15,13 @@ from playwright.sync_api import Browser, expect
 
 from jobs.orchestration.embedded.airflow_api import AirflowApi
 from jobs.review import links
-from tests.ui.airflow_for_tests import END, Place, running_airflow
+from tests.ui.airflow_for_tests import Place, running_airflow
 from tests.ui.person import PATIENCE_S, Person, browser, wait_until
 
 pytestmark = pytest.mark.ui
 
-FIRST_DAY = "2013-02-04"
+FIRST, FIRST_DAY, END = "2013-02-01", "2013-02-04", "2013-02-15"
+"""The log has the flights of [FIRST, END). The days before FIRST_DAY are published before the story begins."""
 BLIZZARD = ("2013-02-08", "2013-02-09")
 REASON = "blizzard Nemo; the cancellations are real"
 expect.set_options(timeout=PATIENCE_S * 1000)
@@ -29,7 +30,8 @@ expect.set_options(timeout=PATIENCE_S * 1000)
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with running_airflow(tmp_path_factory.mktemp("ui")) as found:
-        found.hindcast("run", "flights", "--from", "2013-02-01", "--to", FIRST_DAY, "--reason", "the first days")
+        found.hindcast("load-flights", "--from", FIRST, "--to", END)
+        found.hindcast("run", "flights", "--from", FIRST, "--to", FIRST_DAY, "--reason", "the first days")
         yield found
 
 

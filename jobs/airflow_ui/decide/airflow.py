@@ -4,6 +4,7 @@ So Airflow checks the permissions of the person, and records who has started a D
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -17,7 +18,11 @@ from fastapi import Request
 
 from jobs.plain_text import escaped, shortened
 
+UNDER_WAY = frozenset({"queued", "running"})
+"""The states of a DAG run that has not ended."""
 _TIMEOUT_S = 60
+_MARK = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_NOT_IN_A_RUN_ID = re.compile(r"[^A-Za-z0-9_.~:+-]")
 _MAX_DETAIL = 500
 
 
@@ -35,6 +40,16 @@ def token_of(request: Request) -> str:
     if kind.lower() == "bearer" and token:
         return token.strip()
     return request.cookies.get(COOKIE_NAME_JWT_TOKEN, "")
+
+
+def run_id_of(mark: object, name: str = "") -> str | None:
+    """Return the id of the DAG run that a form starts, by its mark (`form_mark`); None without a mark.
+
+    Every click on a button of the form has the same mark, so a double click starts one DAG run. `name` is a part of it.
+    """
+    if not isinstance(mark, str) or not _MARK.fullmatch(mark):
+        return None
+    return _NOT_IN_A_RUN_ID.sub("-", f"manual__{name}__{mark}" if name else f"manual__{mark}")
 
 
 @dataclass(slots=True)
@@ -68,12 +83,30 @@ class UsersAirflow:
         """Let the runs of a DAG start."""
         await self._ask("PATCH", f"/dags/{_part(dag_id)}", {"is_paused": False})
 
-    async def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
-        """Start a DAG and return the id of its run. Airflow records the user."""
-        answer = await self._ask(
-            "POST", f"/dags/{_part(dag_id)}/dagRuns", {"logical_date": None, "conf": dict(conf)}
-        )  # fmt: skip
-        return str(answer["dag_run_id"])
+    async def trigger(self, dag_id: str, conf: Mapping[str, Any], *, run_id: str | None = None) -> str:
+        """Start a DAG and return the id of its run. Airflow records the user.
+
+        If a run with the given id is under way, a second click has come: it starts nothing. If it has ended, Airflow
+        chooses another id.
+        """
+        body = {"logical_date": None, "conf": dict(conf)}
+        place = f"/dags/{_part(dag_id)}/dagRuns"
+        if run_id is not None:
+            try:
+                return str((await self._ask("POST", place, body | {"dag_run_id": run_id}))["dag_run_id"])
+            except Refused as error:
+                if error.status != 409:  # noqa: PLR2004 -- Conflict
+                    raise
+            if await self.is_under_way(dag_id, run_id):
+                return run_id
+        return str((await self._ask("POST", place, body))["dag_run_id"])
+
+    async def is_under_way(self, dag_id: str, run_id: str) -> bool:
+        """Return whether the user sees a DAG run with this id that has not ended."""
+        try:
+            return await self.state(dag_id, run_id) in UNDER_WAY
+        except Refused:
+            return False
 
     async def state(self, dag_id: str, run_id: str) -> str | None:
         """Return the state of a DAG run; None if there is no such run."""

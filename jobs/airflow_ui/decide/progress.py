@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from jobs.airflow_ui.decide.airflow import UsersAirflow
+from jobs.airflow_ui.decide.airflow import UNDER_WAY, UsersAirflow
 from jobs.ledger.view import DagRunOrigin, LedgerView
 
 Outcome = Literal["waiting", "working", "made", "refused", "failed"]
 MAX_RUNS = 20
-_UNDER_WAY = frozenset({"queued", "running"})
 _TITLES: Mapping[Outcome, str] = {
     "waiting": "The decision waits for Airflow's scheduler",
     "working": "The decision is being made",
@@ -62,13 +61,15 @@ class Progress:
     @property
     def refresh_s(self) -> int | None:
         """After how many seconds the page loads again; None: nothing changes any more."""
-        goes_on = self.outcome in {"waiting", "working"} or any(run.state in _UNDER_WAY for run in self.runs)
+        goes_on = self.outcome in {"waiting", "working"} or any(run.state in UNDER_WAY for run in self.runs)
         return 2 if goes_on else None
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """What was decided: name and value of each param that is set, besides the slices."""
-        return tuple((name.replace("_", " "), str(value)) for name, value in self.given.items() if name != "slices")
+        words = {"action": str(self.given.get("action", "")).replace("_", " ")}
+        given = ((name, words.get(name, str(value))) for name, value in self.given.items() if name != "slices")
+        return tuple((name.replace("_", " "), text) for name, text in given)
 
     @property
     def waived(self) -> tuple[tuple[str, str, str], ...]:
@@ -97,6 +98,8 @@ async def progress_of(airflow: UsersAirflow, view: LedgerView, *, dag_id: str, r
     refused, steps = "", []
     for task in ("decide", "publish", "clear_gate"):
         state = states.get(task)
+        if state == "skipped":  # there was nothing to do for it
+            continue
         done = await airflow.xcom(dag_id, run_id, task_id=task) if state == "success" else None
         if state in {"failed", "up_for_retry"} and not refused:
             refused = str(await airflow.xcom(dag_id, run_id, task_id=task, key="refused") or "")
@@ -124,7 +127,7 @@ async def _stopped(airflow: UsersAirflow, view: LedgerView, given: Mapping[str, 
     for origin in request.origins if request is not None else ():
         if len(found) < MAX_RUNS and (not chosen or chosen & set(origin.slice_ids)):
             state = await airflow.state(origin.dag_id, origin.run_id)
-            is_paused = state in _UNDER_WAY and await airflow.is_paused(origin.dag_id)
+            is_paused = state in UNDER_WAY and await airflow.is_paused(origin.dag_id)
             found.append(StoppedRun(origin=origin, state=state, is_paused=is_paused))
     return tuple(found)
 

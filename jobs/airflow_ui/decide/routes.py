@@ -8,7 +8,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
 from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep
-from jobs.airflow_ui.decide.airflow import Refused, UsersAirflow, token_of
+from jobs.airflow_ui.decide.airflow import Refused, UsersAirflow, run_id_of, token_of
 from jobs.airflow_ui.decide.fields import MAX_FIELDS, decision_of_form, entered
 from jobs.airflow_ui.decide.progress import progress_of
 from jobs.airflow_ui.rendering import linker, page
@@ -48,9 +48,13 @@ async def decide(request: Request, found: PipelineDep) -> Response:
     if not found.may_decide:
         raise HTTPException(403, f"You may not decide on {found.name}: Airflow does not let you start {dag_id}.")
     fields: dict[str, str] = {}
+    started_id: str | None = None
     try:
         async with request.form(max_fields=MAX_FIELDS) as form:
             fields = entered(form)
+            started_id = run_id_of(fields.get("mark"))
+            if await _is_under_way(request, dag_id, started_id):
+                return RedirectResponse(str(linker(request)(links.decision_page(found.name, str(started_id)))), 303)
             decision = decision_of_form(form)
         await run_in_threadpool(_check, found, decision)
     except RequestError as error:
@@ -64,7 +68,7 @@ async def decide(request: Request, found: PipelineDep) -> Response:
                         request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text, paused=dag_id)
                     )
                 await airflow.unpause(dag_id)
-            run_id = await airflow.trigger(dag_id, decision.to_json())
+            run_id = await airflow.trigger(dag_id, decision.to_json(), run_id=started_id)
         except Refused as error:
             if error.status == 403:  # noqa: PLR2004 -- Forbidden
                 raise HTTPException(403, f"Airflow does not let you start {dag_id}: {error}") from None
@@ -78,11 +82,15 @@ async def decide(request: Request, found: PipelineDep) -> Response:
 async def replay(request: Request, found: PipelineDep, request_id: str) -> Response:
     """Start `backfill_<pipeline>` as the user, for a proposed restatement and without publication.
 
-    The answer is a redirect to the page of the request, or the form with the problem.
+    The answer is a redirect to the page of the DAG run, which leads to the request when the replay has begun, or the
+    form with the problem.
     """
     dag_id = f"backfill_{found.name}"
     async with request.form(max_fields=MAX_FIELDS) as form:
         fields = entered(form) | {"request_id": request_id}
+    started_id = run_id_of(fields.get("mark"))
+    if await _is_under_way(request, dag_id, started_id):
+        return RedirectResponse(str(linker(request)(links.backfill_page(found.name, started_id))), 303)
     proposed = found.view.requests.get(request_id)
     if proposed is None or not proposed.is_proposed:
         text = "This restatement does not wait to be started any more. Look at the page of the request."
@@ -95,13 +103,13 @@ async def replay(request: Request, found: PipelineDep, request_id: str) -> Respo
                     text = f"{dag_id} is paused in Airflow, so the replay would wait. Let it run, and start it again."
                     return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
                 await airflow.unpause(dag_id)
-            await airflow.trigger(dag_id, conf)
+            run_id = await airflow.trigger(dag_id, conf, run_id=started_id)
         except Refused as error:
             if error.status == 403:  # noqa: PLR2004 -- Forbidden
                 raise HTTPException(403, f"Airflow does not let you start {dag_id}: {error}") from None
             text = f"Airflow refused to start {dag_id}: {error}"
             return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
-    return RedirectResponse(str(linker(request)(links.request_page(found.name, request_id))), 303)
+    return RedirectResponse(str(linker(request)(links.backfill_page(found.name, run_id))), 303)
 
 
 @router.get("")
@@ -123,6 +131,14 @@ async def show(request: Request, found: PipelineDep, run_id: str) -> Response:
         path = links.request_page(found.name, made.request_id)
         return RedirectResponse(f"{linker(request)(path)}#comments", 303)
     return page(request, "decision", {"name": found.name, "p": made})
+
+
+async def _is_under_way(request: Request, dag_id: str, run_id: str | None) -> bool:
+    """Return whether the first click on the button of a form has started a DAG run that has not ended."""
+    if run_id is None:
+        return False
+    async with UsersAirflow(token_of(request)) as airflow:
+        return await airflow.is_under_way(dag_id, run_id)
 
 
 def _check(found: PipelineContext, decision: Decision) -> None:

@@ -1,20 +1,38 @@
 """The pages of the tabs on a DAG and on a DAG run of Airflow. Every DAG has the tabs, also those that are not ours."""
 
+import logging
+from typing import Annotated
+
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.core_api.security import GetUserDep
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from jobs.airflow_ui.context import PipelineContext, find_pipeline, open_context
+from jobs.airflow_ui.decide.airflow import UsersAirflow, token_of
 from jobs.airflow_ui.rendering import linker, page
 from jobs.airflow_ui.security import may
+from jobs.plain_text import escaped
 from jobs.review import links
 from jobs.review.pages.request_page import requests_of_dag_run
 from jobs.review.pages.state import open_request
 
+log = logging.getLogger(__name__)
 router = APIRouter()
 KINDS = ("replay", "backfill", "decide")
 """The kinds of our DAGs; a DAG id is `<kind>_<pipeline>`."""
+
+
+async def verdict_of(request: Request, *, dag_id: str, run_id: str) -> str:
+    """Ask Airflow, as the user, what the plan task of a DAG run of ours has left as the verdict; empty without one."""
+    if not dag_id.startswith(("replay_", "backfill_")):
+        return ""
+    try:
+        async with UsersAirflow(token_of(request)) as airflow:
+            return str(await airflow.xcom(dag_id, run_id, task_id="plan", key=links.VERDICT_KEY) or "")
+    except Exception as error:  # noqa: BLE001 -- the page still shows what the ledger has
+        log.info("Airflow did not tell the verdict of %s: %s", escaped(dag_id), type(error).__name__)
+        return ""
 
 
 @router.get("/dag")
@@ -27,8 +45,13 @@ def dag(request: Request, user: GetUserDep, dag_id: str) -> Response:
 
 
 @router.get("/dag-run")
-def dag_run(request: Request, user: GetUserDep, *, dag_id: str, run_id: str) -> Response:
-    """Show the request that a DAG run opened or joined (several: a list of them), or the decision that it makes."""
+def dag_run(
+    request: Request, user: GetUserDep, verdict: Annotated[str, Depends(verdict_of)], *, dag_id: str, run_id: str
+) -> Response:
+    """Show the request that a DAG run opened or joined (several: a list of them), or the decision that it makes.
+
+    For a DAG run without a request, show its verdict: what it waits for, or why it replays nothing.
+    """
     found = _pipeline_of(user, dag_id)
     if found is None:
         return _foreign(request, user, dag_id)
@@ -43,6 +66,7 @@ def dag_run(request: Request, user: GetUserDep, *, dag_id: str, run_id: str) -> 
         "dag_id": dag_id,
         "run_id": run_id,
         "requests": [open_request(work, found.view, one) for one in requests],
+        "verdict": verdict,
     }
     return page(request, "dag_run", values)
 

@@ -33,7 +33,7 @@ def overview(request: Request, user: GetUserDep) -> HTMLResponse:
 
 @router.get("/held.json")
 def held(user: GetUserDep) -> JSONResponse:
-    """Return the pipelines that wait for a decision, for the card. It stays until a person has decided."""
+    """Return what the card tells: the pipelines that wait for a decision, and those whose schedule waits for data."""
     states, _ = _states(visible(user))
     lines = [
         {
@@ -47,7 +47,18 @@ def held(user: GetUserDep) -> JSONResponse:
         for one in states
         if one.is_held
     ]
-    return JSONResponse({"held": lines}, headers=dict(NO_STORE))
+    waits = [
+        {
+            "pipeline": one.name,
+            "badge": "waits",
+            "title": f"{one.name}: waits for {one.awaits.slice.slice_id}",
+            "why": escaped(shortened(one.awaits.why)),
+            "path": links.pipeline_page(one.name),
+        }
+        for one in states
+        if one.awaits is not None
+    ]
+    return JSONResponse({"held": lines, "waits": waits}, headers=dict(NO_STORE))
 
 
 def _states(found: Visible) -> tuple[list[PipelineState], dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator, MutableMapping
+from dataclasses import replace
 from threading import Lock
 
 from fastapi import APIRouter, Request
@@ -11,11 +12,11 @@ from jobs.airflow_ui.context import DecisionPlace, PipelineDep, opening_once
 from jobs.airflow_ui.rendering import linker, page
 from jobs.airflow_ui.security import may_backfill
 from jobs.review import links
-from jobs.review.pages.state import pipeline_state
+from jobs.review.pages.state import Awaited, pipeline_state
 from jobs.review.report.collect import Part, collect_view
 from jobs.review.report.model import build_model
 from jobs.review.report.page import section_values
-from jobs.review.report.rows import LateRow
+from jobs.review.report.rows import LateRow, ReportRows
 
 router = APIRouter()
 SHOWN_SLICES = 400
@@ -60,10 +61,11 @@ def pipeline(request: Request, found: PipelineDep, last: str | None = None) -> H
     """Return the page of a pipeline: its state, and the report of up to 400 slices, the last of which is `last`."""
     name, to = found.name, linker(request)
     rows = collect_view(found.lake, found.pipeline, found.view, part=Part(count=SHOWN_SLICES, last=last, known=_KNOWN))
-    values = section_values(build_model(rows), lambda slice_id: str(to(links.slice_page(name, slice_id))))
+    state = pipeline_state(found.workspace, found.view)
+    model = build_model(_with_awaited(rows, state.awaits))
+    values = section_values(model, lambda slice_id: str(to(links.slice_page(name, slice_id))))
     ids = list(found.view.slices)
     shown = [one.slice_id for one in rows.slices]
-    state = pipeline_state(found.workspace, found.view)
     return page(
         request,
         "pipeline",
@@ -81,6 +83,14 @@ def pipeline(request: Request, found: PipelineDep, last: str | None = None) -> H
             "newer": _neighbour(ids, shown[-1], SHOWN_SLICES) if shown else None,
         },
     )
+
+
+def _with_awaited(rows: ReportRows, awaits: Awaited | None) -> ReportRows:
+    """Add the slice that the schedule waits for, if the page shows the slice before it."""
+    if awaits is None or not rows.slices:
+        return rows
+    follows = rows.slices[-1].end_ms == awaits.slice.start_ms
+    return replace(rows, awaited=awaits.slice, slices=(*rows.slices, awaits.slice) if follows else rows.slices)
 
 
 def _neighbour(ids: list[str], slice_id: str, step: int) -> str | None:

@@ -73,14 +73,14 @@ globalThis.Hindcast = ({ dagId, runId }) => {
 
 const POLL_MS = 60_000;
 
-const useHeld = () => {
-  const [held, set] = useState([]);
+const useLines = () => {
+  const [lines, set] = useState({ held: [], waits: [] });
   useEffect(() => {
     let isShown = true;
     const ask = () =>
       fetch(`${PAGES}held.json`, { credentials: "same-origin", headers: { accept: "application/json" } })
-        .then((answer) => (answer.ok ? answer.json() : { held: [] }))
-        .then((found) => isShown && set(found.held))
+        .then((answer) => (answer.ok ? answer.json() : { held: [], waits: [] }))
+        .then((found) => isShown && set(found))
         .catch(() => undefined);
     ask();
     const timer = setInterval(ask, POLL_MS);
@@ -89,25 +89,25 @@ const useHeld = () => {
       clearInterval(timer);
     };
   }, []);
-  return held;
+  return lines;
 };
 
 globalThis["Hindcast card"] = () => {
   const { Badge, Box, Heading, HStack, Text, VStack } = globalThis.ChakraUI;
-  const held = useHeld();
-  if (!held.length) return null;
-  const line = (one) =>
+  const { held, waits } = useLines();
+  if (!held.length && !waits.length) return null;
+  const line = (colorPalette) => (one) =>
     h(
       HStack,
-      { key: one.pipeline, gap: 3, flexWrap: "wrap" },
-      h(Badge, { colorPalette: "red", variant: "solid" }, one.badge),
+      { key: `${one.pipeline} ${one.badge}`, gap: 3, flexWrap: "wrap" },
+      h(Badge, { colorPalette, variant: "solid" }, one.badge),
       h(Link, { to: `${ROUTE}${one.path}`, style: { fontWeight: 600, textDecoration: "underline" } }, one.title),
       h(Text, { color: "fg.muted", fontSize: "sm" }, one.why),
     );
   return h(
     Box,
     { borderRadius: 5, borderWidth: 1, p: 4, my: 2, "data-testid": "hindcast-held" },
-    h(Heading, { size: "xs", color: "fg.muted", mb: 2 }, "Hindcast: waits for a decision"),
-    h(VStack, { align: "start", gap: 2 }, ...held.map(line)),
+    h(Heading, { size: "xs", color: "fg.muted", mb: 2 }, `Hindcast: waits for ${held.length ? "a decision" : "data"}`),
+    h(VStack, { align: "start", gap: 2 }, ...held.map(line("red")), ...waits.map(line("gray"))),
   );
 };

@@ -64,7 +64,10 @@ class CheckPast:
     def sentences(self) -> Iterator[str]:
         """Yield the usual ranges in words, or why there is none."""
         if not self.usual:
-            yield f"No usual range: {counted(self.past_count, 'earlier published slice')} with a value."
+            known = (
+                counted(self.past_count, "earlier published slice") if self.past_count else "no earlier published slice"
+            )
+            yield f"No usual range: {known} with a value."
         for one in self.usual:
             yield (
                 f"Usual in {one.what}: median {self.shown(one.middle)}, {one.bounds}: {self.shown(one.low)} to "

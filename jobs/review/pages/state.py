@@ -8,10 +8,12 @@ from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.slices import past_end, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import ToldChanges, told_changes
-from jobs.planning.standing import empty_slices
+from jobs.planning.standing import awaited_slice, empty_slices
 from jobs.planning.workspace import Workspace, holders
 from jobs.publishing.rules import UNVERIFIED, judge_publication, listed, stop_reasons, unverified_slices
-from jobs.runs import Verdict
+from jobs.review.freshness import last_tick_ms
+from jobs.runs import Slice, Verdict
+from windowlib.errors import HindcastError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +69,24 @@ class OpenRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """A slice that the schedule waits for. `line` tells what it lacks, since when and until when."""
+
+    slice: Slice
+    line: str
+
+    @property
+    def why(self) -> str:
+        """The line without the name of the slice."""
+        return self.line.removeprefix(f"waits for {self.slice.slice_id} ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineState:
     """One pipeline on the overview. `sees` tells the slices that readers see; `watermark` how far these have come.
 
     `changes` are the published slices whose records in the log are others now. `ended` tells that the log has ended.
+    `awaits` is what the schedule waits for.
     """
 
     name: str
@@ -85,6 +101,7 @@ class PipelineState:
     requests: tuple[OpenRequest, ...]
     changes: ToldChanges
     ended: str | None = None
+    awaits: Awaited | None = None
 
     @property
     def is_held(self) -> bool:
@@ -123,8 +140,19 @@ def pipeline_state(work: Workspace, view: LedgerView) -> PipelineState:
         held=held_slices(view),
         changes=told_changes(work, view),
         ended=past_end(work.pipeline, work.ledger.now_ms()),
+        awaits=awaited(work, view),
         requests=tuple(open_request(work, view, request) for request in reversed(view.open_requests())),
     )
+
+
+def awaited(work: Workspace, view: LedgerView) -> Awaited | None:
+    """Return what the schedule waits for; None for nothing, or if the log cannot be read."""
+    now_ms = work.ledger.now_ms()
+    try:
+        waiting = awaited_slice(work, view, until_ms=last_tick_ms(work.pipeline, now_ms))
+    except HindcastError:  # the changes of the state tell why
+        return None
+    return None if waiting is None else Awaited(slice=waiting.slice, line=waiting.line(now_ms))
 
 
 def open_request(work: Workspace, view: LedgerView, request: Request) -> OpenRequest:

@@ -31,6 +31,7 @@ class Status(Enum):
     ERROR = "error"
     STAGED = "staged"
     EMPTY = "empty"
+    AWAITED = "awaited"
     MISSING = "missing"
 
     @property
@@ -51,11 +52,13 @@ class Status(Enum):
 
 _SYMBOLS = {
     Status.PASS: "✓", Status.WARN: "!", Status.WAIVED: "≈", Status.FAIL: "✕",
-    Status.ERROR: "?", Status.STAGED: "○", Status.EMPTY: "∅", Status.MISSING: DASH,
+    Status.ERROR: "?", Status.STAGED: "○", Status.EMPTY: "∅", Status.AWAITED: "…",
+    Status.MISSING: DASH,
 }  # fmt: skip
 _LABELS = {
     Status.PASS: "passed", Status.WARN: "warned", Status.WAIVED: "waived", Status.FAIL: "failed",
-    Status.ERROR: "error", Status.STAGED: "not published", Status.EMPTY: "empty", Status.MISSING: "missing",
+    Status.ERROR: "error", Status.STAGED: "not published", Status.EMPTY: "empty", Status.AWAITED: "waits",
+    Status.MISSING: "missing",
 }  # fmt: skip
 _MEANINGS = {
     Status.PASS: "every check passed; readers see the run",
@@ -65,14 +68,15 @@ _MEANINGS = {
     Status.ERROR: "a check itself failed, or two attempts differ; the result is unknown, and the run is held",
     Status.STAGED: "replayed, and no check stops its publication; its request is not published yet",
     Status.EMPTY: "the log had no record of the slice; readers see a run without records",
+    Status.AWAITED: "over, and not complete in the log; the schedule waits for it",
     Status.MISSING: "never replayed",
 }
 
 
-def status_of(run: RunRow | None) -> Status:
-    """Return the status of a slice from its newest run."""
+def status_of(run: RunRow | None, *, is_awaited: bool = False) -> Status:
+    """Return the status of a slice from its newest run. `is_awaited`: the schedule waits for its records."""
     if run is None:
-        return Status.MISSING
+        return Status.AWAITED if is_awaited else Status.MISSING
     if run.verdict is Verdict.ERROR or run.is_contradicted:
         return Status.ERROR
     if run.verdict is Verdict.FAIL:
@@ -179,7 +183,7 @@ def build_model(rows: ReportRows) -> ReportModel:
         as_of=instant(rows.as_of_ms) if rows.as_of_ms is not None else "nothing has happened yet",
         published_range=_published_range(rows),
         totals=total(line.run.counts for line in lines if line.run),
-        statuses=tuple((status, counted[status]) for status in Status),
+        statuses=tuple((one, counted[one]) for one in Status if one is not Status.AWAITED or counted[one]),
         lines=lines,
         listed=listed,
         periods=_periods(others),
@@ -197,7 +201,7 @@ def _line(one: Slice, rows: ReportRows) -> SliceLine:
     is_published = run is not None and run.is_published
     return SliceLine(
         slice=one,
-        status=status_of(run),
+        status=status_of(run, is_awaited=one == rows.awaited),
         run=run,
         is_published=is_published,
         is_replaced=seen is not None and not is_published,

@@ -94,6 +94,7 @@ class ReportRows:
     `slices` are all slices from the first to the last one in the ledger, in order and without holes. `runs` maps a
     slice to its newest run, `published` maps it to the id of the run that readers see. `as_of_ms` is the time of the
     newest ledger event that the page shows. `late_left_out` slices have late records whose lateness was not read.
+    `awaited` is the slice that the schedule waits for; only a live page has one.
     """
 
     pipeline: str
@@ -111,3 +112,4 @@ class ReportRows:
     requests: tuple[RequestRow, ...] = ()
     publications: tuple[PublicationRow, ...] = ()
     late_left_out: int = 0
+    awaited: Slice | None = None

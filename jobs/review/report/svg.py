@@ -16,7 +16,8 @@ MAX_POINTS = 160
 MAX_MARKS = 600
 _T = TypeVar("_T")
 _WORST = (
-    Status.MISSING, Status.PASS, Status.EMPTY, Status.STAGED, Status.WARN, Status.WAIVED, Status.FAIL, Status.ERROR,
+    Status.MISSING, Status.AWAITED, Status.PASS, Status.EMPTY, Status.STAGED, Status.WARN, Status.WAIVED, Status.FAIL,
+    Status.ERROR,
 )  # fmt: skip
 
 

@@ -201,6 +201,20 @@ def test_the_help_of_every_command_has_an_example(shell: Shell) -> None:
         assert "half-" in shell.capsys.readouterr().out
 
 
+def test_status_prints_what_the_schedule_waits_for(shell: Shell) -> None:
+    """The log has records up to 5 January 2024."""
+    shell("run", "sales", "--from", "2024-01-01", "--to", "2024-01-05")
+    assert shell.json("status", "sales")["pipelines"][0]["waits"] is None, "the next day has records"
+    shell("run", "sales", "--from", "2024-01-05", "--to", "2024-01-06")
+    line = "waits for 2024-01-06 since 2024-01-07 00:00:00 UTC: slice 2024-01-06 is complete when it or a later slice "
+    assert shell.json("status", "sales")["pipelines"][0]["waits"].startswith(line)
+    assert shell("status", "sales") == 0
+    assert f"the schedule {line}" in " ".join(shell.out.split())
+    path = shell.root / "pipelines" / "sales.yaml"
+    path.write_text(PIPELINE.replace('schedule: "0 6 * * *"', ""))
+    assert shell.json("status", "sales")["pipelines"][0]["waits"] is None, "no schedule waits"
+
+
 def test_status_prints_the_error_of_a_pipeline_file(shell: Shell) -> None:
     (shell.root / "pipelines" / "broken.yaml").write_text("pipeline: broken\nslide: 0\n")
     assert shell("status") == 0

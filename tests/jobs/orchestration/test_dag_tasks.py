@@ -109,6 +109,12 @@ def test_a_failed_check_stops_the_run_at_the_gate_until_a_person_decides(dag: Da
     assert dag.seen == DAYS[:3]
 
 
+def test_a_run_that_waits_for_the_schedule_is_recorded_as_scheduled(dag: Dag) -> None:
+    """Airflow calls the type of a DAG run that a task has started `operator_triggered`."""
+    order = dag.order("replay", run_id="waits__2024-01-01__1", run_type="operator_triggered", user=None)
+    assert order.who == "scheduled (Airflow)"
+
+
 def test_a_request_that_is_not_to_be_published_stays_staged(dag: Dag) -> None:
     order = dag.backfill("2024-01-01", "2024-01-03", publish=False)
     dag.replay(order)

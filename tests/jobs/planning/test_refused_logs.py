@@ -46,6 +46,13 @@ def _lose_a_file(log: Path) -> None:
     next((log / "day=2024-01-02").glob("*.parquet")).unlink()
 
 
+def _put_a_directory_in_the_place_of_a_file(log: Path) -> None:
+    track_rows(log)
+    file = next((log / "day=2024-01-02").glob("*.parquet"))
+    file.unlink()
+    file.mkdir()
+
+
 def _do_not_partition(log: Path) -> None:
     rows = pa.table({"id": ["x"], "key": ["a"], "at_ms": [1], "amount": [1], "day": ["2024-01-01"]})
     write_deltalake(str(log), rows, mode="overwrite", schema_mode="overwrite", partition_by=["key"])
@@ -57,6 +64,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], type[HindcastError], str]] = {
     "a delete": (_delete, LogError, r"commit 3 \(DELETE\) removed or changed records of slice 2024-01-02"),
     "no slice": (_append_without_a_slice, LogError, "slice column 'day' is null"),
     "a lost file": (_lose_a_file, LogError, "do not exist"),
+    "a directory": (_put_a_directory_in_the_place_of_a_file, LogError, "do not exist"),
     "no partition column": (_do_not_partition, LogError, "'day' of .* is a string, and the log is partitioned by"),
 }
 

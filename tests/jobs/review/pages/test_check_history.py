@@ -101,7 +101,9 @@ def test_days_are_compared_with_the_same_weekday_if_there_are_enough(pattern: St
 def test_too_few_values_make_no_range_and_the_sentence_counts_them(pattern: StagedRun) -> None:
     found = past(view_of(pattern, [0.1, None]), failed(pattern, 2, 0.7))
     assert list(found.sentences()) == ["No usual range: 1 earlier published slice with a value."]
-    assert past(view_of(pattern, []), failed(pattern, 0, 0.7)).usual == ()
+    none = past(view_of(pattern, []), failed(pattern, 0, 0.7))
+    assert none.usual == ()
+    assert list(none.sentences()) == ["No usual range: no earlier published slice with a value."]
     assert check_pasts(view_of(pattern, [0.1]), view_of(pattern, [0.1]).runs["run0"], is_daily=True) == {}
 
 
