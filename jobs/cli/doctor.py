@@ -2,7 +2,7 @@
 
 import functools
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -21,7 +21,12 @@ from jobs.storage import is_remote
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
 
-_STYLES: Final = {Severity.OK: "green", Severity.NOTE: "cyan", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
+_STYLES: Final[Mapping[Severity, str | None]] = {
+    Severity.OK: None,
+    Severity.NOTE: "cyan",
+    Severity.WARNING: "yellow",
+    Severity.ERROR: "bold red",
+}
 _INDENT: Final = 9
 _WIDEST: Final = 100
 _BAR: Final = 30
@@ -160,16 +165,14 @@ def _in_the_file(uri: str, lake: Lake) -> str:
 def show_examination(found: Examination, *, window_ms: int) -> None:
     """Print findings, and the histogram of the delays."""
     common.say(f"{found.facts.uri}, version {found.facts.log.version}", style="bold")
-    for line in _role_lines(found.roles):
-        common.say(line)
+    common.say(*_wrapped(f"columns: {_roles_text(found.roles)}"))
     for finding in found.findings:
         _show_finding(finding)
     if found.measures is None or not found.measures.records:
         return
     of = "" if found.facts.records is None else f" of {found.facts.records:,}"
     common.print_table(
-        f"Shares of {found.sampled:,}{of} records, tumbling windows of {format_duration(window_ms)}, by bound + "
-        "allowed lateness",
+        f"Share of {found.sampled:,}{of} records by bound + allowed lateness, windows of {format_duration(window_ms)}",
         ("bound", "behind", "late", ""),
         [
             (format_duration(rung.bound_ms), share_text(rung.behind), share_text(rung.late), _bar(rung.late))
@@ -183,22 +186,22 @@ def _bar(share: float) -> Text:
     return Text("█" * max(round(share * _BAR), 1) if share else "", style="yellow")
 
 
-def _role_lines(roles: Roles) -> Iterator[str]:
+def _wrapped(text: str) -> list[str]:
+    """Return the lines of a finding's text, for the width of the console."""
+    width = max(min(common.out().width, _WIDEST) - _INDENT, 2 * _INDENT)
+    return textwrap.wrap(escaped(text), width, break_on_hyphens=False, break_long_words=False)
+
+
+def _roles_text(roles: Roles) -> str:
     times = {"event time": roles.event_time, "arrival": roles.arrival_time}
     shown = {name: f"{one.column}{f' ({one.unit})' if one.unit else ''}" for name, one in times.items() if one}
     named = {"key": ", ".join(roles.key) or "all records", **shown, "record id": roles.record_id}
-    yield "columns: " + "; ".join(f"{name} {value}" for name, value in named.items() if value)
+    return "; ".join(f"{name} {value}" for name, value in named.items() if value)
 
 
 def _show_finding(finding: Finding) -> None:
-    console = common.out()
-    width = min(console.width, _WIDEST) - _INDENT
-    first, *others = textwrap.wrap(
-        escaped(f"{finding.subject}: {finding.text}"), max(width, 20), break_on_hyphens=False, break_long_words=False
-    )
-    console.print(
-        Text.assemble((f"{finding.severity.value:<{_INDENT}}", _STYLES[finding.severity]), first), soft_wrap=True
-    )
+    first, *others = _wrapped(f"{finding.subject}: {finding.text}")
+    common.say(f"{finding.severity.value:<{_INDENT}}{first}", style=_STYLES[finding.severity])
     for line in others:
         common.say(" " * _INDENT + line)
     if finding.mend:

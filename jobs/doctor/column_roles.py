@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.pipeline.log_schema import INTEGERS, KEYS, ORDERED, TIMES
+from jobs.pipeline.models.column_names import check_key_columns
 from jobs.pipeline.models.grammar import Unit, refuse_control_characters
 from jobs.pipeline.models.suggestions import did_you_mean
 from windowlib.columnar.instants import can_read_instants, read_instants
@@ -87,7 +88,7 @@ def guess_roles(columns: Mapping[str, str], head: pa.Table, wishes: Wishes, *, w
         _check_exists(name, columns)
     usable = {name: kind for name, kind in columns.items() if is_usable(name)}
     times = _times(usable, head, without)
-    arrival = _named_time(wishes.arrival_time, columns, head) or _arrival(times)
+    arrival = _named_time(wishes.arrival_time, columns, head) or _arrival(times, columns)
     event_time = _named_time(wishes.event_time, columns, head) or _event_time(times, arrival)
     if wishes.arrival_time is None and event_time == arrival:
         arrival = None
@@ -188,9 +189,12 @@ def _score(name: str, words: Sequence[str]) -> int:
     return sum(word in name.lower() for word in words)
 
 
-def _arrival(times: Sequence[TimeRole]) -> TimeRole | None:
+def _arrival(times: Sequence[TimeRole], columns: Mapping[str, str]) -> TimeRole | None:
     best = max(times, key=lambda one: _score(one.column, _ARRIVAL), default=None)
-    return best if best is not None and _score(best.column, _ARRIVAL) else None
+    if best is not None and _score(best.column, _ARRIVAL):
+        return best
+    is_kafka = {"partition", "offset"}.issubset(columns)  # whose `timestamp` is that of the broker or the producer
+    return next((one for one in times if is_kafka and one.column == "timestamp"), None)
 
 
 def _event_time(times: Sequence[TimeRole], arrival: TimeRole | None) -> TimeRole | None:
@@ -211,6 +215,13 @@ def _record_id(columns: Mapping[str, str], head: pa.Table) -> str | None:
     return next((name for name in own if is_unique(name)), None)
 
 
+def _can_be_key(name: str) -> bool:
+    try:
+        return bool(check_key_columns((name,)))
+    except ValueError:
+        return False
+
+
 def _key(columns: Mapping[str, str], head: pa.Table) -> tuple[str, ...]:
     """Return the best key column; none if no name or value points to one."""
 
@@ -222,6 +233,7 @@ def _key(columns: Mapping[str, str], head: pa.Table) -> tuple[str, ...]:
         named = 2.0 * bool(_score(name, _KEY_WORDS)) + bool(_ID.search(name))
         return named + (0.5 if is_text and ratio < 0.5 else 0.0)  # noqa: PLR2004
 
-    own = [name for name, kind in columns.items() if kind in KEYS and kind not in {"date", "timestamp", "boolean"}]
+    kinds = {*KEYS} - {"date", "timestamp", "boolean"}
+    own = [name for name, kind in columns.items() if kind in kinds and _can_be_key(name)]
     best = max(own, key=score, default=None)
     return (best,) if best is not None and score(best) > 0 else ()

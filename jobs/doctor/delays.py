@@ -19,8 +19,8 @@ LADDER_MS: Final = tuple(
     map(parse_duration, ("0s", "1s", "10s", "1m", "5m", "15m", "30m", "1h", "2h", "6h", "12h", "1d", "3d", "7d", "30d"))
 )
 """The bounds of the histogram, and the values that are suggested."""
-BEHIND_SHARE: Final = 0.01
-"""The suggested bound leaves at most this share of the records behind the watermark."""
+BEHIND_SHARE: Final = 0.05
+"""The suggested bound leaves at most this share of the records behind the watermark. All windows wait for the bound."""
 LATE_SHARE: Final = 0.0001
 """The suggested allowed lateness leaves at most this share of the records late."""
 MOST_LATENESS_MS: Final = 7 * UNIT_MS["d"]
@@ -134,7 +134,7 @@ class CommitDelays:
 def measure_commit_delays(event_time_ms: Int64s, commit: Int64s) -> CommitDelays:
     """Measure how far valid records in the order of appending are behind their own commit and behind earlier ones."""
     starts = np.flatnonzero(np.diff(commit, prepend=commit[:1] - 1))
-    ends = [*starts[1:].tolist(), len(commit)]
+    ends = [*starts[1:].tolist(), len(commit)][: len(starts)]
     within = np.zeros(len(commit), dtype=np.int64)
     between = np.zeros(len(commit), dtype=np.int64)
     latest_ms = _FIRST

@@ -8,9 +8,10 @@ from zoneinfo import ZoneInfo
 
 from jobs.doctor.column_roles import Roles, Wishes, guess_roles
 from jobs.doctor.delays import Suggestion
-from jobs.doctor.finding import Finding, error, ok, warning
+from jobs.doctor.finding import Finding, error, ok
 from jobs.doctor.measures import Measures, measure, ties
 from jobs.doctor.proposal import (
+    APPENDED,
     OrderChoice,
     Proposal,
     order_choices,
@@ -23,7 +24,7 @@ from jobs.doctor.sample import Sample, read_head, read_sample, readable_columns
 from jobs.doctor.slice_candidates import SliceCandidate, slice_candidates
 from jobs.doctor.table_facts import TableFacts, read_table_facts
 from jobs.doctor.table_findings import sql_name, table_findings
-from jobs.doctor.trial import Accepted, try_file
+from jobs.doctor.trial import Accepted, Refused, try_file
 from jobs.durations import UNIT_MS
 from jobs.lake.lake import Lake
 from jobs.pipeline.slices import SliceGrid, slice_at
@@ -34,6 +35,7 @@ from windowlib.errors import RangeError
 SAMPLE: Final = 1_000_000
 _NO_DELAYS: Final = Suggestion(out_of_orderness_ms=UNIT_MS["h"], allowed_lateness_ms=UNIT_MS["h"], behind=0.0, late=0.0)
 _MOST_REFUSALS: Final = 3
+_WAYS: Final = "docs/LOGS.md has the ways out; --key, --event-time, --slice-by and --order name other columns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class Request:
     @property
     def pipeline(self) -> str:
         """The name of the proposed pipeline."""
-        return self.name or pipeline_name(self.uri)
+        return pipeline_name(self.uri) if self.name is None else self.name
 
     @property
     def path(self) -> Path:
@@ -80,12 +82,15 @@ class _Chosen:
 
 @dataclass(kw_only=True)
 class _Search:
-    """Searches the first combination of slices and order that is accepted and has no ties."""
+    """Searches the first combination of slices and order that is accepted and has no ties.
+
+    `refusals` maps a message to whether only the grammar of this version refuses that form.
+    """
 
     request: Request
     facts: TableFacts
     roles: Roles
-    refusals: dict[str, None] = field(default_factory=dict)
+    refusals: dict[str, bool] = field(default_factory=dict)
     _samples: dict[SliceCandidate | None, tuple[frozenset[str], Sample]] = field(default_factory=dict)
 
     def sample(self, slices: SliceCandidate | None, more: Sequence[str] = ()) -> Sample:
@@ -108,19 +113,19 @@ class _Search:
         for slices in candidates:
             for order in order_choices(readable, self.roles, is_tracked=self.facts.is_tracked, chosen=wishes.order):
                 tried = self.tried(self.proposal(slices, order, _NO_DELAYS))
-                if isinstance(tried, str):
-                    self.refusals[tried] = None
+                if isinstance(tried, Refused):
+                    is_new = not (wishes.order or wishes.slice_by) and (order is APPENDED or slices.kind == "commits")
+                    self.refusals.setdefault(tried.text, is_new and tried.by_grammar)
                 elif self._has_ties(slices, order):
-                    self.refusals[
-                        f"log.order {order.text} does not order all records: some of a slice have the same values"
-                    ] = None
+                    tie = f"log.order {order.text} does not order all records: some of a slice have the same values"
+                    self.refusals.setdefault(tie, False)
                 else:
                     yield _Chosen(slices=slices, order=order)
 
     def _has_ties(self, slices: SliceCandidate, order: OrderChoice) -> bool:
         return order.columns is not None and ties(self.sample(slices, order.columns), order.columns) > 0
 
-    def tried(self, proposal: Proposal) -> Accepted | str:
+    def tried(self, proposal: Proposal) -> Accepted | Refused:
         """Try a proposed file."""
         instants = self.instants_ms(proposal.slices)
         return try_file(yaml_of(proposal), self.request.path, self.request.lake, instants_ms=instants)
@@ -194,7 +199,7 @@ def examine(request: Request, *, now_ms: int) -> Examination:
         suggestion = measures.delays.suggestion() if sample.records else _NO_DELAYS
         proposal = search.proposal(chosen.slices, chosen.order, suggestion)
         tried = search.tried(proposal)
-        accepted = None if isinstance(tried, str) else tried
+        accepted = tried if isinstance(tried, Accepted) else None
     findings += _verdict(search, accepted, proposal)
     return Examination(
         facts=facts,
@@ -236,11 +241,9 @@ def _verdict(search: _Search, accepted: Accepted | None, proposal: Proposal | No
         order = "commits" if proposal.order.text is None else proposal.order.text
         yield ok("pipeline file", f"a file with slice: {{{proposal.slices.text}}} and order: {order} is accepted")
         return
-    refusals = [*search.refusals]
+    refusals = [text for text, is_new in search.refusals.items() if not is_new] or [*search.refusals]
     for refusal in refusals[:_MOST_REFUSALS]:
-        yield error("refused", refusal)
-    if len(refusals) > _MOST_REFUSALS:
-        yield warning("refused", f"{counted(len(refusals) - _MOST_REFUSALS, 'other way')} to read the log as well")
+        yield error("refused", refusal, _WAYS)
 
 
 def _basis(sample: Sample, facts: TableFacts) -> str:

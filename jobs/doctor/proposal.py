@@ -11,9 +11,9 @@ from jobs.doctor.slice_candidates import SliceCandidate
 from jobs.doctor.yaml_text import spelled
 from jobs.durations import UNIT_MS, format_duration
 from jobs.pipeline.files import RESERVED_NAMES
+from jobs.pipeline.models.column_names import check_output_names
 
 _NAME_LENGTH: Final = 63
-_OUTPUT: Final = re.compile(r"[a-z][a-z0-9_]{0,40}", re.ASCII)
 _SUMMED: Final = ("double", "float", "decimal")
 _WIDTH: Final = 56
 """Comments begin in this column."""
@@ -98,11 +98,18 @@ def _ordered(columns: Mapping[str, str], lists: Sequence[Sequence[str]], why: st
 def total_column(columns: Mapping[str, str], roles: Roles) -> str | None:
     """Return a column whose sum is worth proposing: the first measured number."""
     taken = set(roles.columns)
+
+    def is_allowed(name: str) -> bool:
+        try:
+            return bool(check_output_names({name: None}, "aggregate"))
+        except ValueError:
+            return False
+
     return next(
         (
             name
             for name, kind in columns.items()
-            if kind.partition("(")[0] in _SUMMED and name not in taken and _OUTPUT.fullmatch(f"{name}_total")
+            if kind.partition("(")[0] in _SUMMED and name not in taken and is_allowed(f"{name}_total")
         ),
         None,
     )

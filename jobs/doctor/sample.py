@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from jobs.doctor.slice_candidates import SliceCandidate
 from jobs.doctor.table_facts import FileFacts, TableFacts
 from jobs.lake.delta_log import log_errors, place_of
+from jobs.lake.parquet_files import open_parquet
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
 from jobs.storage import file_system
 from windowlib.columnar.arrow import arrow_type
@@ -143,7 +143,7 @@ def _read_file(
         log_errors(facts.uri, f"reading {file.path}"),
         system.open_input_file(place_of(facts.root, file.path)) as data,
     ):
-        opened = pq.ParquetFile(data)
+        opened = open_parquet(data)
         wanted = [*physical.values(), *filter(None, hidden)]
         for stored in opened.iter_batches(batch_size=BATCH_RECORDS, columns=wanted):
             stored = stored.slice(0, most - done)  # noqa: PLW2901

@@ -25,8 +25,16 @@ class Accepted:
     range_ms: tuple[int, int] | None
 
 
-def try_file(text: str, path: Path, lake: Lake, *, instants_ms: Sequence[int]) -> Accepted | str:
-    """Return the accepted file, or the message with which it was refused.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The message with which a file was refused: by the grammar, or because of the log."""
+
+    text: str
+    by_grammar: bool
+
+
+def try_file(text: str, path: Path, lake: Lake, *, instants_ms: Sequence[int]) -> Accepted | Refused:
+    """Return the accepted file, or why it was refused.
 
     Args:
         text: the YAML.
@@ -36,6 +44,9 @@ def try_file(text: str, path: Path, lake: Lake, *, instants_ms: Sequence[int]) -
     """
     try:
         pipeline = parse_pipeline(text, source=str(path))
+    except HindcastError as error:
+        return Refused(text=str(error), by_grammar=True)
+    try:
         if not instants_ms:
             pin_input(pipeline, lake, ())
             return Accepted(text=text, pipeline=pipeline, range_ms=None)
@@ -45,4 +56,4 @@ def try_file(text: str, path: Path, lake: Lake, *, instants_ms: Sequence[int]) -
         pin_input(pipeline, lake, slices_between(pipeline, tried_ms, end_ms))
         return Accepted(text=text, pipeline=pipeline, range_ms=(start_ms, end_ms))
     except HindcastError as error:
-        return str(error)
+        return Refused(text=str(error), by_grammar=False)
