@@ -3,6 +3,7 @@
 import functools
 import textwrap
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -31,6 +32,7 @@ _INDENT: Final = 9
 _WIDEST: Final = 100
 _BAR: Final = 30
 _DEFAULT_WINDOW: Final = "1h"
+_LONGEST_MS: Final = 3_650 * UNIT_MS["d"]
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -64,7 +66,7 @@ def column_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Re
             record_id=record_id,
             slice_by=slice_by,
             order=order,
-            window_ms=window_ms(window),
+            window_ms=duration_ms(window, "--window"),
         )
         return command(*args, wishes=wishes, **kwargs)  # type: ignore[arg-type]
 
@@ -80,14 +82,14 @@ sample_option = click.option(
 )
 
 
-def window_ms(text: str) -> int:
-    """Return the size of windows; a wrong one is an error of usage."""
+def duration_ms(text: str, option: str) -> int:
+    """Return the duration of an option; a wrong one is an error of usage."""
     try:
         found = parse_duration(text)
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--window") from None
-    if not 0 < found <= 366 * UNIT_MS["d"]:
-        raise click.BadParameter("must be longer than 0 and at most 366d", param_hint="--window")
+        raise click.BadParameter(str(error), param_hint=option) from None
+    if not 0 < found <= _LONGEST_MS:
+        raise click.BadParameter(f"must be longer than 0 and at most {format_duration(_LONGEST_MS)}", param_hint=option)
     return found
 
 
@@ -99,9 +101,12 @@ def window_ms(text: str) -> int:
 @click.argument("table")
 @column_options
 @sample_option
+@click.option("--horizon", default="30d", show_default=True, help="How far back changes of the log should be seen.")
 @common.json_option
 @common.place_options
-def doctor_command(*, table: str, wishes: Wishes, sample: int, as_json: bool, places: common.Places) -> int:
+def doctor_command(
+    *, table: str, wishes: Wishes, sample: int, horizon: str, as_json: bool, places: common.Places
+) -> int:
     """Examine a Delta table: TABLE is a path or URI, or a path below the lake. Nothing is written.
 
     The metadata is read first, then at most --sample records. Columns that no option names are guessed. The histogram
@@ -109,7 +114,8 @@ def doctor_command(*, table: str, wishes: Wishes, sample: int, as_json: bool, pl
 
     The exit status is 1 if there is an error: no pipeline file can be written with which the table can be replayed.
     """
-    found = examine(request_of(table, places, wishes=wishes, sample=sample), now_ms=now_ms())
+    request = request_of(table, places, wishes=wishes, sample=sample)
+    found = examine(replace(request, horizon_ms=duration_ms(horizon, "--horizon")), now_ms=now_ms())
     if as_json:
         common.print_json(examination_json(found))
     else:

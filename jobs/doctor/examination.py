@@ -23,7 +23,7 @@ from jobs.doctor.record_findings import record_findings
 from jobs.doctor.sample import Sample, read_head, read_sample, readable_columns
 from jobs.doctor.slice_candidates import SliceCandidate, slice_candidates
 from jobs.doctor.table_facts import TableFacts, read_table_facts
-from jobs.doctor.table_findings import sql_name, table_findings
+from jobs.doctor.table_findings import HORIZON_MS, sql_name, table_findings
 from jobs.doctor.trial import Accepted, Refused, try_file
 from jobs.durations import UNIT_MS
 from jobs.lake.lake import Lake
@@ -40,7 +40,10 @@ _WAYS: Final = "docs/LOGS.md has the ways out; --key, --event-time, --slice-by a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is to be examined. `table` is as `log.table` will name it, `uri` is its place."""
+    """What is to be examined. `table` is as `log.table` will name it, `uri` is its place.
+
+    `horizon_ms` is how far back changes of the log should be seen.
+    """
 
     table: str
     uri: str
@@ -49,6 +52,7 @@ class Request:
     wishes: Wishes
     sample: int = SAMPLE
     name: str | None = None
+    horizon_ms: int = HORIZON_MS
 
     @property
     def pipeline(self) -> str:
@@ -174,7 +178,7 @@ def examine(request: Request, *, now_ms: int) -> Examination:
     facts = read_table_facts(request.uri)
     roles = guess_roles(facts.columns, read_head(facts), request.wishes, without=facts.log.partition_columns)
     candidates = slice_candidates(facts, _arrival_columns(facts, roles, request.wishes), request.wishes.slice_by)
-    findings = [*table_findings(facts), *_null_slices(facts, candidates[0])]
+    findings = [*table_findings(facts, horizon_ms=request.horizon_ms), *_null_slices(facts, candidates[0])]
     if roles.event_time is None:
         findings.append(
             error(
@@ -225,9 +229,10 @@ def _null_slices(facts: TableFacts, slices: SliceCandidate) -> Iterator[Finding]
     if slices.kind == "time":
         nulls = facts.nulls(slices.columns[0]) or 0
     else:
-        own = [file for file in facts.files if any(file.partition.get(name) is None for name in slices.columns)]
+        names = [name for name in slices.columns if name in facts.log.partition_columns]
+        own = [file for file in facts.files if any(file.partition.get(name) is None for name in names)]
         nulls = sum(1 if file.records is None else file.records for file in own)
-    if nulls and slices.columns:
+    if nulls:
         where = " OR ".join(f"{quote_spark(name)} IS NULL" for name in slices.columns)
         yield error(
             "null slices",

@@ -24,7 +24,7 @@ def record_findings(measures: Measures, roles: Roles, *, now_ms: int) -> list[Fi
         *_invalid(measures),
         *_future(measures, now_ms),
         *_order(measures),
-        *_delays(measures),
+        *_delays(measures, roles),
         *_slices(measures),
         *_duplicates(measures, roles),
         *_keys(measures, roles),
@@ -66,7 +66,7 @@ def _order(measures: Measures) -> Iterator[Finding]:
     yield ok("order of commits", text)
 
 
-def _delays(measures: Measures) -> Iterator[Finding]:
+def _delays(measures: Measures, roles: Roles) -> Iterator[Finding]:
     found = measures.delays.suggestion()
     by = "as appended" if measures.order is None else f"ordered by {spelled(list(measures.order))}"
     text = (
@@ -79,6 +79,13 @@ def _delays(measures: Measures) -> Iterator[Finding]:
         f"windows: {{allowed_lateness: {format_duration(found.allowed_lateness_ms)}}}"
     )
     yield warning("delays", text, mend) if found.late > MANY_LATE else ok("delays", text)
+    if measures.order is not None and roles.event_time is not None and measures.order[0] == roles.event_time.column:
+        yield note(
+            "order",
+            "records are ordered by event time, so a record is late only if its slice is: what came out of order "
+            "inside a slice is not seen",
+            "name a column of arrival, or a number that grows with each record, in log.order",
+        )
 
 
 def _slices(measures: Measures) -> Iterator[Finding]:

@@ -186,6 +186,8 @@ def _files(
         place = place_of(log_files.root, path)
         commit, position, is_rewritten = origins.get(place, (UNKNOWN_COMMIT, number, False))
         row_place = ids.get(place)
+        if row_place is not None and not is_rewritten and UNKNOWN_COMMIT < commit < row_place.commit_version:
+            row_place = None  # a backfill of row tracking has numbered the file, in any order
         yield FileFacts(
             path=path,
             partition={name: own[number] for name, own in texts.items()},

@@ -28,7 +28,7 @@ _COPY: Final = (
 )
 
 
-def table_findings(facts: TableFacts, *, horizon_ms: int = HORIZON_MS) -> list[Finding]:
+def table_findings(facts: TableFacts, *, horizon_ms: int) -> list[Finding]:
     """Return the findings that need no record, in the order in which a person should read them."""
     return [
         *_contents(facts),
@@ -102,9 +102,9 @@ def _row_tracking(facts: TableFacts) -> Iterator[Finding]:
 
 
 def _removals(facts: TableFacts) -> Iterator[Finding]:
-    broken = [one for one in facts.commits if one.removed and one.operation != "RESTORE"]
+    restored = max((one.version for one in facts.commits if one.operation == "RESTORE"), default=-1)
+    broken = [one for one in facts.commits if one.removed and one.version > restored]
     if broken:
-        last = broken[-1]
         names = ", ".join(f"{one.version} ({one.operation})" for one in broken[:5])
         more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""  # noqa: PLR2004
         yield warning(
@@ -112,7 +112,7 @@ def _removals(facts: TableFacts) -> Iterator[Finding]:
             f"commits {names}{more} removed or changed records. Ranges with their slices are refused until the records "
             "are back",
             f"RESTORE TABLE {sql_name(facts)} TO VERSION AS OF {broken[0].version - 1}"
-            if last is facts.commits[-1]
+            if broken == [facts.commits[-1]]
             else "see docs/LOGS.md, Records that were removed or changed; choose ranges without these slices",
         )
     else:

@@ -1,7 +1,9 @@
 """`hindcast doctor` and `hindcast init`, with a fake replayer: output, files, and what is refused."""
 
 import json
+import re
 from pathlib import Path
+from random import Random
 
 import click
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from jobs.pipeline.files import load_file
 from tests.jobs.cli.conftest import Shell
 from tests.jobs.doctor import tables
+from tests.support.places import ROOT
 
 SALES = "event_logs/sales"
 
@@ -24,6 +27,18 @@ def test_doctor_prints_findings_and_a_histogram_that_fit_80_columns(
     assert "fit for replay; and `hindcast init` writes it." in lines
     assert any("█" in line and line.split()[0] == "0s" for line in lines)
     assert not (shell.root / "pipelines" / "clicks.yaml").exists(), "doctor writes nothing"
+
+
+def test_the_output_in_the_documents_is_real(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for rows in tables.clicks(Random(7), per_day=400):
+        tables.append(shell.root / "event_logs" / "clicks", rows, ["dt"])
+    assert shell("doctor", "event_logs/clicks") == 0
+    printed = re.sub(r"[\d,]+ bytes", "BYTES", shell.out.replace(str(shell.root), "lake"))
+    document = (ROOT / "docs" / "DOCTOR.md").read_text(encoding="utf-8")
+    assert printed in re.sub(r"[\d,]+ bytes", "BYTES", document)
+    assert shell("init", "event_logs/clicks", "--yes") == 0
+    assert (shell.root / "pipelines" / "clicks.yaml").read_text() in document
 
 
 def test_doctor_gives_json(shell: Shell) -> None:

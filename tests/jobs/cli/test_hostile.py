@@ -86,6 +86,7 @@ COMMANDS = (
     ("doctor", "event_logs/sales"), ("doctor", ARGUMENT), ("doctor", "event_logs/sales", "--key", ARGUMENT),
     ("doctor", "event_logs/sales", "--event-time", ARGUMENT), ("doctor", "event_logs/sales", "--slice-by", ARGUMENT),
     ("doctor", "event_logs/sales", "--order", ARGUMENT), ("doctor", "event_logs/sales", "--window", ARGUMENT),
+    ("doctor", "event_logs/sales", "--horizon", ARGUMENT),
     ("init", "event_logs/sales", "--yes"), ("init", "event_logs/sales", "--yes", "--force", "--name", "sales2"),
     ("init", ARGUMENT, "--yes"), ("init", "event_logs/sales", "--yes", "--name", ARGUMENT),
 )  # fmt: skip

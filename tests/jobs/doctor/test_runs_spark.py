@@ -29,7 +29,9 @@ def test_the_proposed_file_replays_and_publishes_all_records(spark: "SparkSessio
     )
     examination = examine(request, now_ms=NOW_MS)
     accepted, measures = examination.accepted, examination.measures
-    assert accepted is not None and accepted.range_ms is not None and measures is not None
+    assert accepted is not None
+    assert accepted.range_ms is not None
+    assert measures is not None
     grid = slice_grid(accepted.pipeline)
     start, end = (show_ms(grid, at_ms) for at_ms in accepted.range_ms)
     outcome = run_range(spark, tmp_path, accepted.pipeline, (start, end))
