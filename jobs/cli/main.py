@@ -15,6 +15,8 @@ from jobs.console import log_to_stderr
 from jobs.spark.child_env import clean_environment
 
 COMMANDS: Mapping[str, str] = {
+    "doctor": "jobs.cli.doctor:doctor_command",
+    "init": "jobs.cli.init:init_command",
     "plan": "jobs.cli.run:plan_command",
     "run": "jobs.cli.run:run_command",
     "status": "jobs.cli.status:status_command",
@@ -38,13 +40,15 @@ COMMANDS: Mapping[str, str] = {
 }
 """Name of a command -> its module and function. A module is imported when its command is used."""
 
-READERS = frozenset({"plan", "show", "diff", "explain", "verify", "report", "clean"})
+READERS = frozenset({"doctor", "init", "plan", "show", "diff", "explain", "verify", "report", "clean"})
 """Commands that read rows and need no pandas."""
 
 HELP = """Replay an append-only Delta table of events through event-time windows, and publish only checked results.
 
 \b
 Examples:
+  hindcast doctor event_logs/flights                         is this Delta table fit for replay?
+  hindcast init event_logs/flights                           write a first pipeline file for it
   hindcast plan flights --from 2013-02-01 --to 2013-02-08    list the slices to replay, and why
   hindcast run flights --from 2013-02-01 --to 2013-02-08     replay, check and publish
   hindcast show flights --limit 5                            print published windows

@@ -83,6 +83,12 @@ COMMANDS = (
     ("suite", "propose", "sales"), ("suite", "propose", "sales", "--output", "proposed.json"),
     ("suite", "try", "proposed.json", "sales"), ("suite", "try", ARGUMENT, "sales"), ("suite", ARGUMENT),
     ("suite", "propose", "sales", "--from", ARGUMENT), ("suite", "propose", "sales", "--output", ARGUMENT),
+    ("doctor", "event_logs/sales"), ("doctor", ARGUMENT), ("doctor", "event_logs/sales", "--key", ARGUMENT),
+    ("doctor", "event_logs/sales", "--event-time", ARGUMENT), ("doctor", "event_logs/sales", "--slice-by", ARGUMENT),
+    ("doctor", "event_logs/sales", "--order", ARGUMENT), ("doctor", "event_logs/sales", "--window", ARGUMENT),
+    ("doctor", "event_logs/sales", "--horizon", ARGUMENT),
+    ("init", "event_logs/sales", "--yes"), ("init", "event_logs/sales", "--yes", "--force", "--name", "sales2"),
+    ("init", ARGUMENT, "--yes"), ("init", "event_logs/sales", "--yes", "--name", ARGUMENT),
 )  # fmt: skip
 
 
@@ -208,6 +214,7 @@ ON_A_LAKE = (
     ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"), ("clean", "sales"),
     ("comment", "sales", "--request", "x", "--text", "x"),
     ("suite", "propose", "sales"), ("diff", "sales"), ("recover", "sales", "--reason", "x"),
+    ("doctor", "event_logs/sales"), ("init", "event_logs/sales", "--yes", "--name", "sales2"),
 )  # fmt: skip
 
 

@@ -1,0 +1,258 @@
+"""`hindcast doctor`: tell whether a Delta table is fit for replay, and what mends it."""
+
+import functools
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
+
+import click
+from rich.text import Text
+
+from jobs.cli import common
+from jobs.doctor.column_roles import Roles, Wishes
+from jobs.doctor.examination import SAMPLE, Examination, Request, examine
+from jobs.doctor.finding import Finding, Severity
+from jobs.doctor.proposal import share_text
+from jobs.durations import UNIT_MS, format_duration, parse_duration
+from jobs.lake.lake import Lake, checked_place
+from jobs.plain_text import counted, escaped
+from jobs.storage import is_remote
+from jobs.wall_clock import now_ms
+from windowlib.errors import RequestError
+
+_STYLES: Final[Mapping[Severity, str | None]] = {
+    Severity.OK: None,
+    Severity.NOTE: "cyan",
+    Severity.WARNING: "yellow",
+    Severity.ERROR: "bold red",
+}
+_INDENT: Final = 9
+_WIDEST: Final = 100
+_BAR: Final = 30
+_DEFAULT_WINDOW: Final = "1h"
+_LONGEST_MS: Final = 3_650 * UNIT_MS["d"]
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+def column_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
+    """Add the options that name columns. The command gets `wishes`."""
+
+    @click.option("--key", "keys", multiple=True, metavar="COLUMN", help="A key column; may be given several times.")
+    @click.option("--event-time", metavar="COLUMN[:UNIT]", help="The event time; a number needs :s, :ms, :us or :ns.")
+    @click.option("--arrival-time", metavar="COLUMN[:UNIT]", help="When a record arrived.")
+    @click.option("--record-id", metavar="COLUMN", help="The column with the id of a record.")
+    @click.option(
+        "--slice-by",
+        multiple=True,
+        metavar="COLUMN",
+        help="The column of log.slice; several times for a date in parts.",
+    )
+    @click.option("--order", multiple=True, metavar="COLUMN", help="A column of log.order, in order; or `commits`.")
+    @click.option("--window", default=_DEFAULT_WINDOW, show_default=True, help="The size of tumbling windows.")
+    @functools.wraps(command)
+    def with_wishes(
+        *args: Any, keys: tuple[str, ...], event_time: str | None, arrival_time: str | None,  # noqa: ANN401
+        record_id: str | None, slice_by: tuple[str, ...], order: tuple[str, ...], window: str,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> _Result:  # fmt: skip
+        wishes = Wishes(
+            key=keys,
+            event_time=event_time,
+            arrival_time=arrival_time,
+            record_id=record_id,
+            slice_by=slice_by,
+            order=order,
+            window_ms=duration_ms(window, "--window"),
+        )
+        return command(*args, wishes=wishes, **kwargs)  # type: ignore[arg-type]
+
+    return with_wishes
+
+
+sample_option = click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    default=SAMPLE,
+    show_default=True,
+    help="Read at most so many records, the newest ones.",
+)
+
+
+def duration_ms(text: str, option: str) -> int:
+    """Return the duration of an option; a wrong one is an error of usage."""
+    try:
+        found = parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
+    if not 0 < found <= _LONGEST_MS:
+        raise click.BadParameter(f"must be longer than 0 and at most {format_duration(_LONGEST_MS)}", param_hint=option)
+    return found
+
+
+@click.command(
+    "doctor",
+    short_help="Tell whether a Delta table is fit for replay, and what mends it.",
+    epilog="Example: hindcast doctor event_logs/flights --sample 100000",
+)
+@click.argument("table")
+@column_options
+@sample_option
+@click.option("--horizon", default="30d", show_default=True, help="How far back changes of the log should be seen.")
+@common.json_option
+@common.place_options
+def doctor_command(
+    *, table: str, wishes: Wishes, sample: int, horizon: str, as_json: bool, places: common.Places
+) -> int:
+    """Examine a Delta table: TABLE is a path or URI, or a path below the lake. Nothing is written.
+
+    The metadata is read first, then at most --sample records. Columns that no option names are guessed. The histogram
+    tells which share of the records would be late for a bound of the watermark, in tumbling windows of --window.
+
+    The exit status is 1 if there is an error: no pipeline file can be written with which the table can be replayed.
+    """
+    request = request_of(table, places, wishes=wishes, sample=sample)
+    found = examine(replace(request, horizon_ms=duration_ms(horizon, "--horizon")), now_ms=now_ms())
+    if as_json:
+        common.print_json(examination_json(found))
+    else:
+        show_examination(found, window_ms=wishes.window_ms)
+        way_on = "and `hindcast init` writes it" if found.accepted else "`hindcast init` needs the errors mended first"
+        common.say(f"{_tally(found.findings)}; {way_on}.")
+    is_ill = found.accepted is None or any(one.severity is Severity.ERROR for one in found.findings)
+    return common.REFUSED if is_ill else common.OK
+
+
+def request_of(table: str, places: common.Places, *, wishes: Wishes, sample: int, name: str | None = None) -> Request:
+    """Return what to examine. A relative path is one below the working directory if it exists there, else the lake.
+
+    Raises:
+        SpecError: the Delta library would misread the path.
+        RequestError: the text is empty.
+    """
+    if not table.strip():
+        raise RequestError("TABLE is empty; write the path or URI of a Delta table")
+    uri = checked_place(_place(table, places.lake), "TABLE")
+    return Request(
+        table=_in_the_file(uri, places.lake),
+        uri=uri,
+        lake=places.lake,
+        pipelines=places.pipelines,
+        wishes=wishes,
+        sample=sample,
+        name=name,
+    )
+
+
+def _place(table: str, lake: Lake) -> str:
+    if is_remote(table) or table.startswith("file:") or "\0" in table:
+        return table
+    try:
+        is_here = Path(table).is_absolute() or Path(table).exists()
+    except OSError:  # a name that is too long
+        is_here = True
+    if is_here:
+        return str(Path(table).absolute())
+    return str(Path(lake.root) / table) if lake.is_local else f"{lake.root.rstrip('/')}/{table}"
+
+
+def _in_the_file(uri: str, lake: Lake) -> str:
+    """Return `log.table` for a place: relative to the lake if it is below it."""
+    if is_remote(uri) or not lake.is_local:
+        root = lake.root.rstrip("/") + "/"
+        return uri.removeprefix(root)
+    base, place = Path(lake.root).resolve(), Path(uri).resolve()
+    return str(place.relative_to(base)) if place.is_relative_to(base) and place != base else str(place)
+
+
+def show_examination(found: Examination, *, window_ms: int) -> None:
+    """Print findings, and the histogram of the delays."""
+    common.say(f"{found.facts.uri}, version {found.facts.log.version}", style="bold")
+    common.say(*_wrapped(f"columns: {_roles_text(found.roles)}"))
+    for finding in found.findings:
+        _show_finding(finding)
+    if found.measures is None or not found.measures.records:
+        return
+    of = "" if found.facts.records is None else f" of {found.facts.records:,}"
+    common.print_table(
+        f"Share of {found.sampled:,}{of} records by bound + allowed lateness, windows of {format_duration(window_ms)}",
+        ("bound", "behind", "late", ""),
+        [
+            (format_duration(rung.bound_ms), share_text(rung.behind), share_text(rung.late), _bar(rung.late))
+            for rung in found.measures.delays.histogram()
+        ],
+        right=("bound", "behind", "late"),
+    )
+
+
+def _bar(share: float) -> Text:
+    return Text("█" * max(round(share * _BAR), 1) if share else "", style="yellow")
+
+
+def _wrapped(text: str) -> list[str]:
+    """Return the lines of a finding's text, for the width of the console."""
+    width = max(min(common.out().width, _WIDEST) - _INDENT, 2 * _INDENT)
+    return textwrap.wrap(escaped(text), width, break_on_hyphens=False, break_long_words=False)
+
+
+def _roles_text(roles: Roles) -> str:
+    times = {"event time": roles.event_time, "arrival": roles.arrival_time}
+    shown = {name: f"{one.column}{f' ({one.unit})' if one.unit else ''}" for name, one in times.items() if one}
+    named = {"key": ", ".join(roles.key) or "all records", **shown, "record id": roles.record_id}
+    return "; ".join(f"{name} {value}" for name, value in named.items() if value)
+
+
+def _show_finding(finding: Finding) -> None:
+    first, *others = _wrapped(f"{finding.subject}: {finding.text}")
+    common.say(f"{finding.severity.value:<{_INDENT}}{first}", style=_STYLES[finding.severity])
+    for line in others:
+        common.say(" " * _INDENT + line)
+    if finding.mend:
+        common.say(f"{' ' * _INDENT}→ {finding.mend}")
+
+
+def _tally(findings: tuple[Finding, ...]) -> str:
+    counts = {kind: sum(one.severity is kind for one in findings) for kind in (Severity.ERROR, Severity.WARNING)}
+    errors, warnings = (counted(number, kind.value) for kind, number in counts.items())
+    if found := [text for text, number in zip((errors, warnings), counts.values(), strict=True) if number]:
+        return " and ".join(found)
+    return "fit for replay"
+
+
+def examination_json(found: Examination) -> dict[str, Any]:
+    """Return an examination as plain data."""
+    measures, roles = found.measures, found.roles
+    suggestion = None if measures is None or not measures.records else measures.delays.suggestion()
+    times = {"event_time": roles.event_time, "arrival_time": roles.arrival_time}
+    return {
+        "table": found.facts.uri,
+        "version": found.facts.log.version,
+        "records": found.facts.records,
+        "sampled": found.sampled,
+        "fit": found.accepted is not None and all(one.severity is not Severity.ERROR for one in found.findings),
+        "columns": {
+            "key": list(roles.key),
+            **{name: None if one is None else {"column": one.column, "unit": one.unit} for name, one in times.items()},
+            "record_id": roles.record_id,
+        },
+        "findings": [
+            {"severity": one.severity.value, "subject": one.subject, "text": one.text, "mend": one.mend or None}
+            for one in found.findings
+        ],
+        "delays": None
+        if measures is None or suggestion is None
+        else {
+            "order": None if measures.order is None else list(measures.order),
+            "worst_ms": measures.delays.worst_ms,
+            "out_of_orderness_ms": suggestion.out_of_orderness_ms,
+            "allowed_lateness_ms": suggestion.allowed_lateness_ms,
+            "histogram": [
+                {"bound_ms": one.bound_ms, "behind": one.behind, "late": one.late}
+                for one in measures.delays.histogram()
+            ],
+        },
+        "pipeline": None if found.accepted is None else found.accepted.text,
+    }

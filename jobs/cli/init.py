@@ -1,0 +1,137 @@
+"""`hindcast init`: write a first pipeline file for a Delta table, and print its plan."""
+
+import os
+import sys
+from dataclasses import replace
+
+import click
+
+from jobs.cli import common
+from jobs.cli.doctor import column_options, duration_ms, request_of, sample_option, show_examination
+from jobs.cli.slice_lines import show_plan
+from jobs.doctor.column_roles import TimeRole, Wishes
+from jobs.doctor.examination import Examination, Request, examine
+from jobs.doctor.finding import Severity
+from jobs.doctor.trial import Accepted
+from jobs.durations import format_duration
+from jobs.pipeline.slices import show_instant, slice_at, slice_grid
+from jobs.plain_text import escaped
+from jobs.planning.plan import plan_range
+from jobs.review.suites.proposing import write_new
+from jobs.wall_clock import now_ms
+from windowlib.errors import RequestError
+
+
+@click.command(
+    "init",
+    short_help="Write a first pipeline file for a Delta table, and print its plan.",
+    epilog="Example: hindcast init event_logs/clicks --key user_id --yes",
+)
+@click.argument("table")
+@click.option("--name", help="The name of the pipeline and of its file.  [default: from the table]")
+@column_options
+@sample_option
+@click.option("--yes", "takes_all", is_flag=True, help="Ask nothing: take the options, and the proposals for the rest.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+@common.place_options
+def init_command(
+    *, table: str, name: str | None, wishes: Wishes, sample: int, takes_all: bool, force: bool, places: common.Places
+) -> int:
+    """Examine a Delta table as `hindcast doctor` does, and write PIPELINES/NAME.yaml, which runs.
+
+    On a terminal, the command asks for the columns and shows what it has found as the default. Without a terminal, or
+    with --yes, it takes the options and its proposals. If no file can be written that is accepted for the table,
+    nothing is written, and the findings tell what mends it.
+    """
+    request = request_of(table, places, wishes=wishes, sample=sample, name=name)
+    _refuse_existing(request, force=force)
+    found = examine(request, now_ms=now_ms())
+    if not takes_all and sys.stdin.isatty():
+        request = _asked(request, found)
+        _refuse_existing(request, force=force)
+        found = examine(request, now_ms=now_ms())
+    if found.accepted is None:
+        show_examination(found, window_ms=request.wishes.window_ms)
+        common.complain(
+            f"error: no pipeline file can be proposed for {request.uri}, and nothing was written: mend the errors above"
+        )
+        return common.REFUSED
+    request.path.parent.mkdir(parents=True, exist_ok=True)
+    write_new(request.path, found.accepted.text, replaces=force, way_on="use --force or another --name")
+    common.say(*found.accepted.text.splitlines())
+    for one in found.findings:
+        if one.severity in {Severity.ERROR, Severity.WARNING}:
+            common.say(f"{one.severity.value}: {one.subject}: {one.text}")
+    common.say(f"wrote {request.path}")
+    _show_plan(found.accepted, request, places)
+    return common.OK
+
+
+def _refuse_existing(request: Request, *, force: bool) -> None:
+    """Refuse early what would be refused when the file is written."""
+    twin = request.path.with_suffix(".yml")
+    if os.path.lexists(twin):
+        raise RequestError(f"{twin} exists, and is the same pipeline; use another --name, or remove it")
+    if os.path.lexists(request.path) and not force:
+        raise RequestError(f"{request.path} exists and is not overwritten; use --force or another --name")
+
+
+def _asked(request: Request, found: Examination) -> Request:
+    """Ask for the name and the columns. The defaults are what was found."""
+    roles, proposal = found.roles, found.proposal
+    wishes = request.wishes
+    slices = () if proposal is None else proposal.slices.columns or ("commits",)
+    order = () if proposal is None else proposal.order.columns or (proposal.order.text or "commits",)
+    name = _ask("Name of the pipeline", request.pipeline)
+    key = _ask("Key columns (commas between them; empty: one set of windows for all records)", ", ".join(roles.key))
+    event_time = _ask("Event time (COLUMN or COLUMN:UNIT)", _time_text(roles.event_time))
+    slice_by = _ask("Slice by (partition columns, a time of arrival, or commits)", ", ".join(slices))
+    order_by = _ask("Order of the records in a slice (columns, or commits)", ", ".join(order))
+    window = _ask("Size of the tumbling windows", format_duration(wishes.window_ms))
+    is_same_order = _listed(order_by) == tuple(order) and not wishes.order
+    return replace(
+        request,
+        name=name,
+        wishes=replace(
+            wishes,
+            key=_listed(key),
+            event_time=event_time or None,
+            slice_by=_listed(slice_by),
+            order=() if is_same_order else _listed(order_by),
+            window_ms=duration_ms(window, "--window"),
+        ),
+    )
+
+
+def _ask(question: str, default: str) -> str:
+    answer: str = click.prompt(escaped(question), default=escaped(default), show_default=True)
+    return answer.strip()
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _time_text(role: TimeRole | None) -> str:
+    return "" if role is None else role.column + (f":{role.unit}" if role.unit else "")
+
+
+def _show_plan(accepted: Accepted, request: Request, places: common.Places) -> None:
+    """Print the plan of the slices that are over."""
+    pipeline = places.pipeline(str(request.path))
+    if accepted.range_ms is None:
+        common.say("The table has no records, so there is nothing to plan.")
+        return
+    start_ms, end_ms = accepted.range_ms
+    now = now_ms()
+    over_ms = min(end_ms, slice_at(slice_grid(pipeline), now).start_ms)
+    if start_ms >= over_ms:
+        first_ms = slice_at(slice_grid(pipeline), start_ms).end_ms
+        common.say(
+            f"No slice is over yet, so there is nothing to plan: the first one ends at {show_instant(first_ms)}."
+        )
+        return
+    view = places.workspace(pipeline).ledger.view()
+    planned = plan_range(pipeline, places.lake, view, from_ms=start_ms, to_ms=over_ms, now_ms=now)
+    show_plan(planned)
+    common.say(f"Next: hindcast run {pipeline.name} --from {planned.from_text} --to {planned.to_text}")

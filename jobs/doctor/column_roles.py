@@ -1,0 +1,239 @@
+"""Guesses what the columns of a table mean, by their names, types and first values. Pure; a person may name them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.pipeline.log_schema import INTEGERS, KEYS, ORDERED, TIMES
+from jobs.pipeline.models.column_names import check_key_columns
+from jobs.pipeline.models.grammar import Unit, refuse_control_characters
+from jobs.pipeline.models.suggestions import did_you_mean
+from windowlib.columnar.instants import can_read_instants, read_instants
+from windowlib.errors import SpecError
+
+_ARRIVAL: Final = ("ingest", "arriv", "receiv", "load", "landed", "insert", "process", "report", "written", "collector")
+_EVENT: Final = ("event", "occur", "happen", "click", "depart", "start", "measured", "created", "observed")
+_TIME: Final = re.compile(r"(^|_)(ts|time|timestamp|date|datetime|at|at_ms|ms|epoch)(_|$)|time|_at$")
+_ID: Final = re.compile(r"(^|_)(id|uuid|guid|uid|hash)$|^id_|id$", re.IGNORECASE)
+_SEQUENCE: Final = re.compile(
+    r"(^|_)(offset|seq|sequence|seqno|sequence_number|lsn|position|log_position|serial|row_number)$", re.IGNORECASE
+)
+_KEY_WORDS: Final = (
+    "user", "customer", "account", "device", "session", "client", "member", "visitor", "player", "sensor", "host",
+    "origin", "carrier", "key", "tenant", "store", "shop", "station", "vehicle", "symbol", "topic",
+)  # fmt: skip
+_RANGES_MS: Final = (946_684_800_000, 4_102_444_800_000)
+"""Instants of the years 2000 to 2099: an integer in this range may be a time."""
+_PER_UNIT: Final = {"s": 1_000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRole:
+    """A column of times, and the unit of its numbers (None: it needs none)."""
+
+    column: str
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """The columns that a person has named. An empty tuple and None mean: guess."""
+
+    key: tuple[str, ...] = ()
+    event_time: str | None = None
+    arrival_time: str | None = None
+    record_id: str | None = None
+    slice_by: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    window_ms: int = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """What columns mean. `times` are all columns that may be times, `sequences` those that may number records."""
+
+    key: tuple[str, ...]
+    event_time: TimeRole | None
+    arrival_time: TimeRole | None
+    record_id: str | None
+    times: tuple[TimeRole, ...]
+    sequences: tuple[str, ...]
+    partition: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All named columns, each once."""
+        times = [one.column for one in (self.event_time, self.arrival_time, *self.times) if one is not None]
+        own = [self.record_id, self.partition]
+        return tuple(dict.fromkeys([*self.key, *times, *self.sequences, *(name for name in own if name is not None)]))
+
+
+def guess_roles(columns: Mapping[str, str], head: pa.Table, wishes: Wishes, *, without: Sequence[str] = ()) -> Roles:
+    """Return the roles of columns.
+
+    Args:
+        columns: name -> Spark simple type, in table order.
+        head: some records with the columns that can be read.
+        wishes: what a person has named.
+        without: partition columns, which are guessed to be no key.
+
+    Raises:
+        SpecError: a named column does not exist, or its values are no times.
+    """
+    for name in (*wishes.key, *wishes.order, *filter(None, (wishes.record_id,))):
+        _check_exists(name, columns)
+    usable = {name: kind for name, kind in columns.items() if is_usable(name)}
+    times = _times(usable, head, without)
+    arrival = _named_time(wishes.arrival_time, columns, head) or _arrival(times, columns)
+    event_time = _named_time(wishes.event_time, columns, head) or _event_time(times, arrival)
+    if wishes.arrival_time is None and event_time == arrival:
+        arrival = None
+    sequences = tuple(
+        name for name, kind in usable.items() if name not in without and kind in INTEGERS and _SEQUENCE.search(name)
+    )
+    is_time = {one.column for one in (*times, event_time, arrival) if one is not None}
+    taken = {*without, *sequences, *is_time}
+    record_id = wishes.record_id or _record_id({n: k for n, k in usable.items() if n not in taken}, head)
+    rest = {name: kind for name, kind in usable.items() if name not in taken and name != record_id}
+    partition = next((name for name in rest if name.lower() in {"partition", "kafka_partition", "shard"}), None)
+    return Roles(
+        key=wishes.key or _key({n: k for n, k in rest.items() if n != partition}, head),
+        event_time=event_time,
+        arrival_time=arrival,
+        record_id=record_id,
+        times=times,
+        sequences=sequences,
+        partition=partition,
+    )
+
+
+def orderable(columns: Mapping[str, str], name: str) -> bool:
+    """Return whether `log.order` may name a column."""
+    return columns.get(name, "").partition("(")[0] in ORDERED
+
+
+def is_usable(name: str) -> bool:
+    """Return whether a pipeline file can name a column."""
+    try:
+        refuse_control_characters(name)
+    except ValueError:
+        return False
+    return 0 < len(name) <= 255  # noqa: PLR2004 - `ColumnName`
+
+
+def _check_exists(name: str, columns: Mapping[str, str]) -> None:
+    if name not in columns:
+        there = ", ".join(f"{one} {kind}" for one, kind in columns.items())
+        raise SpecError(f"the table has no column {name!r}; it has {there}{did_you_mean(name, columns)}")
+
+
+def _named_time(text: str | None, columns: Mapping[str, str], head: pa.Table) -> TimeRole | None:
+    """Return the time that a person has named: `column`, or `column:unit`."""
+    if text is None:
+        return None
+    name, _, unit = text.rpartition(":")
+    if text in columns or unit not in {one.value for one in Unit}:
+        name, unit = text, ""
+    _check_exists(name, columns)
+    found = _time_of(name, columns[name], head)
+    if unit or found is None:
+        kind = columns[name].partition("(")[0]
+        if not unit and kind not in TIMES:
+            raise SpecError(
+                f"column {name!r} is {columns[name]}, and its values do not tell their unit; write {name}:ms "
+                f"(allowed: {', '.join(one.value for one in Unit)})"
+            )
+        return TimeRole(column=name, unit=unit or None)
+    return found
+
+
+def _times(columns: Mapping[str, str], head: pa.Table, without: Sequence[str]) -> tuple[TimeRole, ...]:
+    found = [(name, role) for name, kind in columns.items() if (role := _time_of(name, kind, head)) is not None]
+    own = [role for name, role in found if name not in without and columns[name] != "date"]
+    return tuple(own or [role for _, role in found])
+
+
+def _time_of(name: str, kind: str, head: pa.Table) -> TimeRole | None:
+    """Return a column as a time, if its type or its values say that it is one."""
+    if kind in {"timestamp", "timestamp_ntz", "date"}:
+        return TimeRole(column=name)
+    if name not in head.column_names:
+        return None
+    values = head[name].combine_chunks().drop_null()
+    if not len(values) or not can_read_instants(values.type):
+        return None
+    if kind in {"int", "bigint", "double"}:
+        return _numeric(name, values)
+    if kind == "string" and _TIME.search(name.lower()) and not (read_instants(values, None).problems != 0).any():
+        return TimeRole(column=name)
+    return None
+
+
+def _numeric(name: str, values: pa.Array) -> TimeRole | None:
+    if pa.types.is_floating(values.type):
+        values = values.filter(pc.is_finite(values))
+    if not len(values):
+        return None
+    low, high = (float(one.as_py()) for one in (pc.min(values), pc.max(values)))
+    for unit, per_ms in _PER_UNIT.items():
+        if _RANGES_MS[0] <= low * per_ms and high * per_ms <= _RANGES_MS[1]:
+            return TimeRole(column=name, unit=unit) if unit != "s" or _TIME.search(name.lower()) else None
+    return None
+
+
+def _score(name: str, words: Sequence[str]) -> int:
+    return sum(word in name.lower() for word in words)
+
+
+def _arrival(times: Sequence[TimeRole], columns: Mapping[str, str]) -> TimeRole | None:
+    best = max(times, key=lambda one: _score(one.column, _ARRIVAL), default=None)
+    if best is not None and _score(best.column, _ARRIVAL):
+        return best
+    is_kafka = {"partition", "offset"}.issubset(columns)  # whose `timestamp` is that of the broker or the producer
+    return next((one for one in times if is_kafka and one.column == "timestamp"), None)
+
+
+def _event_time(times: Sequence[TimeRole], arrival: TimeRole | None) -> TimeRole | None:
+    own = [one for one in times if one != arrival and not _score(one.column, _ARRIVAL)]
+    return max(
+        own, key=lambda one: (_score(one.column, _EVENT), bool(_TIME.search(one.column.lower()))), default=arrival
+    )
+
+
+def _record_id(columns: Mapping[str, str], head: pa.Table) -> str | None:
+    def is_unique(name: str) -> bool:
+        if name not in head.column_names or head.num_rows == 0:
+            return False
+        values = head[name]
+        return bool(values.null_count == 0 and pc.count_distinct(values).as_py() > 0.98 * len(values))
+
+    own = [name for name, kind in columns.items() if kind in (*INTEGERS, "string") and _ID.search(name)]
+    return next((name for name in own if is_unique(name)), None)
+
+
+def _can_be_key(name: str) -> bool:
+    try:
+        return bool(check_key_columns((name,)))
+    except ValueError:
+        return False
+
+
+def _key(columns: Mapping[str, str], head: pa.Table) -> tuple[str, ...]:
+    """Return the best key column; none if no name or value points to one."""
+
+    def score(name: str) -> float:
+        ratio = 1.0
+        if name in head.column_names and head.num_rows:
+            ratio = pc.count_distinct(head[name]).as_py() / head.num_rows
+        is_text = columns[name] == "string"
+        named = 2.0 * bool(_score(name, _KEY_WORDS)) + bool(_ID.search(name))
+        return named + (0.5 if is_text and ratio < 0.5 else 0.0)  # noqa: PLR2004
+
+    kinds = {*KEYS} - {"date", "timestamp", "boolean"}
+    own = [name for name, kind in columns.items() if kind in kinds and _can_be_key(name)]
+    best = max(own, key=score, default=None)
+    return (best,) if best is not None and score(best) > 0 else ()

@@ -1,0 +1,266 @@
+"""Examines a table: reads its facts and a sample, measures, proposes a pipeline file, and collects the findings."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from jobs.doctor.column_roles import Roles, Wishes, guess_roles
+from jobs.doctor.delays import Suggestion
+from jobs.doctor.finding import Finding, error, ok
+from jobs.doctor.measures import Measures, measure, ties
+from jobs.doctor.proposal import (
+    APPENDED,
+    OrderChoice,
+    Proposal,
+    order_choices,
+    pipeline_name,
+    total_column,
+    yaml_of,
+)
+from jobs.doctor.record_findings import record_findings
+from jobs.doctor.sample import Sample, read_head, read_sample, readable_columns
+from jobs.doctor.slice_candidates import SliceCandidate, slice_candidates
+from jobs.doctor.table_facts import TableFacts, read_table_facts
+from jobs.doctor.table_findings import HORIZON_MS, sql_name, table_findings
+from jobs.doctor.trial import Accepted, Refused, try_file
+from jobs.durations import UNIT_MS
+from jobs.lake.lake import Lake
+from jobs.pipeline.slices import SliceGrid, slice_at
+from jobs.plain_text import counted
+from jobs.reading.published import quote_spark
+from windowlib.errors import RangeError
+
+SAMPLE: Final = 1_000_000
+_NO_DELAYS: Final = Suggestion(out_of_orderness_ms=UNIT_MS["h"], allowed_lateness_ms=UNIT_MS["h"], behind=0.0, late=0.0)
+_MOST_REFUSALS: Final = 3
+_WAYS: Final = "docs/LOGS.md has the ways out; --key, --event-time, --slice-by and --order name other columns"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is to be examined. `table` is as `log.table` will name it, `uri` is its place.
+
+    `horizon_ms` is how far back changes of the log should be seen.
+    """
+
+    table: str
+    uri: str
+    lake: Lake
+    pipelines: Path
+    wishes: Wishes
+    sample: int = SAMPLE
+    name: str | None = None
+    horizon_ms: int = HORIZON_MS
+
+    @property
+    def pipeline(self) -> str:
+        """The name of the proposed pipeline."""
+        return pipeline_name(self.uri) if self.name is None else self.name
+
+    @property
+    def path(self) -> Path:
+        """The file that `hindcast init` writes."""
+        return self.pipelines / f"{self.pipeline}.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What was found. `accepted` and `proposal` are None if no file can be proposed that runs."""
+
+    facts: TableFacts
+    roles: Roles
+    measures: Measures | None
+    findings: tuple[Finding, ...]
+    accepted: Accepted | None
+    proposal: Proposal | None
+    sampled: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    slices: SliceCandidate
+    order: OrderChoice
+
+
+@dataclass(kw_only=True)
+class _Search:
+    """Searches the first combination of slices and order that is accepted and has no ties.
+
+    `refusals` maps a message to whether only the grammar of this version refuses that form.
+    """
+
+    request: Request
+    facts: TableFacts
+    roles: Roles
+    refusals: dict[str, bool] = field(default_factory=dict)
+    _samples: dict[SliceCandidate | None, tuple[frozenset[str], Sample]] = field(default_factory=dict)
+
+    def sample(self, slices: SliceCandidate | None, more: Sequence[str] = ()) -> Sample:
+        """Return the sample for a way to cut the log, with the columns of the roles and more."""
+        own = () if slices is None else slices.columns
+        asked = [*dict.fromkeys([*self.roles.columns, *more, *own])]
+        kept = self._samples.get(slices)
+        if kept is None or not kept[0].issuperset(asked):
+            read = read_sample(self.facts, asked, slices, most=self.request.sample)
+            self._samples[slices] = kept = (frozenset(asked), read)
+        return kept[1]
+
+    def choose(self, candidates: Sequence[SliceCandidate]) -> _Chosen | None:
+        """Return the first combination that runs."""
+        return next(self._running(candidates), None)
+
+    def _running(self, candidates: Sequence[SliceCandidate]) -> Iterator[_Chosen]:
+        readable = {name: self.facts.columns[name] for name in readable_columns(self.facts)}
+        wishes = self.request.wishes
+        for slices in candidates:
+            for order in order_choices(readable, self.roles, is_tracked=self.facts.is_tracked, chosen=wishes.order):
+                tried = self.tried(self.proposal(slices, order, _NO_DELAYS))
+                if isinstance(tried, Refused):
+                    is_new = not (wishes.order or wishes.slice_by) and (order is APPENDED or slices.kind == "commits")
+                    self.refusals.setdefault(tried.text, is_new and tried.by_grammar)
+                elif self._has_ties(slices, order):
+                    tie = f"log.order {order.text} does not order all records: some of a slice have the same values"
+                    self.refusals.setdefault(tie, False)
+                else:
+                    yield _Chosen(slices=slices, order=order)
+
+    def _has_ties(self, slices: SliceCandidate, order: OrderChoice) -> bool:
+        return order.columns is not None and ties(self.sample(slices, order.columns), order.columns) > 0
+
+    def tried(self, proposal: Proposal) -> Accepted | Refused:
+        """Try a proposed file."""
+        instants = self.instants_ms(proposal.slices)
+        return try_file(yaml_of(proposal), self.request.path, self.request.lake, instants_ms=instants)
+
+    def proposal(self, slices: SliceCandidate, order: OrderChoice, suggestion: Suggestion) -> Proposal:
+        """Return the proposal of a combination."""
+        instants = self.instants_ms(slices)
+        return Proposal(
+            name=self.request.pipeline,
+            table=self.request.table,
+            roles=self.roles,
+            slices=slices,
+            order=order,
+            first=_slice_id(min(instants), slices.every_ms) if instants else None,
+            window_ms=self.request.wishes.window_ms,
+            suggestion=suggestion,
+            basis=self.basis(slices),
+            total=total_column(self.facts.columns, self.roles),
+        )
+
+    def basis(self, slices: SliceCandidate) -> str:
+        """Tell how many records were read."""
+        kept = self._samples.get(slices)
+        return "the table's metadata" if kept is None else _basis(kept[1], self.facts)
+
+    def instants_ms(self, slices: SliceCandidate) -> tuple[int, ...]:
+        """Return the first and last instant with records; empty if that is not known."""
+        files = [file for file in self.facts.files if file.records != 0]
+        match slices.kind:
+            case "partition":
+                found = [at for file in files if (at := slices.of_partition(file.partition)) is not None]
+            case "time":
+                found = [*(self.facts.bounds_ms(slices.columns[0]) or ())]
+            case _:
+                found = [one.at_ms for one in self.facts.commits if one.added and one.at_ms is not None]
+        return (min(found), max(found)) if found and files else ()
+
+
+def examine(request: Request, *, now_ms: int) -> Examination:
+    """Examine a table. Metadata is read first, then at most `request.sample` records.
+
+    Raises:
+        LogError: the table does not exist, is not a Delta table, or is damaged.
+        SpecError: a named column does not exist.
+    """
+    facts = read_table_facts(request.uri)
+    roles = guess_roles(facts.columns, read_head(facts), request.wishes, without=facts.log.partition_columns)
+    candidates = slice_candidates(facts, _arrival_columns(facts, roles, request.wishes), request.wishes.slice_by)
+    findings = [*table_findings(facts, horizon_ms=request.horizon_ms), *_null_slices(facts, candidates[0])]
+    if roles.event_time is None:
+        findings.append(
+            error(
+                "event time", "no column is a time, or its unit cannot be told", "name it with --event-time column:ms"
+            )
+        )
+        return Examination(
+            facts=facts, roles=roles, measures=None, findings=tuple(findings), accepted=None, proposal=None, sampled=0
+        )
+    search = _Search(request=request, facts=facts, roles=roles)
+    chosen = search.choose(candidates)
+    slices = candidates[0] if chosen is None else chosen.slices
+    order = None if chosen is None else chosen.order.columns
+    sample = search.sample(slices, order or ())
+    is_cut = slices.kind == "partition" and slices.instant_ms is not None
+    measures = measure(
+        sample, roles, order, window_ms=request.wishes.window_ms, every_ms=slices.every_ms if is_cut else None
+    )
+    findings += record_findings(measures, roles, now_ms=now_ms) if sample.records else []
+    accepted, proposal = None, None
+    if chosen is not None:
+        suggestion = measures.delays.suggestion() if sample.records else _NO_DELAYS
+        proposal = search.proposal(chosen.slices, chosen.order, suggestion)
+        tried = search.tried(proposal)
+        accepted = tried if isinstance(tried, Accepted) else None
+    findings += _verdict(search, accepted, proposal)
+    return Examination(
+        facts=facts,
+        roles=roles,
+        measures=measures,
+        findings=tuple(findings),
+        accepted=accepted,
+        proposal=proposal,
+        sampled=sample.records,
+    )
+
+
+def _arrival_columns(facts: TableFacts, roles: Roles, wishes: Wishes) -> list[str]:
+    """Return the columns of times by which the log may be cut: not the event time, unless a person named it."""
+    times = [one.column for one in (roles.arrival_time, *roles.times) if one is not None and one.unit is None]
+    event = None if roles.event_time is None else roles.event_time.column
+    own = [name for name in dict.fromkeys([*wishes.slice_by, *times]) if name != event or name in wishes.slice_by]
+    kinds = ("timestamp", "timestamp_ntz", "date")
+    return [name for name in own if facts.columns.get(name) in kinds and name not in facts.log.partition_columns]
+
+
+def _null_slices(facts: TableFacts, slices: SliceCandidate) -> Iterator[Finding]:
+    if slices.kind == "time":
+        nulls = facts.nulls(slices.columns[0]) or 0
+    else:
+        names = [name for name in slices.columns if name in facts.log.partition_columns]
+        own = [file for file in facts.files if any(file.partition.get(name) is None for name in names)]
+        nulls = sum(1 if file.records is None else file.records for file in own)
+    if nulls:
+        where = " OR ".join(f"{quote_spark(name)} IS NULL" for name in slices.columns)
+        yield error(
+            "null slices",
+            f"{counted(nulls, 'record')} have no {' or '.join(slices.columns)}, so they belong to no slice",
+            f"append them again with a value, and then remove these: DELETE FROM {sql_name(facts)} WHERE {where}",  # noqa: S608
+        )
+
+
+def _verdict(search: _Search, accepted: Accepted | None, proposal: Proposal | None) -> Iterator[Finding]:
+    if accepted is not None and proposal is not None:
+        order = "commits" if proposal.order.text is None else proposal.order.text
+        yield ok("pipeline file", f"a file with slice: {{{proposal.slices.text}}} and order: {order} is accepted")
+        return
+    refusals = [text for text, is_new in search.refusals.items() if not is_new] or [*search.refusals]
+    for refusal in refusals[:_MOST_REFUSALS]:
+        yield error("refused", refusal, _WAYS)
+
+
+def _basis(sample: Sample, facts: TableFacts) -> str:
+    if sample.is_whole:
+        return f"all {counted(sample.records, 'record')}"
+    of = "" if facts.records is None else f" of {facts.records:,}"
+    return f"the newest {sample.records:,}{of} records"
+
+
+def _slice_id(at_ms: int, every_ms: int) -> str | None:
+    grid = SliceGrid(every_ms=every_ms, zone=ZoneInfo("UTC"), first_ms=None, last_ms=None)
+    try:
+        return slice_at(grid, at_ms).slice_id
+    except RangeError:
+        return None

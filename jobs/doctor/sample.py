@@ -1,0 +1,199 @@
+"""Reads the newest records of a table, at most a given number, with the columns that matter and their places."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.doctor.slice_candidates import SliceCandidate
+from jobs.doctor.table_facts import FileFacts, TableFacts
+from jobs.lake.delta_log import log_errors, place_of
+from jobs.lake.parquet_files import open_parquet
+from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
+from jobs.storage import file_system
+from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.instants import Codes, decodable, read_instants
+from windowlib.columnar.steps import Int64s
+from windowlib.errors import SpecError
+
+HEAD_RECORDS: Final = 10_000
+BATCH_RECORDS: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Records with their places in the log.
+
+    `slice_ms` is the start of each record's slice (0 if nothing tells it), `commit` the version that appended it, and
+    `place` its place in that commit. `undecodable` is not 0 where a text is not UTF-8. `is_whole`: all records were
+    read. `has_order`: the commits tell the order of all these records.
+    """
+
+    rows: pa.Table
+    slice_ms: Int64s
+    commit: Int64s
+    place: Int64s
+    undecodable: Codes
+    is_whole: bool
+    has_order: bool
+
+    @property
+    def records(self) -> int:
+        """The number of records that were read."""
+        return int(self.rows.num_rows)
+
+
+def readable_columns(facts: TableFacts) -> list[str]:
+    """Return the columns with plain types that Arrow can read."""
+    return [name for name, node in facts.log.nodes.items() if isinstance(node, str) and _type_of(facts, name)]
+
+
+def read_head(facts: TableFacts) -> pa.Table:
+    """Return the first records of the newest file that has some, with all readable columns.
+
+    Raises:
+        LogError: the file is damaged or missing.
+    """
+    columns = readable_columns(facts)
+    for file in sorted(facts.files, key=lambda one: (one.commit, one.modified_ms, one.path), reverse=True):
+        if file.records != 0 and not file.has_vector:
+            rows, _, _ = _read_file(facts, file, columns, most=HEAD_RECORDS)
+            return rows
+    return pa.table({name: pa.array([], _type_of(facts, name)) for name in columns})
+
+
+def read_sample(facts: TableFacts, columns: Sequence[str], slices: SliceCandidate | None, *, most: int) -> Sample:
+    """Return the newest records of a table.
+
+    The files are chosen from the newest slice backwards, or from the newest commit if no partition tells the slice.
+
+    Raises:
+        LogError: a file is damaged or missing.
+    """
+
+    def slice_of(file: FileFacts) -> int:
+        found = None if slices is None or slices.kind != "partition" else slices.of_partition(file.partition)
+        return 0 if found is None else found
+
+    asked = [name for name in columns if _type_of(facts, name) is not None]
+    files = [one for one in facts.files if not one.has_vector and one.records != 0]
+    files.sort(key=lambda one: (slice_of(one), one.commit, one.modified_ms, one.place, one.path), reverse=True)
+    tables, parts, problems = [], [], []
+    left = most
+    for file in files:
+        if left <= 0:
+            break
+        rows, (commit, place), undecodable = _read_file(facts, file, asked, most=left)
+        left -= rows.num_rows
+        tables.append(rows)
+        problems.append(undecodable)
+        parts.append((np.full(rows.num_rows, slice_of(file), dtype=np.int64), commit, place))
+    read = files[: len(tables)]
+    empty = pa.table({name: pa.array([], _type_of(facts, name)) for name in asked})
+    rows = pa.concat_tables([*tables, empty]).combine_chunks() if asked else pa.table({})
+    slice_ms, commit, place = (
+        np.concatenate([np.empty(0, dtype=np.int64), *(part[number] for part in parts)]) for number in range(3)
+    )
+    if slices is not None and slices.kind == "time" and slices.columns[0] in rows.column_names:
+        slice_ms = _floored(rows[slices.columns[0]], slices.every_ms)
+    return Sample(
+        rows=rows,
+        slice_ms=slice_ms,
+        commit=commit,
+        place=place,
+        undecodable=np.concatenate([np.empty(0, dtype=np.int8), *problems]),
+        is_whole=len(read) == len(files) and left >= 0 and not _is_cut(read, tables),
+        has_order=facts.is_tracked or not any(one.is_rewritten or one.commit < 0 for one in read),
+    )
+
+
+def _is_cut(files: Sequence[FileFacts], tables: Sequence[pa.Table]) -> bool:
+    return any(
+        file.records is not None and table.num_rows < file.records for file, table in zip(files, tables, strict=True)
+    )
+
+
+def _floored(values: pa.ChunkedArray, every_ms: int) -> Int64s:
+    ms = read_instants(values.combine_chunks(), None).ms
+    return ms - ms % every_ms
+
+
+def _type_of(facts: TableFacts, name: str) -> "pa.DataType | None":
+    try:
+        node = facts.log.nodes[name]
+        return arrow_type(node) if isinstance(node, str) else None
+    except (KeyError, SpecError):
+        return None
+
+
+def _read_file(
+    facts: TableFacts, file: FileFacts, columns: Sequence[str], *, most: int
+) -> tuple[pa.Table, tuple[Int64s, Int64s], Codes]:
+    """Return the first records of a file, their places (commit, place), and which have a text that is not UTF-8."""
+    system, _root = file_system(facts.uri)
+    hidden = [facts.setting(name) for name in (VERSION_COLUMN, ROW_ID_COLUMN)]
+    physical = {name: facts.log.physical[name] for name in columns if name not in facts.log.partition_columns}
+    batches: list[pa.RecordBatch] = []
+    places: list[tuple[Int64s, Int64s]] = []
+    codes: list[Codes] = []
+    done = 0
+    with (
+        log_errors(facts.uri, f"reading {file.path}"),
+        system.open_input_file(place_of(facts.root, file.path)) as data,
+    ):
+        opened = open_parquet(data)
+        wanted = [*physical.values(), *filter(None, hidden)]
+        for stored in opened.iter_batches(batch_size=BATCH_RECORDS, columns=wanted):
+            stored = stored.slice(0, most - done)  # noqa: PLW2901
+            batch, problems = decodable(_typed(facts, file, stored, columns=columns, physical=physical))
+            batches.append(batch)
+            codes.append(problems[0] if problems else np.zeros(stored.num_rows, dtype=np.int8))
+            places.append(_places(file, stored, hidden, first=done))
+            done += stored.num_rows
+            if done >= most:
+                break
+    schema = pa.schema([(name, _type_of(facts, name)) for name in columns])
+    joined = tuple(np.concatenate([np.empty(0, dtype=np.int64), *(one[n] for one in places)]) for n in range(2))
+    return (
+        pa.Table.from_batches(batches, schema),
+        (joined[0], joined[1]),
+        np.concatenate([np.empty(0, dtype=np.int8), *codes]),
+    )
+
+
+def _typed(
+    facts: TableFacts, file: FileFacts, stored: pa.RecordBatch, *, columns: Sequence[str], physical: dict[str, str]
+) -> pa.RecordBatch:
+    """Return a batch with the columns and types of the table. A column that the file does not have is null."""
+    count = stored.num_rows
+    arrays: list[Any] = []
+    for name in columns:
+        kind = _type_of(facts, name)
+        if name in facts.log.partition_columns:
+            text = pa.scalar(file.partition.get(name), pa.string())
+            arrays.append(pa.repeat(text, count).cast(kind))
+        elif physical[name] in stored.schema.names:
+            values = stored.column(physical[name])
+            arrays.append(values if values.type.equals(kind) else values.cast(kind, safe=False))
+        else:
+            arrays.append(pa.nulls(count, kind))
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _places(
+    file: FileFacts, stored: pa.RecordBatch, hidden: Sequence[str | None], *, first: int
+) -> tuple[Int64s, Int64s]:
+    """Return the commit and place of each row. OPTIMIZE stores those of rewritten rows in hidden columns."""
+    count = stored.num_rows
+    usual = (np.full(count, file.commit, dtype=np.int64), file.place + first + np.arange(count, dtype=np.int64))
+    found: list[Int64s] = []
+    for name, own in zip(hidden, usual, strict=True):
+        if name is not None and name in stored.schema.names:
+            values = stored.column(name).cast(pa.int64())
+            own = np.asarray(values.fill_null(0).to_numpy(zero_copy_only=False))  # noqa: PLW2901
+            is_null = values.is_null().to_numpy(zero_copy_only=False)
+            own = np.where(is_null, usual[len(found)], own)  # noqa: PLW2901
+        found.append(own)
+    return found[0], found[1]

@@ -1,0 +1,218 @@
+"""Judges what the Delta log of a table tells: order, history, retention, files and types. Pure."""
+
+import re
+from collections.abc import Iterator
+from statistics import median
+from typing import Final
+
+from jobs.doctor.column_roles import is_usable
+from jobs.doctor.finding import Finding, note, ok, warning
+from jobs.doctor.table_facts import TableFacts
+from jobs.durations import UNIT_MS, human_duration
+from jobs.plain_text import counted
+from jobs.reading.published import quote_spark
+
+HORIZON_MS: Final = 30 * UNIT_MS["d"]
+"""How far back changes of the log should be seen: the `at_most_age` of `restate` by default."""
+SMALL_BYTES: Final = 8 * 2**20
+MANY_FILES: Final = 100
+_RETENTIONS: Final = (
+    ("delta.logRetentionDuration", 30 * UNIT_MS["d"]),
+    ("delta.deletedFileRetentionDuration", 7 * UNIT_MS["d"]),
+)
+"""The two settings and Delta's defaults."""
+_INTERVAL: Final = re.compile(r"(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
+_UNITS: Final = {"second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
+_COPY: Final = (
+    "append the records, in their order, to a new table that has delta.enableRowTracking = true (docs/LOGS.md)"
+)
+
+
+def table_findings(facts: TableFacts, *, horizon_ms: int) -> list[Finding]:
+    """Return the findings that need no record, in the order in which a person should read them."""
+    return [
+        *_contents(facts),
+        *_row_tracking(facts),
+        *_removals(facts),
+        *_rewrites(facts),
+        *_history(facts),
+        *_retention(facts, horizon_ms),
+        *_files(facts),
+        *_types(facts),
+    ]
+
+
+def alter(facts: TableFacts, setting: str, value: str) -> str:
+    """Return the SQL that sets a table property."""
+    return f"ALTER TABLE {sql_name(facts)} SET TBLPROPERTIES ('{setting}' = '{value}')"
+
+
+def sql_name(facts: TableFacts) -> str:
+    """Return the table's name in Spark SQL."""
+    return f"delta.{quote_spark(facts.uri)}"
+
+
+def interval_ms(text: str) -> int | None:
+    """Return the length of an interval such as `interval 30 days`; None if it has another form."""
+    found = _INTERVAL.fullmatch(text.strip())
+    return None if found is None else int(found[1]) * _UNITS[found[2].lower()]
+
+
+def _contents(facts: TableFacts) -> Iterator[Finding]:
+    records, files = facts.records, counted(len(facts.files), "file")
+    if not facts.files or records == 0:
+        yield warning("records", f"version {facts.log.version} has no records ({files})", "append records")
+        return
+    size = sum(file.bytes for file in facts.files)
+    count = "an unknown number of records" if records is None else counted(records, "record")
+    yield ok("records", f"version {facts.log.version} has {count} in {files}, {size:,} bytes")
+    if records is None:
+        yield note("statistics", "some files have no statistics, so plans cannot tell the number of records")
+
+
+def _row_tracking(facts: TableFacts) -> Iterator[Finding]:
+    if any(one.operation == "CLONE" for one in facts.commits):
+        yield warning(
+            "clone",
+            "the table is a clone, whose files have no order of appending",
+            "replay the original table, or name columns in log.order",
+        )
+    since = facts.tracked_since
+    if not facts.is_tracked:
+        yield note(
+            "row tracking",
+            "is off, so row ids do not tell the order in which records were appended",
+            f"name columns in log.order, or {_COPY}",
+        )
+    elif since == 0:
+        yield ok("row tracking", "is on since the table was created: the order of appending is known")
+    elif since is not None:
+        yield note(
+            "row tracking",
+            f"was switched on later, by commit {since}. Older files are ordered by the commits that appended them, as "
+            "long as these commits are there",
+            alter(facts, "delta.logRetentionDuration", "interval 3650 days"),
+        )
+    else:
+        yield note(
+            "row tracking",
+            f"is on. The commits before {facts.commits[0].version if facts.commits else facts.log.version} were not "
+            "read, so it is not known since when",
+        )
+
+
+def _removals(facts: TableFacts) -> Iterator[Finding]:
+    restored = max((one.version for one in facts.commits if one.operation == "RESTORE"), default=-1)
+    broken = [one for one in facts.commits if one.removed and one.version > restored]
+    if broken:
+        names = ", ".join(f"{one.version} ({one.operation})" for one in broken[:5])
+        more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""  # noqa: PLR2004
+        yield warning(
+            "removed records",
+            f"commits {names}{more} removed or changed records. Ranges with their slices are refused until the records "
+            "are back",
+            f"RESTORE TABLE {sql_name(facts)} TO VERSION AS OF {broken[0].version - 1}"
+            if broken == [facts.commits[-1]]
+            else "see docs/LOGS.md, Records that were removed or changed; choose ranges without these slices",
+        )
+    else:
+        yield ok("removed records", f"none in the {counted(len(facts.commits), 'commit')} that were read")
+    vectors = sum(file.has_vector for file in facts.files)
+    if vectors:
+        yield warning(
+            "deletion vectors",
+            f"{counted(vectors, 'file')} of the newest version have records that are marked as deleted",
+            "see docs/LOGS.md, Records that were removed or changed",
+        )
+    if facts.setting("delta.appendOnly") != "true":
+        yield note(
+            "append only",
+            "nothing prevents DELETE, UPDATE and MERGE",
+            alter(facts, "delta.appendOnly", "true"),
+        )
+
+
+def _rewrites(facts: TableFacts) -> Iterator[Finding]:
+    rewritten = sum(file.is_rewritten for file in facts.files)
+    if rewritten and not facts.is_tracked:
+        yield warning(
+            "rewritten files",
+            f"{counted(rewritten, 'file')} were rewritten (such as by OPTIMIZE). Without row tracking, the order of "
+            "appending of their records is lost",
+            "name columns in log.order that order the records",
+        )
+    elif rewritten:
+        yield note("rewritten files", f"{counted(rewritten, 'file')} were rewritten, and keep their row ids")
+    vacuums = [one for one in facts.commits if one.operation.startswith("VACUUM")]
+    if vacuums:
+        yield note("vacuum", f"ran, last in commit {vacuums[-1].version}: files of older versions are gone")
+
+
+def _history(facts: TableFacts) -> Iterator[Finding]:
+    if facts.first_commit > 0:
+        yield note(
+            "history",
+            f"the commits before {facts.first_commit} are gone. What they removed or changed cannot be seen",
+        )
+    if facts.commits_unread:
+        yield note(
+            "history", f"{counted(facts.commits_unread, 'older commit')} can be read and were left out of this look"
+        )
+
+
+def _retention(facts: TableFacts, horizon_ms: int) -> Iterator[Finding]:
+    name, default_ms = _RETENTIONS[0]
+    kept_ms = _setting_ms(facts, name, default_ms)
+    days = -(-horizon_ms // UNIT_MS["d"])
+    if kept_ms is not None and kept_ms < horizon_ms:
+        yield warning(
+            "log retention",
+            f"commits are kept for {human_duration(kept_ms)}, and the horizon is {human_duration(horizon_ms)}. A slice "
+            "whose files change is unverified once the commits are gone",
+            alter(facts, name, f"interval {days} days"),
+        )
+    elif kept_ms is None:
+        yield note("log retention", f"{name} = {facts.setting(name)} is not understood here")
+    else:
+        yield ok("log retention", f"commits are kept for {human_duration(kept_ms)}")
+    name, default_ms = _RETENTIONS[1]
+    kept_ms = _setting_ms(facts, name, default_ms)
+    if kept_ms is not None and kept_ms < UNIT_MS["d"]:
+        yield warning(
+            "file retention",
+            f"VACUUM removes files {human_duration(kept_ms)} after they were replaced. A replay that reads them then "
+            "fails, and RESTORE is impossible",
+            alter(facts, name, "interval 7 days"),
+        )
+
+
+def _setting_ms(facts: TableFacts, name: str, default_ms: int) -> int | None:
+    text = facts.setting(name)
+    return default_ms if text is None else interval_ms(text)
+
+
+def _files(facts: TableFacts) -> Iterator[Finding]:
+    sizes = [file.bytes for file in facts.files]
+    if len(sizes) < MANY_FILES or median(sizes) >= SMALL_BYTES:
+        return
+    text = f"half of the {len(sizes):,} files have less than {median(sizes):,.0f} bytes; reading them is slow"
+    mend = f"OPTIMIZE {sql_name(facts)}" if facts.tracked_since == 0 else "append less often, in larger commits"
+    yield warning("small files", text, mend)
+
+
+def _types(facts: TableFacts) -> Iterator[Finding]:
+    if facts.log.is_mapped:
+        yield note("column mapping", f"the files have other column names ({facts.setting('delta.columnMapping.mode')})")
+    for name, before in facts.log.widened.items():
+        yield note("types", f"column {name!r} was {before} and is {facts.columns[name]} now")
+    for name, kind in facts.columns.items():
+        if not is_usable(name):
+            yield warning(
+                "names",
+                f"a pipeline file cannot name the column {name!r}: it has control characters or a wrong length",
+                "rename it, if the pipeline needs it (column mapping)",
+            )
+        if kind == "variant":
+            yield note(
+                "types", f"column {name!r} is a variant: side tables store its JSON, and tasks cannot read it alone"
+            )

@@ -1,0 +1,133 @@
+"""Kinds of Delta tables that the doctor examines, made by deltalake. Each function appends three days or more."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from tests.support.delta_logs import track_rows
+
+FIRST = datetime(2024, 1, 1, tzinfo=UTC)
+DAYS = 3
+HOSTILE = 'a "b"\'`: {x} [y], # z'
+"""A name of a column that needs quotes in YAML and in SQL."""
+Row = dict[str, Any]
+
+
+def clicks(random: Random, *, per_day: int = 40) -> list[list[Row]]:
+    """Rows by day of arrival. A record arrives up to two hours after its event, one in twenty up to a day after."""
+    days = []
+    for day in range(DAYS):
+        arrivals = sorted(random.randrange(86_400) for _ in range(per_day))
+        days.append(
+            [
+                {
+                    "click_id": f"{day}-{number}",
+                    "user_id": f"u{random.randrange(6)}",
+                    "clicked_at": _at(day, arrived - random.choice([*[random.randrange(7_200)] * 19, 80_000])),
+                    "received_at": _at(day, arrived),
+                    "amount": random.randrange(100) / 4,
+                    "dt": (FIRST + timedelta(days=day)).date(),
+                }
+                for number, arrived in enumerate(arrivals)
+            ]
+        )
+    return days
+
+
+def _at(day: int, second: int) -> datetime:
+    return FIRST + timedelta(days=day, seconds=second)
+
+
+def append(place: Path, rows: list[Row], by: list[str] | None, schema: pa.Schema | None = None) -> None:
+    write_deltalake(str(place), pa.Table.from_pylist(rows, schema), mode="append", partition_by=by)
+
+
+def write(place: Path, change: Callable[[Row], Row], by: list[str] | None = None) -> None:
+    """Append a commit for each day, each record changed."""
+    for rows in clicks(Random(7)):
+        append(place, [change(row) for row in rows], by)
+
+
+def by_date(place: Path) -> None:
+    write(place, lambda row: row, ["dt"])
+
+
+def tracked(place: Path) -> None:
+    by_date(place)
+    track_rows(place)
+
+
+def by_hour_text(place: Path) -> None:
+    write(place, lambda row: row | {"dt": row["received_at"].strftime("%Y-%m-%dT%H")}, ["dt"])
+
+
+def by_compact_text(place: Path) -> None:
+    write(place, lambda row: row | {"dt": row["dt"].strftime("%Y%m%d")}, ["dt"])
+
+
+def without_ids(place: Path) -> None:
+    """Integer milliseconds, no id, no key, no arrival."""
+    write(place, lambda row: {"ts": _ms(row["clicked_at"]), "v": row["amount"], "dt": row["dt"]}, ["dt"])
+
+
+def kafka(place: Path) -> None:
+    numbers = iter(range(10**6))
+
+    def change(row: Row) -> Row:
+        number = next(numbers)
+        return {
+            "partition": number % 3, "offset": number // 3, "timestamp": row["received_at"], "key": row["user_id"],
+            "event_time": row["clicked_at"].isoformat(), "dt": row["dt"],
+        }  # fmt: skip
+
+    write(place, change, ["dt"])
+
+
+def hostile_names(place: Path) -> None:
+    write(
+        place,
+        lambda row: (
+            {f"{HOSTILE} user": row["user_id"], f"{HOSTILE}_at": row["clicked_at"], HOSTILE: row["dt"]}
+            | {f"{HOSTILE} id": row["click_id"]}
+        ),
+        [HOSTILE],
+    )
+
+
+def empty_with_columns(place: Path) -> None:
+    schema = pa.schema(
+        [("id", pa.string()), ("user_id", pa.string()), ("at", pa.timestamp("us", "UTC")), ("dt", pa.date32())]
+    )
+    append(place, [], ["dt"], schema)
+
+
+def _ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
+
+
+RUNNING: Mapping[str, Callable[[Path], None]] = {
+    "a date": by_date,
+    "row tracking": tracked,
+    "hours as texts": by_hour_text,
+    "dates without dashes": by_compact_text,
+    "no ids": without_ids,
+    "kafka": kafka,
+    "hostile names": hostile_names,
+}
+"""Tables for which `hindcast init` writes a file that runs."""
+
+
+def null_slice(place: Path) -> None:
+    by_date(place)
+    lost = {**clicks(Random(8))[0][0], "dt": None}
+    schema = pa.Table.from_pylist(clicks(Random(8))[0]).schema
+    append(place, [lost], ["dt"], schema)
+
+
+def no_event_time(place: Path) -> None:
+    write(place, lambda row: {"user_id": row["user_id"], "dt": str(row["dt"])}, ["dt"])

@@ -1,0 +1,289 @@
+"""`examine` over tables made with deltalake: what is found, and the file that is proposed. No Spark."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from jobs.doctor.column_roles import TimeRole, Wishes
+from jobs.doctor.examination import Examination, Request, examine
+from jobs.doctor.finding import Finding, Severity
+from jobs.lake.lake import Lake
+from jobs.pipeline.slices import slices_between
+from jobs.planning.log_pin import pin_input
+from tests.jobs.doctor import tables
+from tests.support.delta_logs import clean_commits, map_columns, track_rows, track_rows_later
+from windowlib.errors import LogError, SpecError
+
+NOW_MS = 1_800_000_000_000
+
+
+def examined(place: Path, wishes: Wishes | None = None, *, sample: int = 10**6) -> Examination:
+    request = Request(
+        table=place.name,
+        uri=str(place),
+        lake=Lake(root=str(place.parent)),
+        pipelines=place.parent / "pipelines",
+        wishes=wishes or Wishes(),
+        sample=sample,
+    )
+    return examine(request, now_ms=NOW_MS)
+
+
+def found(examination: Examination, subject: str) -> Finding:
+    [one] = [one for one in examination.findings if one.subject == subject]
+    return one
+
+
+def has(examination: Examination, subject: str, severity: Severity) -> bool:
+    return any(one.subject == subject and one.severity is severity for one in examination.findings)
+
+
+@pytest.mark.parametrize("kind", tables.RUNNING)
+def test_a_file_is_proposed_that_the_grammar_and_the_log_accept(kind: str, tmp_path: Path) -> None:
+    place = tmp_path / "clicks"
+    tables.RUNNING[kind](place)
+    examination = examined(place)
+    assert examination.accepted is not None, examination.findings
+    assert examination.accepted.pipeline.name == "clicks"
+    assert not [one for one in examination.findings if one.severity is Severity.ERROR]
+    assert examination.sampled == examination.facts.records == 120
+    assert examination.accepted.text.isascii()
+    assert all(len(line) < 200 for line in examination.accepted.text.splitlines())
+
+
+def test_the_columns_of_a_usual_table_are_recognised(tmp_path: Path) -> None:
+    tables.by_date(tmp_path / "clicks")
+    examination = examined(tmp_path / "clicks")
+    roles = examination.roles
+    assert (roles.key, roles.record_id) == (("user_id",), "click_id")
+    assert (roles.event_time, roles.arrival_time) == (TimeRole(column="clicked_at"), TimeRole(column="received_at"))
+    assert examination.proposal is not None
+    assert examination.proposal.slices.text == "by: dt"
+    assert examination.proposal.order.columns == ("received_at", "click_id")
+    assert examination.proposal.total == "amount"
+    assert examination.proposal.first == "2024-01-01"
+
+
+def test_the_columns_of_a_kafka_table_are_recognised(tmp_path: Path) -> None:
+    tables.kafka(tmp_path / "clicks")
+    proposal = examined(tmp_path / "clicks").proposal
+    assert proposal is not None
+    assert (proposal.roles.key, proposal.roles.partition) == (("key",), "partition")
+    assert proposal.roles.event_time == TimeRole(column="event_time")
+    assert proposal.roles.arrival_time == TimeRole(column="timestamp")
+    assert proposal.order.columns == ("timestamp", "partition", "offset"), "by partition first, most would be late"
+
+
+@pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_integers_get_the_unit_that_makes_them_times_of_this_century(
+    unit: str, per_second: int, tmp_path: Path
+) -> None:
+    def change(row: tables.Row) -> tables.Row:
+        return {"ts": int(row["clicked_at"].timestamp()) * per_second, "dt": row["dt"]}
+
+    tables.write(tmp_path / "clicks", change, ["dt"])
+    assert examined(tmp_path / "clicks").roles.event_time == TimeRole(column="ts", unit=unit)
+
+
+def test_named_columns_replace_guesses(tmp_path: Path) -> None:
+    tables.by_date(tmp_path / "clicks")
+    wishes = Wishes(
+        key=("click_id",), event_time="received_at", record_id="user_id", order=("clicked_at", "click_id"),
+        window_ms=60_000,
+    )  # fmt: skip
+    examination = examined(tmp_path / "clicks", wishes)
+    assert examination.accepted is not None
+    log = examination.accepted.pipeline.log
+    assert (log.key, log.event_time.column, log.record_id) == (("click_id",), "received_at", "user_id")
+    assert log.order == ("clicked_at", "click_id")
+    assert "tumbling: {size: 1m}" in examination.accepted.text
+
+
+@pytest.mark.parametrize(
+    ("wishes", "message"),
+    [
+        (Wishes(key=("user",)), "has no column 'user'.*did you mean 'user_id'"),
+        (Wishes(event_time="clicked"), "has no column 'clicked'"),
+        (Wishes(event_time="amount"), "do not tell their unit; write amount:ms"),
+        (Wishes(order=("nothing",)), "has no column 'nothing'"),
+    ],
+)
+def test_a_wrong_name_is_an_error_that_tells_the_columns(wishes: Wishes, message: str, tmp_path: Path) -> None:
+    tables.by_date(tmp_path / "clicks")
+    with pytest.raises(SpecError, match=message):
+        examined(tmp_path / "clicks", wishes)
+
+
+def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "file").write_text("x")
+    for name, message in {
+        "none": "does not exist",
+        "directory": "not a Delta table",
+        "file": "opening version latest failed",
+    }.items():
+        with pytest.raises(LogError, match=message):
+            examined(tmp_path / name)
+
+
+def test_an_empty_table_gets_a_file_without_a_first_slice(tmp_path: Path) -> None:
+    tables.empty_with_columns(tmp_path / "clicks")
+    examination = examined(tmp_path / "clicks")
+    assert examination.sampled == 0
+    assert has(examination, "records", Severity.WARNING)
+    assert examination.accepted is not None, examination.findings
+    assert examination.accepted.range_ms is None
+    assert "first" not in examination.accepted.text
+
+
+def test_a_table_whose_files_were_all_removed_has_no_records(tmp_path: Path) -> None:
+    tables.by_date(tmp_path / "clicks")
+    DeltaTable(str(tmp_path / "clicks")).delete()
+    examination = examined(tmp_path / "clicks")
+    assert has(examination, "records", Severity.WARNING)
+    assert "removed or changed records" in found(examination, "removed records").text
+
+
+def _unpartitioned(place: Path) -> None:
+    tables.write(place, lambda row: row)
+
+
+def _delete(place: Path) -> None:
+    tables.by_date(place)
+    DeltaTable(str(place)).delete("dt = '2024-01-02' AND amount > 5")
+
+
+def _delete_and_track(place: Path) -> None:
+    _delete(place)
+    track_rows(place)
+
+
+def _tracked_later(place: Path) -> None:
+    tables.by_date(place)
+    track_rows_later(place, Random(1), after=2)
+
+
+def _forgotten(place: Path) -> None:
+    tables.by_date(place)
+    clean_commits(place)
+
+
+def _optimized(place: Path) -> None:
+    for _ in range(2):
+        tables.by_date(place)
+    DeltaTable(str(place)).optimize.compact()
+
+
+def _twice(place: Path) -> None:
+    tables.by_date(place)
+    tables.by_date(place)
+
+
+def _short_retention(place: Path) -> None:
+    rows = pa.Table.from_pylist(tables.clicks(Random(7))[0])
+    settings = {
+        "delta.logRetentionDuration": "interval 2 days",
+        "delta.deletedFileRetentionDuration": "interval 1 hours",
+    }
+    write_deltalake(str(place), rows, partition_by=["dt"], configuration=settings)
+
+
+def _early_arrivals(place: Path) -> None:
+    tables.write(place, lambda row: row | {"received_at": row["clicked_at"].replace(year=2023)}, ["dt"])
+
+
+def _future(place: Path) -> None:
+    tables.write(place, lambda row: row | {"clicked_at": row["clicked_at"].replace(year=2050)}, ["dt"])
+
+
+def _null_keys(place: Path) -> None:
+    tables.write(place, lambda row: row | {"user_id": row["user_id"] if row["amount"] > 3 else None}, ["dt"])
+
+
+def _skewed(place: Path) -> None:
+    tables.write(place, lambda row: row | {"user_id": "big" if row["amount"] > 3 else row["user_id"]}, ["dt"])
+
+
+def _mapped(place: Path) -> None:
+    tables.by_date(place)
+    map_columns(place, "name")
+
+
+def _small_files(place: Path) -> None:
+    tables.by_date(place)
+    for _ in range(35):
+        tables.by_date(place)
+
+
+CASES: Mapping[str, tuple[Callable[[Path], None], str, Severity, str]] = {
+    "no partition": (_unpartitioned, "refused", Severity.ERROR, "not partitioned by"),
+    "null slices": (tables.null_slice, "null slices", Severity.ERROR, "1 record have no dt"),
+    "a delete": (_delete, "removed records", Severity.WARNING, r"commits 3 \(DELETE\)"),
+    "a delete is refused": (_delete_and_track, "refused", Severity.ERROR, "removed or changed records of slice"),
+    "no row tracking": (tables.by_date, "row tracking", Severity.NOTE, "is off"),
+    "row tracking": (tables.tracked, "row tracking", Severity.OK, "since the table was created"),
+    "row tracking later": (_tracked_later, "row tracking", Severity.NOTE, "switched on later, by commit 4"),
+    "a history that is gone": (_forgotten, "history", Severity.NOTE, "commits before 2 are gone"),
+    "files that were rewritten": (_optimized, "rewritten files", Severity.WARNING, "3 files were rewritten"),
+    "an unknown order": (_optimized, "order of commits", Severity.NOTE, "is not known"),
+    "duplicates": (_twice, "duplicates", Severity.WARNING, r"120 records \(50 %\)"),
+    "short retention": (_short_retention, "log retention", Severity.WARNING, "kept for 48 h|kept for 2 d"),
+    "short retention of files": (_short_retention, "file retention", Severity.WARNING, "1 h after"),
+    "clocks": (_early_arrivals, "clocks", Severity.WARNING, "100 % of the records have a received_at before"),
+    "the future": (_future, "future", Severity.WARNING, "in the future"),
+    "null keys": (_null_keys, "invalid records", Severity.WARNING, r"null_key \d+"),
+    "a frequent key": (_skewed, "keys", Severity.NOTE, "the most frequent one has 8. %"),
+    "mapped columns": (_mapped, "column mapping", Severity.NOTE, r"\(name\)"),
+    "small files": (_small_files, "small files", Severity.WARNING, "108 files"),
+    "nothing prevents a delete": (tables.by_date, "append only", Severity.NOTE, "nothing prevents"),
+    "no event time": (tables.no_event_time, "event time", Severity.ERROR, "no column is a time"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_trouble_is_a_finding_with_what_mends_it(case: str, tmp_path: Path) -> None:
+    make, subject, severity, text = CASES[case]
+    make(tmp_path / "clicks")
+    one = next(one for one in examined(tmp_path / "clicks").findings if one.subject == subject)
+    assert one.severity is severity, one
+    assert re.search(text, one.text), one.text
+    if severity in {Severity.WARNING, Severity.ERROR}:
+        assert one.mend, "a warning tells what to do"
+
+
+def test_a_refused_table_is_refused_in_the_words_of_a_plan(tmp_path: Path) -> None:
+    _delete_and_track(tmp_path / "clicks")
+    examination = examined(tmp_path / "clicks")
+    assert examination.accepted is None
+    tables.by_date(tmp_path / "good" / "clicks")
+    good = examined(tmp_path / "good" / "clicks").accepted
+    assert good is not None
+    assert good.range_ms is not None
+    with pytest.raises(LogError) as refusal:
+        pin_input(good.pipeline, Lake(root=str(tmp_path)), slices_between(good.pipeline, *good.range_ms))
+    assert any(one.text == str(refusal.value) for one in examination.findings if one.subject == "refused")
+
+
+def test_a_sample_reads_no_more_records_than_asked_the_newest_ones(tmp_path: Path) -> None:
+    tables.by_date(tmp_path / "clicks")
+    examination = examined(tmp_path / "clicks", sample=50)
+    assert examination.sampled == 50
+    assert examination.accepted is not None
+    assert "from the newest 50 of 120 records" in examination.accepted.text
+
+
+def test_an_order_with_ties_is_not_proposed(tmp_path: Path) -> None:
+    """Two records of a slice that are equal in all columns have no order."""
+    tables.write(
+        tmp_path / "clicks", lambda row: {"ts": row["clicked_at"].replace(minute=0, second=0), "dt": row["dt"]}, ["dt"]
+    )
+    examination = examined(tmp_path / "clicks")
+    assert examination.accepted is None
+    assert "does not order all records" in " ".join(
+        one.text for one in examination.findings if one.subject == "refused"
+    )
