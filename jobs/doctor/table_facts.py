@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.lake.append_order import operation_of
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.delta_log import LogTable, describe_log, log_errors, place_of
+from jobs.lake.file_origins import operation_of
 from jobs.lake.log_files import Entry, LogFiles
 from jobs.lake.row_tracking import ROW_TRACKING, row_places
 from windowlib.columnar.instants import read_instants

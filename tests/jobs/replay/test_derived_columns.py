@@ -9,7 +9,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
@@ -30,7 +29,6 @@ from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
 from tests.support.replays import NOW_MS, pipeline_of
-from windowlib.errors import SpecError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -289,10 +287,15 @@ def test_paths_are_allowed_wherever_a_column_is_named(tmp_path: Path) -> None:
     assert found.details["fired"] or found.details["open"]
 
 
-def test_a_log_that_needs_dataframes_is_refused(tmp_path: Path) -> None:
+def test_derived_columns_of_a_log_that_is_sorted_are_those_of_one_in_order(tmp_path: Path) -> None:
+    """The order is by columns of the log. The expressions are evaluated on the sorted records."""
     random = Random(9)
-    write_deltalake(str(tmp_path / "raw"), pa.Table.from_pylist([record(random, 0, 1)], RAW), partition_by=["day"])
-    track_rows(tmp_path / "raw")
+    rows = [record(random, 0, number) for number in range(60)]
     text = DERIVED.replace("  slice: {by: day}", "  slice: {by: day}\n  order: [id]")
-    with pytest.raises(SpecError, match=r"read through DataFrames, because .* by columns .*evaluates no expressions"):
-        replay(tmp_path, pipeline_of(text))
+    found = []
+    for name, written in (("in order", sorted(rows, key=lambda row: row["id"])), ("shuffled", rows[::-1])):
+        lake = tmp_path / name
+        write_deltalake(str(lake / "raw"), pa.Table.from_pylist(list(written), RAW), partition_by=["day"])
+        found.append([run.result.run_id for run in runs_of(replay(lake, pipeline_of(text)))])
+        assert outputs(lake, "derived")
+    assert found[0] == found[1]

@@ -3,8 +3,9 @@
 import json
 import shutil
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult
 from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import commits_of, track_rows
+from tests.support.fuzzing import seeds
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import LogError
 
@@ -34,6 +36,7 @@ COMMITS = [
     [(25, 24), (26, 27), (30, 3)],
     [(49, 26), (50, 49), (70, 69)],
 ]
+HOUR_MS = 3_600_000
 SIZES = Sizes(local_records=10**9)
 
 
@@ -172,13 +175,35 @@ def test_slices_of_commits_follow_their_times(tmp_path: Path) -> None:
         replayed(tmp_path, text, ("2026-11-01T00", "2026-11-01T03"))
 
 
-def test_a_file_with_records_of_several_slices_is_refused(tmp_path: Path) -> None:
-    """Until the intake reads parts of files."""
-    times = [datetime(2026, 11, day, tzinfo=UTC) for day in (1, 2)]
-    rows = pa.table({"k": ["a", "b"], "at": [FIRST_MS, FIRST_MS], "v": [1, 2], "a": times})
-    write_deltalake(str(tmp_path / "log"), rows)
-    with pytest.raises(LogError, match=r"the file part-.* has records of several slices"):
-        replayed(tmp_path, pipeline_text(by="{by: a}", order="appended", emit="every_record"))
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.date32()])
+def test_files_with_records_of_several_slices_give_the_panes_of_partitions(tmp_path: Path, kind: pa.DataType) -> None:
+    """Two files have records of all slices. Those in log order are read in parts, the shuffled ones are sorted."""
+    write_log(tmp_path / "day" / "log", DAY, ["day"])
+    expected = replayed(tmp_path / "day", pipeline_text(by="{by: day}", order="[v]", emit="every_record"))
+    rows = pa.Table.from_pylist(
+        [
+            {
+                "k": f"u{number % 2}",
+                "at": FIRST_MS + event * HOUR_MS,
+                "v": number,
+                "a": arrived(arrival, kind),
+            }
+            for number, (arrival, event) in enumerate(pair for commit in COMMITS for pair in commit)
+        ]
+    )
+    for seed in seeds(4):
+        random = Random(seed)
+        lake = tmp_path / str(seed)
+        for part in (range(6), range(6, rows.num_rows)):
+            places = random.sample([*part], len(part)) if seed % 2 else [*part]
+            write_deltalake(str(lake / "log"), rows.take(places), mode="append")
+        text = pipeline_text(by="{by: a}", order="[v]", emit="every_record")
+        assert panes(replayed(lake, text)) == panes(expected), f"seed {seed}"
+
+
+def arrived(hours: int, kind: pa.DataType) -> date | datetime:
+    at = datetime.fromtimestamp((FIRST_MS + hours * HOUR_MS) / 1000, UTC)
+    return at.date() if pa.types.is_date(kind) else at
 
 
 def test_a_compacted_log_is_refused_before_anything_is_written(tmp_path: Path) -> None:
