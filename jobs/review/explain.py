@@ -5,32 +5,22 @@ other record of a replayed slice is in windows: windows that fired are in window
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from jobs.durations import format_duration, human_duration
-from jobs.expressions.derived_columns import Derivation
-from jobs.lake.covered_files import CoveredFile, StoredDigests
-from jobs.lake.delta_log import LogTable, describe_log
-from jobs.lake.known_log import REWRITE
 from jobs.lake.lake import Lake
-from jobs.lake.log_cut import Cut, slice_value
-from jobs.lake.log_rows import Search, find_record, leaf_columns
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import show_instant, slice_at, slice_grid
+from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
-from jobs.planning.log_state import known_log
 from jobs.reading.plain_values import plain
 from jobs.reading.published import HIDDEN
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.explain_windows import RecordWindows, interval, record_time, windows_of
+from jobs.review.log_search import record_of, slice_of_values
 from jobs.runs import CheckpointRef, Slice
-from windowlib.errors import RequestError
 from windowlib.records.tables import INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS
 
 if TYPE_CHECKING:
@@ -102,7 +92,7 @@ def explain(
             shown = record_id if pipeline.log.record_id else _hash_text(row["record_hash"])
             explanation: Explanation = explain_row(pipeline, shown, row, is_published=_is_published(view, row))
             return explanation
-    record, is_kept = _record(lake, pipeline, record_id, view=view, only=only)
+    record, is_kept = record_of(lake, pipeline, record_id, view=view, only=only)
     return _from_log(lake, pipeline, record_id, record=record, is_kept=is_kept, view=view, locate=locate)
 
 
@@ -325,87 +315,6 @@ def _state_before(view: LedgerView, run: StagedRun) -> CheckpointRef | None:
     before = [one for one in view.runs.values() if one.result.state_after == run.result.state_before]
     earlier = [one for one in before if one.result.slice.end_ms == run.result.slice.start_ms]
     return earlier[-1].checkpoint if earlier else None
-
-
-def _whole_ms(value: object) -> str:
-    """Return a value as text; of a time, the milliseconds are whole, as in the cut of the log."""
-    return str(value.replace(microsecond=value.microsecond // 1000 * 1000) if isinstance(value, datetime) else value)
-
-
-def slice_of_values(pipeline: Pipeline, values: Mapping[str, Any]) -> Slice:
-    """Return the slice of a record, or of a file, by its columns: those of the partition are enough.
-
-    Raises:
-        RequestError: the slices are those of commits.
-    """
-    by = pipeline.log.slice
-    if by.is_by_commits:
-        raise RequestError(
-            f"the log of pipeline {pipeline.name} is cut into slices by its commits, so a record alone does not tell "
-            "its slice; late, unassigned and invalid records are found by their hash"
-        )
-    value = slice_value({name: _whole_ms(values[name]) for name in by.columns}, by.columns)
-    return slice_at(slice_grid(pipeline), Cut(uri=pipeline.log.table, by=by, slices=()).instant_ms(value or ""))
-
-
-def _record(
-    lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView, only: frozenset[str] | None
-) -> tuple[dict[str, Any], bool]:
-    """Return a record of the log with its derived columns, and whether the filter keeps it."""
-    column = pipeline.log.record_id
-    if column is None:
-        raise RequestError(
-            f"no late, unassigned or invalid record of pipeline {pipeline.name} has the hash {record_id}. Without "
-            f"`log.record_id` in {pipeline.source}, Hindcast cannot search the log for other records: set it to a "
-            "column that identifies a record"
-        )
-
-    log, search = log_search(lake, pipeline, view, only=only)
-    derived = derivation(pipeline, log.columns)
-    found = find_record(log, column, record_id, search=search, derivation=derived)
-    if found is None:
-        raise RequestError(
-            f"the log {pipeline.log.table} has no record whose {column} is {record_id!r}; take a value of that column "
-            "from the log"
-        )
-    return _with_derived(log, derived, found) if derived else (found, True)
-
-
-def _with_derived(log: LogTable, derived: Derivation, record: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    from jobs.expressions.evaluation import derive
-
-    found = derive(leaf_columns(log, derived, record), derived)
-    values = {name: found.rows.column(name)[0].as_py() for name in derived.nodes}
-    return record | values, found.kept is None or bool(found.kept[0])
-
-
-def log_search(
-    lake: Lake, pipeline: Pipeline, view: LedgerView, *, only: Collection[str] | None
-) -> tuple[LogTable, Search]:
-    """Return the log, and the choice of its files: those of the slices `only` (None: all), with their digests.
-
-    The choice looks at `only` when it is made, so the caller may change the collection between two searches.
-
-    Raises:
-        LogError: the log cannot be read.
-    """
-    known = known_log(view, tuple(view.slices.values()))
-    log = describe_log(lake.event_log(pipeline))
-    log.log_files(stored=known.stored_in_log(log.table_id))
-    digests = cache(lambda slice_id: StoredDigests.of(known.file_digests(log.table_id, slice_id)))
-
-    def search(path: str, place: str, partition: Mapping[str, Any]) -> CoveredFile | None:
-        columns = pipeline.log.slice.columns
-        has_slice = bool(columns) and all(partition.get(name) is not None for name in columns)
-        slice_id = slice_of_values(pipeline, partition).slice_id if has_slice else "none"
-        if only is not None and has_slice and slice_id not in only:
-            return None
-        stored = digests(slice_id).of_path(path)
-        return CoveredFile(
-            uri=log.uri, path=path, place=place, owner=f"slice {slice_id}", way_on=REWRITE, stored=stored
-        )
-
-    return log, search
 
 
 def _some(windows: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ the log under their own names and with their own types.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -18,12 +18,14 @@ import pyarrow.parquet as pq
 from jobs.lake.conforming import conformed, stored_name
 from jobs.lake.damage import REMOTE_ADVICE, one_line
 from jobs.lake.parquet_files import open_parquet
-from jobs.lake.slice_instants import TimeKind, slice_instants
 from jobs.replay.intake.blocks import Block
 from jobs.storage import file_system, is_remote
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node
+
+if TYPE_CHECKING:
+    from jobs.lake.slice_instants import TimeKind
 
 ROW: Final = ""
 """Stands for the number of a row in its file, among the hidden columns."""
@@ -110,6 +112,8 @@ class LogColumns:
 
     def _own(self, rows: pa.RecordBatch, part: tuple[int, int]) -> pa.RecordBatch:
         """Return the records with an instant of the slice column in a range, in their order."""
+        from jobs.lake.slice_instants import slice_instants  # it imports the models of pipeline files
+
         assert self.slice_column is not None, "only a column of times gives parts of files"
         kind = self.nodes[self.slice_column]
         at_ms = slice_instants(rows.column(self.slice_column), cast("TimeKind", kind), self.zone)

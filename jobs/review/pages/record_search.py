@@ -4,13 +4,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from jobs.lake.delta_log import LogTable
 from jobs.lake.lake import Lake
 from jobs.lake.log_rows import values_with
 from jobs.lake.slicing_choice import is_partitioned
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.review.explain import log_search, slice_of_values
+from jobs.review.log_search import log_search, slice_of_values
 from windowlib.errors import RequestError
 
 MOST_FOUND = 20
@@ -72,7 +73,7 @@ def search_records(
         clock: tells the time in seconds.
 
     Raises:
-        RequestError: the ledger has no slice `last`.
+        RequestError: the ledger has no slice `last`, or the slices are no partitions of the log.
         LogError: the log cannot be read.
     """
     assert pipeline.log.record_id is not None, "the caller has checked it"
@@ -84,10 +85,7 @@ def search_records(
     searched = 0
     chosen: set[str] = set()
     log, search = log_search(lake, pipeline, view, only=chosen)
-    if not is_partitioned(log, pipeline.log.slice):
-        raise RequestError(
-            "records can be searched by a part of their id only if the slices are partitions of the log (log.slice.by)"
-        )
+    _refuse_other_slices(log, pipeline)
     derived = derivation(pipeline, log.columns)
     for batch in _batches(waiting, seconds, clock):
         chosen.clear()
@@ -111,6 +109,13 @@ def search_records(
         first=waiting[searched - 1] if searched else None,
         older=waiting[searched] if searched < len(waiting) else None,
     )
+
+
+def _refuse_other_slices(log: LogTable, pipeline: Pipeline) -> None:
+    if not is_partitioned(log, pipeline.log.slice):
+        raise RequestError(
+            "records can be searched by a part of their id only if the slices are partitions of the log (log.slice.by)"
+        )
 
 
 def filled_slices(view: LedgerView) -> tuple[str, ...]:

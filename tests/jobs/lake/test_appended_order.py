@@ -51,7 +51,7 @@ def test_files_are_in_the_order_of_commits_and_of_the_adds_in_each(tmp_path: Pat
         pinned = _pin(log)
         found = [(file.path.partition("/")[0], file.path) for file in pinned.in_log_order()]
         assert found == sorted(expected, key=lambda one: one[0]), seed  # by slice; the sort is stable
-        assert direct_reading(pinned) is None, seed
+        assert direct_reading(pinned).why_spark is None, seed
 
 
 def _random_log(chance: Random, log: Path) -> Path:
