@@ -6,9 +6,10 @@ from statistics import median
 from typing import Final
 
 from jobs.doctor.column_roles import is_usable
-from jobs.doctor.finding import Finding, note, ok, warning
+from jobs.doctor.finding import Finding, error, note, ok, warning
 from jobs.doctor.table_facts import TableFacts
 from jobs.durations import UNIT_MS, human_duration
+from jobs.lake.delta_log import is_whole_uri
 from jobs.plain_text import counted
 from jobs.reading.published import quote_spark
 
@@ -201,6 +202,13 @@ def _files(facts: TableFacts) -> Iterator[Finding]:
 
 
 def _types(facts: TableFacts) -> Iterator[Finding]:
+    if any(":" in file.path.partition("/")[0] for file in facts.files if not is_whole_uri(file.path)):
+        yield error(
+            "paths",
+            f"the partition column {facts.log.partition_columns[0]!r} has a colon in its name, and Spark takes the "
+            "paths of its files for URIs with a scheme",
+            "rename the column in a copy of the table, whose records are appended in their order",
+        )
     if facts.log.is_mapped:
         yield note("column mapping", f"the files have other column names ({facts.setting('delta.columnMapping.mode')})")
     for name, before in facts.log.widened.items():

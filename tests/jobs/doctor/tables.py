@@ -15,6 +15,8 @@ FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = 3
 HOSTILE = 'a "b"\'`: {x} [y], # z'
 """A name of a column that needs quotes in YAML and in SQL."""
+_DIRECTORY = HOSTILE.replace(":", "")
+"""The same for a partition column: Spark cannot read a path with a colon in its first part."""
 Row = dict[str, Any]
 
 
@@ -89,14 +91,15 @@ def kafka(place: Path) -> None:
 
 
 def hostile_names(place: Path) -> None:
-    write(
-        place,
-        lambda row: (
-            {f"{HOSTILE} user": row["user_id"], f"{HOSTILE}_at": row["clicked_at"], HOSTILE: row["dt"]}
-            | {f"{HOSTILE} id": row["click_id"]}
-        ),
-        [HOSTILE],
-    )
+    def change(row: Row) -> Row:
+        names = {"user_id": f"{HOSTILE} user", "clicked_at": f"{HOSTILE}_at", "click_id": f"{HOSTILE} id"}
+        return {new: row[name] for name, new in names.items()} | {_DIRECTORY: row["dt"]}
+
+    write(place, change, [_DIRECTORY])
+
+
+def colon_in_a_partition(place: Path) -> None:
+    write(place, lambda row: row | {"d:t": row["dt"]}, ["d:t"])
 
 
 def empty_with_columns(place: Path) -> None:

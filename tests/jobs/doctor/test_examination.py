@@ -241,6 +241,7 @@ CASES: Mapping[str, tuple[Callable[[Path], None], str, Severity, str]] = {
     "mapped columns": (_mapped, "column mapping", Severity.NOTE, r"\(name\)"),
     "small files": (_small_files, "small files", Severity.WARNING, "108 files"),
     "nothing prevents a delete": (tables.by_date, "append only", Severity.NOTE, "nothing prevents"),
+    "a colon in a path": (tables.colon_in_a_partition, "paths", Severity.ERROR, "'d:t' has a colon"),
     "no event time": (tables.no_event_time, "event time", Severity.ERROR, "no column is a time"),
 }
 
