@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from jobs.doctor.column_roles import Roles, Wishes, guess_roles
 from jobs.doctor.delays import Suggestion
-from jobs.doctor.finding import Finding, error, ok
+from jobs.doctor.finding import Finding, error, ok, warning
 from jobs.doctor.measures import Measures, measure, ties
 from jobs.doctor.proposal import (
     APPENDED,
@@ -234,9 +234,9 @@ def _null_slices(facts: TableFacts, slices: SliceCandidate) -> Iterator[Finding]
         nulls = sum(1 if file.records is None else file.records for file in own)
     if nulls:
         where = " OR ".join(f"{quote_spark(name)} IS NULL" for name in slices.columns)
-        yield error(
+        yield warning(
             "null slices",
-            f"{counted(nulls, 'record')} have no {' or '.join(slices.columns)}, so they belong to no slice",
+            f"{counted(nulls, 'record')} have no {' or '.join(slices.columns)}, which tells no slice of them",
             f"append them again with a value, and then remove these: DELETE FROM {sql_name(facts)} WHERE {where}",  # noqa: S608
         )
 

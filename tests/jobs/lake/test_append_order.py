@@ -202,7 +202,7 @@ def test_a_compacted_log_that_was_born_with_row_tracking_is_read_without_its_com
     for one in DAYS:
         assert len(_pin(log, [one]).files) == 1
     next((log / "day=1970-01-01").glob("compacted.parquet")).unlink()
-    with pytest.raises(LogError, match=r"reading the footer of day=1970-01-01/compacted.parquet failed"):
+    with pytest.raises(LogError, match=r"reading the footer of .*day=1970-01-01/compacted.parquet failed"):
         _pin(log)
 
 

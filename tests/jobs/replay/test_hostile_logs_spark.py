@@ -259,7 +259,9 @@ def test_a_damaged_data_file_is_one_clear_paragraph(spark: "SparkSession", tmp_p
         commit.write_text(commit.read_text().replace('numRecords\\":2', 'numRecords\\":3'))
     for crc in (log / "_delta_log").glob("*.crc"):
         crc.unlink()
-    with pytest.raises(LogError, match=r"slice 1970-01-01 .* holds 2 records, but by its statistics version 1 has 3"):
+    with pytest.raises(
+        LogError, match=r"file day=1970-01-01/.* holds 2 records, but by its statistics version 1 has 3"
+    ):
         read(spark, tmp_path)
     cut_off(other, keep=0.5)
     with pytest.raises(LogError, match="have another size now"):
