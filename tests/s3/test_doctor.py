@@ -13,7 +13,7 @@ from jobs.lake.lake import Lake
 from jobs.storage import file_system
 from tests.jobs.doctor import tables
 
-pytestmark = pytest.mark.usefixtures("store")
+pytestmark = [pytest.mark.s3, pytest.mark.usefixtures("store")]
 
 
 def test_a_table_in_an_object_store_has_the_findings_of_its_copy_on_a_disk(lake: str, tmp_path: Path) -> None:

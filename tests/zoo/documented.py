@@ -67,8 +67,10 @@ ROWS: Sequence[Row] = (
     Row(words="partitions by year, month and day", entries=("year, month and day",)),
     Row(words="no partition column", entries=("no partition column",)),
     Row(words="liquid clustering", entries=("Spark: liquid clustering",)),
-    Row(words="no row tracking, and no column that orders the records", entries=("no row tracking and no order",)),
-    Row(words="several records with equal order columns", entries=("ties in the order", "at-least-once duplicates")),
+    Row(words="no row tracking, no line for the order", entries=("no row tracking and no order",)),
+    Row(words="no row tracking, and no column that orders the records", entries=("order: appended",)),
+    Row(words="different records with equal order columns", entries=("ties in the order",)),
+    Row(words="equal records with equal order columns", entries=("at-least-once duplicates",)),
     Row(words="a key inside a struct", entries=("a key in a struct",)),
     Row(words="VARIANT columns", entries=("Spark: VARIANT",)),
     Row(

@@ -274,20 +274,27 @@ def _refused() -> Iterator[Entry]:
 
     plain = by_delta_rs()
     brotli = by_delta_rs(writer_properties=WriterProperties(compression="BROTLI", compression_level=2))
-    yield refused("Parquet: brotli", brotli, "cannot be read: it is damaged")
+    yield _same("Parquet: brotli", brotli)
     yield refused("no row tracking and no order", plain, "has no row tracking", log=APPENDED)
-    yield refused("no partition column", by_delta_rs(partition_by=()), "is not partitioned by 'day'")
+    yield _same("no partition column", by_delta_rs(partition_by=()))
     yield refused("ties in the order", by_delta_rs(_tied), "is not a total order")
-    yield refused("at-least-once duplicates", by_delta_rs(_twice), "is not a total order")
+    yield Entry(name="at-least-once duplicates", table="duplicates", build=by_delta_rs(_twice), log=ORDERED)
     yield refused("records without a slice", by_delta_rs(_without_slice), "whose slice column 'day' is null")
     yield refused("DELETE in the range", by_delta_rs(after=_deleted), "removed or changed records of slice 2026-03-01")
     yield refused("UPDATE in the range", by_delta_rs(after=_updated), "removed or changed records of slice 2026-03-01")
     yield refused("overwritten", by_delta_rs(after=_overwritten), "removed or changed records of slice 2026-03-01")
-    yield refused("slices by commits", plain, "slicing by commits", log=ORDERED.replace("by: day", "by: commits"))
-    yield refused("order: appended", plain, "order", log=ORDERED.replace("[seq]", "appended"))
-    yield refused("a key in a struct", plain, "the log has no column", log=ORDERED.replace("[k]", "[payload.user.id]"))
+    appended = ORDERED.replace("[seq]", "appended")
+    yield Entry(name="order: appended", table="in_appended_order", build=plain, log=appended)
+    user = pa.struct([("user", pa.struct([("id", pa.string())]))])
+    nested = by_delta_rs(_in_a_struct, schema=CLICKS.append(pa.field("payload", user)))
+    path = ORDERED.replace("[k]", "[payload.user.id]")
+    yield Entry(name="a key in a struct", table="a_key_in_a_struct", build=nested, log=path)
     yield refused("a name in other upper and lower case", plain, "has no column", log=ORDERED.replace("[k]", "[K]"))
     yield from _refused_partitions(refused)
+
+
+def _in_a_struct(commits: Commits) -> Commits:
+    return [[row | {"payload": {"user": {"id": row["k"]}}} for row in rows] for rows in commits]
 
 
 def _refused_partitions(refused: Callable[..., Entry]) -> Iterator[Entry]:
@@ -298,9 +305,9 @@ def _refused_partitions(refused: Callable[..., Entry]) -> Iterator[Entry]:
         return by_delta_rs(shape, schema=CLICKS.set(6, pa.field("day", kind)))
 
     number = replaced(pa.int32(), lambda day: int(f"{day:%Y%m%d}"))
-    yield refused("days as integers 20260301", number, "slice column 'day'")
+    yield Entry(name="days as integers 20260301", table="days_as_integers", build=number, log=ORDERED)
     hours = replaced(pa.string(), lambda day: f"{day:%Y%m%d}13")
-    yield refused("hours as texts 2026030113", hours, "not an ISO date or time")
+    yield Entry(name="hours as texts 2026030113", table="hours_as_texts", build=hours, log=ORDERED)
     slashes = replaced(pa.string(), lambda day: f"{day:%d/%m/%Y}")
     yield refused("days as texts 01/03/2026", slashes, "not an ISO date or time")
     schema = pa.schema([*list(CLICKS)[:6], *((name, pa.int32()) for name in ("year", "month", "dd"))])
@@ -312,4 +319,5 @@ def _refused_partitions(refused: Callable[..., Entry]) -> Iterator[Entry]:
         ]
 
     split = by_delta_rs(parts, schema=schema, partition_by=("year", "month", "dd"))
-    yield refused("year, month and day", split, "slice column", log=ORDERED.replace("by: day", "by: dd"))
+    by = ORDERED.replace("by: day", "by: [year, month, dd]")
+    yield Entry(name="year, month and day", table="year_month_and_day", build=split, log=by)

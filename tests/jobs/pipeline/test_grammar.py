@@ -183,7 +183,7 @@ def test_a_pipeline_that_needs_the_clock_needs_an_arrival_time(changes: dict[str
 def test_emission_with_commits_needs_a_log_in_the_order_of_commits() -> None:
     log = pipeline_document(pipeline())["log"]
     assert isinstance(log, dict)
-    with pytest.raises(SpecError, match=r"watermark\.emit: commit needs log\.order: commits, found \['flight_id'\]"):
+    with pytest.raises(SpecError, match=r"watermark\.emit: commit needs log\.order: commits, .*found \['flight_id'\]"):
         pipeline(watermark={"kind": "ascending", "emit": "commit"}, log=log | {"order": ["flight_id"]})
 
 
