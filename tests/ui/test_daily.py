@@ -121,8 +121,6 @@ def test_a_changed_day_is_proposed_compared_and_published(shop: Shop, owner: Per
     owner.picture("restatement")
     expect(pages.get_by_role("heading", name="Differences")).to_be_visible()
     expect(pages.locator(".before", has_text="8").first).to_be_visible()
-    owner.click(pages.get_by_role("button", name="Publish"))
-    pages.get_by_label("Let decide_orders run: unpause it in Airflow").check()
     pages.get_by_role("button", name="Publish").dblclick()
     expect(pages.locator("h1")).to_contain_text("The decision is made")
     assert [run.state for run in airflow.dag_runs("decide_orders")] == ["success"]
@@ -188,8 +186,6 @@ def test_a_request_replaces_another(shop: Shop, owner: Person, airflow: AirflowA
     expect(pages.get_by_role("button", name="Waive and publish")).to_have_count(0)
     owner.page.goto(new)
     pages.get_by_label(f"Reason for {BAD}").fill("the register was broken")
-    owner.click(pages.get_by_role("button", name="Waive and publish"))
-    pages.get_by_label("Let decide_checked run: unpause it in Airflow").check()
     owner.click(pages.get_by_role("button", name="Waive and publish"))
     expect(pages.locator("h1")).to_contain_text("The decision is made")
     wait_until(lambda: _states(airflow, "checked") == ["success", "success"], what="both runs are green")
