@@ -1,11 +1,10 @@
 """The outcome of a request: its runs and its publication, for commands and tasks."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from jobs.ledger.view import StagedRun
 from jobs.publishing.rules import Publication
-from jobs.runs import by_fate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +40,7 @@ def run_to_json(run: StagedRun) -> dict[str, Any]:
         "verdict": run.verdict.value,
         "digests": dict(sorted(result.digests.items())),
         "state": result.state_after,
-        "counts": {"read": result.counts.read, **by_fate(result.counts), "panes": result.counts.panes},
+        "counts": asdict(result.counts),
         "watermark_ms": result.watermark_ms,
         "spec_fingerprint": result.spec_fingerprint,
         "input_fingerprint": result.input_fingerprint,

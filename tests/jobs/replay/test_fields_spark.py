@@ -122,7 +122,8 @@ def test_each_field_of_a_result_arrives_in_the_ledger(replayed: Replayed) -> Non
     counts = {"records_read" if name == "read" else name: count for name, count in asdict(result.counts).items()}
     places = {
         "slice": {"slice_id": result.slice.slice_id, "slice_start_ms": 0, "slice_end_ms": 86_400_000},
-        "counts": counts,
+        # The ledger names filtered records only where there are some, so that other runs have the events of before.
+        "counts": {name: count for name, count in counts.items() if name != "filtered"},
         "log": {"log": json.loads(json.dumps(asdict(result.log)))},
         "warnings": {"warnings": list(result.warnings)},
         "checkpoint": {"checkpoint": json.loads(json.dumps(asdict(result.checkpoint)))},
