@@ -76,7 +76,15 @@ def test_records_without_a_gap_or_an_arrival_are_invalid_and_the_others_go_on(
     reasons = ["arrival_null_time", "gap_not_positive", "gap_not_positive", "null_gap"]
     assert sorted(invalid["reason"].to_pylist()) == reasons
     [run] = what_was_run(outcome)
-    assert run["counts"] == {"read": 6, "assigned": 2, "late": 0, "unassigned": 0, "invalid": 4, "panes": 2}
+    assert run["counts"] == {
+        "read": 6,
+        "assigned": 2,
+        "late": 0,
+        "unassigned": 0,
+        "invalid": 4,
+        "filtered": 0,
+        "panes": 2,
+    }
     panes = DeltaTable(str(tmp_path / "clicks" / "window_outputs")).to_pyarrow_table()
     # Sessions on the clock: the first ends before the clock reaches the last record, the second before the day ends.
     bounds = {tuple(at.microsecond for at in (one["window_start"], one["window_end"])) for one in panes.to_pylist()}
