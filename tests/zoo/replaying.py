@@ -86,10 +86,16 @@ class Zoo:
         if not outcome.is_published:
             raise AssertionError(f"{entry.name}: not published: {outcome.publication}")
         attempts = [(run.result.slice.slice_id, run.result.attempt_id) for run in outcome.runs]
-        runs = [{name: run[name] for name in _KEPT} for run in outcome.to_json()["runs"]]
+        runs = [_kept(run) for run in outcome.to_json()["runs"]]
         if entry.is_short:
             return _shortened(runs)
         return {"runs": runs, "rows": {name: _rows(lake, pipeline.name, name, attempts) for name in TABLES}}
+
+
+def _kept(run: Mapping[str, Any]) -> Answer:
+    """Return what an answer has of a run. Answers are older than the count of filtered records."""
+    counts = {name: count for name, count in run["counts"].items() if name != "filtered" or count}
+    return {name: run[name] for name in _KEPT} | {"counts": counts}
 
 
 def _shortened(runs: Sequence[Answer]) -> Answer:
