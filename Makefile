@@ -46,7 +46,7 @@ setup: $(SET_UP)  ## make .venv and fetch Spark's Delta jars; all other targets 
 
 # One process runs all tests that need Spark, in one session (tests/conftest.py). Two processes share the other tests.
 HEAVY := spark or gx or dags or e2e
-test: $(SET_UP)  ## run the tests, 6 minutes on 2 idle cores (PYTEST_ARGS="-k name" for some of them)
+test: $(SET_UP)  ## run the tests, 8 minutes on 2 idle cores (PYTEST_ARGS="-k name" for some of them)
 ifeq ($(strip $(PYTEST_ARGS)),)
 	@$(PY) -m pytest -n 2 --no-loadscope-reorder -m "not soak and not slow and not s3 and not ui"
 else
