@@ -60,7 +60,7 @@ def take_in(tasks: Tasks, chunk: ChunkLog, *, directory: str, records_per_block:
     found: dict[int, list[SourceFile] | None] = dict.fromkeys(doubtful)
     if not (chunk.order is None and chunk.needs_commits):  # a compacted file may have records of several commits
         found = _probed(tasks, doubtful, reading, records_per_task=records_per_block)
-    unsorted = [number for number, own in found.items() if own is None]
+    unsorted = [number for number, own in found.items() if own is None and _has_records(doubtful[number])]
     plan = sort_plan(chunk, directory, threads=max(tasks.sharers // max(len(unsorted), 1), 1))
     made = tasks.run(lambda own: sort_slice(own, plan), [doubtful[number] for number in unsorted])
     ordered = {
@@ -81,6 +81,10 @@ def take_in(tasks: Tasks, chunk: ChunkLog, *, directory: str, records_per_block:
         sorted_slices=len(made),
         equal=sum(one.equal for one in made),
     )
+
+
+def _has_records(files: Sequence[SourceFile]) -> bool:
+    return any(file.block.records for file in files)
 
 
 def order_reading(chunk: ChunkLog) -> OrderReading:

@@ -5,6 +5,7 @@ DuckDB gets and gives batches of Arrow, so it neither reads nor writes a file of
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import uuid4
 
@@ -72,13 +73,20 @@ def sort_slice(files: Sequence[SourceFile], plan: SortPlan) -> SortedFile:
     Raises:
         LogError: a file cannot be read, or different records of the slice have the same place in the order.
     """
+    import duckdb
+
     names = [f"o{place}" for place in range(len(plan.reading.named))]
+    unsorted = _Unsorted(files=files, reading=plan.reading, names=names)
     with _connection(plan) as connection:
-        source = _source(files, plan.reading, names)
-        connection.register("unsorted", source)
+        connection.register("unsorted", unsorted.reader())
         order = ", ".join(f'"{name}" NULLS FIRST' for name in names)
-        found = connection.sql(f"SELECT * FROM unsorted ORDER BY {order}").to_arrow_reader(_ROWS)  # noqa: S608 - our names
-        return write_sorted(found, plan, slice_no=files[0].block.slice_no, order=names)
+        try:
+            found = connection.sql(f"SELECT * FROM unsorted ORDER BY {order}").to_arrow_reader(_ROWS)  # noqa: S608 - our names
+            return write_sorted(found, plan, slice_no=files[0].block.slice_no, order=names)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            if unsorted.failure is not None:  # DuckDB makes a text of it
+                raise unsorted.failure from error
+            raise
 
 
 def _connection(plan: SortPlan) -> "duckdb.DuckDBPyConnection":
@@ -94,23 +102,33 @@ def _connection(plan: SortPlan) -> "duckdb.DuckDBPyConnection":
     )
 
 
-def _source(files: Sequence[SourceFile], reading: OrderReading, names: Sequence[str]) -> pa.RecordBatchReader:
-    """Return the records with columns r0, r1 ... for those of the log, and their order columns under `names`."""
+@dataclass(slots=True, kw_only=True)
+class _Unsorted:
+    """The records with columns r0, r1 ... for those of the log, and their order columns under `names`.
 
-    def renamed() -> Iterator[pa.RecordBatch]:
-        for file in files:
-            for rows, order in reading.batches(file, whole=True):
-                columns = [f"r{place}" for place in range(rows.num_columns)]
-                yield pa.RecordBatch.from_arrays([*rows.columns, *order], names=[*columns, *names])
+    `failure` is the error that ended their reading, if one did.
+    """
 
-    batches = renamed()
-    first = next(batches)
-    return pa.RecordBatchReader.from_batches(first.schema, _chained(first, batches))
+    files: Sequence[SourceFile]
+    reading: OrderReading
+    names: Sequence[str]
+    failure: Exception | None = None
 
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the records as a stream. At least one file has a batch."""
+        batches = self._batches()
+        first = next(batches)
+        return pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
 
-def _chained(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from others
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for file in self.files:
+                for rows, order in self.reading.batches(file, whole=True):
+                    columns = [f"r{place}" for place in range(rows.num_columns)]
+                    yield pa.RecordBatch.from_arrays([*rows.columns, *order], names=[*columns, *self.names])
+        except Exception as error:
+            self.failure = error
+            raise
 
 
 def write_sorted(

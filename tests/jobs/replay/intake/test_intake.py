@@ -137,3 +137,17 @@ def test_equal_records_may_share_a_place_and_different_ones_are_named(tmp_path: 
     other = file_of(tmp_path, [*same, {"n": 1, "s": "y"}, {"n": None}, {"n": None, "s": ""}], 1)
     with pytest.raises(LogError, match=r"for example n = None; n = 1\. Add a column that differs"):
         sort_slice([other], plan_of(tmp_path, ("n",), rows_per_batch=100))
+
+
+def test_a_file_that_cannot_be_read_is_named_as_everywhere(tmp_path: Path) -> None:
+    """DuckDB reads the records through Python, and makes a text of the error."""
+    good = file_of(tmp_path, [{"n": 2, "s": "x"}, {"n": 1, "s": "y"}], 0)
+    bad = file_of(tmp_path, [{"n": n, "s": str(n)} for n in range(2_000)], 1)
+    fewer = bad._replace(block=bad.block._replace(records=7))
+    with pytest.raises(LogError, match=r"file 1\.parquet .* holds 2,000 records, but by its statistics"):
+        sort_slice([good, fewer], plan_of(tmp_path, ("n",)))
+    content = bytearray(Path(bad.block.path).read_bytes())
+    content[4:2_000] = bytes(1_996)
+    Path(bad.block.path).write_bytes(content)
+    with pytest.raises(LogError, match=r"file 1\.parquet .* cannot be read: it is damaged"):
+        sort_slice([good, bad], plan_of(tmp_path, ("n",)))
