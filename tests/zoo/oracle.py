@@ -90,7 +90,7 @@ def _write_sorted(entry: Entry, original: Path, table: Path) -> None:
         first += records.num_rows
     entries = [
         {"commitInfo": {"timestamp": 0, "operation": "WRITE", "operationParameters": {}}},
-        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": FEATURES}},
+        {"protocol": _protocol(original)},
         {"metaData": _metadata(original, column)},
         *({"add": one} for one in adds),
     ]  # fmt: skip
@@ -102,6 +102,15 @@ def _add(path: Path, values: Mapping[str, str], *, records: int, first: int) -> 
         "path": path.name, "partitionValues": values, "size": path.stat().st_size, "modificationTime": 0,
         "dataChange": True, "stats": json.dumps({"numRecords": records}), "baseRowId": first,
         "defaultRowCommitVersion": 0,
+    }  # fmt: skip
+
+
+def _protocol(original: Path) -> dict[str, Any]:
+    if '"timestamp_ntz"' not in DeltaTable(str(original)).schema().to_json():
+        return {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": FEATURES}
+    local = "timestampNtz"
+    return {
+        "minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [local], "writerFeatures": [*FEATURES, local],
     }  # fmt: skip
 
 
