@@ -14,6 +14,10 @@ TimeKind = Literal["timestamp", "timestamp_ntz", "date"]
 TIME_KINDS: Final = ("timestamp", "timestamp_ntz", "date")
 """Types of columns that can assign records to slices without partitions."""
 _DAY_MS: Final = 86_400_000
+_TABLE_END_MS: Final = 2_114_380_800_000
+"""2037-01-01. The tables of time zones end in this year. Python goes on by the rule of the zone, and Arrow does not."""
+_LAST_MS: Final = 253_402_041_600_000
+"""9999-12-29. Python has no later days in every time zone."""
 _PER_MS: Final = {"us": 1_000, "ns": 1_000_000}
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local to the zone
 
@@ -74,9 +78,12 @@ def _local_ms(local: "pa.Array", zone: ZoneInfo) -> "pa.Array":
     naive = local.cast(pa.timestamp("ms"))
     zoned = pc.assume_timezone(naive, zone.key, ambiguous="earliest", nonexistent="earliest")
     is_skipped = pc.not_equal(pc.local_timestamp(zoned), naive)
-    if not pc.any(is_skipped).as_py():
+    is_after = pc.and_(pc.greater_equal(local, _TABLE_END_MS), pc.less(local, _LAST_MS))
+    is_single = pc.or_(is_skipped, is_after)
+    if not pc.any(is_single).as_py():
         return zoned.cast(pa.int64())
-    return pc.if_else(is_skipped, _by_value(local, zone), zoned.cast(pa.int64()))
+    single = pc.if_else(is_single, local, pa.scalar(None, pa.int64()))
+    return pc.if_else(is_single, _by_value(single, zone), zoned.cast(pa.int64()))
 
 
 def _by_value(local: "pa.Array", zone: ZoneInfo) -> "pa.Array":

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobs.lake.event_log import PinnedLog, pin_log
@@ -127,6 +127,7 @@ def _model_ms(kind: TimeKind, at: datetime, zone: ZoneInfo) -> int:
     kind=st.sampled_from([*KINDS]),
     unit=st.sampled_from(["ms", "us", "ns"]),
 )
+@example(times=[datetime(2000, 1, 1), datetime(2038, 4, 1)], zone="Europe/Berlin", kind="timestamp_ntz", unit="ms")  # noqa: DTZ001
 def test_instants_of_columns_are_those_of_single_values(
     times: list[datetime | None], zone: str, kind: TimeKind, unit: str
 ) -> None:
