@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from jobs.lake.pinned_files import PinnedFile
@@ -10,8 +11,8 @@ from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.intake.groups import groups_of
 from jobs.replay.intake.layout import Layout, joined_groups, layout_of, parts_of
-from jobs.replay.intake.probe import Probed, in_order, probe
-from jobs.replay.intake.sort import SortedFile, SortPlan, sort_slice
+from jobs.replay.intake.probe import Cluster, clusters, probe
+from jobs.replay.intake.sort import SortedFile, SortPlan, sort_files
 from jobs.replay.intake.source_files import OrderReading, SourceFile
 from jobs.replay.tasks import SparkTasks, Tasks
 from jobs.storage import file_system
@@ -55,36 +56,50 @@ def take_in(tasks: Tasks, chunk: ChunkLog, *, directory: str, records_per_block:
         _refuse_for_spark(chunk, chunk.direct.why_spark)
         return _by_spark(_spark_of(tasks), chunk, directory=directory, records_per_block=records_per_block)
     files = _source_files(chunk)
-    doubtful = {number: own for number, own in files.items() if _is_doubtful(chunk, own)}
-    reading = order_reading(chunk)
-    found: dict[int, list[SourceFile] | None] = dict.fromkeys(doubtful)
-    if not (chunk.order is None and chunk.needs_commits):  # a compacted file may have records of several commits
-        found = _probed(tasks, doubtful, reading, records_per_task=records_per_block)
-    unsorted = [number for number, own in found.items() if own is None and _has_records(doubtful[number])]
-    plan = sort_plan(chunk, directory, threads=max(tasks.sharers // max(len(unsorted), 1), 1))
-    made = tasks.run(lambda own: sort_slice(own, plan), [doubtful[number] for number in unsorted])
-    ordered = {
-        number: [
-            part
-            for file in found.get(number) or own
-            for part in parts_of(file.block, uri=chunk.log.uri, records_per_block=records_per_block)
-        ]
-        for number, own in files.items()
+    arranged = _arranged(tasks, chunk, files, records_per_task=records_per_block)
+    made = iter(_sorted(tasks, chunk, arranged, directory=directory, records_per_task=records_per_block))
+    uri = chunk.log.uri
+    parts = {
+        (file.block.path, file.block.slice_no): parts_of(file.block, uri=uri, records_per_block=records_per_block)
+        for file in chain.from_iterable(files.values())
     }
-    originals = [block for number in files for block in ordered[number]]
-    sorted_blocks = _sorted_blocks(made, records_per_block=records_per_block)
-    if made:
-        log.info("tasks have sorted %d of %d slices", len(made), len(files))
+    ordered: dict[int, list[Block]] = {}
+    sorted_files: list[SortedFile] = []
+    for number, own in arranged.items():
+        blocks: list[Block] = []
+        for cluster in own:
+            if cluster.is_ordered:
+                whole = cluster.files[0].block
+                blocks += [whole] if whole.reorder_by else parts[whole.path, number]
+            else:
+                sorted_files.append(next(made))
+                blocks += _blocks_of(sorted_files[-1], records_per_block=records_per_block)
+        ordered[number] = _numbered(blocks)
+    sorted_slices = len({one.slice_no for one in sorted_files})
+    if sorted_files:
+        log.info("tasks have sorted %d of %d slices", sorted_slices, len(files))
     return Intake(
-        layout=layout_of(ordered | sorted_blocks, chunk.slices),
-        originals=tuple(originals),
-        sorted_slices=len(made),
-        equal=sum(one.equal for one in made),
+        layout=layout_of(ordered, chunk.slices),
+        originals=tuple(chain.from_iterable(parts.values())),
+        sorted_slices=sorted_slices,
+        equal=sum(one.equal for one in sorted_files),
     )
 
 
-def _has_records(files: Sequence[SourceFile]) -> bool:
-    return any(file.block.records for file in files)
+def _sorted(
+    tasks: Tasks,
+    chunk: ChunkLog,
+    arranged: Mapping[int, Sequence[Cluster]],
+    *,
+    directory: str,
+    records_per_task: int,
+) -> list[SortedFile]:
+    """Sort the clusters that no task reads in order. Return a file for each, in their order."""
+    unsorted = [one for own in arranged.values() for one in own if not one.is_ordered]
+    groups = groups_of(unsorted, [one.records for one in unsorted], records=records_per_task)
+    plan = sort_plan(chunk, directory, threads=max(tasks.sharers // max(len(groups), 1), 1))
+    done = tasks.run(lambda own: [sort_files(one.files, plan) for one in own], groups)
+    return [*chain.from_iterable(done)]
 
 
 def order_reading(chunk: ChunkLog) -> OrderReading:
@@ -108,16 +123,11 @@ def sort_plan(chunk: ChunkLog, directory: str, *, threads: int) -> SortPlan:
     )
 
 
-def _sorted_blocks(made: Sequence[SortedFile], *, records_per_block: int) -> dict[int, list[Block]]:
-    """Return slice number -> the blocks of its sorted files, which are given in log order."""
-    blocks: dict[int, list[Block]] = {}
-    for one in made:
-        name = one.path.rpartition("/")[2]
-        whole = Block(one.path, name, {}, one.slice_no, commit=0, sequence=0, rank=0, row=0, records=0, is_sorted=True)
-        blocks.setdefault(one.slice_no, []).extend(
-            joined_groups(whole, one.groups, records_per_block=records_per_block)
-        )
-    return {number: _numbered(own) for number, own in blocks.items()}
+def _blocks_of(made: SortedFile, *, records_per_block: int) -> list[Block]:
+    """Return the blocks of a file that the intake has written."""
+    name = made.path.rpartition("/")[2]
+    whole = Block(made.path, name, {}, made.slice_no, commit=0, sequence=0, rank=0, row=0, records=0, is_sorted=True)
+    return joined_groups(whole, made.groups, records_per_block=records_per_block)
 
 
 def _numbered(blocks: Sequence[Block]) -> list[Block]:
@@ -126,22 +136,29 @@ def _numbered(blocks: Sequence[Block]) -> list[Block]:
     return [block._replace(commit=numbers[block.commit]) for block in blocks]
 
 
+def _arranged(
+    tasks: Tasks, chunk: ChunkLog, files: Mapping[int, Sequence[SourceFile]], *, records_per_task: int
+) -> dict[int, list[Cluster]]:
+    """Return slice number -> its files as clusters, in log order."""
+    doubtful = {number: own for number, own in files.items() if _is_doubtful(chunk, own)}
+    found = {number: [Cluster((file,), is_ordered=True) for file in own] for number, own in files.items()}
+    if chunk.order is None and chunk.needs_commits:  # a compacted file may have records of several commits
+        whole = {number: Cluster((*own,), is_ordered=False) for number, own in doubtful.items()}
+        return found | {number: [one] for number, one in whole.items() if one.records}
+    reading = order_reading(chunk)
+    every = [*chain.from_iterable(doubtful.values())]
+    groups = groups_of(every, [file.block.records for file in every], records=records_per_task)
+    most = chunk.sizes.reorder_bytes
+    done = tasks.share(lambda own: [probe(file, reading, reorder_bytes=most) for file in own], groups)
+    probed = iter(chain.from_iterable(done))
+    return found | {
+        number: clusters([(file, next(probed)) for file in own], chunk.order or ()) for number, own in doubtful.items()
+    }
+
+
 def _is_doubtful(chunk: ChunkLog, files: Sequence[SourceFile]) -> bool:
     """Return whether the Delta log does not tell the order of the records of a slice."""
     return chunk.order is not None or any(file.block.named in chunk.direct.compacted for file in files)
-
-
-def _probed(
-    tasks: Tasks, doubtful: Mapping[int, Sequence[SourceFile]], reading: OrderReading, *, records_per_task: int
-) -> dict[int, list[SourceFile] | None]:
-    """Return slice number -> its files in log order; None if tasks must sort it."""
-    files = [file for own in doubtful.values() for file in own]
-    groups = groups_of(files, [file.block.records for file in files], records=records_per_task)
-    done = [one for found in tasks.share(lambda own: [probe(file, reading) for file in own], groups) for one in found]
-    by_slice: dict[int, list[tuple[SourceFile, Probed]]] = {number: [] for number in doubtful}
-    for file, probed in zip(files, done, strict=True):
-        by_slice[file.block.slice_no].append((file, probed))
-    return {number: in_order(own) for number, own in by_slice.items()}
 
 
 def _source_files(chunk: ChunkLog) -> dict[int, list[SourceFile]]:
@@ -156,7 +173,7 @@ def _source_files(chunk: ChunkLog) -> dict[int, list[SourceFile]]:
             named=file.path,
             partition=file.values,
             slice_no=number,
-            commit=0,
+            commit=commit,
             sequence=0,
             rank=0,
             row=0,
@@ -164,14 +181,7 @@ def _source_files(chunk: ChunkLog) -> dict[int, list[SourceFile]]:
             part=file.part,
         )
         found.setdefault(number, []).append(SourceFile(block, commit, first))
-    return {number: _with_commit_numbers(own) for number, own in sorted(found.items())}
-
-
-def _with_commit_numbers(files: Sequence[SourceFile]) -> list[SourceFile]:
-    """Return the files of a slice in the order of appending. The commits of a slice are numbered from 0."""
-    ordered = sorted(files, key=lambda file: (file.commit, file.first))
-    blocks = _numbered([file.block._replace(commit=file.commit) for file in ordered])
-    return [file._replace(block=block) for file, block in zip(ordered, blocks, strict=True)]
+    return {number: sorted(own, key=lambda file: (file.commit, file.first)) for number, own in sorted(found.items())}
 
 
 def _appended(file: PinnedFile) -> tuple[int, int]:
@@ -220,7 +230,10 @@ def _by_spark(spark: "SparkSession", chunk: ChunkLog, *, directory: str, records
     from jobs.replay.intake.spark_sort import sort_by_spark  # imports Spark
 
     made = sort_by_spark(spark, chunk, sort_plan(chunk, directory, threads=1))
-    ordered = _sorted_blocks(made, records_per_block=records_per_block)
+    blocks: dict[int, list[Block]] = {}
+    for one in made:
+        blocks.setdefault(one.slice_no, []).extend(_blocks_of(one, records_per_block=records_per_block))
+    ordered = {number: _numbered(own) for number, own in blocks.items()}
     return Intake(
         layout=layout_of(ordered, chunk.slices),
         originals=None,

@@ -19,6 +19,7 @@ from jobs.lake.conforming import conformed, stored_name
 from jobs.lake.damage import REMOTE_ADVICE, one_line
 from jobs.lake.parquet_files import open_parquet
 from jobs.replay.intake.blocks import Block
+from jobs.replay.intake.order_keys import comparable, sorted_rows
 from jobs.storage import file_system, is_remote
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import LogError
@@ -56,7 +57,7 @@ class LogColumns:
     def batches(
         self, block: Block, columns: Sequence[str] | None = None, *, hidden: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a block in order, with the log's columns (or those that are named).
+        """Yield the records of a block in log order, with the log's columns (or those that are named).
 
         A column that the file does not have is null in all rows.
 
@@ -69,6 +70,30 @@ class LogColumns:
         Raises:
             LogError: the file cannot be read, or it does not have as many records as the Delta log states.
         """
+        if not block.reorder_by:
+            yield from self._stored(block, columns, hidden)
+            return
+        read = None if columns is None else [*dict.fromkeys([*columns, *block.reorder_by])]
+        rows = pa.Table.from_batches(self._stored(block, read, hidden)).combine_chunks().to_batches()[0]
+        order = sorted_rows([comparable(rows.column(name)) for name in block.reorder_by])
+        own = rows if columns is None else rows.select([*columns, *hidden])
+        for start in range(0, len(order), self.rows_per_batch):
+            yield own.take(order.slice(start, self.rows_per_batch))
+
+    def bytes_of(self, block: Block) -> int:
+        """Return about how many bytes the records of a block take in memory, by the footer of its file.
+
+        Raises:
+            LogError: the file cannot be read.
+        """
+        with self.reading(block):
+            footer = self._open(block).metadata
+            groups = range(footer.num_row_groups)
+            chunks = [footer.row_group(group).column(at) for group in groups for at in range(footer.num_columns)]
+        return sum(max(chunk.total_uncompressed_size, chunk.num_values * _width(chunk)) for chunk in chunks)
+
+    def _stored(self, block: Block, columns: Sequence[str] | None, hidden: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a block in the order of its file."""
         found, row = 0, block.row
         with self.reading(block):
             file = self._open(block)
@@ -158,3 +183,11 @@ class LogColumns:
                 f"file {block.named} of version {self.version} of event log {self.uri} cannot be read: it is damaged, "
                 "or it was removed while it was read. Restore it from a backup, or replay a range that does not need it"
             ) from error
+
+
+def _width(chunk: pq.ColumnChunkMetaData) -> int:
+    """Return about how many bytes a value takes in memory. A file may have a text once that memory has many times."""
+    found = chunk.statistics
+    if not isinstance(found and found.has_min_max and found.min_raw, bytes):
+        return 8
+    return 4 + (len(found.min_raw) + len(found.max_raw)) // 2

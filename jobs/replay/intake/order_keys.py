@@ -47,6 +47,20 @@ def _float_places(values: pa.Array) -> pa.Array:
     return pa.array(places, mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
+def sorted_rows(columns: Sequence[pa.Array]) -> pa.Array:
+    """Return the numbers of the rows in log order. Rows that share a place are in any order.
+
+    Args:
+        columns: columns of equal length, each in the form of `comparable`.
+    """
+    first = columns[0]
+    if len(columns) == 1 and not first.null_count and pa.types.is_integer(first.type):
+        return pa.array(np.argsort(first.to_numpy()))  # a third of the time of Arrow's sort
+    names = [str(place) for place in range(len(columns))]
+    rows = pa.RecordBatch.from_arrays([*columns], names=names)
+    return pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in names])
+
+
 def signs(columns: Sequence[pa.Array]) -> Signs:
     """Return for each row but the last how the next one compares to it: 1 after it, 0 equal, -1 before it.
 

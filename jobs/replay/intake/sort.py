@@ -1,4 +1,4 @@
-"""A task of the intake that sorts the records of a slice into one new file. DuckDB sorts, and spills what is too large.
+"""A task of the intake that sorts the records of files into one new file. DuckDB sorts, and spills what is too large.
 
 DuckDB gets and gives batches of Arrow, so it neither reads nor writes a file of records, and no value changes.
 """
@@ -40,7 +40,7 @@ class RowGroup(NamedTuple):
 
 
 class SortedFile(NamedTuple):
-    """The records of one slice in log order. `equal` is the number of records that are equal to the one before them."""
+    """Records of one slice in log order. `equal` is the number of records that are equal to the one before them."""
 
     path: str
     slice_no: int
@@ -67,8 +67,8 @@ class SortPlan:
     bounded: tuple[str, ...] = ()
 
 
-def sort_slice(files: Sequence[SourceFile], plan: SortPlan) -> SortedFile:
-    """Sort the records of one slice.
+def sort_files(files: Sequence[SourceFile], plan: SortPlan) -> SortedFile:
+    """Sort the records of files of one slice.
 
     Raises:
         LogError: a file cannot be read, or different records of the slice have the same place in the order.

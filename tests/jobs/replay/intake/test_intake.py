@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.replay.intake.blocks import Block
-from jobs.replay.intake.log_blocks import LogColumns
+from jobs.replay.intake.log_blocks import ROW, LogColumns
 from jobs.replay.intake.order_keys import comparable, key_at
-from jobs.replay.intake.probe import in_order, probe
-from jobs.replay.intake.sort import SortedFile, SortPlan, sort_slice
+from jobs.replay.intake.probe import clusters, probe
+from jobs.replay.intake.sort import SortedFile, SortPlan, sort_files
 from jobs.replay.intake.source_files import OrderReading, SourceFile
 from tests.support.fuzzing import seeds
 from windowlib.errors import LogError
@@ -89,33 +89,75 @@ def test_sorted_records_are_those_of_the_files_in_the_order_of_the_columns(tmp_p
         distinct = {repr((key, row)) for key, row in zip(keys, rows, strict=True)}
         if len({repr(key) for key in keys}) < len(distinct):
             with pytest.raises(LogError, match="is not a total order"):
-                sort_slice(files, plan)
+                sort_files(files, plan)
             continue
-        found = sort_slice(files, plan)
+        found = sort_files(files, plan)
         assert found.equal == len(rows) - len(distinct), f"seed {seed}"
         wanted = sorted(({**row, "day": "2020-01-01"} for row in rows), key=lambda row: key_of(row, columns))
         assert repr(rows_in(found)) == repr(wanted), f"seed {seed}"
         assert max(group.records for group in found.groups) <= plan.rows_per_group
 
 
-def test_files_are_read_as_they_are_only_if_their_records_ascend_and_no_place_is_shared(tmp_path: Path) -> None:
-    for seed in seeds(40):
+def test_clusters_are_the_log_order_whatever_the_arrangement_of_the_records(tmp_path: Path) -> None:
+    """Files that overlap are one cluster. A file alone is read in order if it fits into memory and shares no place."""
+    for seed in seeds(60):
         random, directory = Random(seed), tmp_path / str(seed)
         directory.mkdir()
-        numbers = sorted(random.choices(range(12), k=9)) if random.random() < 0.3 else random.sample(range(99), 9)
+        kind = random.choice(["n", "s"])
+        numbers = random.choices(range(12), k=9) if random.random() < 0.3 else random.sample(range(99), 9)
         numbers = sorted(numbers) if random.random() < 0.7 else numbers
         parts = [numbers[:4], numbers[4:5], numbers[5:], []]
+        for part in parts:
+            if random.random() < 0.4:
+                random.shuffle(part)
         random.shuffle(parts)
-        files = [file_of(directory, [{"n": n} for n in part], place) for place, part in enumerate(parts)]
-        reading = plan_of(directory, ("n",), rows_per_batch=random.randint(1, 5)).reading
-        found = in_order([(file, probe(file, reading)) for file in files])
-        ascending = sorted([part for part in parts if part], key=lambda part: part[0])
-        whole = [n for part in ascending for n in part]
-        if all(one < two for one, two in pairwise(whole)):
-            assert found is not None, f"seed {seed}"
-            assert [parts[file.commit] for file in found] == ascending, f"seed {seed}"
-        else:
-            assert found is None, f"seed {seed}"
+        files = [
+            file_of(directory, [{"n": n, "s": f"{n:03d}"} for n in part], place) for place, part in enumerate(parts)
+        ]
+        plan = plan_of(directory, (kind,), rows_per_batch=random.randint(1, 5), rows_per_group=random.randint(1, 5))
+        fits = random.random() < 0.7
+        most = 1_000_000 if fits else 0
+        found = clusters([(file, probe(file, plan.reading, reorder_bytes=most)) for file in files], (kind,))
+        spans = [(min(part), max(part)) for part in parts if part]
+        assert sum(len(one.files) for one in found) == len(spans), f"seed {seed}"
+        read: list[int] = []
+        for one in found:
+            own = [number for file in one.files for number in parts[file.block.commit]]
+            ascends = all(before < after for before, after in pairwise(own))
+            alone = len(one.files) == 1
+            assert one.is_ordered == (alone and (ascends or (fits and len({*own}) == len(own)))), f"seed {seed}"
+            assert all(bool(file.block.reorder_by) == (one.is_ordered and not ascends) for file in one.files)
+            if one.is_ordered:
+                batches = plan.reading.log.batches(one.files[0].block)
+                read += [n for batch in batches for n in batch.column("n").to_pylist()]
+            else:
+                read += [row["n"] for row in rows_in(sort_files(one.files, plan))]
+        assert read == sorted(numbers), f"seed {seed}"
+
+
+def test_records_that_a_task_puts_in_order_keep_all_columns_and_their_rows_in_the_file(tmp_path: Path) -> None:
+    for seed in seeds(25):
+        random, directory = Random(seed), tmp_path / str(seed)
+        directory.mkdir()
+        rows = random_rows(random, random.randint(1, 30))
+        for place, row in enumerate(rows):
+            row["n"] = place or None
+        random.shuffle(rows)
+        block = file_of(directory, rows, 0).block._replace(reorder_by=("n",))
+        log = plan_of(directory, ("n",), rows_per_batch=random.randint(1, 9)).reading.log
+        wanted = sorted(rows, key=lambda row: -1 if row["n"] is None else row["n"])
+        whole = [row for batch in log.batches(block) for row in batch.to_pylist()]
+        assert repr(whole) == repr([{**row, "day": "2020-01-01"} for row in wanted]), f"seed {seed}"
+        some = [row for batch in log.batches(block, ["day", "s"], hidden=(ROW,)) for row in batch.to_pylist()]
+        numbered = [{"day": "2020-01-01", "s": row["s"], ROW: rows.index(row)} for row in wanted]
+        assert some == numbered, f"seed {seed}"
+
+
+def test_a_text_that_a_file_has_once_takes_its_memory_in_every_record(tmp_path: Path) -> None:
+    block = file_of(tmp_path, [{"n": n, "s": "x" * 1_000} for n in range(5_000)], 0).block
+    assert Path(block.path).stat().st_size < 1_000_000
+    log = plan_of(tmp_path, ("n",)).reading.log
+    assert 5_000_000 < log.bytes_of(block) < 6_000_000
 
 
 def test_compacted_records_go_back_to_the_order_of_appending_and_keep_their_commits(tmp_path: Path) -> None:
@@ -125,18 +167,19 @@ def test_compacted_records_go_back_to_the_order_of_appending_and_keep_their_comm
         file_of(tmp_path, [{"n": 7}, {"n": 8}], 3),
         file_of(tmp_path, compacted, 4, v=[2, 1, 1, None], i=[4, 0, 1, None]),
     ]
-    found = sort_slice(files, plan_of(tmp_path, None, needs_commits=True))
+    found = sort_files(files, plan_of(tmp_path, None, needs_commits=True))
     assert [row["n"] for row in rows_in(found)] == [1, 3, 5, 7, 8, 9]
     assert [tuple(group) for group in found.groups] == [(1, 2), (2, 1), (3, 2), (4, 1)]
-    assert probe(files[1], plan_of(tmp_path, None).reading).is_ascending is False
+    probed = probe(files[1], plan_of(tmp_path, None).reading, reorder_bytes=1_000_000)
+    assert (probed.is_ascending, probed.can_reorder) == (False, False)
 
 
 def test_equal_records_may_share_a_place_and_different_ones_are_named(tmp_path: Path) -> None:
     same = [{"n": 1, "s": "x"}] * 3
-    assert sort_slice([file_of(tmp_path, [*same, {"n": 2}], 0)], plan_of(tmp_path, ("n",))).equal == 2
+    assert sort_files([file_of(tmp_path, [*same, {"n": 2}], 0)], plan_of(tmp_path, ("n",))).equal == 2
     other = file_of(tmp_path, [*same, {"n": 1, "s": "y"}, {"n": None}, {"n": None, "s": ""}], 1)
     with pytest.raises(LogError, match=r"for example n = None; n = 1\. Add a column that differs"):
-        sort_slice([other], plan_of(tmp_path, ("n",), rows_per_batch=100))
+        sort_files([other], plan_of(tmp_path, ("n",), rows_per_batch=100))
 
 
 def test_a_file_that_cannot_be_read_is_named_as_everywhere(tmp_path: Path) -> None:
@@ -145,9 +188,9 @@ def test_a_file_that_cannot_be_read_is_named_as_everywhere(tmp_path: Path) -> No
     bad = file_of(tmp_path, [{"n": n, "s": str(n)} for n in range(2_000)], 1)
     fewer = bad._replace(block=bad.block._replace(records=7))
     with pytest.raises(LogError, match=r"file 1\.parquet .* holds 2,000 records, but by its statistics"):
-        sort_slice([good, fewer], plan_of(tmp_path, ("n",)))
+        sort_files([good, fewer], plan_of(tmp_path, ("n",)))
     content = bytearray(Path(bad.block.path).read_bytes())
     content[4:2_000] = bytes(1_996)
     Path(bad.block.path).write_bytes(content)
     with pytest.raises(LogError, match=r"file 1\.parquet .* cannot be read: it is damaged"):
-        sort_slice([good, bad], plan_of(tmp_path, ("n",)))
+        sort_files([good, bad], plan_of(tmp_path, ("n",)))
