@@ -1,11 +1,11 @@
 """The commands plan, run and load-flights."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime
 from functools import partial
+from time import sleep
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -236,7 +236,7 @@ def _in_its_turn(work: Workspace, asked: Asked, run: Callable[[Asked], Outcome])
             if error.facts != told:
                 common.complain(f"waiting for their end: {error.facts}")
             told = error.facts
-        time.sleep(WAIT_POLL_S)
+        sleep(WAIT_POLL_S)
 
 
 def _asked(work: Workspace, from_text: str | None, to_text: str | None, *, is_fresh: bool, reason: str) -> Asked:

@@ -1,6 +1,6 @@
 """A random test that has used up its time plays no further case, and a failing case is shrunk all the same."""
 
-import time
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -48,7 +48,7 @@ def test_a_failing_case_is_shrunk_when_the_time_is_over(
 ) -> None:
     """The time is over with the first failing case, and Hypothesis plays others to shrink it."""
     now = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(fuzzing, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     @settings(max_examples=300, derandomize=True, database=None, suppress_health_check=[*HealthCheck])
     @given(st.lists(st.integers()))

@@ -52,6 +52,8 @@ REGISTRY_HOSTS = re.compile(
     r"https?://[^\s\"')>]*(?:artifactory|nexus|jfrog|pypi|mirror|repo1?\.)[^\s\"')>]*", re.IGNORECASE
 )
 PUBLIC_PAGES = ("https://pypi.org/project/", "https://pypi.org/p/")
+# `time.sleep` and the like belong to all threads of the process: those of Py4J call it in a loop.
+PATCHED_TIME = re.compile(r"setattr\(\s*(?:[\"'][\w.]*\btime\.\w+[\"']|time\s*,)")
 OPEN_WORK = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b(?! \(#\d+\))")
 
 
@@ -133,6 +135,14 @@ def machine_traces(text: str) -> list[str]:
     return found
 
 
+def patches_of_time(source: str) -> list[str]:
+    return [
+        f"{source.count(chr(10), 0, found.start()) + 1}: replaces a function of `time` for all threads: "
+        "import the function in the module that calls it, and replace the module's name"
+        for found in PATCHED_TIME.finditer(source)
+    ]
+
+
 def findings(files: list[Path], check: str) -> list[str]:
     found = []
     for file in files:
@@ -144,6 +154,8 @@ def findings(files: list[Path], check: str) -> list[str]:
                 hits = unsafe_calls(text, may_print=file.relative_to(ROOT).parts[0] in MAY_PRINT)
             case "open work":
                 hits = open_work(text)
+            case "patches of time":
+                hits = patches_of_time(text)
             case _:
                 hits = machine_traces(text)
         found += [f"{name_of(file)}:{hit}" for hit in hits]
@@ -244,3 +256,20 @@ def test_commands_print_through_the_console_module_only() -> None:
         ]
         names = {func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls}
         assert not names & {"print", "echo", "secho", "Console", "write"}, file.name
+
+
+def test_no_test_replaces_a_function_of_time_for_all_threads() -> None:
+    assert not findings(modules("tests"), "patches of time")
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('setattr("jobs.cli.run.' + 'time.sleep", f)', 1),
+        ("setattr(" + "time, 'sleep', f)", 1),
+        ('setattr(cli_run, "sleep", f)', 0),
+        ('setattr("jobs.runtime.sleep", f)', 0),
+    ],
+)
+def test_the_check_for_patches_of_time_finds_them(source: str, found: int) -> None:
+    assert len(patches_of_time(source)) == found

@@ -48,7 +48,8 @@ def test_wait_starts_when_the_open_request_has_ended(
         if len(pauses) == 3:
             assert shell("cancel", "sales", "--request", request_id, "--reason", "not needed") == 0
 
-    monkeypatch.setattr("jobs.cli.run.time.sleep", sleep)
+    # `time.sleep` itself must stay: threads of Py4J call it in a loop.
+    monkeypatch.setattr(cli_run, "sleep", sleep)
     assert shell("run", "sales", *SHORTER, "--wait") == 1
     assert pauses == [cli_run.WAIT_POLL_S] * 3
     [request] = shell.json("status", "sales")["pipelines"][0]["requests"]
