@@ -62,6 +62,7 @@ class Contestant(Protocol):
 
 PLACES: Final[Mapping[str, str]] = {
     "hindcast": "tests.bench.by_hindcast:Replay",
+    "intake": "tests.bench.by_intake:Intake",
     "hindcast_columns": "tests.bench.by_executor:Chosen",
     "operator": "tests.bench.by_executor:ByRecord",
     "duckdb": "tests.bench.by_duckdb:InMemory",
@@ -84,6 +85,7 @@ PLACES: Final[Mapping[str, str]] = {
 
 TITLES: Final[Mapping[str, str]] = {
     "hindcast": "Hindcast",
+    "intake": "Hindcast",
     "hindcast_columns": "Hindcast",
     "hindcast_scan": "Hindcast",
     "operator": "Hindcast's operator",

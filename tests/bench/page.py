@@ -93,7 +93,10 @@ def profiles(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                     for kind in ("process", "jvm_thread")
                     for name, seconds in notes.get(f"cpu_s_by_{kind}", {}).items()
                 ]
-                yield {"title": contest["title"], "who": entry["title"], "stages": rows, "parts": parts}
+                yield {
+                    "title": contest["title"], "who": entry["title"], "stages": rows, "parts": parts,
+                    "scratch_mb": notes.get("scratch_mb"),
+                }  # fmt: skip
 
 
 def number(value: float | None) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from tests.bench.contests import Contest, Target
+from tests.bench.log_forms import FORMS, Form
 from tests.bench.workloads import MINUTE_MS, Workload
 
 Size = Literal["S", "M", "L"]
@@ -65,6 +66,7 @@ def suite(size: Size, *, days: int = 366) -> list[Contest]:
         *_in_memory(size),
         *_end_to_end(size),
         *([_large()] if size == "M" else []),
+        _intakes(size),
         _watermarks(size),
         *_year(days),
         *_small(days),
@@ -174,6 +176,26 @@ def _end_to_end(size: Size) -> list[Contest]:
         )
         for name, workload in END_TO_END.items()
     ]
+
+
+def _intakes(size: Size) -> Contest:
+    most: dict[Form, float] = {"optimized": 1.2, "in order": 1.2, "shuffled": 1.5}
+    named = {form: f"intake@{title}" for form, title in FORMS.items()}
+    return Contest(
+        name="intakes",
+        title="Logs of several forms",
+        what="End to end: sessions of 30 s of 10,000 keys, from the same records in Delta logs of several forms. Warm "
+        "processes, all cores. The profiles below tell the greatest size of the files that a replay stores meanwhile.",
+        contestants=tuple(named.values()),
+        workload=SESSIONS["session30_10k"],
+        records=RECORDS[size],
+        source="own",
+        targets=tuple(
+            Target(unit="ratio", must=1 / times, aim=1, ours=named[form], peer=named["tracked"])
+            for form, times in most.items()
+        ),
+        options={title: {"form": form} for form, title in named.items()},
+    )
 
 
 def _large() -> Contest:

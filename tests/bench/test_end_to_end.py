@@ -6,6 +6,7 @@ import pytest
 
 from tests.bench.contests import Contest, Settings, play
 from tests.bench.delta_logs import log_for
+from tests.bench.log_forms import FORMS
 from tests.bench.workloads import Workload
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -27,5 +28,16 @@ def test_contestants_read_one_log_and_agree(names: tuple[str, ...], tmp_path: Pa
     )
     settings = Settings(rounds=1, cores=2, cache=tmp_path, scratch=tmp_path / "scratch")
     played = play(contest, settings, log=log_for(SESSIONS, 2_000, cache=tmp_path))
+    assert {entry.name: entry.missing for entry in played.entries} == dict.fromkeys(names, "")
+    assert all(entry.checksums[0].rows > 0 for entry in played.entries)
+
+
+def test_logs_of_all_forms_have_the_same_panes(tmp_path: Path) -> None:
+    names = {f"intake@{title}": {"form": form} for form, title in FORMS.items()}
+    contest = Contest(
+        name="forms", title="", what="", contestants=(*names,), workload=SESSIONS, records=2_000, source="own",
+        rounds=1, options=names,
+    )  # fmt: skip
+    played = play(contest, Settings(rounds=1, cores=2, cache=tmp_path, scratch=tmp_path / "scratch"))
     assert {entry.name: entry.missing for entry in played.entries} == dict.fromkeys(names, "")
     assert all(entry.checksums[0].rows > 0 for entry in played.entries)

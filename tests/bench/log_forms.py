@@ -1,0 +1,110 @@
+"""The records of the benches as Delta logs of several forms, which the intake reads in different ways.
+
+A log is written once per machine into the cache: `python -m tests.bench.log_forms JOB`. Every form has
+the columns of the benches and `seq`, the number of the record in log order.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from jobs.demo.flights import PROPERTIES
+from tests.bench.delta_logs import RECORDS_PER_FILE, events_table
+from tests.bench.workloads import Workload, make_parts
+from tests.support.places import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Form = Literal["tracked", "optimized", "in order", "shuffled", "overlapping"]
+FORMS: Final[dict[Form, str]] = {
+    "tracked": "row tracking",
+    "optimized": "row tracking and OPTIMIZE",
+    "in order": "order by seq, files in order",
+    "shuffled": "order by seq, files shuffled inside",
+    "overlapping": "order by seq, each file has the whole day",
+}
+"""Form -> its name on the page. `tracked` and `optimized` have row tracking; the others have none."""
+TRACKED: Final[frozenset[Form]] = frozenset({"tracked", "optimized"})
+FORMAT: Final = 1
+"""Part of the name of a cached log. Raise it when the records or their layout change."""
+
+
+def order_of(form: Form) -> str | list[str]:
+    """Return `log.order` of a pipeline over a log of this form."""
+    return "commits" if form in TRACKED else ["seq"]
+
+
+def log_of_form(workload: Workload, records: int, *, form: Form, cache: Path, seed: int) -> str:
+    """Return the path of the log of a workload in a form; write it first if the cache does not have it."""
+    asked = {name: getattr(workload, name) for name in ("keys", "late_one_in", "density")}
+    asked |= {"records": records, "seed": seed, "form": form}
+    name = hashlib.sha256(json.dumps([FORMAT, asked], sort_keys=True).encode()).hexdigest()[:8]
+    place = cache / "logs" / f"{records}x{workload.keys}-{form.replace(' ', '-')}-{name}"
+    if not place.exists():
+        job = {"workload": workload.to_json(), "records": records, "seed": seed, "form": form, "place": str(place)}
+        command = [sys.executable, "-m", "tests.bench.log_forms", json.dumps(job)]
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, cwd=ROOT, env=environ, check=True, stdout=sys.stderr)
+    return str(place)
+
+
+def write_form(spark: "SparkSession", place: Path, workload: Workload, records: int, *, form: Form, seed: int) -> None:
+    """Write a log of one day: a commit of one file for each million records."""
+    for part in _parts(workload, records, form=form, seed=seed):
+        if form in TRACKED:
+            frame = spark.createDataFrame(part).coalesce(1)
+            options = {**PROPERTIES, "delta.appendOnly": "false"}
+            frame.write.format("delta").mode("append").partitionBy("ingest_date").options(**options).save(str(place))
+        else:
+            write_deltalake(str(place), part, mode="append", partition_by=["ingest_date"])
+    if form == "optimized":
+        spark.sql(f"OPTIMIZE delta.`{place}`")
+
+
+def _parts(workload: Workload, records: int, *, form: Form, seed: int) -> Iterator[pa.Table]:
+    rng = np.random.default_rng(seed)
+    if form == "overlapping":
+        whole = pa.concat_tables([*_in_order(workload, records, seed)])
+        count = -(-whole.num_rows // RECORDS_PER_FILE)
+        dealt = rng.permutation(whole.num_rows)
+        yield from (whole.take(pa.array(np.sort(dealt[number::count]))) for number in range(count))
+        return
+    for part in _in_order(workload, records, seed):
+        yield part.take(pa.array(rng.permutation(part.num_rows))) if form == "shuffled" else part
+
+
+def _in_order(workload: Workload, records: int, seed: int) -> Iterator[pa.Table]:
+    done = 0
+    for events in make_parts(workload, records, seed=seed):
+        for part in events.parts(RECORDS_PER_FILE):
+            numbers = np.arange(done, done + len(part), dtype=np.int64)
+            done += len(part)
+            yield events_table(part).append_column("seq", pa.array(numbers))
+
+
+def _main(job: dict[str, Any]) -> None:
+    from jobs.spark.session import spark_session
+
+    spark = spark_session("hindcast bench: log")
+    place = Path(job["place"])
+    half = place.with_name(place.name + ".half")
+    shutil.rmtree(half, ignore_errors=True)
+    workload = Workload.from_json(job["workload"])
+    write_form(spark, half, workload, job["records"], form=job["form"], seed=job["seed"])
+    half.rename(place)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    _main(json.loads(sys.argv[1]))
