@@ -39,7 +39,7 @@ class Execution:
         space = f"sorted records take up to about {self.scratch_bytes / 1e6:,.1f} MB on the disk while the chunk runs"
         if self.why_sorted is not None:
             reading = (
-                "Tasks look at the order of the records. Where a file is not in order, they order it in memory, or sort "
+                "Tasks look at the order of the records. If a file is not in order, they order it in memory, or sort "
                 f"it into a new file: {self.why_sorted}; {space}."
             )
         if self.why_spark is not None:
