@@ -18,10 +18,9 @@ class Sizes:
             the other, and not in a Spark job (`Pinned.runs_here`).
         session_records: the start of Spark takes the time of this many records. They are added to `local_records` while
             no session runs.
-        sort_bytes: about the memory that the sort of a slice may take before it writes to the disk.
-        reorder_bytes: if the records of a file are not in order, and take at most about this many bytes in memory, the
-            task that reads the file orders them. Those of larger files are sorted into a new file.
-        sorted_rows: a sorted file has row groups of at most this many records.
+        ordered_bytes: a task that reads a file whose records are not in order orders them, if they take at most about
+            this many bytes in memory. The records of larger files, and of files that overlap, are divided before.
+        sorted_rows: a file of sorted records has row groups of at most this many.
         records_per_bucket: the number of buckets grows by one for this many records, if an operator runs the windows.
         records_per_columnar_bucket: the same, if the columnar executor runs them.
         records_per_task: a task that reads the log's files reads about this many records.
@@ -50,8 +49,7 @@ class Sizes:
 
     local_records: int = 250_000
     session_records: int = 2_000_000
-    sort_bytes: int = 1_000_000_000
-    reorder_bytes: int = 200_000_000
+    ordered_bytes: int = 120_000_000
     sorted_rows: int = 500_000
     records_per_bucket: int = 50_000
     records_per_columnar_bucket: int = 3_500_000

@@ -13,7 +13,8 @@ class Block(NamedTuple):
     of the chunk before it after `latest_before_ms`; None if that is not known (`partial_aggregation`). `is_sorted`: the
     intake has written the file, and it is no file of the log. `part` is not None if only the records of the file with
     an instant of the slice column from `part[0]` until before `part[1]`, in ms, belong to the block. `reorder_by`
-    is not empty if the file has its records in another order: the reader then orders them by these columns of the log.
+    is not empty if the file has its records in another order: the reader then orders them by these columns, which are
+    columns of the log or hidden ones.
     """
 
     path: str

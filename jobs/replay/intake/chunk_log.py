@@ -55,6 +55,7 @@ class ChunkLog:
             version=self.log.version,
             fields=self.log.fields,
             rows_per_batch=self.sizes.rows_per_read,
+            widened=dict(self.log.widened),
             slice_column=next(iter(self.pipeline.log.slice.columns), None),
             zone=self.pipeline.log.slice.zone,
         )

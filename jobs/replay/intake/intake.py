@@ -1,4 +1,4 @@
-"""Finds the log order of the records of a chunk: which files are in order as they are, and which slices tasks sort."""
+"""Finds the log order of the records of a chunk: which files are in order as they are, and what tasks order."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -7,12 +7,14 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from jobs.lake.pinned_files import PinnedFile
+from jobs.plain_text import counted
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.intake.groups import groups_of
 from jobs.replay.intake.layout import Layout, joined_groups, layout_of, parts_of
-from jobs.replay.intake.probe import Cluster, clusters, probe
-from jobs.replay.intake.sort import SortedFile, SortPlan, sort_files
+from jobs.replay.intake.probe import Cluster, clusters, probe, whole_cluster
+from jobs.replay.intake.ranges import divided
+from jobs.replay.intake.sort import SortedFile, SortPlan
 from jobs.replay.intake.source_files import OrderReading, SourceFile
 from jobs.replay.tasks import SparkTasks, Tasks
 from jobs.storage import file_system
@@ -30,14 +32,11 @@ class Intake:
     """The records of a chunk in log order.
 
     `originals` are the files of the log that Arrow reads, in any order, for the audit's own reading of them; None if
-    only Spark reads them. `sorted_slices` is the number of slices that tasks have sorted, and `equal` the number of
-    their records that are equal to another one at the same place.
+    only Spark reads them.
     """
 
     layout: Layout
     originals: tuple[Block, ...] | None
-    sorted_slices: int = 0
-    equal: int = 0
 
 
 def take_in(tasks: Tasks, chunk: ChunkLog, *, directory: str, records_per_block: int) -> Intake:
@@ -57,14 +56,13 @@ def take_in(tasks: Tasks, chunk: ChunkLog, *, directory: str, records_per_block:
         return _by_spark(_spark_of(tasks), chunk, directory=directory, records_per_block=records_per_block)
     files = _source_files(chunk)
     arranged = _arranged(tasks, chunk, files, records_per_task=records_per_block)
-    made = iter(_sorted(tasks, chunk, arranged, directory=directory, records_per_task=records_per_block))
+    made = iter(_divided(tasks, chunk, arranged, directory=directory))
     uri = chunk.log.uri
     parts = {
         (file.block.path, file.block.slice_no): parts_of(file.block, uri=uri, records_per_block=records_per_block)
         for file in chain.from_iterable(files.values())
     }
     ordered: dict[int, list[Block]] = {}
-    sorted_files: list[SortedFile] = []
     for number, own in arranged.items():
         blocks: list[Block] = []
         for cluster in own:
@@ -72,33 +70,22 @@ def take_in(tasks: Tasks, chunk: ChunkLog, *, directory: str, records_per_block:
                 whole = cluster.files[0].block
                 blocks += [whole] if whole.reorder_by else parts[whole.path, number]
             else:
-                sorted_files.append(next(made))
-                blocks += _blocks_of(sorted_files[-1], records_per_block=records_per_block)
+                blocks += _blocks_of(next(made), records_per_block=records_per_block)
         ordered[number] = _numbered(blocks)
-    sorted_slices = len({one.slice_no for one in sorted_files})
-    if sorted_files:
-        log.info("tasks have sorted %d of %d slices", sorted_slices, len(files))
-    return Intake(
-        layout=layout_of(ordered, chunk.slices),
-        originals=tuple(chain.from_iterable(parts.values())),
-        sorted_slices=sorted_slices,
-        equal=sum(one.equal for one in sorted_files),
-    )
+    return Intake(layout=layout_of(ordered, chunk.slices), originals=tuple(chain.from_iterable(parts.values())))
 
 
-def _sorted(
-    tasks: Tasks,
-    chunk: ChunkLog,
-    arranged: Mapping[int, Sequence[Cluster]],
-    *,
-    directory: str,
-    records_per_task: int,
-) -> list[SortedFile]:
-    """Sort the clusters that no task reads in order. Return a file for each, in their order."""
-    unsorted = [one for own in arranged.values() for one in own if not one.is_ordered]
-    groups = groups_of(unsorted, [one.records for one in unsorted], records=records_per_task)
-    plan = sort_plan(chunk, directory, threads=max(tasks.sharers // max(len(groups), 1), 1))
-    done = tasks.run(lambda own: [sort_files(one.files, plan) for one in own], groups)
+def _divided(
+    tasks: Tasks, chunk: ChunkLog, arranged: Mapping[int, Sequence[Cluster]], *, directory: str
+) -> list[list[Block] | SortedFile]:
+    """Divide the clusters that no task reads in order. Return what is made of each, in their order."""
+    unordered = [one for own in arranged.values() for one in own if not one.is_ordered]
+    if not unordered:
+        return []
+    log.info("tasks divide the records of %s into ranges", counted(sum(len(one.files) for one in unordered), "file"))
+    groups = groups_of(unordered, [one.records for one in unordered], records=chunk.sizes.records_per_task)
+    plan = sort_plan(chunk, directory, threads=max(tasks.sharers // len(groups), 1))
+    done = tasks.run(lambda own: [divided(one, plan) for one in own], groups)
     return [*chain.from_iterable(done)]
 
 
@@ -113,18 +100,19 @@ def sort_plan(chunk: ChunkLog, directory: str, *, threads: int) -> SortPlan:
     """Return how tasks sort."""
     return SortPlan(
         reading=order_reading(chunk),
-        widened=dict(chunk.log.widened),
         directory=directory,
         rows_per_group=chunk.sizes.sorted_rows,
         needs_commits=chunk.needs_commits,
-        memory_bytes=chunk.sizes.sort_bytes,
+        memory_bytes=chunk.sizes.ordered_bytes,
         threads=threads,
         bounded=tuple({chunk.reading.event_time.name} & {*chunk.log.nodes}),
     )
 
 
-def _blocks_of(made: SortedFile, *, records_per_block: int) -> list[Block]:
-    """Return the blocks of a file that the intake has written."""
+def _blocks_of(made: list[Block] | SortedFile, *, records_per_block: int) -> list[Block]:
+    """Return the blocks of files that the intake has written."""
+    if not isinstance(made, SortedFile):
+        return made
     name = made.path.rpartition("/")[2]
     whole = Block(made.path, name, {}, made.slice_no, commit=0, sequence=0, rank=0, row=0, records=0, is_sorted=True)
     return joined_groups(whole, made.groups, records_per_block=records_per_block)
@@ -141,18 +129,16 @@ def _arranged(
 ) -> dict[int, list[Cluster]]:
     """Return slice number -> its files as clusters, in log order."""
     doubtful = {number: own for number, own in files.items() if _is_doubtful(chunk, own)}
-    found = {number: [Cluster((file,), is_ordered=True) for file in own] for number, own in files.items()}
-    if chunk.order is None and chunk.needs_commits:  # a compacted file may have records of several commits
-        whole = {number: Cluster((*own,), is_ordered=False) for number, own in doubtful.items()}
-        return found | {number: [one] for number, one in whole.items() if one.records}
-    reading = order_reading(chunk)
+    reading, most = order_reading(chunk), chunk.sizes.ordered_bytes
     every = [*chain.from_iterable(doubtful.values())]
     groups = groups_of(every, [file.block.records for file in every], records=records_per_task)
-    most = chunk.sizes.reorder_bytes
-    done = tasks.share(lambda own: [probe(file, reading, reorder_bytes=most) for file in own], groups)
+    done = tasks.share(lambda own: [probe(file, reading, memory_bytes=most) for file in own], groups)
     probed = iter(chain.from_iterable(done))
+    # A compacted file may have records of several commits.
+    gathered = whole_cluster if chunk.order is None and chunk.needs_commits else clusters
+    found = {number: [Cluster((file,), is_ordered=True) for file in own] for number, own in files.items()}
     return found | {
-        number: clusters([(file, next(probed)) for file in own], chunk.order or ()) for number, own in doubtful.items()
+        number: gathered([(file, next(probed)) for file in own], memory_bytes=most) for number, own in doubtful.items()
     }
 
 
@@ -234,12 +220,7 @@ def _by_spark(spark: "SparkSession", chunk: ChunkLog, *, directory: str, records
     for one in made:
         blocks.setdefault(one.slice_no, []).extend(_blocks_of(one, records_per_block=records_per_block))
     ordered = {number: _numbered(own) for number, own in blocks.items()}
-    return Intake(
-        layout=layout_of(ordered, chunk.slices),
-        originals=None,
-        sorted_slices=len(ordered),
-        equal=sum(one.equal for one in made),
-    )
+    return Intake(layout=layout_of(ordered, chunk.slices), originals=None)
 
 
 def scan_by_spark(tasks: Tasks, chunk: ChunkLog) -> Mapping[int, IdSum]:

@@ -6,7 +6,7 @@ the log under their own names and with their own types.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 from zoneinfo import ZoneInfo
 
@@ -20,6 +20,7 @@ from jobs.lake.damage import REMOTE_ADVICE, one_line
 from jobs.lake.parquet_files import open_parquet
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.order_keys import comparable, sorted_rows
+from jobs.replay.intake.ties import refuse_ties
 from jobs.storage import file_system, is_remote
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import LogError
@@ -39,13 +40,15 @@ class LogColumns:
     """How tasks read the files of a log: its name and version for errors, and its columns.
 
     `fields` are the columns of the log, as in `FileLayout`. The values of partition columns are in the Delta log and
-    not in the files. `slice_column` cuts files with records of several slices, by the times of `zone`.
+    not in the files. `widened` is as for `record_hashes`. `slice_column` cuts files with records of several slices, by
+    the times of `zone`.
     """
 
     uri: str
     version: int
     fields: Sequence[Mapping[str, Any]]
     rows_per_batch: int
+    widened: Mapping[str, str] = field(default_factory=dict)
     slice_column: str | None = None
     zone: ZoneInfo = UTC
 
@@ -70,13 +73,28 @@ class LogColumns:
         Raises:
             LogError: the file cannot be read, or it does not have as many records as the Delta log states.
         """
-        if not block.reorder_by:
+        if block.reorder_by:
+            yield from self._ordered(block, columns, hidden)
+        else:
             yield from self._stored(block, columns, hidden)
-            return
-        read = None if columns is None else [*dict.fromkeys([*columns, *block.reorder_by])]
-        rows = pa.Table.from_batches(self._stored(block, read, hidden)).combine_chunks().to_batches()[0]
-        order = sorted_rows([comparable(rows.column(name)) for name in block.reorder_by])
-        own = rows if columns is None else rows.select([*columns, *hidden])
+
+    def _ordered(self, block: Block, columns: Sequence[str] | None, hidden: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a block ordered by `block.reorder_by`."""
+        by = block.reorder_by
+        read = None if columns is None else [*dict.fromkeys([*columns, *(name for name in by if name in self.nodes)])]
+        added = [*dict.fromkeys([*hidden, *(name for name in by if name not in self.nodes)])]
+        rows = pa.Table.from_batches(self._stored(block, read, added)).combine_chunks().to_batches()[0]
+        places = [comparable(rows.column(name)) for name in by]
+        order = sorted_rows(places)
+        if columns is None:
+            refuse_ties(
+                [values.take(order) for values in places],
+                lambda numbers: rows.take(order.take(pa.array(numbers))).select([*self.nodes]),
+                uri=self.uri,
+                columns=by if by[0] in self.nodes else None,
+                widened=self.widened,
+            )
+        own = rows.select([*(self.nodes if columns is None else columns), *hidden])
         for start in range(0, len(order), self.rows_per_batch):
             yield own.take(order.slice(start, self.rows_per_batch))
 
@@ -91,6 +109,21 @@ class LogColumns:
             groups = range(footer.num_row_groups)
             chunks = [footer.row_group(group).column(at) for group in groups for at in range(footer.num_columns)]
         return sum(max(chunk.total_uncompressed_size, chunk.num_values * _width(chunk)) for chunk in chunks)
+
+    def has_all(self, block: Block, names: Sequence[str]) -> bool:
+        """Return whether the footer of a file says that it has these columns, without a null.
+
+        Raises:
+            LogError: the file cannot be read.
+        """
+        with self.reading(block):
+            footer = self._open(block).metadata
+            groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
+            filled = [
+                {chunk.path_in_schema for at in range(footer.num_columns) if _is_filled(chunk := group.column(at))}
+                for group in groups
+            ]
+        return all({*names} <= own for own in filled)
 
     def _stored(self, block: Block, columns: Sequence[str] | None, hidden: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the records of a block in the order of its file."""
@@ -191,3 +224,8 @@ def _width(chunk: pq.ColumnChunkMetaData) -> int:
     if not isinstance(found and found.has_min_max and found.min_raw, bytes):
         return 8
     return 4 + (len(found.min_raw) + len(found.max_raw)) // 2
+
+
+def _is_filled(chunk: pq.ColumnChunkMetaData) -> bool:
+    found = chunk.statistics
+    return bool(found and found.has_null_count and not found.null_count)

@@ -4,7 +4,7 @@ The order of a column is that of Spark's ORDER BY: nulls first, NaN after all nu
 bytes. A property test compares it with Spark and with DuckDB.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Signs: TypeAlias = NDArray[np.int8]
+Indexes: TypeAlias = NDArray[np.intp]
 OrderKey: TypeAlias = tuple[tuple[int, Any], ...]
 """The place of one record, which Python compares as the columns are compared: for each column (0, 0) for a null, else
 (1, value). Texts are bytes."""
@@ -101,3 +102,62 @@ def key_at(columns: Sequence[pa.Array], row: int) -> OrderKey:
 
 def _one(value: int | bytes | Decimal | None) -> tuple[int, Any]:
     return _NULL if value is None else (1, value)
+
+
+def ends(columns: Sequence[pa.Array]) -> tuple[OrderKey, OrderKey]:
+    """Return the least and the greatest place of rows, of which there is at least one."""
+    return _end(columns, pc.min), _end(columns, pc.max)
+
+
+def _end(columns: Sequence[pa.Array], chosen: Callable[[pa.Array], pa.Scalar]) -> OrderKey:
+    place: list[tuple[int, Any]] = []
+    left = [*columns]
+    while left:
+        first, *rest = left
+        has_null = first.null_count == len(first) if chosen is pc.max else bool(first.null_count)
+        value = None if has_null else chosen(first)
+        place.append(_one(None if value is None else value.as_py()))
+        if rest:
+            same = pc.is_null(first) if value is None else pc.equal(first, value)
+            rest = [column.filter(same) for column in rest]
+        left = rest
+    return tuple(place)
+
+
+def places_among(columns: Sequence[pa.Array], bounds: Sequence[OrderKey]) -> Indexes:
+    """Return for each row how many of the bounds, which ascend, are not after it.
+
+    Args:
+        columns: columns of equal length, each in the form of `comparable`.
+        bounds: places in these columns.
+    """
+    first, *rest = columns
+    if not pa.types.is_integer(first.type) or first.null_count or any(bound[0] == _NULL for bound in bounds):
+        count: Indexes = np.zeros(len(first), dtype=np.intp)
+        for bound in bounds:
+            count += _reaches(columns, bound)
+        return count
+    values, own = first.to_numpy(), np.array([bound[0][1] for bound in bounds], dtype=np.int64)
+    found: Indexes = np.searchsorted(own, values, side="right")
+    if not rest:
+        return found
+    before = np.searchsorted(own, values, side="left")
+    for start in np.unique(before[before < found]):  # rows that only the other columns can tell from some bounds
+        rows = np.flatnonzero((before == start) & (found > start))
+        equal = [bound[1:] for bound in bounds[start : found[rows[0]]]]
+        found[rows] = start + places_among([column.take(pa.array(rows)) for column in rest], equal)
+    return found
+
+
+def _reaches(columns: Sequence[pa.Array], bound: OrderKey) -> NDArray[np.bool_]:
+    reached = np.zeros(len(columns[0]), dtype=np.bool_)
+    undecided = ~reached
+    for values, one in zip(columns, bound, strict=True):
+        if one == _NULL:
+            after, equal = values.is_valid(), values.is_null()
+        else:
+            scalar = pa.scalar(one[1], values.type)
+            after, equal = pc.greater(values, scalar), pc.equal(values, scalar)
+        reached |= undecided & _flags(after)
+        undecided &= _flags(equal)
+    return reached | undecided

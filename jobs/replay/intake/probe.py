@@ -1,31 +1,43 @@
 """A task of the intake that reads only the columns that order the records: is a file in log order already?"""
 
-from typing import NamedTuple
+from bisect import bisect_left
+from typing import Final, NamedTuple
 
-import pyarrow as pa
+import numpy as np
 
-from jobs.replay.intake.order_keys import OrderKey, key_at, signs, sorted_rows
+from jobs.replay.intake.order_keys import OrderKey, ends, key_at, signs
 from jobs.replay.intake.source_files import OrderReading, SourceFile
+
+SAMPLES: Final = 256
+"""A sample has about so many places for as many bytes as a task orders in memory."""
 
 
 class Probed(NamedTuple):
     """The order of the records of one file.
 
     `span` is the least and the greatest place of its records; None without a record. `is_ascending`: each record comes
-    after the one before it in log order, and none shares its place. `can_reorder`: tasks that read the file can put its
-    records in order themselves, because these fit into their memory, and none shares its place with another one.
+    after the one before it in log order, and none shares its place. If it does not ascend, `reorder_by` are the columns
+    of the file that order its records, empty if some of them have their place elsewhere. `bytes` is about what the
+    records take in memory. `sample` are the places of some records, the more the more bytes the file has.
     """
 
     span: tuple[OrderKey, OrderKey] | None
     is_ascending: bool
-    can_reorder: bool = False
+    reorder_by: tuple[str, ...] = ()
+    bytes: int = 0
+    sample: tuple[OrderKey, ...] = ()
 
 
 class Cluster(NamedTuple):
-    """Files of a slice whose places overlap. `is_ordered`: it is one file that tasks read in log order."""
+    """Files of a slice whose places overlap.
+
+    `is_ordered`: it is one file that tasks read in log order. If it is not, the records between two of the `bounds` fit
+    into the memory of a task.
+    """
 
     files: tuple[SourceFile, ...]
     is_ordered: bool
+    bounds: tuple[OrderKey, ...] = ()
 
     @property
     def records(self) -> int:
@@ -33,69 +45,82 @@ class Cluster(NamedTuple):
         return sum(file.block.records for file in self.files)
 
 
-def probe(file: SourceFile, reading: OrderReading, *, reorder_bytes: int) -> Probed:
+def probe(file: SourceFile, reading: OrderReading, *, memory_bytes: int) -> Probed:
     """Read the order of the records of a file.
 
     Args:
         file: the file.
         reading: how to read it.
-        reorder_bytes: tasks put the records of a file in order in memory if they take at most so many bytes there.
+        memory_bytes: a task orders so many bytes of records in memory.
 
     Raises:
         LogError: the file cannot be read.
     """
-    first: OrderKey | None = None
-    last: OrderKey | None = None
-    is_ascending = True
-    read: list[list[pa.Array]] = []
+    own_bytes = reading.log.bytes_of(file.block)
+    chosen = _chosen_rows(file.block.records, 1 + own_bytes * SAMPLES // memory_bytes)
+    spans: list[tuple[OrderKey, OrderKey]] = []
+    sample: list[OrderKey] = []
+    is_ascending, row = True, 0
     for _, order in reading.batches(file, whole=False):
-        if not len(order[0]):
+        count = len(order[0])
+        if not count:
             continue
-        read.append(order)
-        start = key_at(order, 0)
-        is_ascending = is_ascending and (last is None or start > last) and bool((signs(order) > 0).all())
-        first = start if first is None else first
-        last = key_at(order, len(order[0]) - 1)
-    if first is None or last is None:
-        return Probed(span=None, is_ascending=True)
-    if is_ascending:
-        return Probed(span=(first, last), is_ascending=True)
-    columns = [pa.concat_arrays(parts) for parts in zip(*read, strict=True)]
-    rows = sorted_rows(columns)
-    ordered = [column.take(rows) for column in columns]
-    shares_no_place = bool((signs(ordered) != 0).all())
-    return Probed(
-        span=(key_at(ordered, 0), key_at(ordered, len(rows) - 1)),
-        is_ascending=False,
-        can_reorder=reading.columns is not None
-        and shares_no_place
-        and reading.log.bytes_of(file.block) <= reorder_bytes,
-    )
+        first, last = key_at(order, 0), key_at(order, count - 1)
+        is_ascending = is_ascending and (not spans or first > spans[-1][1]) and bool((signs(order) > 0).all())
+        spans.append((first, last) if is_ascending else ends(order))
+        sample += [
+            key_at(order, at - row) for at in chosen[bisect_left(chosen, row) : bisect_left(chosen, row + count)]
+        ]
+        row += count
+    span = (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
+    if span is None or is_ascending:
+        return Probed(span=span, is_ascending=True, bytes=own_bytes, sample=tuple(sample))
+    by = reading.reorder_columns(file)
+    return Probed(span=span, is_ascending=False, reorder_by=by, bytes=own_bytes, sample=tuple(sample))
 
 
-def clusters(found: list[tuple[SourceFile, Probed]], order: tuple[str, ...]) -> list[Cluster]:
+def _chosen_rows(records: int, count: int) -> list[int]:
+    """Return the numbers of some rows in ascending order, always the same ones for the same numbers."""
+    drawn: list[int] = np.random.default_rng(records).integers(0, max(records, 1), min(count, records)).tolist()
+    return sorted(drawn)
+
+
+def clusters(found: list[tuple[SourceFile, Probed]], *, memory_bytes: int) -> list[Cluster]:
     """Return the files of a slice that have records as clusters, in log order.
 
     Args:
         found: the files, and their order.
-        order: the columns of the log that order the records; empty for the order of appending.
+        memory_bytes: a task orders so many bytes of records in memory.
     """
     filled = [(probed.span, file, probed) for file, probed in found if probed.span is not None]
     filled.sort(key=lambda one: one[0])
-    made: list[Cluster] = []
+    groups: list[list[tuple[SourceFile, Probed]]] = []
     reached: OrderKey | None = None
     for (first, last), file, probed in filled:
         if reached is None or first > reached:
-            own = file if probed.is_ascending else file._replace(block=file.block._replace(reorder_by=order))
-            made.append(Cluster((own,), is_ordered=probed.is_ascending or probed.can_reorder))
-        else:
-            files = (*made[-1].files, file)
-            made[-1] = Cluster(files, is_ordered=False)
+            groups.append([])
+        groups[-1].append((file, probed))
         reached = last if reached is None else max(reached, last)
-    return [one if one.is_ordered else _plain(one) for one in made]
+    return [_cluster(group, memory_bytes) for group in groups]
 
 
-def _plain(cluster: Cluster) -> Cluster:
-    """Return a cluster whose files are read as they are."""
-    plain = tuple(file._replace(block=file.block._replace(reorder_by=())) for file in cluster.files)
-    return cluster._replace(files=plain)
+def whole_cluster(found: list[tuple[SourceFile, Probed]], *, memory_bytes: int) -> list[Cluster]:
+    """Return all files of a slice that have records as one cluster that is not ordered."""
+    filled = [(file, probed) for file, probed in found if probed.span is not None]
+    return [_divided(filled, memory_bytes)] if filled else []
+
+
+def _cluster(group: list[tuple[SourceFile, Probed]], memory_bytes: int) -> Cluster:
+    (file, probed), *others = group
+    if others or not (probed.is_ascending or (probed.reorder_by and probed.bytes <= memory_bytes)):
+        return _divided(group, memory_bytes)
+    by = () if probed.is_ascending else probed.reorder_by
+    return Cluster((file._replace(block=file.block._replace(reorder_by=by)),), is_ordered=True)
+
+
+def _divided(group: list[tuple[SourceFile, Probed]], memory_bytes: int) -> Cluster:
+    """Return a cluster with bounds that the samples give. Ranges are aimed at three quarters of the memory."""
+    sample = sorted(place for _, probed in group for place in probed.sample)
+    ranges = -(-4 * sum(probed.bytes for _, probed in group) // (3 * memory_bytes))
+    bounds = sorted({sample[len(sample) * number // ranges] for number in range(1, ranges)} if sample else ())
+    return Cluster(tuple(file for file, _ in group), is_ordered=False, bounds=tuple(bounds))

@@ -1,12 +1,8 @@
-"""A task of the intake that sorts the records of files into one new file. DuckDB sorts, and spills what is too large.
-
-DuckDB gets and gives batches of Arrow, so it neither reads nor writes a file of records, and no value changes.
-"""
+"""Writes sorted records into one new file, and refuses different records that share a place."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -14,22 +10,12 @@ import pyarrow as pa
 
 from jobs.lake.conforming import conformed
 from jobs.lake.parquet_files import scratch_writer
-from jobs.replay.intake.order_keys import key_at, signs
-from jobs.replay.intake.source_files import OrderReading, SourceFile
-from jobs.spark.private_dir import private_directory
+from jobs.replay.intake.source_files import OrderReading
+from jobs.replay.intake.ties import refuse_ties
 from windowlib.columnar.arrow import arrow_type
-from windowlib.columnar.record_hashes import record_hashes
-from windowlib.errors import LogError
 
 if TYPE_CHECKING:
-    import duckdb
     import pyarrow.parquet as pq
-    from numpy.typing import NDArray
-
-MOST_TIES: Final = 5
-"""An error about records with equal places names at most so many places."""
-_ROWS: Final = 122_880
-"""The rows of a batch from DuckDB: those of its row groups."""
 
 
 class RowGroup(NamedTuple):
@@ -40,95 +26,29 @@ class RowGroup(NamedTuple):
 
 
 class SortedFile(NamedTuple):
-    """Records of one slice in log order. `equal` is the number of records that are equal to the one before them."""
+    """Records of one slice in log order."""
 
     path: str
     slice_no: int
     groups: tuple[RowGroup, ...]
-    equal: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortPlan:
-    """What every sorting task gets besides its files.
+    """What every task that brings records into log order gets besides its files.
 
-    `rows_per_group` is the largest number of records in a row group. With `needs_commits`, no row group has records of
-    several commits. `memory_bytes` is about the memory that the sort may take before it spills, with `threads`.
-    `bounded` are the columns of which row groups have statistics.
+    `rows_per_group` is the largest number of records in a row group of sorted records. With `needs_commits`, no row
+    group has records of several commits. `memory_bytes` is about the memory that the records of a range may take, with
+    `threads` in a task. `bounded` are the columns of which row groups have statistics.
     """
 
     reading: OrderReading
-    widened: "dict[str, str]"
     directory: str
     rows_per_group: int
     needs_commits: bool
     memory_bytes: int
     threads: int
     bounded: tuple[str, ...] = ()
-
-
-def sort_files(files: Sequence[SourceFile], plan: SortPlan) -> SortedFile:
-    """Sort the records of files of one slice.
-
-    Raises:
-        LogError: a file cannot be read, or different records of the slice have the same place in the order.
-    """
-    import duckdb
-
-    names = [f"o{place}" for place in range(len(plan.reading.named))]
-    unsorted = _Unsorted(files=files, reading=plan.reading, names=names)
-    with _connection(plan) as connection:
-        connection.register("unsorted", unsorted.reader())
-        order = ", ".join(f'"{name}" NULLS FIRST' for name in names)
-        try:
-            found = connection.sql(f"SELECT * FROM unsorted ORDER BY {order}").to_arrow_reader(_ROWS)  # noqa: S608 - our names
-            return write_sorted(found, plan, slice_no=files[0].block.slice_no, order=names)
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            if unsorted.failure is not None:  # DuckDB makes a text of it
-                raise unsorted.failure from error
-            raise
-
-
-def _connection(plan: SortPlan) -> "duckdb.DuckDBPyConnection":
-    import duckdb
-
-    return duckdb.connect(
-        config={
-            "memory_limit": f"{plan.memory_bytes}B",
-            "temp_directory": str(private_directory() / f"sort-{uuid4().hex}"),
-            "threads": plan.threads,
-            "preserve_insertion_order": False,
-        }
-    )
-
-
-@dataclass(slots=True, kw_only=True)
-class _Unsorted:
-    """The records with columns r0, r1 ... for those of the log, and their order columns under `names`.
-
-    `failure` is the error that ended their reading, if one did.
-    """
-
-    files: Sequence[SourceFile]
-    reading: OrderReading
-    names: Sequence[str]
-    failure: Exception | None = None
-
-    def reader(self) -> pa.RecordBatchReader:
-        """Return the records as a stream. At least one file has a batch."""
-        batches = self._batches()
-        first = next(batches)
-        return pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        try:
-            for file in self.files:
-                for rows, order in self.reading.batches(file, whole=True):
-                    columns = [f"r{place}" for place in range(rows.num_columns)]
-                    yield pa.RecordBatch.from_arrays([*rows.columns, *order], names=[*columns, *self.names])
-        except Exception as error:
-            self.failure = error
-            raise
 
 
 def write_sorted(
@@ -159,7 +79,7 @@ def write_sorted(
             )
             out.add(writer, rows, [batch.column(name) for name in order])
         out.flush(writer)
-    return SortedFile(path=path, slice_no=slice_no, groups=tuple(out.groups), equal=out.equal)
+    return SortedFile(path=path, slice_no=slice_no, groups=tuple(out.groups))
 
 
 @dataclass(slots=True)
@@ -169,7 +89,6 @@ class _Output:
     plan: SortPlan
     slice_no: int
     groups: list[RowGroup] = field(default_factory=list)
-    equal: int = 0
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
     _records: int = 0
     _commit: int = 0
@@ -213,39 +132,13 @@ class _Output:
             last, last_place = self._previous
             with_last = pa.concat_batches([last, rows])
             places = [pa.concat_arrays([one, two]) for one, two in zip(last_place, order, strict=True)]
-        shared = np.flatnonzero(signs(places) == 0)
-        if len(shared):
-            hashes = [record_hashes(with_last.take(pa.array(shared + step)), self.plan.widened) for step in (0, 1)]
-            differ = shared[hashes[0] != hashes[1]]
-            if len(differ):
-                raise self._not_total(with_last, places, differ)
-            self.equal += len(shared)
+        reading = self.plan.reading
+        refuse_ties(
+            places,
+            lambda numbers: with_last.take(pa.array(numbers)),
+            uri=reading.log.uri,
+            columns=reading.columns,
+            widened=reading.log.widened,
+        )
         last_row = rows.num_rows - 1
         self._previous = rows.slice(last_row), [one.slice(last_row) for one in order]
-
-    def _not_total(self, rows: pa.RecordBatch, places: list[pa.Array], at: "NDArray[np.intp]") -> LogError:
-        reading = self.plan.reading
-        columns = reading.columns
-        if columns is None:
-            return LogError(
-                f"two records of slice {self.slice_no} of event log {reading.log.uri} have the same row id "
-                f"{[part[1] for part in key_at(places, int(at[0]))]}: the table is damaged. Restore it from a backup"
-            )
-        shown: list[str] = []
-        for row in at.tolist():
-            named = ", ".join(f"{name} = {_shown(rows.column(name)[row])}" for name in columns)
-            if named not in shown:
-                shown.append(named)
-            if len(shown) == MOST_TIES:
-                break
-        return LogError(
-            f"log.order {list(columns)} is not a total order of event log {reading.log.uri}: different records share "
-            f"a place, for example {'; '.join(shown)}. Add a column that differs between them, or use "
-            "`order: commits` on a log with row tracking"
-        )
-
-
-def _shown(value: pa.Scalar) -> str:
-    if pa.types.is_string(value.type) and value.is_valid:
-        return repr(value.as_buffer().to_pybytes().decode(errors="backslashreplace"))
-    return str(value.as_py())

@@ -65,3 +65,17 @@ class OrderReading:
             own = pc.add(row, file.first)
             order = [pc.fill_null(commit, file.commit), pc.if_else(pc.is_null(number), own, number)]
             yield rows.select(range(rows.num_columns - len(hidden))), order
+
+    @property
+    def order_columns(self) -> tuple[str, ...]:
+        """The columns that order the records of a file: columns of the log, or hidden ones."""
+        return self.hidden if self.columns is None else self.columns
+
+    def reorder_columns(self, file: SourceFile) -> tuple[str, ...]:
+        """Return the columns by which the reader of a file can order its records; empty if the file lacks some places.
+
+        Raises:
+            LogError: the file cannot be read.
+        """
+        has_places = self.columns is not None or self.log.has_all(file.block, self.hidden)
+        return self.order_columns if has_places else ()

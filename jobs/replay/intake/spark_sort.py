@@ -1,6 +1,6 @@
 """Reads, orders and hashes what only Spark reads: VARIANTs, dates of the Julian calendar, other file systems.
 
-Spark sorts the records, and its tasks write them into the same files as the tasks that sort with DuckDB do.
+Spark sorts the records, and its tasks write them into the same files as other tasks of the intake do.
 """
 
 from collections.abc import Iterator, Mapping
@@ -64,14 +64,13 @@ def sort_by_spark(spark: "SparkSession", chunk: ChunkLog, plan: SortPlan) -> lis
                         "slice_no": made.slice_no if made else -1,
                         "commits": [group.commit for group in made.groups] if made else [],
                         "records": [group.records for group in made.groups] if made else [],
-                        "equal": made.equal if made else 0,
                         "error": None if made else str(one),
                     }
                 ],
                 schema=_FOUND,
             )
 
-    numbered = "path string, slice_no int, commits array<bigint>, records array<bigint>, equal bigint, error string"
+    numbered = "path string, slice_no int, commits array<bigint>, records array<bigint>, error string"
     with reading_errors(chunk.log):
         found = ordered.mapInArrow(write, numbered).withColumn("part", F.spark_partition_id()).collect()
     for row in found:
@@ -82,7 +81,6 @@ def sort_by_spark(spark: "SparkSession", chunk: ChunkLog, plan: SortPlan) -> lis
             path=row["path"],
             slice_no=row["slice_no"],
             groups=tuple(RowGroup(*group) for group in zip(row["commits"], row["records"], strict=True)),
-            equal=row["equal"],
         )
         for row in sorted(found, key=lambda row: (row["slice_no"], row["part"]))
     ]
@@ -96,7 +94,6 @@ _FOUND = pa.schema(
         ("slice_no", pa.int32()),
         ("commits", pa.list_(pa.int64())),
         ("records", pa.list_(pa.int64())),
-        ("equal", pa.int64()),
         ("error", pa.string()),
     ]
 )

@@ -35,6 +35,7 @@ SMALL = Sizes(
     rows_per_file=40,
     rows_from=20,
     rows_per_encoding=50,
+    ordered_bytes=3_000,
     sorted_rows=17,
     full_state_rows=0,
     checkpoint_parts=3,

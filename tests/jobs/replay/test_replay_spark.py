@@ -123,6 +123,7 @@ def small_sizes(chunk: int) -> Sizes:
     """Return sizes below which each part of a replay takes its other path; they differ by slices per chunk, too."""
     return Sizes(
         local_records=0 if chunk == 3 else 1_000_000,
+        ordered_bytes=9_000,
         sorted_rows=97,
         records_per_bucket=150,
         records_per_columnar_bucket=150,

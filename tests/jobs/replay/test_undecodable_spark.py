@@ -63,7 +63,7 @@ BAD: dict[str, tuple[dict[str, str], dict[str, bytes]]] = {
 WAYS = {
     "usual": SIZES,
     "small batches": Sizes(local_records=0, rows_per_read=2, rows_per_encoding=1),
-    "compacted": Sizes(sorted_rows=3),
+    "compacted": Sizes(ordered_bytes=200, sorted_rows=3),
 }
 """Sizes by name. Of the `compacted` log, the files have the records in another order, and tasks sort them."""
 

@@ -13,8 +13,9 @@ import pytest
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.log_blocks import ROW, LogColumns
 from jobs.replay.intake.order_keys import comparable, key_at
-from jobs.replay.intake.probe import clusters, probe
-from jobs.replay.intake.sort import SortedFile, SortPlan, sort_files
+from jobs.replay.intake.probe import Cluster, clusters, probe, whole_cluster
+from jobs.replay.intake.ranges import divided
+from jobs.replay.intake.sort import SortedFile, SortPlan
 from jobs.replay.intake.source_files import OrderReading, SourceFile
 from tests.support.fuzzing import seeds
 from windowlib.errors import LogError
@@ -42,20 +43,35 @@ def plan_of(directory: Path, columns: tuple[str, ...] | None, **changes: Any) ->
     hidden = () if columns is not None else ("v", "i")
     named: dict[str, Any] = {
         "reading": OrderReading(log=log, columns=columns, hidden=hidden),
-        "widened": {},
         "directory": str(directory),
         "rows_per_group": 4,
         "needs_commits": False,
-        "memory_bytes": 50_000_000,
+        "memory_bytes": 2_000,
         "threads": 1,
     }
     return SortPlan(**(named | changes))
 
 
-def rows_in(found: SortedFile) -> list[dict[str, Any]]:
-    rows = pq.read_table(found.path).to_pylist()
-    assert sum(group.records for group in found.groups) == len(rows)
-    return [dict(row) for row in rows]
+def together(files: Sequence[SourceFile], plan: SortPlan) -> Cluster:
+    """Return all files as one cluster that is not ordered."""
+    found = [(file, probe(file, plan.reading, memory_bytes=plan.memory_bytes)) for file in files]
+    [cluster] = whole_cluster(found, memory_bytes=plan.memory_bytes)
+    return cluster
+
+
+def rows_of(cluster: Cluster, plan: SortPlan) -> list[dict[str, Any]]:
+    """Return the records of a cluster as the scan reads them."""
+    if cluster.is_ordered:
+        return [row for batch in plan.reading.log.batches(cluster.files[0].block) for row in batch.to_pylist()]
+    made = divided(cluster, plan)
+    if isinstance(made, SortedFile):
+        rows = pq.read_table(made.path).to_pylist()
+        assert sum(group.records for group in made.groups) == len(rows)
+        return [dict(row) for row in rows]
+    read = [[row for batch in plan.reading.log.batches(block) for row in batch.to_pylist()] for block in made]
+    assert [len(rows) for rows in read] == [block.records for block in made]
+    assert len(made) <= len(cluster.bounds) + 1
+    return [row for rows in read for row in rows]
 
 
 def random_rows(random: Random, count: int) -> list[dict[str, Any]]:
@@ -74,8 +90,9 @@ def key_of(row: dict[str, Any], columns: Sequence[str]) -> Any:  # noqa: ANN401 
     return key_at([comparable(pa.array([row[name]], STORED.field(name).type)) for name in columns], 0)
 
 
-def test_sorted_records_are_those_of_the_files_in_the_order_of_the_columns(tmp_path: Path) -> None:
-    for seed in seeds(25):
+def test_divided_records_are_those_of_the_files_in_the_order_of_the_columns(tmp_path: Path) -> None:
+    most = 0
+    for seed in seeds(40):
         random, directory = Random(seed), tmp_path / str(seed)
         directory.mkdir()
         rows = random_rows(random, random.randint(1, 40))
@@ -84,18 +101,24 @@ def test_sorted_records_are_those_of_the_files_in_the_order_of_the_columns(tmp_p
         cuts = sorted(random.randint(0, len(rows)) for _ in range(2))
         parts = [rows[: cuts[0]], rows[cuts[0] : cuts[1]], rows[cuts[1] :]]
         files = [file_of(directory, part, number) for number, part in enumerate(parts)]
-        plan = plan_of(directory, columns, rows_per_batch=random.randint(1, 9), rows_per_group=random.randint(1, 9))
+        plan = plan_of(
+            directory,
+            columns,
+            rows_per_batch=random.randint(1, 9),
+            memory_bytes=random.choice([150, 1_000, 1_000_000]),
+            threads=random.randint(1, 3),
+        )
         keys = [key_of(row, columns) for row in rows]
         distinct = {repr((key, row)) for key, row in zip(keys, rows, strict=True)}
+        cluster = together(files, plan)
+        most = max(most, len(cluster.bounds))
         if len({repr(key) for key in keys}) < len(distinct):
             with pytest.raises(LogError, match="is not a total order"):
-                sort_files(files, plan)
+                rows_of(cluster, plan)
             continue
-        found = sort_files(files, plan)
-        assert found.equal == len(rows) - len(distinct), f"seed {seed}"
         wanted = sorted(({**row, "day": "2020-01-01"} for row in rows), key=lambda row: key_of(row, columns))
-        assert repr(rows_in(found)) == repr(wanted), f"seed {seed}"
-        assert max(group.records for group in found.groups) <= plan.rows_per_group
+        assert repr(rows_of(cluster, plan)) == repr(wanted), f"seed {seed}"
+    assert most > 3, "some clusters have many ranges"
 
 
 def test_clusters_are_the_log_order_whatever_the_arrangement_of_the_records(tmp_path: Path) -> None:
@@ -114,10 +137,11 @@ def test_clusters_are_the_log_order_whatever_the_arrangement_of_the_records(tmp_
         files = [
             file_of(directory, [{"n": n, "s": f"{n:03d}"} for n in part], place) for place, part in enumerate(parts)
         ]
-        plan = plan_of(directory, (kind,), rows_per_batch=random.randint(1, 5), rows_per_group=random.randint(1, 5))
         fits = random.random() < 0.7
-        most = 1_000_000 if fits else 0
-        found = clusters([(file, probe(file, plan.reading, reorder_bytes=most)) for file in files], (kind,))
+        most = 1_000_000 if fits else 10
+        plan = plan_of(directory, (kind,), rows_per_batch=random.randint(1, 5), memory_bytes=most)
+        probed = [(file, probe(file, plan.reading, memory_bytes=most)) for file in files]
+        found = clusters(probed, memory_bytes=most)
         spans = [(min(part), max(part)) for part in parts if part]
         assert sum(len(one.files) for one in found) == len(spans), f"seed {seed}"
         read: list[int] = []
@@ -125,13 +149,9 @@ def test_clusters_are_the_log_order_whatever_the_arrangement_of_the_records(tmp_
             own = [number for file in one.files for number in parts[file.block.commit]]
             ascends = all(before < after for before, after in pairwise(own))
             alone = len(one.files) == 1
-            assert one.is_ordered == (alone and (ascends or (fits and len({*own}) == len(own)))), f"seed {seed}"
+            assert one.is_ordered == (alone and (ascends or fits)), f"seed {seed}"
             assert all(bool(file.block.reorder_by) == (one.is_ordered and not ascends) for file in one.files)
-            if one.is_ordered:
-                batches = plan.reading.log.batches(one.files[0].block)
-                read += [n for batch in batches for n in batch.column("n").to_pylist()]
-            else:
-                read += [row["n"] for row in rows_in(sort_files(one.files, plan))]
+            read += [row["n"] for row in rows_of(one, plan)]
         assert read == sorted(numbers), f"seed {seed}"
 
 
@@ -167,30 +187,49 @@ def test_compacted_records_go_back_to_the_order_of_appending_and_keep_their_comm
         file_of(tmp_path, [{"n": 7}, {"n": 8}], 3),
         file_of(tmp_path, compacted, 4, v=[2, 1, 1, None], i=[4, 0, 1, None]),
     ]
-    found = sort_files(files, plan_of(tmp_path, None, needs_commits=True))
-    assert [row["n"] for row in rows_in(found)] == [1, 3, 5, 7, 8, 9]
-    assert [tuple(group) for group in found.groups] == [(1, 2), (2, 1), (3, 2), (4, 1)]
-    probed = probe(files[1], plan_of(tmp_path, None).reading, reorder_bytes=1_000_000)
-    assert (probed.is_ascending, probed.can_reorder) == (False, False)
+    for memory_bytes in (10, 1_000_000):
+        plan = plan_of(tmp_path, None, needs_commits=True, memory_bytes=memory_bytes)
+        cluster = together(files, plan)
+        assert [row["n"] for row in rows_of(cluster, plan)] == [1, 3, 5, 7, 8, 9]
+        found = divided(cluster, plan)
+        assert isinstance(found, SortedFile)
+        assert [tuple(group) for group in found.groups] == [(1, 2), (2, 1), (3, 2), (4, 1)]
+        without = plan_of(tmp_path, None, memory_bytes=memory_bytes)
+        assert [row["n"] for row in rows_of(cluster, without)] == [1, 3, 5, 7, 8, 9]
+
+
+def test_a_compacted_file_is_ordered_by_its_reader_if_it_has_all_places(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, None)
+    rows = [{"n": n} for n in (5, 1, 3, 9)]
+    whole = file_of(tmp_path, rows, 1, v=[2, 1, 1, 4], i=[4, 0, 1, 9])
+    some = file_of(tmp_path, rows, 2, v=[2, 1, 1, None], i=[4, 0, 1, None])
+    for file, has_all in ((whole, True), (some, False)):
+        found = probe(file, plan.reading, memory_bytes=1_000_000)
+        assert (found.is_ascending, found.reorder_by) == (False, ("v", "i") if has_all else ())
+        [cluster] = clusters([(file, found)], memory_bytes=1_000_000)
+        assert cluster.is_ordered == has_all
+        assert [row["n"] for row in rows_of(cluster, plan)] == [1, 3, 5, 9]
 
 
 def test_equal_records_may_share_a_place_and_different_ones_are_named(tmp_path: Path) -> None:
     same = [{"n": 1, "s": "x"}] * 3
-    assert sort_files([file_of(tmp_path, [*same, {"n": 2}], 0)], plan_of(tmp_path, ("n",))).equal == 2
-    other = file_of(tmp_path, [*same, {"n": 1, "s": "y"}, {"n": None}, {"n": None, "s": ""}], 1)
+    plan = plan_of(tmp_path, ("n",))
+    equal = together([file_of(tmp_path, [{"n": 2}, *same], 0)], plan)
+    assert [row["n"] for row in rows_of(equal, plan)] == [1, 1, 1, 2]
+    other = together([file_of(tmp_path, [*same, {"n": 1, "s": "y"}, {"n": None}, {"n": None, "s": ""}], 1)], plan)
     with pytest.raises(LogError, match=r"for example n = None; n = 1\. Add a column that differs"):
-        sort_files([other], plan_of(tmp_path, ("n",), rows_per_batch=100))
+        rows_of(other, plan)
 
 
 def test_a_file_that_cannot_be_read_is_named_as_everywhere(tmp_path: Path) -> None:
-    """DuckDB reads the records through Python, and makes a text of the error."""
+    plan = plan_of(tmp_path, ("n",))
     good = file_of(tmp_path, [{"n": 2, "s": "x"}, {"n": 1, "s": "y"}], 0)
     bad = file_of(tmp_path, [{"n": n, "s": str(n)} for n in range(2_000)], 1)
     fewer = bad._replace(block=bad.block._replace(records=7))
     with pytest.raises(LogError, match=r"file 1\.parquet .* holds 2,000 records, but by its statistics"):
-        sort_files([good, fewer], plan_of(tmp_path, ("n",)))
+        divided(Cluster((good, fewer), is_ordered=False), plan)
     content = bytearray(Path(bad.block.path).read_bytes())
     content[4:2_000] = bytes(1_996)
     Path(bad.block.path).write_bytes(content)
     with pytest.raises(LogError, match=r"file 1\.parquet .* cannot be read: it is damaged"):
-        sort_files([good, bad], plan_of(tmp_path, ("n",)))
+        divided(Cluster((good, bad), is_ordered=False), plan)

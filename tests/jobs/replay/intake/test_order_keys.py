@@ -2,16 +2,13 @@
 
 import math
 from decimal import Decimal
-from functools import cmp_to_key
 from itertools import pairwise
 from random import Random
 from typing import Any
 
-import duckdb
 import pyarrow as pa
-import pytest
 
-from jobs.replay.intake.order_keys import comparable, key_at, signs
+from jobs.replay.intake.order_keys import comparable, ends, key_at, places_among, signs, sorted_rows
 from tests.support.fuzzing import seeds
 
 POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -54,10 +51,6 @@ def row_order(one: tuple[Any, ...], two: tuple[Any, ...]) -> int:
     return next((found for left, right in zip(one, two, strict=True) if (found := compared(left, right))), 0)
 
 
-def numbered_order(one: tuple[tuple[Any, ...], int], two: tuple[tuple[Any, ...], int]) -> int:
-    return row_order(one[0], two[0]) or one[1] - two[1]
-
-
 def test_signs_and_keys_are_those_of_the_definition() -> None:
     for seed in seeds(60):
         random = Random(seed)
@@ -71,13 +64,25 @@ def test_signs_and_keys_are_those_of_the_definition() -> None:
         assert found == wanted, f"seed {seed}: {kinds} {rows}"
 
 
-@pytest.mark.parametrize("kind", POOLS)
-def test_duckdb_sorts_the_comparable_form_as_the_definition_does(kind: str) -> None:
-    for seed in seeds(5):
-        rows = rows_of(Random(seed), [kind], 50)
-        column = in_columns(rows, [kind])[0]
-        with duckdb.connect() as connection:
-            connection.register("given", pa.table({"o": column, "n": pa.array(range(len(rows)))}))
-            found = connection.execute("SELECT n FROM given ORDER BY o NULLS FIRST, n").fetchall()
-        numbered = sorted([(row, n) for n, row in enumerate(rows)], key=cmp_to_key(numbered_order))
-        assert [row[0] for row in found] == [n for _, n in numbered], f"seed {seed}"
+def test_rows_are_sorted_as_the_definition_says() -> None:
+    for seed in seeds(60):
+        random = Random(seed)
+        kinds = [random.choice([*POOLS]) for _ in range(random.randint(1, 3))]
+        rows = rows_of(random, kinds, random.randint(1, 50))
+        order = sorted_rows(in_columns(rows, kinds)).to_pylist()
+        assert sorted(order) == list(range(len(rows))), f"seed {seed}"
+        assert all(row_order(rows[one], rows[two]) <= 0 for one, two in pairwise(order)), f"seed {seed}: {kinds}"
+
+
+def test_ends_and_places_among_bounds_are_those_of_the_keys() -> None:
+    for seed in seeds(200):
+        random = Random(seed)
+        kinds = random.choices([*POOLS, "integer"], k=random.randint(1, 3))
+        rows = rows_of(random, kinds, random.randint(1, 30))
+        columns = in_columns(rows, kinds)
+        keys = [key_at(columns, row) for row in range(len(rows))]
+        assert ends(columns) == (min(keys), max(keys)), f"seed {seed}: {kinds} {rows}"
+        others = in_columns(rows_of(random, kinds, 6), kinds)
+        bounds = sorted({key_at(others, row) for row in range(random.randint(0, 6))})
+        wanted = [sum(bound <= key for bound in bounds) for key in keys]
+        assert places_among(columns, bounds).tolist() == wanted, f"seed {seed}: {kinds} {rows} {bounds}"
