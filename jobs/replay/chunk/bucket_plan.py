@@ -11,11 +11,11 @@ from jobs.expressions.derived_columns import Derivation
 from jobs.lake.event_log import PinnedLog
 from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.replay.chunk.record_columns import record_names
+from jobs.replay.chunk.record_columns import record_names, record_type
 from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
 from windowlib.kernels.coverage import why_not
 from windowlib.records import tables
-from windowlib.records.column_types import Node, spell_type, struct_type
+from windowlib.records.column_types import Node, spell_type
 from windowlib.records.tables import Table
 
 if TYPE_CHECKING:
@@ -72,8 +72,9 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
     functions = pipeline_functions(pipeline)
     run = engine(pipeline, columns, functions)
     keys = {name: columns[name] for name in pipeline.log.key_columns}
-    names = record_names(pinned.nodes, stored_records)
-    record: Node = struct_type({names[name]: node for name, node in pinned.nodes.items()})
+    kept = [*stored_records]
+    names = record_names(pinned.nodes, kept)
+    record = record_type(pinned.nodes, names, kept)
     stored = (
         tables.window_outputs(keys, run.outputs),
         tables.late_records(record),

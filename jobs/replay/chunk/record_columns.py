@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobs.lake.store import column_takes, table_columns
 from windowlib.records import tables
-from windowlib.records.column_types import Node, spell_type
+from windowlib.records.column_types import Node, spell_type, struct_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +41,21 @@ def record_names(columns: Mapping[str, Node], stored: Iterable[Node]) -> dict[st
         fits = all(column_takes(kind, node) for kind in kinds.get(name, ()))
         names[name] = name if fits else _typed_name(name, node, columns)
     return names
+
+
+def record_type(columns: Mapping[str, Node], names: Mapping[str, str], stored: Iterable[Node]) -> Node:
+    """Return the type of `record` in new rows: the stored fields in their order, also those that the log has no more.
+
+    Args:
+        columns: the log's columns and their types.
+        names: log column -> its field name, as `record_names` returns it.
+        stored: the types of `record` in the existing side tables.
+    """
+    fields: dict[str, Node] = {}
+    for node in stored:
+        assert not isinstance(node, str), "the type of record is a struct"
+        fields = {field["name"]: field["type"] for field in node["fields"]} | fields
+    return struct_type(fields | {names[name]: node for name, node in columns.items()})
 
 
 def _typed_name(name: str, node: Node, columns: Mapping[str, Node]) -> str:

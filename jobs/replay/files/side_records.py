@@ -71,7 +71,10 @@ class SideRecords:
     def _completed(self, table: Table, rows: pa.Table, found: pa.Table) -> pa.Table:
         node = arrow_type(table.coordinates["record"])
         named = {self.names[name]: found[name].combine_chunks() for name in found.column_names}
-        fields = [named[field.name].cast(field.type) for field in node]
+        fields = [
+            named[field.name].cast(field.type) if field.name in named else pa.nulls(rows.num_rows, field.type)
+            for field in node
+        ]
         record = pa.StructArray.from_arrays(fields, fields=list(node))
         with_record = rows.append_column("record", record).append_column("record_id", self._ids(rows, found))
         if self.derivation and table.name == INVALID_RECORDS:

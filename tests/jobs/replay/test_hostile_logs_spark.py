@@ -18,7 +18,7 @@ from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
 from jobs.planning.plan import Plan, plan_range
 from jobs.planning.workspace import Asked, Workspace, open_workspace
-from jobs.replay.chunk.record_columns import record_names
+from jobs.replay.chunk.record_columns import record_names, record_type
 from jobs.review.verify_input import Verification, verify_inputs
 from jobs.spark.lazy_session import LazySession
 from tests.support.clicks_log import PARTITION, PIPELINE, SCHEMA, day_rows
@@ -213,7 +213,16 @@ def test_a_column_that_became_wider_is_kept_beside_its_old_field() -> None:
     assert record_names({"n": "long"}, []) == {"n": "n"}
 
 
-@pytest.mark.soak
+def test_a_record_keeps_the_stored_fields_that_the_log_has_no_more() -> None:
+    stored = [struct_type({"n": "integer", "gone": "string"}), struct_type({"n": "integer", "other": "date"})]
+    columns = {"new": "double", "n": "long"}
+    found = record_type(columns, record_names(columns, stored), stored)
+    assert found == struct_type(
+        {"n": "integer", "other": "date", "gone": "string", "new": "double", "n__bigint": "long"}
+    )
+
+
+@pytest.mark.slow
 def test_an_unused_column_may_become_wider(spark: "SparkSession", tmp_path: Path) -> None:
     """INT is BIGINT from the second day on: the first day's records keep their ids, the side tables both types."""
     table = f"delta.`{tmp_path / 'log'}`"
