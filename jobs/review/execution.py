@@ -18,14 +18,14 @@ class Execution:
 
     `why_not_kernels` is None if the columnar executor computes the windows, else the reason why the operator computes
     them record by record. `why_spark` is None if tasks read the log's files themselves, else the reason why Spark
-    reads and sorts them. `why_sorted` is None if the Delta log tells that the files are in log order, else the reason
-    why tasks look at their order, and sort what is not in order. `scratch_bytes` is the size of what may be sorted.
+    reads and sorts them. `why_doubtful` is None if the Delta log tells that the files are in log order, else the reason
+    why tasks look at their order. `scratch_bytes` is the size of the files that may be read and written anew.
     `why_not_partials` is None if tasks combine records before they exchange them, else the reason.
     """
 
     why_not_kernels: str | None
     why_spark: str | None
-    why_sorted: str | None
+    why_doubtful: str | None
     scratch_bytes: int
     why_not_partials: str | None
 
@@ -36,11 +36,11 @@ class Execution:
         if self.why_not_kernels is not None:
             windows = f"The operator computes the windows, record by record: {self.why_not_kernels}."
         reading = "Tasks read the log's files in the order in which they were appended."
-        space = f"sorted records take up to about {self.scratch_bytes / 1e6:,.1f} MB on the disk while the chunk runs"
-        if self.why_sorted is not None:
+        space = f"new files take up to about {self.scratch_bytes / 1e6:,.1f} MB on the disk while the chunk runs"
+        if self.why_doubtful is not None:
             reading = (
-                "Tasks look at the order of the records. If a file is not in order, they order it in memory, or sort "
-                f"it into a new file: {self.why_sorted}; {space}."
+                "Tasks look at the order of the records. They order a file that is not in order in memory, and divide "
+                f"files that overlap or are large into new ones: {self.why_doubtful}; {space}."
             )
         if self.why_spark is not None:
             reading = f"Spark reads and sorts the log: {self.why_spark}; {space}."
@@ -64,7 +64,7 @@ def execution(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> Execut
     return Execution(
         why_not_kernels=why_not(engine.operator, engine.layout),
         why_spark=chunk.direct.why_spark,
-        why_sorted=chunk.why_doubtful(),
+        why_doubtful=chunk.why_doubtful(),
         scratch_bytes=sum(file.bytes for file in log.files),
         why_not_partials=why_not_partials(engine),
     )

@@ -9,7 +9,9 @@ from jobs.replay.chunk.eligibility import why_not_partials
 from jobs.review.execution import Execution
 from tests.support.replays import pipeline_of
 
-BEST = Execution(why_not_kernels=None, why_spark=None, why_sorted=None, scratch_bytes=5_000_000, why_not_partials=None)
+BEST = Execution(
+    why_not_kernels=None, why_spark=None, why_doubtful=None, scratch_bytes=5_000_000, why_not_partials=None
+)
 PIPELINE = """
 pipeline: counts
 log:
@@ -32,10 +34,10 @@ def test_the_sentences_tell_the_executor_who_reads_the_log_and_what_tasks_exchan
         "They add up many records of one key and window before they exchange them.",
     )
     assert replace(BEST, why_not_partials="of this").sentences[2] == "They exchange single records: of this."
-    space = "sorted records take up to about 5.0 MB on the disk while the chunk runs"
+    space = "new files take up to about 5.0 MB on the disk while the chunk runs"
     assert replace(BEST, why_not_kernels="of this").sentences[0].endswith(": of this.")
     assert len(replace(BEST, why_not_kernels="of this").sentences) == 2
-    for other in (replace(BEST, why_sorted="of this"), replace(BEST, why_spark="of this")):
+    for other in (replace(BEST, why_doubtful="of this"), replace(BEST, why_spark="of this")):
         assert other.sentences[1].endswith(f": of this; {space}.")
 
 
