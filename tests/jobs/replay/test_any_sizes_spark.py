@@ -92,7 +92,7 @@ def test_all_sizes_have_the_same_runs(
         order = order_of(lake, pipeline, BOUNDS)
         how = execution(pipeline, order.lake, order.slices)
         assert how.why_spark is None
-        assert (how.why_sorted is not None) == ("compacted" in name)
+        assert (how.why_doubtful is not None) == ("compacted" in name)
         runs = what_was_run(run_range(spark, lake, pipeline, BOUNDS, chunk=3, sizes=sizes))
         view = Ledger(Lake(root=str(lake)).ledger(pipeline.name), now_ms=lambda: NOW_MS).view()
         assert any(run.result.checkpoint.earlier for run in view.runs.values()) == (sizes.full_state_rows == 0)

@@ -56,7 +56,7 @@ def test_a_replay_reads_the_old_commits_in_their_order(spark: "SparkSession", tm
         lake.mkdir()
         (lake / "log").symlink_to(log)
         order = order_of(lake, pipeline, BOUNDS)
-        assert execution(pipeline, order.lake, order.slices).why_sorted is None
+        assert execution(pipeline, order.lake, order.slices).why_doubtful is None
         outcome = run_range(spark, lake, pipeline, BOUNDS)
         found[name] = what_was_run(outcome)
         assert sum(run.result.counts.late for run in outcome.runs) == 0, name
