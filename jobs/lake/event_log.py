@@ -20,6 +20,7 @@ from jobs.lake.pinned_files import PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
 from jobs.lake.slicing import SlicedFiles, Slicing
 from jobs.lake.slicing_choice import is_partitioned, slicing_of
+from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import LogCoordinates, Slice
 from windowlib.errors import LogError
@@ -57,7 +58,8 @@ class PinnedLog:
     `columns` maps a column, in table order, to the spelling of its type in the log. `nodes` are the types with which
     the side tables store records (a VARIANT as its JSON text). `widened` maps a column whose type was widened in place
     to its first type. `data_ms` are the distinct instants of the slice column that have records, ascending, inside
-    and outside the range. `unknown` are slices whose records are not known, of a log that may be changed.
+    and outside the range. `earlier` are the files of the slices before, in which `log.distinct` looks for earlier
+    records. `unknown` are slices whose records are not known, of a log that may be changed.
     """
 
     uri: str
@@ -68,6 +70,7 @@ class PinnedLog:
     widened: Mapping[str, str]
     layout: FileLayout
     files: tuple[PinnedFile, ...]
+    earlier: tuple[PinnedFile, ...]
     data_ms: tuple[int, ...]
     unknown: frozenset[str]
     history: History
@@ -86,6 +89,16 @@ class PinnedLog:
     def records(self) -> int:
         """The number of records in the files, as far as the log has statistics."""
         return sum(file.records or 0 for file in self.files)
+
+    @property
+    def before(self) -> "PinnedLog":
+        """The same log with the files of `earlier` alone."""
+        return replace(self, files=self.earlier, earlier=())
+
+    @property
+    def whole(self) -> "PinnedLog":
+        """The same log with the files of `earlier` as well."""
+        return replace(self, files=(*self.earlier, *self.files), earlier=()) if self.earlier else self
 
     def partitions(self) -> dict[str, str]:
         """Return partition value -> slice_id, for the values that have files."""
@@ -166,6 +179,7 @@ def pin_log(
     *,
     by: SliceGrammar,
     slices: Sequence[Slice],
+    back: LookBack | None = None,
     version: int | None = None,
     known: KnownLog | None = None,
     order: CommitOrder | None = None,
@@ -178,6 +192,7 @@ def pin_log(
         uri: the log's table.
         by: how the log is cut into slices.
         slices: the slices to replay, contiguous and ascending.
+        back: the slices before that are read as well; none when None.
         version: the version to read; the newest when None.
         known: the results of earlier reads; commits that they cover are not read again.
         order: if the records are read in the order of commits: find it, or refuse the log.
@@ -191,18 +206,21 @@ def pin_log(
     known = known or KnownLog()
     log = _opened_log(uri, version, known)
     log_files = log.log_files(stored=known.stored_in_log(log.table_id))
-    slicing = slicing_of(log, log_files, Cut(uri=uri, by=by, slices=tuple(slices)))
+    back = back or LookBack(slices=tuple(slices))
+    slicing = slicing_of(log, log_files, Cut(uri=uri, by=by, slices=back.every))
     sliced = slicing.sliced()
     files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
-    by_slice = _by_slice(files, slices)
-    digests = {slice_id: _digest(own) for slice_id, own in by_slice.items()}
-    start = _first_commit(log, digests, known)
+    by_slice = _by_slice(files, back.every)
+    read = _read_by(by_slice, back)
+    digests = {slice_id: _digest(own) for slice_id, own in read.items()}
+    start = _first_commit(log, {one.slice_id: digests[one.slice_id] for one in slices}, known)
     history = read_history(log, slicing.groups, start=start, files=log_files, few=few_commits)
     commits = _commits(history, slicing, known=known, log=log, may_be_broken=may_be_changed)
     since = _known_since(log, history, log_files, known=known)
     shared = _empty_coordinates(log, history, since=since, log_digests=log_files.new_digests())
     if not may_be_changed:
         refuse_damage(log, files)
+    outside = {one.slice_id for one in back.outside}
     return PinnedLog(
         uri=uri,
         table_id=log.table_id,
@@ -211,11 +229,12 @@ def pin_log(
         nodes={name: without_metadata(without_variants(node)) for name, node in log.nodes.items()},
         widened=log.widened,
         layout=_layout(log, log_files.root),
-        files=files,
+        files=tuple(file for file in files if file.slice_id not in outside),
+        earlier=tuple(file for file in files if file.slice_id in outside),
         data_ms=sliced.data_ms,
         unknown=frozenset(sliced.unknown),
         history=history,
-        _coordinates=_coordinates(by_slice, digests=digests, commits=commits, shared=shared),
+        _coordinates=_coordinates(by_slice, back, digests=digests, commits=commits, shared=shared),
         _known=known,
         _slicing=slicing,
         _table=log,
@@ -265,6 +284,14 @@ def _by_slice(files: Iterable[PinnedFile], slices: Iterable[Slice]) -> dict[str,
     return found
 
 
+def _read_by(by_slice: Mapping[str, Sequence[PinnedFile]], back: LookBack) -> dict[str, list[PinnedFile]]:
+    """Return slice -> the files that its run reads: its own, and those of the slices before in which it looks."""
+    return {
+        slice_id: [*own, *(file for one in back.of.get(slice_id, ()) for file in by_slice[one.slice_id])]
+        for slice_id, own in by_slice.items()
+    }
+
+
 def _layout(log: LogTable, root: str) -> FileLayout:
     return FileLayout(
         root=root,
@@ -305,23 +332,32 @@ def _empty_coordinates(log: LogTable, history: History, *, since: int, log_diges
 
 def _coordinates(
     by_slice: Mapping[str, Sequence[PinnedFile]],
+    back: LookBack,
     *,
     digests: Mapping[str, str],
     commits: Mapping[str, set[int]],
     shared: LogCoordinates,
 ) -> dict[str, LogCoordinates]:
     """Return the coordinates of each slice. The first slice has the digests of the files of `_delta_log`."""
+    records = {slice_id: sum(file.records or 0 for file in own) for slice_id, own in by_slice.items()}
+    first = back.slices[0].slice_id if back.slices else None
+
+    def commits_of(slice_id: str) -> set[int]:
+        earlier = (commits.get(one.slice_id, ()) for one in back.of.get(slice_id, ()))
+        return set(commits.get(slice_id, ())).union(*earlier)
+
     return {
         slice_id: replace(
             shared,
-            commits=tuple(sorted(commits.get(slice_id, ()))),
+            commits=tuple(sorted(commits_of(slice_id))),
             files=len(own),
-            records=sum(file.records or 0 for file in own),
+            records=records[slice_id],
+            earlier_records=sum(records[one.slice_id] for one in back.of.get(slice_id, ())),
             bytes=sum(file.bytes for file in own),
             digest=digests[slice_id],
-            log_digests="" if number else shared.log_digests,
+            log_digests=shared.log_digests if slice_id == first else "",
         )
-        for number, (slice_id, own) in enumerate(by_slice.items())
+        for slice_id, own in by_slice.items()
     }
 
 

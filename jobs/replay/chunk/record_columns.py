@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-SIDE_TABLES = (tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS, tables.INVALID_RECORDS)
+SIDE_TABLES = tables.RECORD_TABLES
 
 
 def stored_records(uri_of: "Callable[[str], str]") -> list[Node]:

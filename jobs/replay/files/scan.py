@@ -6,7 +6,7 @@ block. The driver joins them to the rises of the chunk, without a record.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ from jobs.expressions.derived_columns import Derivation
 from jobs.expressions.evaluation import Derived, derive
 from jobs.replay.files.ascending import Ascending
 from jobs.replay.files.combine import BlockCombiner, PartialPlan
+from jobs.replay.files.duplicates import Duplicates, Placed
 from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers
 from jobs.replay.files.key_sets import KeySet, key_words
 from jobs.replay.intake.blocks import Block
@@ -25,7 +26,7 @@ from jobs.replay.intake.log_blocks import LogColumns
 from windowlib.columnar import instants
 from windowlib.columnar.instants import Codes
 from windowlib.columnar.log_reading import LogReading
-from windowlib.columnar.record_hashes import content_ids, invalid_ids, record_hashes
+from windowlib.columnar.record_hashes import content_ids, duplicate_ids, invalid_ids, record_hashes
 from windowlib.columnar.steps import Int64s
 from windowlib.kernels.partials import Combiner
 from windowlib.records.row_ids import IdSum
@@ -44,7 +45,7 @@ class ScanPlan:
     the columns that its driver asked for; `asked` is None if time needs no pass. `slice_starts_ms` has the start of
     each slice. With `needs_commits`, the commit of a record is content. `has_short_ranks`: each rank fits 32 bits.
     `key_bits` is the size of the sets of keys (`KeySet`), or None if nobody asks for the keys. `feeds`: the records are
-    passed on to windows, and not only counted.
+    passed on to windows, and not only counted. `duplicates` are those of the chunk; None if the pipeline keeps all.
     """
 
     log: LogColumns
@@ -61,11 +62,14 @@ class ScanPlan:
     buckets: int
     directory: str
     feeds: bool
+    duplicates: Duplicates | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
-    """What a scan task found in one block. The five sums are those of `SliceInput`; `content` covers rank and hash.
+    """What a scan task found in one block. The sums are those of `SliceInput`.
+
+    `content` covers rank and hash of all records, and `duplicate_content` those of the duplicates.
 
     `latest_ms` is the greatest event time of a valid record, `NEVER_MS` without one. `rises_at` and `rises_to` are the
     sequence numbers and event times of the valid records that exceed all earlier ones of the block. `keys` is the
@@ -78,6 +82,9 @@ class Scanned:
     invalid: IdSum
     invalid_rows: IdSum
     filtered: IdSum
+    duplicate: IdSum = field(default_factory=IdSum)
+    duplicate_rows: IdSum = field(default_factory=IdSum)
+    duplicate_content: IdSum = field(default_factory=IdSum)
     latest_ms: int
     rises_at: Ascending
     rises_to: Ascending
@@ -85,6 +92,7 @@ class Scanned:
     records_of_buckets: tuple[Fragment, ...]
     records_of_time: tuple[Fragment, ...]
     invalid_records: tuple[Fragment, ...]
+    duplicate_records: tuple[Fragment, ...] = ()
     keys: bytes | None = None
 
 
@@ -93,7 +101,8 @@ class Judged:
     """A batch of the log with what was read from it. Records are numbered from `sequence`; the slice is the block's.
 
     In `rows`, texts that are not UTF-8 are null. Its last columns are the derived ones. `problems` is
-    `instants.FILTERED` for a record that the pipeline's filter does not keep.
+    `instants.FILTERED` for a record that the pipeline's filter does not keep, and `instants.DUPLICATE` for a duplicate.
+    `earlier` has the columns of `duplicate_records` about the earlier record, for each duplicate.
     """
 
     rows: pa.RecordBatch
@@ -104,6 +113,7 @@ class Judged:
     sequence: Int64s
     rank: Int64s
     commit: int
+    earlier: pa.RecordBatch | None = None
 
     def valid(self) -> "np.ndarray[tuple[int], np.dtype[np.intp]] | slice":
         """Return the indexes of the valid records; a slice if all are valid."""
@@ -128,6 +138,7 @@ class _Writers(NamedTuple):
     records: FragmentWriter
     time: FragmentWriter
     invalid: FragmentWriter
+    duplicates: FragmentWriter
 
 
 @dataclass(slots=True)
@@ -137,6 +148,9 @@ class _Found:
     invalid: IdSum = field(default_factory=IdSum)
     invalid_rows: IdSum = field(default_factory=IdSum)
     filtered: IdSum = field(default_factory=IdSum)
+    duplicate: IdSum = field(default_factory=IdSum)
+    duplicate_rows: IdSum = field(default_factory=IdSum)
+    duplicate_content: IdSum = field(default_factory=IdSum)
     rises_at: list[Int64s] = field(default_factory=list)
     rises_to: list[Int64s] = field(default_factory=list)
     latest_ms: int = NEVER_MS
@@ -159,8 +173,10 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
             writers.time.write(_time_columns(judged, plan, block.slice_no), slice_no=block.slice_no)
         if (judged.problems > 0).any():
             writers.invalid.write(_invalid(judged), slice_no=block.slice_no)
+        if judged.earlier is not None:
+            writers.duplicates.write(_duplicates(judged, judged.earlier), slice_no=block.slice_no)
     written = (tuple(one.fragments[start:]) for one, start in zip(writers, before, strict=True))
-    partials, records, passed, invalid = written
+    partials, records, passed, invalid, duplicates = written
     return Scanned(
         block=block,
         content=found.content,
@@ -168,6 +184,9 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
         invalid=found.invalid,
         invalid_rows=found.invalid_rows,
         filtered=found.filtered,
+        duplicate=found.duplicate,
+        duplicate_rows=found.duplicate_rows,
+        duplicate_content=found.duplicate_content,
         latest_ms=found.latest_ms,
         rises_at=Ascending.of(_joined(found.rises_at)),
         rises_to=Ascending.of(_joined(found.rises_to)),
@@ -175,19 +194,23 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
         records_of_buckets=records,
         records_of_time=passed,
         invalid_records=invalid,
+        duplicate_records=duplicates,
         keys=None if found.keys is None else found.keys.packed(),
     )
 
 
-def judged_batches(block: Block, plan: ScanPlan) -> Iterator[Judged]:
-    """Yield the batches of a block, each record with its id, times and problem.
+def judged_batches(block: Block, plan: ScanPlan, *, columns: Sequence[str] | None = None) -> Iterator[Judged]:
+    """Yield the batches of a block, each record with its hash, times and problem.
+
+    With `columns`, only these are read: they must be those that decide about a record. The hashes are then 0.
 
     Raises:
         LogError: the file cannot be read.
     """
     done = 0
     commit = plan.slice_starts_ms[block.slice_no] + block.commit
-    for stored in plan.log.batches(block):
+    duplicates = None if plan.duplicates is None else plan.duplicates.of_block(block)
+    for stored in plan.log.batches(block, columns):
         places = np.arange(done, done + stored.num_rows, dtype=np.int64)
         done += stored.num_rows
         reading = plan.reading
@@ -207,9 +230,11 @@ def judged_batches(block: Block, plan: ScanPlan) -> Iterator[Judged]:
         if reading.gap is not None:
             gap = instants.read_instants(rows.column(reading.gap.name), reading.gap.unit)
             problems.append(instants.gap_problems(gap))
-        yield Judged(
+        judged = Judged(
             rows=rows,
-            hashes=record_hashes(stored, reading.widened, constant=block.partition),
+            hashes=np.zeros(stored.num_rows, dtype=np.int64)
+            if columns is not None
+            else record_hashes(stored, reading.widened, constant=block.partition),
             event_time_ms=time.ms,
             arrival_ms=arrival_ms,
             problems=instants.first_problems(*problems, instants.range_problems(time)),
@@ -217,6 +242,24 @@ def judged_batches(block: Block, plan: ScanPlan) -> Iterator[Judged]:
             rank=block.rank + places,
             commit=commit,
         )
+        yield judged if duplicates is None else _marked(judged, duplicates)
+
+
+def _marked(judged: Judged, duplicates: Placed) -> Judged:
+    """Return records with the duplicates marked."""
+    first = int(judged.rank[0])
+    start, end = np.searchsorted(duplicates.rank, (first, first + len(judged.rank)))
+    if start == end:
+        return judged
+    problems = judged.problems.copy()
+    problems[duplicates.rank[start:end] - first] = instants.DUPLICATE
+    earlier = pa.RecordBatch.from_pydict(
+        {
+            "earlier_slice_id": duplicates.earlier_slice_id.slice(start, end - start),
+            "earlier_rank": pa.array(duplicates.earlier_rank[start:end]),
+        }
+    )
+    return replace(judged, problems=problems, earlier=earlier)
 
 
 def derived_problems(derived: Derived) -> list[Codes]:
@@ -234,6 +277,12 @@ def _count(judged: Judged, plan: ScanPlan, found: _Found) -> None:
     is_filtered = judged.problems == instants.FILTERED
     if is_filtered.any():
         found.filtered.merge(IdSum.of_array(judged.hashes[is_filtered]))
+    is_duplicate = judged.problems == instants.DUPLICATE
+    if is_duplicate.any():
+        hashes = judged.hashes[is_duplicate]
+        found.duplicate.merge(IdSum.of_array(hashes))
+        found.duplicate_rows.merge(IdSum.of_array(duplicate_ids(pa.array(hashes))))
+        found.duplicate_content.merge(IdSum.of_array(content_ids(judged.rank[is_duplicate], hashes, commit)))
     bad = judged.problems > 0
     if bad.any():
         hashes = judged.hashes[bad]
@@ -362,6 +411,13 @@ def _invalid(judged: Judged) -> pa.RecordBatch:
             "reason": instants.problem_names(judged.problems[bad]),
         }
     )
+
+
+def _duplicates(judged: Judged, earlier: pa.RecordBatch) -> pa.RecordBatch:
+    own = np.flatnonzero(judged.problems == instants.DUPLICATE)
+    columns = {name: earlier.column(name) for name in earlier.schema.names}
+    ranks = {"rank": pa.array(judged.rank[own]), "record_hash": pa.array(judged.hashes[own])}
+    return pa.RecordBatch.from_pydict({**ranks, **columns})
 
 
 def _joined(parts: Sequence[Int64s]) -> Int64s:
