@@ -178,8 +178,7 @@ def pin_log(
     uri: str,
     *,
     by: SliceGrammar,
-    slices: Sequence[Slice],
-    back: LookBack | None = None,
+    slices: Sequence[Slice] | LookBack,
     version: int | None = None,
     known: KnownLog | None = None,
     order: CommitOrder | None = None,
@@ -191,8 +190,7 @@ def pin_log(
     Args:
         uri: the log's table.
         by: how the log is cut into slices.
-        slices: the slices to replay, contiguous and ascending.
-        back: the slices before that are read as well; none when None.
+        slices: the slices to replay, contiguous and ascending; perhaps with those before that are read as well.
         version: the version to read; the newest when None.
         known: the results of earlier reads; commits that they cover are not read again.
         order: if the records are read in the order of commits: find it, or refuse the log.
@@ -206,14 +204,14 @@ def pin_log(
     known = known or KnownLog()
     log = _opened_log(uri, version, known)
     log_files = log.log_files(stored=known.stored_in_log(log.table_id))
-    back = back or LookBack(slices=tuple(slices))
+    back = slices if isinstance(slices, LookBack) else LookBack(slices=tuple(slices))
     slicing = slicing_of(log, log_files, Cut(uri=uri, by=by, slices=back.every))
     sliced = slicing.sliced()
     files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
     by_slice = _by_slice(files, back.every)
     read = _read_by(by_slice, back)
     digests = {slice_id: _digest(own) for slice_id, own in read.items()}
-    start = _first_commit(log, {one.slice_id: digests[one.slice_id] for one in slices}, known)
+    start = _first_commit(log, {one.slice_id: digests[one.slice_id] for one in back.slices}, known)
     history = read_history(log, slicing.groups, start=start, files=log_files, few=few_commits)
     commits = _commits(history, slicing, known=known, log=log, may_be_broken=may_be_changed)
     since = _known_since(log, history, log_files, known=known)

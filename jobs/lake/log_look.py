@@ -128,7 +128,7 @@ def log_slices(uri: str, *, by: SliceGrammar, back: LookBack, known: KnownLog) -
     Raises:
         LogError: as for `pin_log`, but not for slices that lost records or files.
     """
-    pinned = pin_log(uri, by=by, slices=back.slices, back=back, known=known, may_be_changed=True)
+    pinned = pin_log(uri, by=by, slices=back, known=known, may_be_changed=True)
     return LogSlices(
         table_id=pinned.table_id,
         version=pinned.version,

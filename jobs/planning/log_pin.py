@@ -39,8 +39,7 @@ def pin_input(
     pinned = pin_log(
         lake.event_log(pipeline),
         by=log.slice,
-        slices=slices,
-        back=look_back(pipeline, slices),
+        slices=look_back(pipeline, slices),
         known=known,
         order=None if log.order_columns else CommitOrder(row_ids=row_ids, by_adds=log.order == "appended"),
     )

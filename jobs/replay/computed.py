@@ -65,7 +65,7 @@ def _computed(pinned: Pinned, run: ChunkRun) -> Computed:
 
 
 def _driver_sums(run: ChunkRun, watermarks: WatermarkRows, *, has_duplicates: bool) -> Sums:
-    """Count what the driver made: the second scan of the log, fates of the scan, rows of watermarks, clamped arrivals."""
+    """Count what no task tallies: both scans of the log, rows of watermarks, clamped arrivals."""
     found: Sums = {}
     for number, (one, rows) in enumerate(zip(run.slices, watermarks, strict=True)):
         found[number, FATES, "read"] = run.scanned.get(number, IdSum())

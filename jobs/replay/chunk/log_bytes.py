@@ -15,7 +15,7 @@ BYTES_PER_TASK: Final = 64_000_000
 
 
 def check_log_bytes(tasks: Tasks, log: PinnedLog, *, bytes_per_task: int = BYTES_PER_TASK) -> Mapping[str, str]:
-    """Compare every file of the range, and of the slices before that are read, with its checksum file, or with the digest that an earlier reading has stored.
+    """Compare every file that is read with its checksum file, or with the digest that an earlier reading has stored.
 
     Returns:
         slice -> the digests of its files that no checksum file covers, as `LogCoordinates.file_digests`.

@@ -26,8 +26,8 @@ def completed(table: Table, rows: pa.Table) -> pa.Table:
 
     Args:
         table: one of `RECORD_TABLES`.
-        rows: the content, `record`, `record_id` and `rank`, and perhaps other coordinates such as `detail`. Texts of the log may be bytes that
-            are not UTF-8. `detail` then has these texts.
+        rows: the content, `record`, `record_id` and `rank`, and perhaps other coordinates. Texts of the log may be
+            bytes that are not UTF-8. `detail` then has these texts.
     """
     words = (tables.ROW_ID, tables.ROW_CHECK)
     columns = {name: rows[name].combine_chunks() for name in rows.column_names if name not in words}

@@ -64,7 +64,7 @@ def scan_plan(chunk: ChunkLog, layout: Layout, directory: str, *, duplicates: Du
     )
 
 
-def found_duplicates(tasks: Tasks, chunk: ChunkLog, layout: Layout, directory: str) -> Duplicates | None:
+def found_duplicates(tasks: Tasks, chunk: ChunkLog, layout: Layout, *, directory: str) -> Duplicates | None:
     """Return the duplicates of a chunk in log order; None if the pipeline keeps all records.
 
     Raises:
@@ -127,7 +127,7 @@ def counted_log(tasks: Tasks, chunk: ChunkLog, lake: Lake) -> Iterator[CountedLo
     try:
         size = chunk.sizes.task_records(chunk.log.records, cores=tasks.cores)
         layout = take_in(tasks, chunk, directory=directory, records_per_block=size).layout
-        duplicates = found_duplicates(tasks, chunk, layout, directory)
+        duplicates = found_duplicates(tasks, chunk, layout, directory=directory)
         plan = scan_plan(chunk, layout, directory, duplicates=duplicates)
         groups = block_groups(layout.blocks, records=size)
         scanned = [one for found in tasks.run(lambda blocks: scan(blocks, plan), groups) for one in found]

@@ -77,7 +77,7 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
     with stage("order"):
         intake = take_in(tasks, chunk, directory=directory, records_per_block=size)
     layout = intake.layout
-    duplicates = found_duplicates(tasks, chunk, layout, directory)
+    duplicates = found_duplicates(tasks, chunk, layout, directory=directory)
     plan = replace(
         scan_plan(chunk, layout, directory, duplicates=duplicates),
         key_bits=bits_for(layout.records) if pinned.lets_rows_stay() else None,

@@ -1,0 +1,215 @@
+"""Duplicates (`log.distinct`) in replays without Spark: which records are, and that they change nothing else."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from jobs.lake.lake import Lake
+from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.requests import Staging, run_request
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import parse_bound
+from jobs.planning.workspace import Asked, open_workspace
+from jobs.replay.replayer import replay_in
+from jobs.replay.sizes import Sizes
+from jobs.spark.lazy_session import LazySession
+from tests.support.delta_logs import track_rows
+from tests.support.fuzzing import seeds
+from tests.support.replays import NOW_MS, pipeline_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIRST: Final = date(2026, 1, 5)
+DAY_MS: Final = 86_400_000
+HOUR_MS: Final = 3_600_000
+DAYS: Final = 5
+SIZES: Final = Sizes(local_records=10**9)
+SCHEMA: Final = pa.schema(
+    [
+        ("seq", pa.int64()), ("id", pa.string()), ("part", pa.int32()), ("user", pa.string()), ("at", pa.int64()),
+        ("arrived", pa.int64()), ("kind", pa.string()), ("day", pa.date32()),
+    ]
+)  # fmt: skip
+SPEC: Final = """
+pipeline: NAME
+log:
+  table: NAME_log
+  key: [user]
+  event_time: {column: at, unit: ms}
+  ARRIVAL
+  slice: {by: day}
+  where: "kind is null or kind <> 'test'"
+  order: ORDER
+  DISTINCT
+watermark: {kind: bounded, out_of_orderness: 3h}
+windows: {tumbling: {size: 5h}}
+aggregates: {n: {count: {}}, total: {sum: seq}}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A log and how it is read. `commits` are (day, records), in the order in which they are appended."""
+
+    by: tuple[str, ...]
+    within_ms: int
+    has_arrival: bool
+    is_ordered_by: bool
+    commits: Sequence[tuple[int, Sequence[dict[str, Any]]]]
+
+    def pipeline(self, name: str) -> Pipeline:
+        is_distinct = name != "kept"
+        distinct = f"distinct: {{by: [{', '.join(self.by)}], within: {self.within_ms}ms}}" if is_distinct else ""
+        arrival = "arrival_time: {column: arrived, unit: ms}" if self.has_arrival else ""
+        text = SPEC.replace("NAME", name).replace("DISTINCT", distinct).replace("ARRIVAL", arrival)
+        return pipeline_of(text.replace("ORDER", "[seq]" if self.is_ordered_by else "commits"))
+
+    def in_log_order(self) -> list[list[dict[str, Any]]]:
+        days: list[list[dict[str, Any]]] = [[] for _ in range(DAYS)]
+        for day, rows in self.commits:
+            days[day].extend(rows)
+        return [sorted(rows, key=lambda row: row["seq"]) if self.is_ordered_by else rows for rows in days]
+
+
+def no_session(_records: int, _places: Sequence[str]) -> "SparkSession":
+    raise AssertionError("a small chunk started a session")
+
+
+def start_ms(day: int) -> int:
+    return ((FIRST - date(1970, 1, 1)).days + day) * DAY_MS
+
+
+def record(random: Random, day: int, seq: int) -> dict[str, Any]:
+    at_ms = start_ms(day) + random.randrange(-DAY_MS // 2, DAY_MS)
+    return {
+        "seq": seq,
+        "id": random.choice((None, *"abcdefgh")),
+        "part": random.choice((0, 1)),
+        "user": random.choice("xyz"),
+        "at": random.choice((at_ms, at_ms, at_ms, at_ms, None)),
+        "arrived": start_ms(day) + random.randrange(-HOUR_MS, DAY_MS + HOUR_MS),
+        "kind": random.choice((None, "click", "click", "test")),
+        "day": FIRST + timedelta(days=day),
+    }
+
+
+def random_case(random: Random) -> Case:
+    commits: list[tuple[int, list[dict[str, Any]]]] = []
+    numbers = iter(random.sample(range(1_000), 400))
+    empty = random.choice((None, 1, 2))
+    for _ in range(random.randint(4, 9)):
+        day = random.choice([day for day in range(DAYS) if day != empty])
+        commits.append((day, [record(random, day, next(numbers)) for _ in range(random.randint(1, 12))]))
+    has_arrival = random.random() < 0.5
+    within = random.choice((1, HOUR_MS, DAY_MS, 2 * DAY_MS, 60 * HOUR_MS))
+    return Case(
+        by=random.choice((("id",), ("id", "part"))),
+        within_ms=within if has_arrival else max(within, DAY_MS),
+        has_arrival=has_arrival,
+        is_ordered_by=random.random() < 0.5,
+        commits=commits,
+    )
+
+
+def expected(case: Case) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return the place of each duplicate -> the place of the earlier record, by the words of the documentation."""
+    seen: list[tuple[list[Any], int, tuple[int, int]]] = []
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    for day, rows in enumerate(case.in_log_order()):
+        first_ms, last_ms = start_ms(day), start_ms(day + 1) - 1
+        for rank, row in enumerate(rows):
+            key = [row[name] for name in case.by]
+            if row["kind"] == "test" or row["at"] is None or None in key:
+                continue
+            arrived = min(max(row["arrived"], first_ms), last_ms)
+            earliest, latest = (arrived, arrived) if case.has_arrival else (first_ms, last_ms)
+            same = [(then, place) for other, then, place in seen if other == key]
+            if same and earliest - max(same)[0] <= case.within_ms:
+                found[day, rank] = max(same)[1]
+            seen.append((key, latest, (day, rank)))
+    return found
+
+
+def write(lake: Path, name: str, commits: Iterable[tuple[int, Sequence[dict[str, Any]]]]) -> None:
+    table = str(lake / f"{name}_log")
+    for _, rows in commits:
+        write_deltalake(table, pa.Table.from_pylist(list(rows), SCHEMA), mode="append", partition_by=["day"])
+
+
+def replay(
+    lake: Path, pipeline: Pipeline, *, days: tuple[int, int] = (0, DAYS), chunk: int | None = None, sizes: Sizes = SIZES
+) -> Outcome:
+    from_ms, to_ms = (parse_bound(pipeline, str(FIRST + timedelta(days=day))) for day in days)
+    asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="")
+    work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    session = LazySession(no_session, is_local=True)
+    return run_request(work, asked, lambda order: replay_in(session, order, sizes=sizes), staging=Staging(chunk=chunk))
+
+
+def duplicates(lake: Path, pipeline: str) -> dict[tuple[int, int], tuple[int, int]]:
+    numbers = {str(FIRST + timedelta(days=day)): day for day in range(DAYS)}
+    rows = DeltaTable(str(lake / pipeline / "duplicate_records")).to_pyarrow_table().to_pylist()
+    return {
+        (numbers[row["slice_id"]], row["rank"]): (numbers[row["earlier_slice_id"]], row["earlier_rank"]) for row in rows
+    }
+
+
+def contents(lake: Path, pipeline: str, table: str) -> Counter[str]:
+    rows = DeltaTable(str(lake / pipeline / table)).to_pyarrow_table().to_pylist()
+    places = {"attempt_id", "run_id", "rank", "fired_rank", "row_check", "record_id"}
+    return Counter(json.dumps({k: v for k, v in row.items() if k not in places}, default=str) for row in rows)
+
+
+def random_sizes(random: Random) -> Sizes:
+    return replace(
+        SIZES,
+        rows_per_read=random.choice((3, 1_000)),
+        records_per_task=random.choice((5, 10**6)),
+        least_records=random.choice((5, 10**6)),
+        distinct_records=random.choice((7, 10**6)),
+        distinct_bits=random.choice((1, 2, 64)),
+    )
+
+
+def test_duplicates_are_those_of_the_definition_and_change_nothing_else(tmp_path: Path) -> None:
+    some = 0
+    for seed in seeds(8):
+        random, lake = Random(seed), tmp_path / str(seed)
+        case = random_case(random)
+        found = expected(case)
+        some += len(found)
+        write(lake, "all", case.commits)
+        places = {id(row): (day, rank) for day, rows in enumerate(case.in_log_order()) for rank, row in enumerate(rows)}
+        write(
+            lake, "kept", ((day, [row for row in rows if places[id(row)] not in found]) for day, rows in case.commits)
+        )
+        for name in ("all", "kept"):
+            track_rows(lake / f"{name}_log")
+        one = replay(lake, case.pipeline("all"), chunk=random.choice((None, 1, 2)), sizes=random_sizes(random))
+        replay(lake, case.pipeline("kept"))
+        assert duplicates(lake, "all") == found, seed
+        for table in (
+            "window_outputs",
+            "late_records",
+            "unassigned_records",
+            "invalid_records",
+            "watermarks",
+            "timers",
+        ):
+            assert contents(lake, "all", table) == contents(lake, "kept", table), (seed, table)
+        counts = [run.result.counts for run in one.runs]
+        assert sum(each.duplicate for each in counts) == len(found), seed
+        assert all(
+            each.read == each.assigned + each.late + each.unassigned + each.invalid + each.filtered + each.duplicate
+            for each in counts
+        ), seed
+    assert some > 20
