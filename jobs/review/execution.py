@@ -65,6 +65,6 @@ def execution(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> Execut
         why_not_kernels=why_not(engine.operator, engine.layout),
         why_spark=chunk.direct.why_spark,
         why_sorted=chunk.why_doubtful(),
-        scratch_bytes=sum(file.bytes for file in log.files),
+        scratch_bytes=sum(file.bytes for file in log.whole.files),
         why_not_partials=why_not_partials(engine),
     )
