@@ -3,8 +3,7 @@
 This module reads the Delta log and file listings, never a record, so planning takes milliseconds and needs no JVM.
 """
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from jobs.lake.covered_files import CoveredFile
 from jobs.lake.delta_log import LogTable, describe_log, log_errors, place_of
 from jobs.lake.delta_tables import is_newest
 from jobs.lake.known_log import KnownLog, covered_files
+from jobs.lake.log_coordinates import SliceFiles
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles
 from jobs.lake.pinned_files import PinnedFile, refuse_damage
@@ -208,17 +208,13 @@ def pin_log(
     slicing = slicing_of(log, log_files, Cut(uri=uri, by=by, slices=back.every))
     sliced = slicing.sliced()
     files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
-    by_slice = _by_slice(files, back.every)
-    read = _read_by(by_slice, back)
-    digests = {slice_id: _digest(own) for slice_id, own in read.items()}
-    start = _first_commit(log, {one.slice_id: digests[one.slice_id] for one in back.slices}, known)
+    by_slice = SliceFiles.grouped(files, back)
+    start = _first_commit(log, by_slice.own_digests(), known)
     history = read_history(log, slicing.groups, start=start, files=log_files, few=few_commits)
     commits = _commits(history, slicing, known=known, log=log, may_be_broken=may_be_changed)
-    since = _known_since(log, history, log_files, known=known)
-    shared = _empty_coordinates(log, history, since=since, log_digests=log_files.new_digests())
+    nothing = _without_files(log, history, log_files, since=_known_since(log, history, log_files, known=known))
     if not may_be_changed:
         refuse_damage(log, files)
-    outside = {one.slice_id for one in back.outside}
     return PinnedLog(
         uri=uri,
         table_id=log.table_id,
@@ -227,16 +223,31 @@ def pin_log(
         nodes={name: without_metadata(without_variants(node)) for name, node in log.nodes.items()},
         widened=log.widened,
         layout=_layout(log, log_files.root),
-        files=tuple(file for file in files if file.slice_id not in outside),
-        earlier=tuple(file for file in files if file.slice_id in outside),
+        files=by_slice.own(files),
+        earlier=by_slice.earlier(files),
         data_ms=sliced.data_ms,
         unknown=frozenset(sliced.unknown),
         history=history,
-        _coordinates=_coordinates(by_slice, back, digests=digests, commits=commits, shared=shared),
+        _coordinates=by_slice.coordinates(nothing, commits),
         _known=known,
         _slicing=slicing,
         _table=log,
         _log_files=log_files,
+    )
+
+
+def _without_files(log: LogTable, history: History, files: LogFiles, *, since: int) -> LogCoordinates:
+    """Return the coordinates of a slice without files. `history.sound` looks at all partitions, so it is read once."""
+    return LogCoordinates(
+        table_id=log.table_id,
+        version=log.version,
+        commits=(),
+        files=0,
+        records=0,
+        bytes=0,
+        since=since,
+        sound=history.sound,
+        log_digests=files.new_digests(),
     )
 
 
@@ -275,21 +286,6 @@ def _opened_log(uri: str, version: int | None, known: KnownLog) -> LogTable:
     return opened if is_opened and opened is not None else describe_log(uri, version)
 
 
-def _by_slice(files: Iterable[PinnedFile], slices: Iterable[Slice]) -> dict[str, list[PinnedFile]]:
-    found: dict[str, list[PinnedFile]] = {one.slice_id: [] for one in slices}
-    for file in files:
-        found[file.slice_id].append(file)
-    return found
-
-
-def _read_by(by_slice: Mapping[str, Sequence[PinnedFile]], back: LookBack) -> dict[str, list[PinnedFile]]:
-    """Return slice -> the files that its run reads: its own, and those of the slices before in which it looks."""
-    return {
-        slice_id: [*own, *(file for one in back.of.get(slice_id, ()) for file in by_slice[one.slice_id])]
-        for slice_id, own in by_slice.items()
-    }
-
-
 def _layout(log: LogTable, root: str) -> FileLayout:
     return FileLayout(
         root=root,
@@ -311,58 +307,6 @@ def _known_since(log: LogTable, history: History, files: LogFiles, *, known: Kno
     for first, last in sorted(known.read.get(log.table_id, ()), key=lambda read: read[1], reverse=True):
         since = first if first < since <= last + 1 else since
     return since
-
-
-def _empty_coordinates(log: LogTable, history: History, *, since: int, log_digests: str) -> LogCoordinates:
-    """Return the coordinates of a slice without files. `history.sound` looks at all partitions, so it is read once."""
-    return LogCoordinates(
-        table_id=log.table_id,
-        version=log.version,
-        commits=(),
-        files=0,
-        records=0,
-        bytes=0,
-        since=since,
-        sound=history.sound,
-        log_digests=log_digests,
-    )
-
-
-def _coordinates(
-    by_slice: Mapping[str, Sequence[PinnedFile]],
-    back: LookBack,
-    *,
-    digests: Mapping[str, str],
-    commits: Mapping[str, set[int]],
-    shared: LogCoordinates,
-) -> dict[str, LogCoordinates]:
-    """Return the coordinates of each slice. The first slice has the digests of the files of `_delta_log`."""
-    records = {slice_id: sum(file.records or 0 for file in own) for slice_id, own in by_slice.items()}
-    first = back.slices[0].slice_id if back.slices else None
-
-    def commits_of(slice_id: str) -> set[int]:
-        earlier = (commits.get(one.slice_id, ()) for one in back.of.get(slice_id, ()))
-        return set(commits.get(slice_id, ())).union(*earlier)
-
-    return {
-        slice_id: replace(
-            shared,
-            commits=tuple(sorted(commits_of(slice_id))),
-            files=len(own),
-            records=records[slice_id],
-            earlier_records=sum(records[one.slice_id] for one in back.of.get(slice_id, ())),
-            bytes=sum(file.bytes for file in own),
-            digest=digests[slice_id],
-            log_digests=shared.log_digests if slice_id == first else "",
-        )
-        for slice_id, own in by_slice.items()
-    }
-
-
-def _digest(files: Iterable[PinnedFile]) -> str:
-    """Return a hash over path, size, records and modification time of a slice's files; equal for the same files."""
-    lines = sorted(f"{file.path}\0{file.bytes}\0{file.records}\0{file.modified_ms}" for file in files)
-    return hashlib.sha256("\n".join(lines).encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
 def _first_commit(log: LogTable, digests: Mapping[str, str], known: KnownLog) -> int:

@@ -14,7 +14,8 @@ from jobs.replay.chunk.time_steps import ChunkTime, Places, bounded_time, combin
 from jobs.replay.files.distinct import Part, search
 from jobs.replay.files.duplicates import Duplicates
 from jobs.replay.files.fragments import read_fragments
-from jobs.replay.files.scan import Scanned, ScanPlan, scan
+from jobs.replay.files.judging import ScanPlan
+from jobs.replay.files.scan import Scanned, scan
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.intake.groups import groups_of

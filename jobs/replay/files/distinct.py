@@ -15,8 +15,9 @@ import pyarrow as pa
 from jobs.pipeline.models.distinct import DistinctGrammar
 from jobs.replay.files.duplicates import RANK_BITS, Duplicates, MatchPlan, matches
 from jobs.replay.files.fragments import Fragment, FragmentWriter, by_bucket, fragment_writers
+from jobs.replay.files.judging import Judged, ScanPlan, judged_batches
 from jobs.replay.files.key_sets import key_words
-from jobs.replay.files.scan import Judged, ScanPlan, feed_form, judged_batches
+from jobs.replay.files.scan import feed_form
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.groups import groups_of
 from jobs.replay.sizes import Sizes

@@ -15,10 +15,11 @@ from jobs.replay.files.changeable import changeable_by
 from jobs.replay.files.counted import block_groups, chunk_time, found_duplicates, scan_plan, slice_inputs
 from jobs.replay.files.file_rows import FileRows
 from jobs.replay.files.fragments import by_bucket
+from jobs.replay.files.judging import ScanPlan
 from jobs.replay.files.key_sets import bits_for
 from jobs.replay.files.partial_aggregation import are_right, partial_plan, with_time_bounds
 from jobs.replay.files.row_files import KnownRun
-from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
+from jobs.replay.files.scan import Scanned, scan, scan_again
 from jobs.replay.files.state import DividedState, divide_plan, divided_state
 from jobs.replay.files.windows import BucketRows, BucketTask, WindowsPlan, run_bucket, save_steps
 from jobs.replay.intake.blocks import Block
