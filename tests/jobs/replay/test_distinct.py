@@ -10,20 +10,28 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import Staging, run_request
+from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import parse_bound
-from jobs.planning.workspace import Asked, open_workspace
+from jobs.pipeline.slices import parse_bound, slices_between
+from jobs.planning.changed_slices import changed_slices
+from jobs.planning.plan import Ask, plan
+from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.reading.stored_rows import StoredRuns
 from jobs.replay.replayer import replay_in
 from jobs.replay.sizes import Sizes
+from jobs.review.explain import explain
+from jobs.review.verify_input import verify_inputs
 from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import NOW_MS, pipeline_of, what_was_run
+from windowlib.errors import SpecError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +55,7 @@ log:
   event_time: {column: at, unit: ms}
   ARRIVAL
   slice: {by: day}
+  COLUMNS
   where: "kind is null or kind <> 'test'"
   order: ORDER
   DISTINCT
@@ -70,7 +79,13 @@ class Case:
         is_distinct = name != "kept"
         distinct = f"distinct: {{by: [{', '.join(self.by)}], within: {self.within_ms}ms}}" if is_distinct else ""
         arrival = "arrival_time: {column: arrived, unit: ms}" if self.has_arrival else ""
-        text = SPEC.replace("NAME", name).replace("DISTINCT", distinct).replace("ARRIVAL", arrival)
+        columns = "columns: {pair: \"id || '/' || cast(part as varchar)\"}" if "pair" in self.by else ""
+        text = (
+            SPEC.replace("COLUMNS", columns)
+            .replace("NAME", name)
+            .replace("DISTINCT", distinct)
+            .replace("ARRIVAL", arrival)
+        )
         return pipeline_of(text.replace("ORDER", "[seq]" if self.is_ordered_by else "commits"))
 
     def in_log_order(self) -> list[list[dict[str, Any]]]:
@@ -112,7 +127,7 @@ def random_case(random: Random) -> Case:
     has_arrival = random.random() < 0.5
     within = random.choice((1, HOUR_MS, DAY_MS, 2 * DAY_MS, 60 * HOUR_MS))
     return Case(
-        by=random.choice((("id",), ("id", "part"))),
+        by=random.choice((("id",), ("id", "part"), ("pair",))),
         within_ms=within if has_arrival else max(within, DAY_MS),
         has_arrival=has_arrival,
         is_ordered_by=random.random() < 0.5,
@@ -127,7 +142,7 @@ def expected(case: Case) -> dict[tuple[int, int], tuple[int, int]]:
     for day, rows in enumerate(case.in_log_order()):
         first_ms, last_ms = start_ms(day), start_ms(day + 1) - 1
         for rank, row in enumerate(rows):
-            key = [row[name] for name in case.by]
+            key = [row["id"], row["part"]] if case.by != ("id",) else [row["id"]]
             if row["kind"] == "test" or row["at"] is None or None in key:
                 continue
             arrived = min(max(row["arrived"], first_ms), last_ms)
@@ -175,6 +190,7 @@ def random_sizes(random: Random) -> Sizes:
         rows_per_read=random.choice((3, 1_000)),
         records_per_task=random.choice((5, 10**6)),
         least_records=random.choice((5, 10**6)),
+        combined_records=random.choice((0, 10**9)),
         distinct_records=random.choice((7, 10**6)),
         distinct_bits=random.choice((1, 2, 64)),
     )
@@ -182,7 +198,7 @@ def random_sizes(random: Random) -> Sizes:
 
 def test_duplicates_are_those_of_the_definition_and_change_nothing_else(tmp_path: Path) -> None:
     some = 0
-    for seed in seeds(8):
+    for seed in seeds(6):
         random, lake = Random(seed), tmp_path / str(seed)
         case = random_case(random)
         found = expected(case)
@@ -196,6 +212,11 @@ def test_duplicates_are_those_of_the_definition_and_change_nothing_else(tmp_path
             track_rows(lake / f"{name}_log")
         one = replay(lake, case.pipeline("all"), chunk=random.choice((None, 1, 2)), sizes=random_sizes(random))
         replay(lake, case.pipeline("kept"))
+        other = tmp_path / f"{seed}-cut"
+        other.mkdir()
+        (other / "all_log").symlink_to(lake / "all_log")
+        by_day = [replay(other, case.pipeline("all"), days=(day, day + 1)) for day in range(DAYS)]
+        assert what_was_run(one) == [run for each in by_day for run in what_was_run(each)], seed
         assert duplicates(lake, "all") == found, seed
         for table in (
             "window_outputs",
@@ -213,3 +234,128 @@ def test_duplicates_are_those_of_the_definition_and_change_nothing_else(tmp_path
             for each in counts
         ), seed
     assert some > 20
+
+
+def simple(*days: Sequence[str]) -> list[tuple[int, list[dict[str, Any]]]]:
+    """Return a commit for each day, with a record for each id."""
+    return [(day, [click(name, day) for name in names]) for day, names in enumerate(days)]
+
+
+def click(name: str, day: int, **others: Any) -> dict[str, Any]:
+    own = {"seq": 0, "id": name, "part": 0, "user": "x", "at": start_ms(day) + HOUR_MS, "arrived": None}
+    return {**own, "kind": None, "day": FIRST + timedelta(days=day), **others}
+
+
+def by_id(within: str = "1d", *, more: str = "") -> Pipeline:
+    text = SPEC.replace("COLUMNS", "").replace("NAME", "all").replace("ARRIVAL", "record_id: id")
+    text = text.replace("DISTINCT", f"distinct: {{by: [id], within: {within}}}").replace("ORDER", "appended")
+    return pipeline_of(text.replace("slice: {by: day}", f"slice: {{by: day{more}}}"))
+
+
+def work_of(lake: Path, pipeline: Pipeline) -> Workspace:
+    return open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+
+
+def reasons(lake: Path, pipeline: Pipeline) -> list[str]:
+    work, days = work_of(lake, pipeline), (0, DAYS)
+    from_ms, to_ms = (parse_bound(pipeline, str(FIRST + timedelta(days=day))) for day in days)
+    slices = slices_between(pipeline, from_ms, to_ms)
+    found = plan(pipeline, work.lake, work.ledger.view(), ask=Ask(slices=tuple(slices)))
+    return [step.reason.value if step.is_certain else f"perhaps {step.reason.value}" for step in found.steps]
+
+
+def changed(lake: Path, pipeline: Pipeline) -> list[str]:
+    work = work_of(lake, pipeline)
+    return [one.slice.slice_id[-1] for one in changed_slices(work, work.ledger.view())]
+
+
+def test_a_run_depends_on_the_slices_before_only_through_its_duplicates(tmp_path: Path) -> None:
+    pipeline = by_id()
+    write(tmp_path, "all", simple("a", "b", "cx", "d", "e"))
+    before = what_was_run(replay(tmp_path, pipeline))
+    assert duplicates(tmp_path, "all") == {}
+    assert reasons(tmp_path, pipeline) == ["current"] * DAYS
+
+    write(tmp_path, "all", [(3, [click("y", 3, kind="test")])])  # it changes neither states nor duplicates
+    changes = ["current"] * 3 + ["input changed"] * 2
+    assert reasons(tmp_path, pipeline) == changes
+    assert changed(tmp_path, pipeline) == ["8", "9"]
+    same = what_was_run(replay(tmp_path, pipeline))
+    assert [one["run_id"] == two["run_id"] for one, two in zip(before, same, strict=True)] == [True] * 3 + [False, True]
+    assert reasons(tmp_path, pipeline) == ["current"] * DAYS
+    assert changed(tmp_path, pipeline) == []
+
+    write(tmp_path, "all", [(1, [click("x", 1)])])  # it makes x of day 2 a duplicate
+    assert reasons(tmp_path, pipeline)[:3] == ["current", "input changed", "input changed"]
+    assert changed(tmp_path, pipeline) == ["6", "7"]
+    after = replay(tmp_path, pipeline)
+    assert [run.result.counts.duplicate for run in after.runs] == [0, 0, 1, 0, 0]
+    assert what_was_run(after)[2]["input_fingerprint"] != same[2]["input_fingerprint"]
+    assert what_was_run(after)[3]["input_fingerprint"] == same[3]["input_fingerprint"]
+    assert duplicates(tmp_path, "all") == {(2, 1): (1, 1)}
+    assert reasons(tmp_path, pipeline) == ["current"] * DAYS
+
+
+def test_a_change_of_a_slice_before_alone_is_named(tmp_path: Path) -> None:
+    pipeline = by_id("3d")
+    write(tmp_path, "all", simple("a", "b", "c", "d", "x"))
+    replay(tmp_path, pipeline)
+    write(tmp_path, "all", [(0, [click("q", 0)]), (1, [click("x", 1)])])
+    work = work_of(tmp_path, pipeline)
+    last = tuple(slices_between(pipeline, *(parse_bound(pipeline, f"2026-01-{day:02}") for day in (9, 10))))
+    [step] = plan(pipeline, work.lake, work.ledger.view(), ask=Ask(slices=last)).steps
+    assert step.because.startswith("3 records then, 4 now, in the slices before, which log.distinct reads")
+
+
+def test_slices_before_the_first_one_are_not_read(tmp_path: Path) -> None:
+    write(tmp_path, "all", simple("x", "x", "a", "a", ""))
+    pipeline = by_id("3d", more=", first: 2026-01-06")
+    replay(tmp_path, pipeline, days=(1, DAYS))
+    assert duplicates(tmp_path, "all") == {(3, 0): (2, 0)}
+
+
+def test_records_that_do_not_count_make_no_duplicates(tmp_path: Path) -> None:
+    rows = [
+        click("x", 0, at=None), click("x", 0, kind="test"), click("x", 0), click("x", 0, at=None), click("x", 0),
+        click("x", 0, kind="test"),
+    ]  # fmt: skip
+    nulls = [click("n", 0, id=None), click("n", 0, id=None)]
+    write(tmp_path, "all", [(0, [*rows, *nulls])])
+    [run] = replay(tmp_path, by_id(), days=(0, 1)).runs
+    assert duplicates(tmp_path, "all") == {(0, 4): (0, 2)}
+    counts = run.result.counts
+    assert (counts.assigned, counts.invalid, counts.filtered, counts.duplicate) == (3, 2, 2, 1)
+
+
+def test_a_duplicate_is_explained_verified_and_read(tmp_path: Path) -> None:
+    pipeline, lake = by_id("2d"), Lake(root=str(tmp_path))
+    write(tmp_path, "all", simple("ab", "", "cb", "", ""))
+    outcome = replay(tmp_path, pipeline)
+    work = work_of(tmp_path, pipeline)
+    view = work.ledger.view()
+    found = explain(lake, pipeline, "b", view=view)
+    assert found.fate == "duplicate"
+    assert found.is_published
+    assert "in slice 2026-01-07 (place 2)" in found.sentence
+    assert "with the same id arrived before it, in slice 2026-01-05 (place 2)" in found.sentence
+    assert explain(lake, pipeline, "a", view=view).fate == "assigned"
+    laws = {one.check: one.message for one in outcome.runs[2].result.checks}
+    assert laws["conservation"].startswith("read = assigned + late + unassigned + invalid + duplicate: 2 = 1 +")
+    assert outcome.to_json()["runs"][2]["counts"]["duplicate"] == 1
+    rows = StoredRuns(lake, "all", view).read("duplicate_records", outcome.runs)
+    assert [row["record"]["id"] for row in rows.to_pylist()] == ["b"]
+    from_ms, to_ms = (parse_bound(pipeline, str(FIRST + timedelta(days=day))) for day in (2, 3))
+    planned = plan(pipeline, lake, view, ask=Ask(slices=tuple(slices_between(pipeline, from_ms, to_ms))))
+    session = LazySession(no_session, is_local=True)
+    assert verify_inputs(session, work, planned, who="a test").equal == ("2026-01-07",)
+
+
+def test_a_bound_inside_a_slice_needs_an_arrival_time() -> None:
+    with pytest.raises(SpecError, match=r"within: 1h is shorter than a slice \(1d\).* write within: 1d or longer"):
+        by_id("1h")
+
+
+def test_columns_that_cannot_be_ids_are_refused() -> None:
+    columns = {"id": "double", "user": "string", "at": "bigint", "kind": "string", "day": "date"}
+    with pytest.raises(SpecError, match=r"log\.distinct\.by\[0\]: column 'id' is double; allowed: "):
+        validate_against_schema(by_id(), columns)
