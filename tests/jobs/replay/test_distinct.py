@@ -31,7 +31,7 @@ from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
 from tests.support.replays import NOW_MS, pipeline_of, what_was_run
-from windowlib.errors import SpecError
+from windowlib.errors import LogError, SpecError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -348,6 +348,17 @@ def test_a_duplicate_is_explained_verified_and_read(tmp_path: Path) -> None:
     planned = plan(pipeline, lake, view, ask=Ask(slices=tuple(slices_between(pipeline, from_ms, to_ms))))
     session = LazySession(no_session, is_local=True)
     assert verify_inputs(session, work, planned, who="a test").equal == ("2026-01-07",)
+
+
+def test_a_slice_is_refused_if_a_slice_that_it_reads_lost_records(tmp_path: Path) -> None:
+    pipeline = by_id()
+    write(tmp_path, "all", simple("a", "bx", "c", "d", "e"))
+    replay(tmp_path, pipeline)
+    DeltaTable(str(tmp_path / "all_log")).delete("id = 'x'")
+    assert changed(tmp_path, pipeline) == ["6", "7"]
+    with pytest.raises(LogError, match="removed or changed records of slice 2026-01-06"):
+        replay(tmp_path, pipeline, days=(2, 3))
+    assert [run.result.slice.slice_id[-1] for run in replay(tmp_path, pipeline, days=(3, DAYS)).runs] == ["8", "9"]
 
 
 def test_a_bound_inside_a_slice_needs_an_arrival_time() -> None:
