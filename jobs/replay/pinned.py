@@ -134,7 +134,9 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
         return lake.table(pipeline.name, table)
 
     log = pin_input(pipeline, lake, order.slices, known=order.known_log)
-    tables = chunk_tables(pipeline, log, stored_records=stored_records(uri))
+    tables = chunk_tables(
+        pipeline, log, stored_records=stored_records(uri, is_distinct=pipeline.log.distinct is not None)
+    )
     suites = load_checks(pipeline)
     checkpoint = None if before is None else CheckpointCheck(before, uri, tables.stored, sizes.content_rows)
     return Pinned(
