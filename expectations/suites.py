@@ -19,11 +19,13 @@ RUN_COLUMNS: Mapping[str, str] = {
     "unassigned": "bigint",
     "invalid": "bigint",
     "filtered": "bigint",
+    "duplicate": "bigint",
     "panes": "bigint",
     "late_share": "double",
     "unassigned_share": "double",
     "invalid_share": "double",
     "filtered_share": "double",
+    "duplicate_share": "double",
     "watermark_ms": "bigint",
     "watermark_behind_by_ms": "bigint",
 }

@@ -97,10 +97,12 @@ _SUBJECTS: Mapping[str, str] = {  # columns of the table `run` (expectations/sui
     "unassigned": "records without a window",
     "invalid": "invalid records",
     "filtered": "filtered records",
+    "duplicate": "duplicates",
     "late_share": "share of late records",
     "unassigned_share": "share of records without a window",
     "invalid_share": "share of invalid records",
     "filtered_share": "share of filtered records",
+    "duplicate_share": "share of duplicates",
     "watermark_ms": "watermark",
 }
 _TEMPLATES: Mapping[str, str] = {

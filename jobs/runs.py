@@ -29,11 +29,16 @@ class Slice:
     end_ms: int
 
 
+OPTIONAL_FATES = ("filtered", "duplicate")
+"""The fates of records that only some pipelines have. They are not shown where no record has them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """The records of a slice by fate, and the number of panes.
 
-    `read = assigned + late + unassigned + invalid + filtered`. `log.where` does not keep the filtered ones.
+    `read = assigned + late + unassigned + invalid + filtered + duplicate`. `log.where` does not keep the filtered ones,
+    and `log.distinct` not the duplicates.
     """
 
     read: int
@@ -43,12 +48,18 @@ class Counts:
     invalid: int
     panes: int
     filtered: int = 0
+    duplicate: int = 0
 
 
 def by_fate(counts: Counts) -> dict[str, int]:
-    """Return fate -> number of records; `filtered` only if there are such records. Their sum is the records read."""
+    """Return fate -> number of records; `OPTIONAL_FATES` only if a record has one. Their sum is the records read."""
     fates = {name: getattr(counts, name) for name in ("assigned", "late", "unassigned", "invalid")}
-    return fates | ({"filtered": counts.filtered} if counts.filtered else {})
+    return fates | optional_fates(counts)
+
+
+def optional_fates(counts: Counts) -> dict[str, int]:
+    """Return the fates of `OPTIONAL_FATES` that records have -> their number."""
+    return {name: count for name in OPTIONAL_FATES if (count := getattr(counts, name))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +70,9 @@ class LogCoordinates:
     slice. `commits` are those that are known to have added records to it. `digest` is a hash of the entries of the
     slice's files in the Delta log (path, size, records, modification); it is empty in old ledgers. At version `sound`,
     no slice of the log had lost a record.
+
+    `earlier_records` are the records of the slices before, in which `log.distinct` looks for earlier records. `commits`
+    and `digest` cover the files of these slices, too; `files`, `records` and `bytes` do not.
 
     `file_digests` has the digests of those files of the slice that no checksum covers whole (jobs.lake.covered_files);
     it is empty if a reading compared no byte. `log_digests` has those of files of `_delta_log` that no run before had
@@ -74,6 +88,7 @@ class LogCoordinates:
     digest: str = ""
     since: int = 0
     sound: int = -1
+    earlier_records: int = 0
     file_digests: str = field(default="", compare=False)
     log_digests: str = field(default="", compare=False)
 

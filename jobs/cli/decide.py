@@ -13,7 +13,7 @@ from jobs.publishing.publishing import publish
 from jobs.publishing.rules import Publication, describe_run, stop_reasons
 from jobs.publishing.seen import By
 from jobs.publishing.waivers import SliceWaiver, runs_to_examine, waive, waive_events
-from jobs.runs import SHOWN_DIGITS
+from jobs.runs import SHOWN_DIGITS, optional_fates
 from windowlib.errors import RequestError
 
 
@@ -130,7 +130,7 @@ def _confirmed_run(work: Workspace, view: LedgerView, slice_id: str, *, reason: 
         f"slice {run.result.slice.slice_id} of {work.pipeline.name}, run {run_id[:SHOWN_DIGITS]} of request "
         f"{run.request_id[:SHOWN_DIGITS]}, staged at {show_instant(run.at_ms)}",
         f"  records {counts.read:,}, late {counts.late:,}, invalid {counts.invalid:,}, panes {counts.panes:,}"
-        + (f", filtered {counts.filtered:,}" if counts.filtered else ""),
+        + "".join(f", {fate} {count:,}" for fate, count in optional_fates(counts).items()),
         *(f"  failed: {why}" for why in stop_reasons(run)),
     )
     return run if click.confirm("Waive this run?", default=False) else None

@@ -13,14 +13,14 @@ from jobs.ledger.view import StagedRun
 from jobs.orchestration.outcomes import Outcome
 from jobs.plain_text import counted
 from jobs.planning.plan import Plan, Reason, Step
-from jobs.runs import RunResult, Verdict
+from jobs.runs import OPTIONAL_FATES, RunResult, Verdict, optional_fates
 
 SINGLE = 2**62
 """A stretch is never this long: with it as `at_least`, nothing is folded."""
 MAX_STOPPED = 40
 """At most this many runs that stop publication have a line each, with the run that a waiver names."""
-_NUMBERS = ("read", "assigned", "late", "unassigned", "invalid", "filtered", "panes")
-"""The counts of a run. The column `filtered` is left out of a table without such records."""
+_NUMBERS = ("read", "assigned", "late", "unassigned", "invalid", *OPTIONAL_FATES, "panes")
+"""The counts of a run. A column of `OPTIONAL_FATES` is left out of a table without such records."""
 
 
 all_option = click.option(
@@ -87,8 +87,8 @@ def show_outcome(outcome: Outcome, *, at_least: int = FOLD_FROM) -> None:
     def alike(run: StagedRun) -> tuple[Standing, str]:
         return standing_of(run), "" if run.is_publishable or not few else run.result.run_id
 
-    has_filtered = any(run.result.counts.filtered for run in outcome.runs)
-    numbers = tuple(name for name in _NUMBERS if has_filtered or name != "filtered")
+    present = {fate for run in outcome.runs for fate in optional_fates(run.result.counts)}
+    numbers = tuple(name for name in _NUMBERS if name not in OPTIONAL_FATES or name in present)
     rows = [_run_row(stretch, numbers) for stretch in fold(outcome.runs, alike, at_least=at_least)]
     columns = ("slice", "verdict", "run", *numbers)
     common.print_table(outcome.pipeline, columns, rows, right=numbers, whole=("slice", "run"))

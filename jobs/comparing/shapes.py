@@ -19,6 +19,7 @@ _RECORD_VALUES: Mapping[str, tuple[str, ...]] = {
     tables.LATE_RECORDS: ("record_hash", "event_time_ms", "missed_windows", "missed_all", "late_by_ms", "reason"),
     tables.UNASSIGNED_RECORDS: ("record_hash", "event_time_ms"),
     tables.INVALID_RECORDS: ("record_hash", "reason"),
+    tables.DUPLICATE_RECORDS: ("record_hash",),
 }
 
 

@@ -1,7 +1,7 @@
 """Examines a table: reads its facts and a sample, measures, proposes a pipeline file, and collects the findings."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -201,7 +201,11 @@ def examine(request: Request, *, now_ms: int) -> Examination:
     accepted, proposal = None, None
     if chosen is not None:
         suggestion = measures.delays.suggestion() if sample.records else _NO_DELAYS
-        proposal = search.proposal(chosen.slices, chosen.order, suggestion)
+        repeated = measures.duplicates if measures.duplicates is not None and measures.duplicates.records else None
+        proposal = replace(
+            search.proposal(chosen.slices, chosen.order, suggestion),
+            distinct_days=None if repeated is None else repeated.within_days,
+        )
         tried = search.tried(proposal)
         accepted = tried if isinstance(tried, Accepted) else None
     findings += _verdict(search, accepted, proposal)

@@ -17,6 +17,10 @@ from windowlib.columnar.instants import Codes
 from windowlib.columnar.steps import Int64s
 
 _COUNTS: Final = "SELECT n FROM (SELECT count(*) AS n, COLUMNS(*) FROM t GROUP BY ALL)"
+_DUPLICATES: Final = (
+    "SELECT coalesce(sum(n - 1), 0), coalesce(max(apart), 0) "
+    "FROM (SELECT count(*) AS n, max(s) - min(s) AS apart FROM t WHERE o0 IS NOT NULL GROUP BY o0)"
+)
 _SORTED: Final = "SELECT i FROM (SELECT * FROM t ORDER BY ALL NULLS FIRST)"
 
 
@@ -45,8 +49,21 @@ class ArrivalMeasures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DuplicateMeasures:
+    """How many records repeat the id of another one, and how far apart the slices of records with one id begin."""
+
+    records: int
+    apart_ms: int
+
+    @property
+    def within_days(self) -> int:
+        """A bound of `log.distinct` that covers the repetitions of the sample, in days."""
+        return -(-self.apart_ms // UNIT_MS["d"]) + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """What the sample shows. `duplicates` and `null_ids` count records; None if no column has ids.
+    """What the sample shows. `duplicates` are None if no column has ids.
 
     `delays` are those of the sample in the order of its slices and, inside a slice, of `order` (None: of appending).
     `day_share` is the share of records whose slice is the day or hour of their event time.
@@ -54,7 +71,7 @@ class Measures:
 
     records: int
     invalid: Mapping[str, int]
-    duplicates: int | None
+    duplicates: DuplicateMeasures | None
     keys: KeyMeasures | None
     arrival: ArrivalMeasures | None
     delays: Delays
@@ -144,9 +161,10 @@ def _invalid(problems: Codes) -> dict[str, int]:
     return dict(zip(instants.problem_names(found).to_pylist(), counts.tolist(), strict=True))
 
 
-def _duplicates(sample: Sample, name: str) -> int:
-    counted = query({"t": pa.table(_columns(sample, [name]))}, "SELECT count(o0) - count(DISTINCT o0) FROM t")
-    return int(plain_rows(counted)[0][0])
+def _duplicates(sample: Sample, name: str) -> DuplicateMeasures:
+    rows = pa.table({**_columns(sample, [name]), "s": pa.array(sample.slice_ms)})
+    [(records, apart_ms)] = plain_rows(query({"t": rows}, _DUPLICATES))
+    return DuplicateMeasures(records=int(records), apart_ms=int(apart_ms))
 
 
 def _keys(sample: Sample, key: Sequence[str]) -> KeyMeasures | None:

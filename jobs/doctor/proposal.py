@@ -30,7 +30,10 @@ class OrderChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """All that a proposed file has. `first` is the id of the first slice with records; None if there is none."""
+    """All that a proposed file has. `first` is the id of the first slice with records; None if there is none.
+
+    `distinct_days` is the bound in which ids are repeated; None if they are not.
+    """
 
     name: str
     table: str
@@ -42,6 +45,7 @@ class Proposal:
     suggestion: Suggestion
     basis: str
     total: str | None
+    distinct_days: int | None = None
 
 
 APPENDED: Final = OrderChoice(text="appended", columns=None, why="as the commits list their files")
@@ -148,6 +152,9 @@ def _lines(proposal: Proposal) -> Iterator[str]:
     yield _commented(f"  slice: {{{proposal.slices.text}{first}}}", "a replay works slice by slice")
     if proposal.order.text is not None:
         yield _commented(f"  order: {proposal.order.text}", proposal.order.why)
+    if proposal.distinct_days is not None and roles.record_id is not None:
+        rule = f"  distinct: {{by: {spelled([roles.record_id])}, within: {proposal.distinct_days}d}}"
+        yield _commented(rule, "records with the id of an earlier one do not count")
     bound = suggestion.out_of_orderness_ms
     watermark = "{kind: ascending}" if not bound else f"{{kind: bounded, out_of_orderness: {format_duration(bound)}}}"
     yield _commented(f"watermark: {watermark}", f"{share_text(suggestion.behind)} of the records are further behind")

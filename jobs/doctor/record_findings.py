@@ -106,13 +106,14 @@ def _slices(measures: Measures) -> Iterator[Finding]:
 def _duplicates(measures: Measures, roles: Roles) -> Iterator[Finding]:
     if measures.duplicates is None:
         yield note("duplicates", "no column looks like the id of a record", "name it with --record-id")
-    elif measures.duplicates:
-        share = share_text(measures.duplicates / max(measures.records, 1))
+    elif measures.duplicates.records:
+        found = measures.duplicates
+        share = share_text(found.records / max(measures.records, 1))
         yield warning(
             "duplicates",
-            f"{counted(measures.duplicates, 'record')} ({share}) have the {roles.record_id} of another record of the "
+            f"{counted(found.records, 'record')} ({share}) have the {roles.record_id} of another record of the "
             "sample, and count twice",
-            "remove duplicates before appending",
+            f"write in log: distinct: {{by: [{roles.record_id}], within: {found.within_days}d}}",
         )
     else:
         yield ok("duplicates", f"each {roles.record_id} is there once")

@@ -3,8 +3,7 @@
 This module reads the Delta log and file listings, never a record, so planning takes milliseconds and needs no JVM.
 """
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,14 @@ from jobs.lake.covered_files import CoveredFile
 from jobs.lake.delta_log import LogTable, describe_log, log_errors, place_of
 from jobs.lake.delta_tables import is_newest
 from jobs.lake.known_log import KnownLog, covered_files
+from jobs.lake.log_coordinates import SliceFiles
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles
 from jobs.lake.pinned_files import PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
 from jobs.lake.slicing import SlicedFiles, Slicing
 from jobs.lake.slicing_choice import is_partitioned, slicing_of
+from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import LogCoordinates, Slice
 from windowlib.errors import LogError
@@ -57,7 +58,8 @@ class PinnedLog:
     `columns` maps a column, in table order, to the spelling of its type in the log. `nodes` are the types with which
     the side tables store records (a VARIANT as its JSON text). `widened` maps a column whose type was widened in place
     to its first type. `data_ms` are the distinct instants of the slice column that have records, ascending, inside
-    and outside the range. `unknown` are slices whose records are not known, of a log that may be changed.
+    and outside the range. `earlier` are the files of the slices before, in which `log.distinct` looks for earlier
+    records. `unknown` are slices whose records are not known, of a log that may be changed.
     """
 
     uri: str
@@ -68,6 +70,7 @@ class PinnedLog:
     widened: Mapping[str, str]
     layout: FileLayout
     files: tuple[PinnedFile, ...]
+    earlier: tuple[PinnedFile, ...]
     data_ms: tuple[int, ...]
     unknown: frozenset[str]
     history: History
@@ -86,6 +89,16 @@ class PinnedLog:
     def records(self) -> int:
         """The number of records in the files, as far as the log has statistics."""
         return sum(file.records or 0 for file in self.files)
+
+    @property
+    def before(self) -> "PinnedLog":
+        """The same log with the files of `earlier` alone."""
+        return replace(self, files=self.earlier, earlier=())
+
+    @property
+    def whole(self) -> "PinnedLog":
+        """The same log with the files of `earlier` as well."""
+        return replace(self, files=(*self.earlier, *self.files), earlier=()) if self.earlier else self
 
     def partitions(self) -> dict[str, str]:
         """Return partition value -> slice_id, for the values that have files."""
@@ -165,7 +178,7 @@ def pin_log(
     uri: str,
     *,
     by: SliceGrammar,
-    slices: Sequence[Slice],
+    slices: Sequence[Slice] | LookBack,
     version: int | None = None,
     known: KnownLog | None = None,
     order: CommitOrder | None = None,
@@ -177,7 +190,7 @@ def pin_log(
     Args:
         uri: the log's table.
         by: how the log is cut into slices.
-        slices: the slices to replay, contiguous and ascending.
+        slices: the slices to replay, contiguous and ascending; perhaps with those before that are read as well.
         version: the version to read; the newest when None.
         known: the results of earlier reads; commits that they cover are not read again.
         order: if the records are read in the order of commits: find it, or refuse the log.
@@ -191,16 +204,15 @@ def pin_log(
     known = known or KnownLog()
     log = _opened_log(uri, version, known)
     log_files = log.log_files(stored=known.stored_in_log(log.table_id))
-    slicing = slicing_of(log, log_files, Cut(uri=uri, by=by, slices=tuple(slices)))
+    back = slices if isinstance(slices, LookBack) else LookBack(slices=tuple(slices))
+    slicing = slicing_of(log, log_files, Cut(uri=uri, by=by, slices=back.every))
     sliced = slicing.sliced()
     files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
-    by_slice = _by_slice(files, slices)
-    digests = {slice_id: _digest(own) for slice_id, own in by_slice.items()}
-    start = _first_commit(log, digests, known)
+    by_slice = SliceFiles.grouped(files, back)
+    start = _first_commit(log, by_slice.own_digests(), known)
     history = read_history(log, slicing.groups, start=start, files=log_files, few=few_commits)
     commits = _commits(history, slicing, known=known, log=log, may_be_broken=may_be_changed)
-    since = _known_since(log, history, log_files, known=known)
-    shared = _empty_coordinates(log, history, since=since, log_digests=log_files.new_digests())
+    nothing = _without_files(log, history, log_files, since=_known_since(log, history, log_files, known=known))
     if not may_be_changed:
         refuse_damage(log, files)
     return PinnedLog(
@@ -211,15 +223,31 @@ def pin_log(
         nodes={name: without_metadata(without_variants(node)) for name, node in log.nodes.items()},
         widened=log.widened,
         layout=_layout(log, log_files.root),
-        files=files,
+        files=by_slice.own(files),
+        earlier=by_slice.earlier(files),
         data_ms=sliced.data_ms,
         unknown=frozenset(sliced.unknown),
         history=history,
-        _coordinates=_coordinates(by_slice, digests=digests, commits=commits, shared=shared),
+        _coordinates=by_slice.coordinates(nothing, commits),
         _known=known,
         _slicing=slicing,
         _table=log,
         _log_files=log_files,
+    )
+
+
+def _without_files(log: LogTable, history: History, files: LogFiles, *, since: int) -> LogCoordinates:
+    """Return the coordinates of a slice without files. `history.sound` looks at all partitions, so it is read once."""
+    return LogCoordinates(
+        table_id=log.table_id,
+        version=log.version,
+        commits=(),
+        files=0,
+        records=0,
+        bytes=0,
+        since=since,
+        sound=history.sound,
+        log_digests=files.new_digests(),
     )
 
 
@@ -258,13 +286,6 @@ def _opened_log(uri: str, version: int | None, known: KnownLog) -> LogTable:
     return opened if is_opened and opened is not None else describe_log(uri, version)
 
 
-def _by_slice(files: Iterable[PinnedFile], slices: Iterable[Slice]) -> dict[str, list[PinnedFile]]:
-    found: dict[str, list[PinnedFile]] = {one.slice_id: [] for one in slices}
-    for file in files:
-        found[file.slice_id].append(file)
-    return found
-
-
 def _layout(log: LogTable, root: str) -> FileLayout:
     return FileLayout(
         root=root,
@@ -286,49 +307,6 @@ def _known_since(log: LogTable, history: History, files: LogFiles, *, known: Kno
     for first, last in sorted(known.read.get(log.table_id, ()), key=lambda read: read[1], reverse=True):
         since = first if first < since <= last + 1 else since
     return since
-
-
-def _empty_coordinates(log: LogTable, history: History, *, since: int, log_digests: str) -> LogCoordinates:
-    """Return the coordinates of a slice without files. `history.sound` looks at all partitions, so it is read once."""
-    return LogCoordinates(
-        table_id=log.table_id,
-        version=log.version,
-        commits=(),
-        files=0,
-        records=0,
-        bytes=0,
-        since=since,
-        sound=history.sound,
-        log_digests=log_digests,
-    )
-
-
-def _coordinates(
-    by_slice: Mapping[str, Sequence[PinnedFile]],
-    *,
-    digests: Mapping[str, str],
-    commits: Mapping[str, set[int]],
-    shared: LogCoordinates,
-) -> dict[str, LogCoordinates]:
-    """Return the coordinates of each slice. The first slice has the digests of the files of `_delta_log`."""
-    return {
-        slice_id: replace(
-            shared,
-            commits=tuple(sorted(commits.get(slice_id, ()))),
-            files=len(own),
-            records=sum(file.records or 0 for file in own),
-            bytes=sum(file.bytes for file in own),
-            digest=digests[slice_id],
-            log_digests="" if number else shared.log_digests,
-        )
-        for number, (slice_id, own) in enumerate(by_slice.items())
-    }
-
-
-def _digest(files: Iterable[PinnedFile]) -> str:
-    """Return a hash over path, size, records and modification time of a slice's files; equal for the same files."""
-    lines = sorted(f"{file.path}\0{file.bytes}\0{file.records}\0{file.modified_ms}" for file in files)
-    return hashlib.sha256("\n".join(lines).encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
 def _first_commit(log: LogTable, digests: Mapping[str, str], known: KnownLog) -> int:

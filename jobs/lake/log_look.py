@@ -4,7 +4,7 @@ A look reads the commits since an earlier look only. It lists the files of the t
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,8 +16,9 @@ from jobs.lake.known_log import KnownLog
 from jobs.lake.log_cut import Cut, slice_value
 from jobs.lake.log_files import LogFiles, list_log_files
 from jobs.lake.slice_instants import Span, statistics_span
+from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.log import SliceGrammar
-from jobs.runs import LogCoordinates, Slice
+from jobs.runs import LogCoordinates
 from jobs.storage import file_system
 
 MOST_COMMITS: Final = 200
@@ -119,24 +120,26 @@ def _span(action: Mapping[str, Any], cut: Cut) -> Span | None:
     return None if value is None else Span(cut.instant_ms(value), cut.instant_ms(value))
 
 
-def log_slices(uri: str, *, by: SliceGrammar, slices: Sequence[Slice], known: KnownLog) -> LogSlices:
+def log_slices(uri: str, *, by: SliceGrammar, back: LookBack, known: KnownLog) -> LogSlices:
     """Return what the newest version of a log has for some slices, which are ascending.
+
+    A commit that removed records of a slice before, in which `log.distinct` looks, counts for the slice as well.
 
     Raises:
         LogError: as for `pin_log`, but not for slices that lost records or files.
     """
-    pinned = pin_log(uri, by=by, slices=slices, known=known, may_be_changed=True)
+    pinned = pin_log(uri, by=by, slices=back, known=known, may_be_changed=True)
     return LogSlices(
         table_id=pinned.table_id,
         version=pinned.version,
         coordinates={
-            one.slice_id: pinned.coordinates(one.slice_id) for one in slices if one.slice_id not in pinned.unknown
+            one.slice_id: pinned.coordinates(one.slice_id) for one in back.slices if one.slice_id not in pinned.unknown
         },
-        removed=_removed(pinned),
+        removed=_removed(pinned.whole, back),
     )
 
 
-def _removed(pinned: PinnedLog) -> dict[str, str]:
+def _removed(pinned: PinnedLog, back: LookBack) -> dict[str, str]:
     """Return slice -> the commit that removed or changed records of it, or the file that marks some as deleted."""
     table = pinned.known().opened
     deleted = frozenset[str]() if table is None else table.deleted_in()
@@ -149,4 +152,7 @@ def _removed(pinned: PinnedLog) -> dict[str, str]:
         slice_id = pinned.slice_of(group)
         if slice_id is not None and one.broken is not None:
             found[slice_id] = "commit {} ({})".format(*one.broken)
-    return found
+    removed = {
+        slice_id: [found[one.slice_id] for one in own if one.slice_id in found] for slice_id, own in back.of.items()
+    }
+    return {slice_id: own[-1] for slice_id, own in removed.items() if own} | found

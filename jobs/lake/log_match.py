@@ -53,5 +53,6 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
         return Match.SAME
     if now.since > then.version + 1:
         return Match.UNKNOWN
-    has_new = then.records != now.records or any(commit > then.version for commit in now.commits)
+    has_other_counts = (then.records, then.earlier_records) != (now.records, now.earlier_records)
+    has_new = has_other_counts or any(commit > then.version for commit in now.commits)
     return Match.CHANGED if has_new else Match.SAME

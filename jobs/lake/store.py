@@ -21,6 +21,7 @@ from windowlib.errors import SpecError, StoreError
 from windowlib.records.column_types import Node, field_node, spell_type
 from windowlib.records.tables import (
     CHECKPOINT_TABLES,
+    DUPLICATE_RECORDS,
     INVALID_RECORDS,
     LATE_RECORDS,
     PARTITION_COLUMNS,
@@ -62,7 +63,7 @@ _PROPERTIES = {
 _BOUNDED_NAMES = "delta.dataSkippingStatsColumns"
 _BOUNDED_COUNT = "delta.dataSkippingNumIndexedCols"
 """Delta's properties of the columns that have bounds in the statistics of a file: their names, or how many."""
-_UNBOUNDED = (*CHECKPOINT_TABLES, STATE_REMOVALS, TALLIES, QUALITY_RESULTS, INVALID_RECORDS)
+_UNBOUNDED = (*CHECKPOINT_TABLES, STATE_REMOVALS, TALLIES, QUALITY_RESULTS, INVALID_RECORDS, DUPLICATE_RECORDS)
 _BOUNDED: Mapping[str, Mapping[str, str]] = {
     **{name: {_BOUNDED_COUNT: "0"} for name in _UNBOUNDED},
     **{name: {_BOUNDED_NAMES: "event_time_ms"} for name in (LATE_RECORDS, UNASSIGNED_RECORDS)},

@@ -10,6 +10,7 @@ from typing import Any, overload
 from typing_extensions import override
 
 from jobs.runs import (
+    OPTIONAL_FATES,
     CheckpointForm,
     CheckpointPart,
     CheckResult,
@@ -19,6 +20,7 @@ from jobs.runs import (
     Sighting,
     Slice,
     Verdict,
+    optional_fates,
 )
 from windowlib.errors import LedgerError
 
@@ -194,7 +196,7 @@ def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool) ->
             "chain_start": is_chain_start,
             "checkpoint": asdict(result.checkpoint),
         }
-        | ({"filtered": result.counts.filtered} if result.counts.filtered else {}),
+        | optional_fates(result.counts),
     )
 
 
@@ -279,7 +281,7 @@ def run_result(event: LedgerEvent) -> RunResult:
             digests=details["digests"],
             counts=Counts(
                 read=event.records_read or 0,
-                filtered=details.get("filtered", 0),
+                **{name: details.get(name, 0) for name in OPTIONAL_FATES},
                 **{name: getattr(event, name) or 0 for name in ("assigned", "late", "unassigned", "invalid", "panes")},
             ),
             watermark_ms=event.watermark_ms,

@@ -101,7 +101,7 @@ def slice_line(result: RunResult) -> str:
     counts = result.counts
     fates = (
         (counts.late, "late"), (counts.unassigned, "without a window"), (counts.invalid, "invalid"),
-        (counts.filtered, "filtered"),
+        (counts.filtered, "filtered"), (counts.duplicate, "duplicate"),
     )  # fmt: skip
     shown = "".join(f", {number:,} {name}" for number, name in fates if number)
     return (

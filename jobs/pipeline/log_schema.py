@@ -23,6 +23,7 @@ ORDERED = (*NUMBERS, "string", "boolean", "date", "timestamp")
 TIMES = ("timestamp", "timestamp_ntz", "date", "string")  # a text without a unit is ISO 8601
 SOURCES = (*INTEGERS, "string", "boolean", "date")
 KEYS = (*INTEGERS, "string", "boolean", "date", "timestamp")  # not float or double: NaN and -0.0 are not usable keys
+IDS = (*KEYS, "timestamp_ntz", "binary")
 _AGGREGATE_TYPES: Mapping[str, tuple[str, ...]] = {
     "sum": NUMBERS, "avg": NUMBERS, "variance": NUMBERS, "min": ORDERED, "max": ORDERED,
 }  # fmt: skip
@@ -140,6 +141,8 @@ def _log_uses(log: LogGrammar) -> Iterator[_Use]:
         yield _time_use("log.arrival_time", log.arrival_time)
     if log.record_id is not None:
         yield _Use(path="log.record_id", column=log.record_id, types=(*INTEGERS, "string"))
+    for index, column in enumerate(log.distinct.by if log.distinct is not None else ()):
+        yield _Use(path=f"log.distinct.by[{index}]", column=column, types=IDS)
     yield from _slice_uses(log.slice)
     for index, column in enumerate(log.order_columns or ()):
         yield _Use(path=f"log.order[{index}]", column=column, types=ORDERED, is_stored=True)

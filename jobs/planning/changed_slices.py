@@ -15,6 +15,7 @@ from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import LogTip, commit_digest, log_slices, log_tip, touched_since
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, Look, SeenInput, StagedRun
+from jobs.pipeline.look_back import look_back, readers_of
 from jobs.pipeline.slices import next_slice, slice_at, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.log_state import known_log
@@ -146,7 +147,8 @@ def _touched(work: Workspace, tip: LogTip, base: Look) -> Mapping[str, int] | No
     for span, commit in touched.items():
         one: Slice | None = slice_at(grid, span.first_ms)
         while one is not None and one.start_ms <= span.last_ms:
-            found[one.slice_id] = max(commit, found.get(one.slice_id, -1))
+            for changed in (one, *readers_of(work.pipeline, grid, one)):
+                found[changed.slice_id] = max(commit, found.get(changed.slice_id, -1))
             one = next_slice(grid, one)
     return found
 
@@ -173,8 +175,8 @@ def _with(
         found = log_slices(
             tip.files.uri,
             by=work.pipeline.log.slice,
-            slices=suspects,
-            known=known_log(view, suspects),
+            back=(back := look_back(work.pipeline, suspects)),
+            known=known_log(view, back.every),
         )
         version, table_id = found.version, found.table_id
         commit = tip.commit if version == tip.version else ""

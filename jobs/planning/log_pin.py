@@ -7,6 +7,7 @@ from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.pipeline.log_schema import validate_against_schema
+from jobs.pipeline.look_back import look_back
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.runs import Slice
 
@@ -20,6 +21,8 @@ def pin_input(
     row_ids: bool = True,
 ) -> PinnedLog:
     """Pin one version of the log, and check the pipeline against its columns.
+
+    The slices before, in which `log.distinct` looks for earlier records, are pinned with it.
 
     Args:
         pipeline: the pipeline.
@@ -36,7 +39,7 @@ def pin_input(
     pinned = pin_log(
         lake.event_log(pipeline),
         by=log.slice,
-        slices=slices,
+        slices=look_back(pipeline, slices),
         known=known,
         order=None if log.order_columns else CommitOrder(row_ids=row_ids, by_adds=log.order == "appended"),
     )

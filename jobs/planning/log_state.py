@@ -11,6 +11,7 @@ from jobs.lake.event_log import PinnedLog
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
+from jobs.pipeline.look_back import look_back
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.ready import ReadyGrammar
 from jobs.pipeline.slices import SliceGrid, slice_at, slice_grid
@@ -61,7 +62,7 @@ def read_log_state(
     """
     if before is not None and is_newest(lake.event_log(pipeline), before.version):
         return before
-    known = None if view is None else known_log(view, slices)
+    known = None if view is None else known_log(view, look_back(pipeline, slices).every)
     pinned = pin_input(pipeline, lake, slices, known=known, row_ids=False)
     grid = slice_grid(pipeline)
     filled = _inside(grid, pinned.data_ms)

@@ -360,6 +360,11 @@ def _input_reason(run: StagedRun, now: LogCoordinates) -> tuple[Reason, str] | N
             )
         case Match.CHANGED if then.table_id != now.table_id:
             return Reason.INPUT_CHANGED, "the log is another table now"
+        case Match.CHANGED if then.records == now.records and then.earlier_records != now.earlier_records:
+            return Reason.INPUT_CHANGED, (
+                f"{counted(then.earlier_records, 'record')} then, {now.earlier_records:,} now, in the slices before, "
+                f"which log.distinct reads (log version {now.version}, then {then.version})"
+            )
         case Match.CHANGED:
             return Reason.INPUT_CHANGED, (
                 f"{counted(then.records, 'record')} then, {now.records:,} now (log version {then.version}, "

@@ -55,6 +55,7 @@ def stored_table(pipeline: Pipeline, name: str, columns: Columns, *, log: Callab
         tables.LATE_RECORDS: lambda: tables.late_records(record),
         tables.UNASSIGNED_RECORDS: lambda: tables.unassigned_records(record),
         tables.INVALID_RECORDS: lambda: tables.invalid_records(record),
+        tables.DUPLICATE_RECORDS: lambda: tables.duplicate_records(record),
         tables.WINDOW_STATE: lambda: tables.window_state(
             keys, _accumulators(pipeline, columns, log), _last(pipeline, columns)
         ),

@@ -137,9 +137,9 @@ def _result(computed: Computed, one: SliceRun, checks: tuple[CheckResult, ...], 
     quality, arrival = pipeline.quality, pipeline.log.arrival_time
     counts, clamped = tallies.counts(number), computed.run.time.clamped[number]
     log.info(
-        "replayed slice=%s run=%s records=%d panes=%d late=%d unassigned=%d invalid=%d filtered=%d",
+        "replayed slice=%s run=%s records=%d panes=%d late=%d unassigned=%d invalid=%d filtered=%d duplicate=%d",
         one.slice.slice_id, one.run_id, counts.read, counts.panes, counts.late, counts.unassigned, counts.invalid,
-        counts.filtered,
+        counts.filtered, counts.duplicate,
     )  # fmt: skip
     return RunResult(
         slice=one.slice,

@@ -14,7 +14,7 @@ from expectations.suites import RUN_COLUMNS
 from expectations.tables import Engine
 from jobs.lake.damage import reading
 from jobs.lake.store import dataset_of, open_table, read_attempts
-from jobs.runs import Counts, Slice
+from jobs.runs import OPTIONAL_FATES, Counts, Slice
 from jobs.spark.lazy_session import LazySession
 from jobs.storage import is_remote
 from windowlib.columnar.arrow import arrow_type
@@ -49,9 +49,7 @@ def run_rows(slices: Sequence[Slice], runs: Sequence[tuple[Counts, int | None]])
 
 
 def _run_row(one: Slice, counts: Counts, watermark_ms: int | None) -> dict[str, Any]:
-    fates = {
-        "late": counts.late, "unassigned": counts.unassigned, "invalid": counts.invalid, "filtered": counts.filtered,
-    }  # fmt: skip
+    fates = {name: getattr(counts, name) for name in ("late", "unassigned", "invalid", *OPTIONAL_FATES)}
     shares = {f"{fate}_share": count / counts.read if counts.read else 0.0 for fate, count in fates.items()}
     whole = {"records_read": counts.read, "assigned": counts.assigned, "panes": counts.panes}
     # The greatest watermark is 2^63 - 1, so the difference may not fit into 64 bits.

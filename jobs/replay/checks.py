@@ -113,9 +113,9 @@ def run_checks(
 
 
 def conservation(slice_id: str, counts: Counts) -> CheckResult:
-    """Return the law of conservation as a check: read = assigned + late + unassigned + invalid + filtered.
+    """Return the law of conservation as a check: read = assigned + late + unassigned + invalid + filtered + duplicate.
 
-    Runs without a filtered record do not name them.
+    `OPTIONAL_FATES` are named only where a record has them.
     """
     fates = by_fate(counts)
     parts = {"read": counts.read} | fates

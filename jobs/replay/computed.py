@@ -56,19 +56,25 @@ def compute(session: LazySession, pinned: Pinned) -> Computed:
 def _computed(pinned: Pinned, run: ChunkRun) -> Computed:
     watermarks = tuple(tuple(watermark_row(source) for source in after) for after in run.time.after)
     is_full = full_checkpoints(run.counted, len(run.slices))
-    tallies = Tallies(stored_sums(run.counted, is_full) | _driver_sums(run, watermarks))
+    tallies = Tallies(
+        stored_sums(run.counted, is_full)
+        | _driver_sums(run, watermarks, has_duplicates=pinned.order.pipeline.log.distinct is not None)
+    )
     runs = _slice_runs(pinned, run, tallies, is_full=is_full)
     return Computed(pinned=pinned, run=run, watermarks=watermarks, tallies=tallies, runs=runs)
 
 
-def _driver_sums(run: ChunkRun, watermarks: WatermarkRows) -> Sums:
-    """Count what the driver made: the second scan of the log, invalid records, rows of watermarks, clamped arrivals."""
+def _driver_sums(run: ChunkRun, watermarks: WatermarkRows, *, has_duplicates: bool) -> Sums:
+    """Count what no task tallies: both scans of the log, rows of watermarks, clamped arrivals."""
     found: Sums = {}
     for number, (one, rows) in enumerate(zip(run.slices, watermarks, strict=True)):
         found[number, FATES, "read"] = run.scanned.get(number, IdSum())
         found[number, FATES, "invalid"] = one.invalid
         if one.filtered.count:
             found[number, FATES, "filtered"] = one.filtered
+        if has_duplicates:
+            found[number, FATES, "duplicate"] = one.duplicate
+            found[number, ROWS, tables.DUPLICATE_RECORDS] = one.duplicate_rows
         found[number, ROWS, tables.INVALID_RECORDS] = one.invalid_rows
         found[number, ROWS, tables.WATERMARKS] = IdSum.of(row[tables.ROW_ID] for row in rows)
         if run.time.clamped[number]:

@@ -37,7 +37,13 @@ EQUATIONS = ("fates", "edges", "rows")
 READ = "read"
 ASSIGNED = "assigned"
 FILTERED = "filtered"
-FATES = {tables.LATE_RECORDS: "late", tables.UNASSIGNED_RECORDS: "unassigned", tables.INVALID_RECORDS: "invalid"}
+FATES = {
+    tables.LATE_RECORDS: "late",
+    tables.UNASSIGNED_RECORDS: "unassigned",
+    tables.INVALID_RECORDS: "invalid",
+    tables.DUPLICATE_RECORDS: "duplicate",
+}
+"""A table of records -> their fate. Not every pipeline has all tables."""
 AUDITED_ROWS = 1_000_000
 """The audit computes row ids from the committed content if a table has at most this many rows."""
 VOID = (
@@ -152,7 +158,8 @@ class Audit:
 
         Filtered records have no rows. Their ids come from the scan, and `read` from the audit's own scan.
         """
-        records = {fate: committed.ids(table, "record_hash") for table, fate in FATES.items()}
+        found = {table: fate for table, fate in FATES.items() if table in self.row_tables}
+        records = {fate: committed.ids(table, "record_hash") for table, fate in found.items()}
         for slice_id in self.slice_ids:
             others = {fate: sums.get(slice_id, IdSum()) for fate, sums in records.items()}
             read = tallied.get((slice_id, "fates", READ), IdSum())
@@ -162,14 +169,14 @@ class Audit:
                 if (ids := tallied.get((slice_id, "fates", term))) is not None
             }
             forest.grow(_Tree(slice_id=slice_id, equation="fates", anchored={READ: read}, acked={**inner, **others}))
-            for fate, found in others.items():
+            for fate, stored in others.items():
                 said = tallied.get((slice_id, "fates", fate), IdSum())
                 forest.grow(
                     _Tree(
                         slice_id=slice_id,
                         equation=f"{fate} records",
                         anchored={"tallied": said},
-                        acked={"committed": found},
+                        acked={"committed": stored},
                     )
                 )
 

@@ -91,7 +91,7 @@ class Pinned:
         rows = sum(ids.count for ids in self.state_before.ids.values())
         per_record = 1 if self.tables.is_columnar else RECORDS_PER_OPERATOR_RECORD
         state = rows // self.sizes.staying_per_record if self.lets_rows_stay() else rows
-        work = per_record * (self.log.records + state) + RECORDS_PER_SLICE * len(self.order.slices)
+        work = per_record * (self.log.whole.records + state) + RECORDS_PER_SLICE * len(self.order.slices)
         return work <= self.sizes.local_records + (0 if has_session else self.sizes.session_records)
 
     def lets_rows_stay(self) -> bool:
@@ -134,7 +134,9 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
         return lake.table(pipeline.name, table)
 
     log = pin_input(pipeline, lake, order.slices, known=order.known_log)
-    tables = chunk_tables(pipeline, log, stored_records=stored_records(uri))
+    tables = chunk_tables(
+        pipeline, log, stored_records=stored_records(uri, is_distinct=pipeline.log.distinct is not None)
+    )
     suites = load_checks(pipeline)
     checkpoint = None if before is None else CheckpointCheck(before, uri, tables.stored, sizes.content_rows)
     return Pinned(
@@ -148,5 +150,5 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
         checkpoint=checkpoint,
         state_before=StoredState() if checkpoint is None else checkpoint.check(),
         time_before=tuple(time_before(lake, pipeline, before)),
-        direct=direct_reading(log),
+        direct=direct_reading(log.whole),
     )

@@ -43,6 +43,8 @@ class Sizes:
         staying_share: this is so if the state has at least this many rows for each record of the chunk.
         staying_per_record: so many rows of the state that may stay count as one of `local_records`. The threads of this
             process read and check them as fast as Spark's tasks on this machine.
+        distinct_records: duplicates are searched among about this many records at once.
+        distinct_bits: the hashes that find them have so many bits. Values decide; fewer bits cost time only.
         pandas_rows: Great Expectations uses pandas for a slice with at most this many rows, and Spark for a larger one.
             Compiled checks use neither.
     """
@@ -70,6 +72,8 @@ class Sizes:
     staying_rows: int = 50_000
     staying_share: int = 4
     staying_per_record: int = 20
+    distinct_records: int = 2_000_000
+    distinct_bits: int = 64
     pandas_rows: int = PANDAS_ROWS
 
     def buckets_for(self, records: int, *, cores: int, has_keys: bool, is_columnar: bool) -> int:

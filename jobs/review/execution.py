@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.plain_text import counted
 from jobs.planning.log_pin import pin_input
 from jobs.replay.chunk.eligibility import why_not_partials
 from jobs.replay.intake.chunk_log import ChunkLog
@@ -20,7 +21,8 @@ class Execution:
     them record by record. `why_spark` is None if tasks read the log's files themselves, else the reason why Spark
     reads and sorts them. `why_doubtful` is None if the Delta log tells that the files are in log order, else the reason
     why tasks look at their order. `scratch_bytes` is the size of the files that may be read and written anew.
-    `why_not_partials` is None if tasks combine records before they exchange them, else the reason.
+    `why_not_partials` is None if tasks combine records before they exchange them, else the reason. `earlier_records`
+    are read in the slices before the range, to find duplicates.
     """
 
     why_not_kernels: str | None
@@ -28,6 +30,7 @@ class Execution:
     why_doubtful: str | None
     scratch_bytes: int
     why_not_partials: str | None
+    earlier_records: int = 0
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -44,6 +47,9 @@ class Execution:
             )
         if self.why_spark is not None:
             reading = f"Spark reads and sorts the log: {self.why_spark}; {space}."
+        if self.earlier_records:
+            ids = f"the ids of {counted(self.earlier_records, 'record')} of the slices before the range"
+            reading += f" To find duplicates, they also read {ids}."
         if self.why_not_kernels is not None:
             return windows, reading
         exchange = "They add up many records of one key and window before they exchange them."
@@ -65,6 +71,7 @@ def execution(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> Execut
         why_not_kernels=why_not(engine.operator, engine.layout),
         why_spark=chunk.direct.why_spark,
         why_doubtful=chunk.why_doubtful(),
-        scratch_bytes=sum(file.bytes for file in log.files),
+        scratch_bytes=sum(file.bytes for file in log.whole.files),
         why_not_partials=why_not_partials(engine),
+        earlier_records=log.before.records,
     )

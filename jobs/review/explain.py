@@ -21,7 +21,7 @@ from jobs.reading.stored_rows import StoredRuns
 from jobs.review.explain_windows import RecordWindows, interval, record_time, windows_of
 from jobs.review.log_search import record_of, slice_of_values
 from jobs.runs import CheckpointRef, Slice
-from windowlib.records.tables import INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS
+from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 MAX_WINDOWS = 4
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,16}")  # fewer digits: without leading zeros, as older runs stored them
 _DECIMAL = re.compile(r"-?[0-9]{1,19}")
-Fate = Literal["late", "late for some windows", "unassigned", "invalid", "assigned", "filtered", "not replayed"]
+Fate = Literal[
+    "late", "late for some windows", "unassigned", "invalid", "assigned", "filtered", "duplicate", "not replayed"
+]
 NOT_PUBLISHED = " Readers do not see this yet: the run is staged, not published."
 
 
@@ -86,7 +88,9 @@ def explain(
     """
     runs = _runs(view)
     stored = StoredRuns(lake, pipeline.name, view)
-    side_tables = ((LATE_RECORDS, _late), (UNASSIGNED_RECORDS, _unassigned), (INVALID_RECORDS, _invalid))
+    side_tables = [(LATE_RECORDS, _late), (UNASSIGNED_RECORDS, _unassigned), (INVALID_RECORDS, _invalid)]
+    if any(DUPLICATE_RECORDS in run.result.digests for run in runs.values()):
+        side_tables.append((DUPLICATE_RECORDS, _duplicate))
     for table, explain_row in side_tables:
         for row in _side_rows(stored.read(table, runs.values()), pipeline, record_id):
             shown = record_id if pipeline.log.record_id else _hash_text(row["record_hash"])
@@ -196,6 +200,17 @@ def _invalid(_pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_
         f"{row['rank'] + 1:,}) and did not change the watermark. invalid_records stores it with all its columns."
     )
     return _explanation(record_id, "invalid", sentence, row=row, is_published=is_published)
+
+
+def _duplicate(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_published: bool) -> Explanation:
+    distinct = pipeline.log.distinct
+    rule = "" if distinct is None else f" with the same {', '.join(distinct.by)}"
+    sentence = (
+        f"Record {record_id} is a duplicate: it arrived in slice {row['slice_id']} (place {row['rank'] + 1:,}), and a "
+        f"record{rule} arrived before it, in slice {row['earlier_slice_id']} (place {row['earlier_rank'] + 1:,}). The "
+        "duplicate is in no window and did not change the watermark. duplicate_records stores it with all its columns."
+    )
+    return _explanation(record_id, "duplicate", sentence, row=row, is_published=is_published)
 
 
 def _explanation(

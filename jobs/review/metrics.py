@@ -43,6 +43,7 @@ HELP: Final[Mapping[str, str]] = {
     "newest_publication_late_ratio": "Share of the newest publication's records that were late, 0 to 1.",
     "newest_publication_invalid_ratio": "Share of the newest publication's records that were invalid, 0 to 1.",
     "newest_publication_filtered_ratio": "Share of the newest publication's records that log.where did not keep.",
+    "newest_publication_duplicate_ratio": "Share of the newest publication's records that were duplicates, 0 to 1.",
 }
 """Every gauge. One that has no value yet, because nothing is published, is left out."""
 
@@ -107,3 +108,4 @@ def _work(runs: Iterable[StagedRun]) -> Iterator[tuple[str, float]]:
         yield "newest_publication_late_ratio", sum(run.result.counts.late for run in done) / records
         yield "newest_publication_invalid_ratio", sum(run.result.counts.invalid for run in done) / records
         yield "newest_publication_filtered_ratio", sum(run.result.counts.filtered for run in done) / records
+        yield "newest_publication_duplicate_ratio", sum(run.result.counts.duplicate for run in done) / records

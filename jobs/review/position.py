@@ -14,7 +14,7 @@ from jobs.planning.log_pin import pin_input
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.chunk.time_steps import time_before
 from jobs.replay.files.counted import chunk_time, counted_log, reading_tasks
-from jobs.replay.files.scan import ScanPlan, judged_batches
+from jobs.replay.files.judging import ScanPlan, judged_batches
 from jobs.replay.files.side_records import hash_texts
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.chunk_log import ChunkLog

@@ -22,7 +22,8 @@ from jobs.publishing.publishing import publish_request
 from jobs.replay import replayer
 from jobs.replay.files.ascending import Ascending
 from jobs.replay.files.counted import block_groups, chunk_time, scan_plan
-from jobs.replay.files.scan import NEVER_MS, Scanned, ScanPlan, latest_before
+from jobs.replay.files.judging import ScanPlan
+from jobs.replay.files.scan import NEVER_MS, Scanned, latest_before
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.intake import take_in
 from jobs.replay.pinned import pin

@@ -12,7 +12,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.chunk_run import SliceInput
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.files.counted import counted_log, reading_tasks, slice_inputs
-from jobs.replay.files.scan import judged_batches
+from jobs.replay.files.judging import judged_batches
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.runs import Slice
 from jobs.spark.lazy_session import LazySession

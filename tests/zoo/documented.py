@@ -71,6 +71,7 @@ ROWS: Sequence[Row] = (
     Row(words="no row tracking, and no column that orders the records", entries=("order: appended",)),
     Row(words="different records with equal order columns", entries=("ties in the order",)),
     Row(words="equal records with equal order columns", entries=("at-least-once duplicates",)),
+    Row(words="records that were appended twice, and shall count once", entries=("at-least-once, distinct",)),
     Row(words="a key inside a struct", entries=("a key in a struct",)),
     Row(words="VARIANT columns", entries=("Spark: VARIANT",)),
     Row(

@@ -278,7 +278,10 @@ def _refused() -> Iterator[Entry]:
     yield refused("no row tracking and no order", plain, "has no row tracking", log=APPENDED)
     yield _same("no partition column", by_delta_rs(partition_by=()))
     yield refused("ties in the order", by_delta_rs(_tied), "is not a total order")
-    yield Entry(name="at-least-once duplicates", table="duplicates", build=by_delta_rs(_twice), log=ORDERED)
+    twice = by_delta_rs(_twice)
+    yield Entry(name="at-least-once duplicates", table="duplicates", build=twice, log=ORDERED)
+    distinct = f"{ORDERED}\ndistinct: {{by: [seq], within: 1d}}"
+    yield Entry(name="at-least-once, distinct", table="duplicates", build=twice, log=distinct)
     yield refused("records without a slice", by_delta_rs(_without_slice), "whose slice column 'day' is null")
     yield refused("DELETE in the range", by_delta_rs(after=_deleted), "removed or changed records of slice 2026-03-01")
     yield refused("UPDATE in the range", by_delta_rs(after=_updated), "removed or changed records of slice 2026-03-01")

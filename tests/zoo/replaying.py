@@ -15,6 +15,7 @@ from jobs.pipeline.slices import parse_bound
 from jobs.planning.workspace import Asked, open_workspace
 from jobs.replay.replayer import replay_in
 from jobs.replay.sizes import Sizes
+from jobs.runs import OPTIONAL_FATES
 from jobs.spark.lazy_session import LazySession
 from tests.support.replays import NOW_MS
 from tests.zoo.entries import Entry, Place
@@ -35,7 +36,10 @@ _KEPT = (
     "slice_id", "run_id", "spec_fingerprint", "input_fingerprint", "state_before", "state", "counts", "watermark_ms",
     "digests",
 )  # fmt: skip
-TABLES = (tables.WINDOW_OUTPUTS, *tables.RECORD_TABLES, tables.WINDOW_STATE, tables.TIMERS, tables.WATERMARKS)
+TABLES = (
+    tables.WINDOW_OUTPUTS, tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS, tables.INVALID_RECORDS, tables.WINDOW_STATE,
+    tables.TIMERS, tables.WATERMARKS,
+)  # fmt: skip
 
 
 class Refused(Exception):  # noqa: N818 - an expected answer of an entry, no error of a test
@@ -89,12 +93,13 @@ class Zoo:
         runs = [_kept(run) for run in outcome.to_json()["runs"]]
         if entry.is_short:
             return _shortened(runs)
-        return {"runs": runs, "rows": {name: _rows(lake, pipeline.name, name, attempts) for name in TABLES}}
+        named = (*TABLES, *((tables.DUPLICATE_RECORDS,) if pipeline.log.distinct is not None else ()))
+        return {"runs": runs, "rows": {name: _rows(lake, pipeline.name, name, attempts) for name in named}}
 
 
 def _kept(run: Mapping[str, Any]) -> Answer:
-    """Return what an answer has of a run. Answers are older than the count of filtered records."""
-    counts = {name: count for name, count in run["counts"].items() if name != "filtered" or count}
+    """Return what an answer has of a run. Answers are older than the counts of `OPTIONAL_FATES`."""
+    counts = {name: count for name, count in run["counts"].items() if name not in OPTIONAL_FATES or count}
     return {name: run[name] for name in _KEPT} | {"counts": counts}
 
 

@@ -36,6 +36,8 @@ _TIMES: Final = (NULL_TIME, NAN_TIME, INFINITE_TIME, WRONG_TYPE)
 EXPRESSION_FAILED: Final = "expression_failed"
 FILTERED: Final = -1
 """The code of a record that the pipeline's filter does not keep. It is neither valid nor invalid."""
+DUPLICATE: Final = -2
+"""The code of a duplicate of an earlier record. It is neither valid nor invalid."""
 PROBLEMS: Final = (
     None, NOT_UTF8, EXPRESSION_FAILED, "null_key", "nan_key", *_TIMES,
     *(f"arrival_{name}" for name in (*_TIMES, OUT_OF_RANGE)),

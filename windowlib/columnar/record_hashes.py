@@ -1,4 +1,4 @@
-"""The hashes of a log's records and of rows of `invalid_records`."""
+"""The hashes of a log's records and of rows of `invalid_records` and `duplicate_records`."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -53,6 +53,11 @@ def invalid_ids(record_hash: pa.Array, reason: pa.Array, *, block: int | None = 
     """Return the ids of rows of `invalid_records`."""
     rows = pa.table({"record_hash": record_hash, "reason": reason})
     return row_hashes(rows, name_seed(tables.INVALID_RECORDS), block=block)
+
+
+def duplicate_ids(record_hash: pa.Array, *, block: int | None = None) -> Numbers:
+    """Return the ids of rows of `duplicate_records`."""
+    return row_hashes(pa.table({"record_hash": record_hash}), name_seed(tables.DUPLICATE_RECORDS), block=block)
 
 
 def content_ids(rank: Numbers, record_hash: Numbers, commit: int | None = None, *, block: int | None = None) -> Numbers:

@@ -23,6 +23,7 @@ WINDOW_OUTPUTS = "window_outputs"
 LATE_RECORDS = "late_records"
 UNASSIGNED_RECORDS = "unassigned_records"
 INVALID_RECORDS = "invalid_records"
+DUPLICATE_RECORDS = "duplicate_records"
 WINDOW_STATE = "window_state"
 USER_STATE = "user_state"
 TIMERS = "timers"
@@ -36,7 +37,7 @@ INCREMENTAL_TABLES = (WINDOW_STATE, USER_STATE, TIMERS)
 """The checkpoint tables that store only the changed rows of an incremental checkpoint (docs/CHECKPOINTS.md)."""
 EDGE_COLUMNS = ("edge_count", "edge_xor", "edge_sum")
 """The columns of an open window that tally its edges."""
-RECORD_TABLES = (LATE_RECORDS, UNASSIGNED_RECORDS, INVALID_RECORDS)
+RECORD_TABLES = (LATE_RECORDS, UNASSIGNED_RECORDS, INVALID_RECORDS, DUPLICATE_RECORDS)
 """The tables whose rows hold a whole record of the log. Their `row_check` covers the record."""
 SIDE_OUTPUTS = "side_outputs_"
 
@@ -161,6 +162,24 @@ def invalid_records(record: Node) -> Table:
             "rank": "long",
             "detail": "string",
             "undecoded": UNDECODED,
+        },
+    )
+
+
+def duplicate_records(record: Node) -> Table:
+    """Return the table of duplicates. One row is a record that repeats an earlier one, and the place of that one.
+
+    The place of the earlier record is a coordinate: `earlier_slice_id`, and its rank there.
+    """
+    return Table(
+        name=DUPLICATE_RECORDS,
+        content={"record_hash": "long"},
+        coordinates={
+            "record": record,
+            "record_id": "string",
+            "rank": "long",
+            "earlier_slice_id": "string",
+            "earlier_rank": "long",
         },
     )
 

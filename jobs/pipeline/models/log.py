@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, Strict, StringConstraints, field_val
 
 from jobs.durations import UNIT_MS, PositiveDuration, format_duration
 from jobs.pipeline.models.column_names import check_derived_names, check_key_columns
+from jobs.pipeline.models.distinct import DistinctGrammar
 from jobs.pipeline.models.grammar import (
     ColumnName,
     Columns,
@@ -203,6 +204,7 @@ class LogGrammar(GrammarModel):
     table: Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(refuse_control_characters)]
     columns: Annotated[Mapping[str, Expression], Field(max_length=64)] | None = None
     where: Expression | None = None
+    distinct: DistinctGrammar | None = None
     kafka: KafkaGrammar | None = None
     key: Columns | None = None
     over: Literal["all"] | None = None
@@ -263,6 +265,18 @@ class LogGrammar(GrammarModel):
         for key, name in named:
             if name in derived:
                 raise ValueError(f"{key}: column {name!r} is derived; name a column that the log stores")
+        return self
+
+    @model_validator(mode="after")
+    def _distinct_has_arrivals(self) -> Self:
+        """Refuse a bound within a slice if nothing tells when inside the slice a record arrived."""
+        distinct, every_ms = self.distinct, self.slice.every_ms
+        if distinct is not None and self.arrival_time is None and distinct.within_ms < every_ms:
+            raise ValueError(
+                f"distinct: within: {format_duration(distinct.within_ms)} is shorter than a slice "
+                f"({format_duration(every_ms)}), and without arrival_time only the slice of a record tells when it "
+                f"arrived; write within: {format_duration(every_ms)} or longer, or name arrival_time"
+            )
         return self
 
     @model_validator(mode="after")

@@ -43,7 +43,8 @@ class ChunkTables:
     def emitted(self) -> tuple[Table, ...]:
         """Return the tables of the tagged result. Late and unassigned rows are without their record: Spark joins it."""
         slim = {tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS}
-        chosen = [table for table in self.stored if table.name not in (tables.INVALID_RECORDS, tables.WATERMARKS)]
+        own = (tables.INVALID_RECORDS, tables.DUPLICATE_RECORDS, tables.WATERMARKS)
+        chosen = [table for table in self.stored if table.name not in own]
         return tuple(table.slim() if table.name in slim else table for table in chosen)
 
     @property
@@ -80,6 +81,7 @@ def chunk_tables(pipeline: Pipeline, pinned: PinnedLog, *, stored_records: Itera
         tables.late_records(record),
         tables.unassigned_records(record),
         tables.invalid_records(record),
+        *((tables.duplicate_records(record),) if pipeline.log.distinct is not None else ()),
         *(tables.side_outputs(tag, keys, named) for tag, named in run.side_outputs.items()),
         tables.window_state(keys, run.accumulators, run.outputs if run.keeps_last else None),
         *((tables.user_state(keys),) if run.keeps_user_state else ()),

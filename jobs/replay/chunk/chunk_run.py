@@ -18,6 +18,7 @@ class SliceInput:
 
     `records` are all records of the slice, `invalid` the invalid ones. `invalid_rows` are their rows in
     `invalid_records`. `filtered` are the records that `log.where` does not keep. They have no row in any table.
+    `duplicate` are the duplicates, and `duplicate_rows` their rows in `duplicate_records`.
     """
 
     fingerprint: str
@@ -25,6 +26,8 @@ class SliceInput:
     invalid: IdSum
     invalid_rows: IdSum
     filtered: IdSum = field(default_factory=IdSum)
+    duplicate: IdSum = field(default_factory=IdSum)
+    duplicate_rows: IdSum = field(default_factory=IdSum)
 
 
 class ComputedRows(Protocol):
@@ -59,7 +62,13 @@ class ChunkRun:
     rows: ComputedRows
 
 
-def input_fingerprint(content: IdSum) -> str:
-    """Return the fingerprint of a slice's input from the ids of (rank, record)."""
+def input_fingerprint(content: IdSum, duplicates: IdSum) -> str:
+    """Return the fingerprint of a slice's input from the ids of (rank, record) of all records, and of the duplicates.
+
+    Which records are duplicates depends on slices before, whose records are no part of the fingerprint.
+    """
     count, xor, total = content.as_row()
-    return hashlib.sha256(f"input:{count}:{xor}:{total}".encode("ascii")).hexdigest()
+    text = f"input:{count}:{xor}:{total}"
+    if duplicates.count:
+        text += ":duplicates:{}:{}:{}".format(*duplicates.as_row())
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

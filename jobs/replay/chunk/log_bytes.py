@@ -15,7 +15,7 @@ BYTES_PER_TASK: Final = 64_000_000
 
 
 def check_log_bytes(tasks: Tasks, log: PinnedLog, *, bytes_per_task: int = BYTES_PER_TASK) -> Mapping[str, str]:
-    """Compare every file of the range with its checksum file, or with the digest that an earlier reading has stored.
+    """Compare every file that is read with its checksum file, or with the digest that an earlier reading has stored.
 
     Returns:
         slice -> the digests of its files that no checksum file covers, as `LogCoordinates.file_digests`.
@@ -23,6 +23,7 @@ def check_log_bytes(tasks: Tasks, log: PinnedLog, *, bytes_per_task: int = BYTES
     Raises:
         LogError: a file is not as it was written, or as an earlier reading has found it, or it cannot be read.
     """
+    log = log.whole
     files = log.covered_files()
     parts = min(-(-sum(file.bytes for file in log.files) // bytes_per_task), len(files))
     # Tasks read places of Spark's other file systems only through Spark.

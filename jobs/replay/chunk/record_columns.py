@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 SIDE_TABLES = (tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS, tables.INVALID_RECORDS)
 
 
-def stored_records(uri_of: "Callable[[str], str]") -> list[Node]:
-    """Return the type of `record` in each side table that exists."""
-    found = (table_columns(uri_of(name)).get("record") for name in SIDE_TABLES)
+def stored_records(uri_of: "Callable[[str], str]", *, is_distinct: bool = False) -> list[Node]:
+    """Return the type of `record` in each side table that exists and that the pipeline writes."""
+    names = tables.RECORD_TABLES if is_distinct else SIDE_TABLES
+    found = (table_columns(uri_of(name)).get("record") for name in names)
     return [node for node in found if node is not None]
 
 

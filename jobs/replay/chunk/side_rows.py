@@ -25,9 +25,9 @@ def completed(table: Table, rows: pa.Table) -> pa.Table:
     """Return rows of a side table with all columns, ids and checks. Other columns than those of the table stay.
 
     Args:
-        table: `late_records`, `unassigned_records` or `invalid_records`.
-        rows: the content, `record`, `record_id` and `rank`, and perhaps `detail`. Texts of the log may be bytes that
-            are not UTF-8. `detail` then has these texts.
+        table: one of `RECORD_TABLES`.
+        rows: the content, `record`, `record_id` and `rank`, and perhaps other coordinates. Texts of the log may be
+            bytes that are not UTF-8. `detail` then has these texts.
     """
     words = (tables.ROW_ID, tables.ROW_CHECK)
     columns = {name: rows[name].combine_chunks() for name in rows.column_names if name not in words}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from jobs.planning.fingerprints import state_of
 from jobs.replay.chunk.driver_rows import identified
-from jobs.runs import Counts
+from jobs.runs import OPTIONAL_FATES, Counts
 from windowlib.records import tables
 from windowlib.records.named_rows import tally_content
 from windowlib.records.row_ids import IdSum
@@ -36,7 +36,7 @@ class Tallies:
 
     def counts(self, slice_no: int) -> Counts:
         """Return how many records of a slice had which fate, and how many panes it emitted."""
-        terms = ("read", "assigned", "late", "unassigned", "invalid", "filtered")
+        terms = ("read", "assigned", "late", "unassigned", "invalid", *OPTIONAL_FATES)
         fates = {term: self.term(slice_no, FATES, term).count for term in terms}
         return Counts(**fates, panes=self.emitted(slice_no, tables.WINDOW_OUTPUTS).count)
 

@@ -11,13 +11,17 @@ import numpy as np
 from jobs.lake.lake import Lake
 from jobs.replay.chunk.chunk_run import SliceInput, input_fingerprint
 from jobs.replay.chunk.time_steps import ChunkTime, Places, bounded_time, combined, driven_time, needs_pass
+from jobs.replay.files.distinct import Part, search
+from jobs.replay.files.duplicates import Duplicates
 from jobs.replay.files.fragments import read_fragments
-from jobs.replay.files.scan import Scanned, ScanPlan, scan
+from jobs.replay.files.judging import ScanPlan
+from jobs.replay.files.scan import Scanned, scan
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.intake.groups import groups_of
 from jobs.replay.intake.intake import take_in
 from jobs.replay.intake.layout import Layout
+from jobs.replay.stages import stage
 from jobs.replay.tasks import LocalTasks, SparkTasks, Tasks
 from jobs.spark.lazy_session import LazySession
 from jobs.spark.private_dir import private_directory
@@ -31,11 +35,15 @@ if TYPE_CHECKING:
 
     from windowlib.columnar.steps import Int64s
 
+SUMS: Final = (
+    "content", "records", "invalid", "invalid_rows", "filtered", "duplicate", "duplicate_rows", "duplicate_content"
+)  # fmt: skip
+"""The sums of ids that a scan counts."""
 SHORT_RANKS: Final = 1 << 31
 """The records of a chunk with at most so many records have ranks of 32 bits."""
 
 
-def scan_plan(chunk: ChunkLog, layout: Layout, directory: str) -> ScanPlan:
+def scan_plan(chunk: ChunkLog, layout: Layout, directory: str, *, duplicates: Duplicates | None = None) -> ScanPlan:
     """Return the plan of a scan that only counts. A replay asks for more with `dataclasses.replace`."""
     engine = chunk.tables.engine
     return ScanPlan(
@@ -53,7 +61,28 @@ def scan_plan(chunk: ChunkLog, layout: Layout, directory: str) -> ScanPlan:
         buckets=1,
         directory=directory,
         feeds=False,
+        duplicates=duplicates,
     )
+
+
+def found_duplicates(tasks: Tasks, chunk: ChunkLog, layout: Layout, *, directory: str) -> Duplicates | None:
+    """Return the duplicates of a chunk in log order; None if the pipeline keeps all records.
+
+    Raises:
+        LogError: as for `take_in`, for the slices before, too.
+    """
+    distinct, before = chunk.pipeline.log.distinct, chunk.before
+    if distinct is None:
+        return None
+    parts = [Part(plan=scan_plan(chunk, layout, directory), slices=chunk.slices, blocks=layout.blocks)]
+    with stage("duplicates"):
+        if before.log.files:
+            place = f"{directory}/before"
+            make_directory(place)
+            size = chunk.sizes.task_records(before.log.records, cores=tasks.cores)
+            taken = take_in(tasks, before, directory=place, records_per_block=size).layout
+            parts.append(Part(plan=scan_plan(before, taken, directory), slices=before.slices, blocks=taken.blocks))
+        return search(tasks, parts, distinct=distinct, sizes=chunk.sizes)
 
 
 def block_groups(blocks: Sequence[Block], *, records: int) -> list[tuple[Block, ...]]:
@@ -75,7 +104,7 @@ def reading_tasks(session: LazySession, chunk: ChunkLog) -> Tasks:
     """Return tasks that read a part of a log. A session starts only for much work, or if only Spark reads the log."""
     needs_spark = chunk.direct.why_spark is not None
     most = chunk.sizes.local_records + (0 if session.is_running else chunk.sizes.session_records)
-    if session.is_local and chunk.log.records <= most and not needs_spark:
+    if session.is_local and chunk.log.whole.records <= most and not needs_spark:
         return LocalTasks()
     return SparkTasks(session.start(chunk.log.records, reads=(chunk.log.uri,) if needs_spark else ()))
 
@@ -99,7 +128,8 @@ def counted_log(tasks: Tasks, chunk: ChunkLog, lake: Lake) -> Iterator[CountedLo
     try:
         size = chunk.sizes.task_records(chunk.log.records, cores=tasks.cores)
         layout = take_in(tasks, chunk, directory=directory, records_per_block=size).layout
-        plan = scan_plan(chunk, layout, directory)
+        duplicates = found_duplicates(tasks, chunk, layout, directory=directory)
+        plan = scan_plan(chunk, layout, directory, duplicates=duplicates)
         groups = block_groups(layout.blocks, records=size)
         scanned = [one for found in tasks.run(lambda blocks: scan(blocks, plan), groups) for one in found]
         yield CountedLog(layout=layout, plan=plan, scanned=scanned, groups=groups)
@@ -142,19 +172,19 @@ def _rises(scanned: Sequence[Scanned], before_ms: int | None) -> Rises:
 
 def slice_inputs(scanned: Sequence[Scanned], slices: int) -> tuple[SliceInput, ...]:
     """Return the input of each slice of a chunk."""
-    sums = [
-        {name: IdSum() for name in ("content", "records", "invalid", "invalid_rows", "filtered")} for _ in range(slices)
-    ]
+    sums = [{name: IdSum() for name in SUMS} for _ in range(slices)]
     for one in scanned:
         for name, ids in sums[one.block.slice_no].items():
             ids.merge(getattr(one, name))
     return tuple(
         SliceInput(
-            fingerprint=input_fingerprint(found["content"]),
+            fingerprint=input_fingerprint(found["content"], found["duplicate_content"]),
             records=found["records"],
             invalid=found["invalid"],
             invalid_rows=found["invalid_rows"],
             filtered=found["filtered"],
+            duplicate=found["duplicate"],
+            duplicate_rows=found["duplicate_rows"],
         )
         for found in sums
     )

@@ -112,6 +112,8 @@ class FileRows:
         match table:
             case tables.INVALID_RECORDS:
                 found = [one for part in self.scanned for one in part.invalid_records]
+            case tables.DUPLICATE_RECORDS:
+                found = [one for part in self.scanned for one in part.duplicate_records]
             case tables.STATE_REMOVALS:
                 found = [one for one in self._of_tag(table) if not is_whole[one.slice_no]]
             case _:

@@ -5,7 +5,7 @@ counts ids of records, for the audit and for the fingerprint of the input. It fi
 block. The driver joins them to the rises of the chunk, without a record.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -14,18 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from jobs.expressions.derived_columns import Derivation
-from jobs.expressions.evaluation import Derived, derive
 from jobs.replay.files.ascending import Ascending
-from jobs.replay.files.combine import BlockCombiner, PartialPlan
+from jobs.replay.files.combine import BlockCombiner
 from jobs.replay.files.fragments import Fragment, FragmentWriter, fragment_writers
+from jobs.replay.files.judging import Judged, ScanPlan, judged_batches
 from jobs.replay.files.key_sets import KeySet, key_words
 from jobs.replay.intake.blocks import Block
-from jobs.replay.intake.log_blocks import LogColumns
 from windowlib.columnar import instants
-from windowlib.columnar.instants import Codes
-from windowlib.columnar.log_reading import LogReading
-from windowlib.columnar.record_hashes import content_ids, invalid_ids, record_hashes
+from windowlib.columnar.record_hashes import content_ids, duplicate_ids, invalid_ids, record_hashes
 from windowlib.columnar.steps import Int64s
 from windowlib.kernels.partials import Combiner
 from windowlib.records.row_ids import IdSum
@@ -37,35 +33,10 @@ NEVER_MS: Final = -(1 << 61)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScanPlan:
-    """What every scan task gets besides its blocks.
-
-    `inputs` are the columns that the executor reads. The pass over time reads the column `source`, if there is one, and
-    the columns that its driver asked for; `asked` is None if time needs no pass. `slice_starts_ms` has the start of
-    each slice. With `needs_commits`, the commit of a record is content. `has_short_ranks`: each rank fits 32 bits.
-    `key_bits` is the size of the sets of keys (`KeySet`), or None if nobody asks for the keys. `feeds`: the records are
-    passed on to windows, and not only counted.
-    """
-
-    log: LogColumns
-    reading: LogReading
-    derivation: Derivation
-    inputs: tuple[str, ...]
-    source: str | None
-    asked: tuple[str, ...] | None
-    slice_starts_ms: tuple[int, ...]
-    needs_commits: bool
-    has_short_ranks: bool
-    key_bits: int | None
-    partials: PartialPlan | None
-    buckets: int
-    directory: str
-    feeds: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
-    """What a scan task found in one block. The five sums are those of `SliceInput`; `content` covers rank and hash.
+    """What a scan task found in one block. The sums are those of `SliceInput`.
+
+    `content` covers rank and hash of all records, and `duplicate_content` those of the duplicates.
 
     `latest_ms` is the greatest event time of a valid record, `NEVER_MS` without one. `rises_at` and `rises_to` are the
     sequence numbers and event times of the valid records that exceed all earlier ones of the block. `keys` is the
@@ -78,6 +49,9 @@ class Scanned:
     invalid: IdSum
     invalid_rows: IdSum
     filtered: IdSum
+    duplicate: IdSum = field(default_factory=IdSum)
+    duplicate_rows: IdSum = field(default_factory=IdSum)
+    duplicate_content: IdSum = field(default_factory=IdSum)
     latest_ms: int
     rises_at: Ascending
     rises_to: Ascending
@@ -85,29 +59,8 @@ class Scanned:
     records_of_buckets: tuple[Fragment, ...]
     records_of_time: tuple[Fragment, ...]
     invalid_records: tuple[Fragment, ...]
+    duplicate_records: tuple[Fragment, ...] = ()
     keys: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A batch of the log with what was read from it. Records are numbered from `sequence`; the slice is the block's.
-
-    In `rows`, texts that are not UTF-8 are null. Its last columns are the derived ones. `problems` is
-    `instants.FILTERED` for a record that the pipeline's filter does not keep.
-    """
-
-    rows: pa.RecordBatch
-    hashes: Int64s
-    event_time_ms: Int64s
-    arrival_ms: "Int64s | None"
-    problems: Codes
-    sequence: Int64s
-    rank: Int64s
-    commit: int
-
-    def valid(self) -> "np.ndarray[tuple[int], np.dtype[np.intp]] | slice":
-        """Return the indexes of the valid records; a slice if all are valid."""
-        return np.flatnonzero(self.problems == 0) if self.problems.any() else slice(None)
 
 
 def scan(blocks: Sequence[Block], plan: ScanPlan) -> list[Scanned]:
@@ -128,6 +81,7 @@ class _Writers(NamedTuple):
     records: FragmentWriter
     time: FragmentWriter
     invalid: FragmentWriter
+    duplicates: FragmentWriter
 
 
 @dataclass(slots=True)
@@ -137,6 +91,9 @@ class _Found:
     invalid: IdSum = field(default_factory=IdSum)
     invalid_rows: IdSum = field(default_factory=IdSum)
     filtered: IdSum = field(default_factory=IdSum)
+    duplicate: IdSum = field(default_factory=IdSum)
+    duplicate_rows: IdSum = field(default_factory=IdSum)
+    duplicate_content: IdSum = field(default_factory=IdSum)
     rises_at: list[Int64s] = field(default_factory=list)
     rises_to: list[Int64s] = field(default_factory=list)
     latest_ms: int = NEVER_MS
@@ -159,8 +116,10 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
             writers.time.write(_time_columns(judged, plan, block.slice_no), slice_no=block.slice_no)
         if (judged.problems > 0).any():
             writers.invalid.write(_invalid(judged), slice_no=block.slice_no)
+        if judged.earlier is not None:
+            writers.duplicates.write(_duplicates(judged, judged.earlier), slice_no=block.slice_no)
     written = (tuple(one.fragments[start:]) for one, start in zip(writers, before, strict=True))
-    partials, records, passed, invalid = written
+    partials, records, passed, invalid, duplicates = written
     return Scanned(
         block=block,
         content=found.content,
@@ -168,6 +127,9 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
         invalid=found.invalid,
         invalid_rows=found.invalid_rows,
         filtered=found.filtered,
+        duplicate=found.duplicate,
+        duplicate_rows=found.duplicate_rows,
+        duplicate_content=found.duplicate_content,
         latest_ms=found.latest_ms,
         rises_at=Ascending.of(_joined(found.rises_at)),
         rises_to=Ascending.of(_joined(found.rises_to)),
@@ -175,56 +137,9 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
         records_of_buckets=records,
         records_of_time=passed,
         invalid_records=invalid,
+        duplicate_records=duplicates,
         keys=None if found.keys is None else found.keys.packed(),
     )
-
-
-def judged_batches(block: Block, plan: ScanPlan) -> Iterator[Judged]:
-    """Yield the batches of a block, each record with its id, times and problem.
-
-    Raises:
-        LogError: the file cannot be read.
-    """
-    done = 0
-    commit = plan.slice_starts_ms[block.slice_no] + block.commit
-    for stored in plan.log.batches(block):
-        places = np.arange(done, done + stored.num_rows, dtype=np.int64)
-        done += stored.num_rows
-        reading = plan.reading
-        rows, problems = instants.decodable(stored)
-        if plan.derivation:
-            derived = derive(rows, plan.derivation)
-            rows = derived.rows
-            problems += derived_problems(derived)
-        time = instants.read_instants(rows.column(reading.event_time.name), reading.event_time.unit)
-        problems += [instants.key_problems(rows.column(name)) for name in reading.key]
-        problems.append(time.problems)
-        arrival_ms = None
-        if reading.arrival_time is not None:
-            arrival = instants.read_instants(rows.column(reading.arrival_time.name), reading.arrival_time.unit)
-            problems.append(instants.arrival_problems(arrival))
-            arrival_ms = arrival.ms
-        if reading.gap is not None:
-            gap = instants.read_instants(rows.column(reading.gap.name), reading.gap.unit)
-            problems.append(instants.gap_problems(gap))
-        yield Judged(
-            rows=rows,
-            hashes=record_hashes(stored, reading.widened, constant=block.partition),
-            event_time_ms=time.ms,
-            arrival_ms=arrival_ms,
-            problems=instants.first_problems(*problems, instants.range_problems(time)),
-            sequence=block.sequence + places,
-            rank=block.rank + places,
-            commit=commit,
-        )
-
-
-def derived_problems(derived: Derived) -> list[Codes]:
-    """Return which records the filter does not keep, and for which an expression failed."""
-    failed = instants.expression_problems([*derived.failed.values()], derived.rows.num_rows)
-    if derived.kept is None:
-        return [failed]
-    return [np.where(derived.kept, 0, instants.FILTERED).astype(np.int8), failed]
 
 
 def _count(judged: Judged, plan: ScanPlan, found: _Found) -> None:
@@ -234,6 +149,12 @@ def _count(judged: Judged, plan: ScanPlan, found: _Found) -> None:
     is_filtered = judged.problems == instants.FILTERED
     if is_filtered.any():
         found.filtered.merge(IdSum.of_array(judged.hashes[is_filtered]))
+    is_duplicate = judged.problems == instants.DUPLICATE
+    if is_duplicate.any():
+        hashes = judged.hashes[is_duplicate]
+        found.duplicate.merge(IdSum.of_array(hashes))
+        found.duplicate_rows.merge(IdSum.of_array(duplicate_ids(pa.array(hashes))))
+        found.duplicate_content.merge(IdSum.of_array(content_ids(judged.rank[is_duplicate], hashes, commit)))
     bad = judged.problems > 0
     if bad.any():
         hashes = judged.hashes[bad]
@@ -362,6 +283,13 @@ def _invalid(judged: Judged) -> pa.RecordBatch:
             "reason": instants.problem_names(judged.problems[bad]),
         }
     )
+
+
+def _duplicates(judged: Judged, earlier: pa.RecordBatch) -> pa.RecordBatch:
+    own = np.flatnonzero(judged.problems == instants.DUPLICATE)
+    columns = {name: earlier.column(name) for name in earlier.schema.names}
+    ranks = {"rank": pa.array(judged.rank[own]), "record_hash": pa.array(judged.hashes[own])}
+    return pa.RecordBatch.from_pydict({**ranks, **columns})
 
 
 def _joined(parts: Sequence[Int64s]) -> Int64s:

@@ -34,8 +34,8 @@ class SideRecords:
         """Return rows of one slice with their records, ids of records and checks.
 
         Args:
-            table: `late_records`, `unassigned_records` or `invalid_records`.
-            rows: rows with `rank`, `record_hash` and, except for invalid records, `row_id`.
+            table: one of `RECORD_TABLES`.
+            rows: rows with `rank` and the content of the table.
             blocks: the blocks of the slice.
 
         Raises:

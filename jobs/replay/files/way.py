@@ -12,13 +12,14 @@ from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.chunk.tallies import STATE, Sums
 from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.files.changeable import changeable_by
-from jobs.replay.files.counted import block_groups, chunk_time, scan_plan, slice_inputs
+from jobs.replay.files.counted import block_groups, chunk_time, found_duplicates, scan_plan, slice_inputs
 from jobs.replay.files.file_rows import FileRows
 from jobs.replay.files.fragments import by_bucket
+from jobs.replay.files.judging import ScanPlan
 from jobs.replay.files.key_sets import bits_for
 from jobs.replay.files.partial_aggregation import are_right, partial_plan, with_time_bounds
 from jobs.replay.files.row_files import KnownRun
-from jobs.replay.files.scan import Scanned, ScanPlan, scan, scan_again
+from jobs.replay.files.scan import Scanned, scan, scan_again
 from jobs.replay.files.state import DividedState, divide_plan, divided_state
 from jobs.replay.files.windows import BucketRows, BucketTask, WindowsPlan, run_bucket, save_steps
 from jobs.replay.intake.blocks import Block
@@ -77,8 +78,9 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
     with stage("order"):
         intake = take_in(tasks, chunk, directory=directory, records_per_block=size)
     layout = intake.layout
+    duplicates = found_duplicates(tasks, chunk, layout, directory=directory)
     plan = replace(
-        scan_plan(chunk, layout, directory),
+        scan_plan(chunk, layout, directory, duplicates=duplicates),
         key_bits=bits_for(layout.records) if pinned.lets_rows_stay() else None,
         partials=partial_plan(pinned, layout.records),
         buckets=pinned.buckets(layout.records, cores=tasks.cores),

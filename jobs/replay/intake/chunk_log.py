@@ -1,10 +1,11 @@
 """The part of a log that a chunk reads, and how it is read. Plans, replays and explanations read it in the same way."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog
+from jobs.pipeline.look_back import look_back
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables
 from jobs.replay.chunk.reading import log_reading
@@ -39,13 +40,22 @@ class ChunkLog:
             tables=chunk_tables(pipeline, log),
             slices=(*slices,),
             sizes=SIZES,
-            direct=direct_reading(log),
+            direct=direct_reading(log.whole),
         )
 
     @property
     def reading(self) -> LogReading:
         """The roles of the log's columns."""
-        return log_reading(self.pipeline, self.log, self.slices, needs_clock=self.tables.engine.needs_clock)
+        return log_reading(self.pipeline, self.log, self.slices, needs_clock=self._reads_arrivals)
+
+    @property
+    def _reads_arrivals(self) -> bool:
+        return self.tables.engine.needs_clock or self.pipeline.log.distinct is not None
+
+    @property
+    def before(self) -> "ChunkLog":
+        """The slices before, in which `log.distinct` looks for earlier records. There may be none."""
+        return replace(self, log=self.log.before, slices=look_back(self.pipeline, self.slices).outside)
 
     @property
     def columns(self) -> LogColumns:

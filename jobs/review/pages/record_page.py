@@ -150,7 +150,7 @@ def _chosen(view: LedgerView, ids: list[str], limits: SearchLimits) -> Iterator[
     for number, slice_id in enumerate(reversed(ids)):
         counts = [run.result.counts for run in runs.get(slice_id, ())]
         read += max((one.read for one in counts), default=0)
-        beside += max((one.late + one.unassigned + one.invalid for one in counts), default=0)
+        beside += max((one.late + one.unassigned + one.invalid + one.duplicate for one in counts), default=0)
         panes += max((one.panes for one in counts), default=0)
         is_over = read > limits.read or beside > limits.beside or panes > limits.panes
         if number and (is_over or number >= limits.slices):

@@ -206,6 +206,7 @@ class RunRows:
             "late_records": counts.read,  # a record that missed only some windows is not counted as late
             "unassigned_records": counts.unassigned,
             "invalid_records": counts.invalid,
+            "duplicate_records": counts.duplicate,
         }
         return known.get(self.table, CONTENT_ROWS + 1)
 

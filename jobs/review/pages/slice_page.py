@@ -16,6 +16,7 @@ from jobs.review.report.rows import ReportRows, RunRow
 from jobs.runs import VERDICTS, CheckResult, Counts, Slice, Verdict
 from windowlib.errors import RequestError
 from windowlib.records.tables import (
+    DUPLICATE_RECORDS,
     INVALID_RECORDS,
     LATE_RECORDS,
     SIDE_OUTPUTS,
@@ -208,6 +209,7 @@ _TITLES = {
     LATE_RECORDS: "late records",
     UNASSIGNED_RECORDS: "unassigned records",
     INVALID_RECORDS: "invalid records",
+    DUPLICATE_RECORDS: "duplicates",
 }
 
 
@@ -219,7 +221,8 @@ def table_title(name: str) -> str:
 def row_tables(run: StagedRun) -> tuple[str, ...]:
     """Return the tables whose rows the pages show: windows, records by fate, and side outputs of the run."""
     sides = sorted(name for name in run.result.digests if name.startswith(SIDE_OUTPUTS))
-    return (*_TITLES, *sides)
+    own = (name for name in _TITLES if name != DUPLICATE_RECORDS or name in run.result.digests)
+    return (*own, *sides)
 
 
 def _tables(run: StagedRun | None) -> tuple[TableLine, ...]:
@@ -231,6 +234,7 @@ def _tables(run: StagedRun | None) -> tuple[TableLine, ...]:
         LATE_RECORDS: counts.late,
         UNASSIGNED_RECORDS: counts.unassigned,
         INVALID_RECORDS: counts.invalid,
+        DUPLICATE_RECORDS: counts.duplicate,
     }
     return tuple(TableLine(name=name, title=table_title(name), count=known.get(name)) for name in row_tables(run))
 

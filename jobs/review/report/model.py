@@ -12,7 +12,7 @@ from jobs.plain_text import counted
 from jobs.review.report.checks import CheckTrend, Held, held_slices, trends
 from jobs.review.report.commands import Command, bound_text, commands
 from jobs.review.report.rows import DAY_MS, LATE_EDGES_MS, ReportRows, RunRow
-from jobs.runs import Counts, Slice, Verdict
+from jobs.runs import Counts, Slice, Verdict, optional_fates
 
 DASH = "\N{EN DASH}"
 MAX_LISTED_SLICES = 400
@@ -324,9 +324,8 @@ def _late(rows: ReportRows) -> LateSummary | None:
 
 def at_a_glance(counts: Counts) -> str:
     """Return the most important counts in a few words."""
-    return f"{counts.read:,} read, {counts.late:,} late, {counts.invalid:,} invalid" + (
-        f", {counts.filtered:,} filtered" if counts.filtered else ""
-    )
+    others = "".join(f", {count:,} {fate}" for fate, count in optional_fates(counts).items())
+    return f"{counts.read:,} read, {counts.late:,} late, {counts.invalid:,} invalid{others}"
 
 
 def share_text(part: int, whole: int) -> str:

@@ -42,7 +42,8 @@ def test_run_with_json_prints_the_documented_object(shell: Shell) -> None:
         "clamped",
         "warnings",
     }
-    assert set(found["runs"][0]["counts"]) == {"read", "assigned", "late", "unassigned", "invalid", "filtered", "panes"}
+    fates = {"assigned", "late", "unassigned", "invalid", "filtered", "duplicate"}
+    assert set(found["runs"][0]["counts"]) == fates | {"read", "panes"}
 
 
 @pytest.mark.parametrize("limit", [("--chunk", "1"), ("--chunk-records", "1")])

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.doctor.column_roles import TimeRole, Wishes
 from jobs.doctor.examination import Examination, Request, examine
 from jobs.doctor.finding import Finding, Severity
+from jobs.doctor.proposal import yaml_of
 from jobs.lake.lake import Lake
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_pin import pin_input
@@ -255,6 +256,24 @@ def test_each_trouble_is_a_finding_with_what_mends_it(case: str, tmp_path: Path)
     assert re.search(text, one.text), one.text
     if severity in {Severity.WARNING, Severity.ERROR}:
         assert one.mend, "a warning tells what to do"
+
+
+def test_repeated_ids_are_left_out_by_the_proposed_file(tmp_path: Path) -> None:
+    rule = "distinct: {by: [click_id], within: 1d}"
+    _twice(tmp_path / "clicks")
+    examination = examined(tmp_path / "clicks")
+    assert found(examination, "duplicates").mend == f"write in log: {rule}"
+    assert examination.proposal is not None
+    assert f"\n  {rule}" in yaml_of(examination.proposal)
+    assert examination.accepted is not None
+    assert examination.accepted.pipeline.log.distinct is not None
+
+
+def test_ids_that_are_repeated_in_a_later_slice_need_a_longer_bound(tmp_path: Path) -> None:
+    first, *_, last = tables.clicks(Random(7))
+    tables.by_date(tmp_path / "clicks")
+    tables.append(tmp_path / "clicks", [row | {"dt": last[0]["dt"]} for row in first], ["dt"])
+    assert found(examined(tmp_path / "clicks"), "duplicates").mend.endswith("within: 3d}")
 
 
 def test_a_refused_table_is_refused_in_the_words_of_a_plan(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from jobs.lake.known_log import KnownLog
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import log_slices, log_tip, touched_since
 from jobs.lake.row_tracking import stored_versions
+from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
 from tests.support.delta_logs import clean_commits, commits_of
@@ -122,7 +123,7 @@ def test_a_commit_that_is_gone_is_refused_where_it_may_have_records(tmp_path: Pa
     pinned = _pin(log, HOURS[3:])
     assert _records(pinned) == {"1970-01-01T04": 2}
     assert pinned.data_ms[0] == 2 * HOUR_MS  # the oldest that is known: a plan from the first data asks for this slice
-    found = log_slices(str(log), by=BY, slices=HOURS, known=KnownLog())
+    found = log_slices(str(log), by=BY, back=LookBack(slices=(*HOURS,)), known=KnownLog())
     assert sorted(found.coordinates) == [one.slice_id for one in HOURS[3:]]  # no look takes them for changed
 
 

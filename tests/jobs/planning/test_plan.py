@@ -120,6 +120,7 @@ def test_a_slice_stays_current_after_optimize_and_log_retention() -> None:
         (coordinates(digest="other", commits=(1, 10)), Match.CHANGED),
         (coordinates(commits=(1, 10, 11)), Match.SAME),  # a DELETE, and a RESTORE of the same files
         (coordinates(table_id="another"), Match.CHANGED),
+        (replace(coordinates(digest="other"), earlier_records=1), Match.CHANGED),  # in a slice before
     ],
 )
 def test_coordinates_are_compared_by_files_and_commits(now: LogCoordinates, found: Match) -> None:

@@ -88,7 +88,7 @@ def test_a_table_that_does_not_exist_has_no_columns_and_no_rows(tmp_path: Path) 
 
 
 def test_the_table_run_has_one_row_per_slice() -> None:
-    counts = Counts(read=8, assigned=4, late=2, unassigned=0, invalid=1, panes=3, filtered=1)
+    counts = Counts(read=8, assigned=4, late=2, unassigned=0, invalid=1, panes=3, filtered=1, duplicate=0)
     nothing = Counts(read=0, assigned=0, late=0, unassigned=0, invalid=0, panes=0)
     table = run_rows(
         [Slice(slice_id="a", start_ms=0, end_ms=9), Slice(slice_id="b", start_ms=9, end_ms=18)],
@@ -100,7 +100,7 @@ def test_the_table_run_has_one_row_per_slice() -> None:
         {
             "slice_id": "a", "records_read": 8, "assigned": 4, "late": 2, "unassigned": 0, "invalid": 1, "panes": 3,
             "late_share": 0.25, "unassigned_share": 0.0, "invalid_share": 0.125, "watermark_ms": 5,
-            "watermark_behind_by_ms": 4, "filtered": 1, "filtered_share": 0.125,
+            "watermark_behind_by_ms": 4, "filtered": 1, "filtered_share": 0.125, "duplicate": 0, "duplicate_share": 0.0,
         },
         dict.fromkeys(RUN_COLUMNS, 0) | {"slice_id": "b", "watermark_ms": None, "watermark_behind_by_ms": None},
     ]  # fmt: skip

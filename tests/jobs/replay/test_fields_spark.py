@@ -23,7 +23,7 @@ from jobs.planning.plan import Ask, Plan, plan
 from jobs.planning.workspace import open_workspace
 from jobs.review.report.collect import SHORT
 from jobs.review.report.page import write_report
-from jobs.runs import EMPTY_STATE, RunResult
+from jobs.runs import EMPTY_STATE, OPTIONAL_FATES, RunResult
 from tests.support.logs import make_log
 from tests.support.replays import NOW_MS, pipeline_of, run_range
 from windowlib.records import tables
@@ -122,8 +122,8 @@ def test_each_field_of_a_result_arrives_in_the_ledger(replayed: Replayed) -> Non
     counts = {"records_read" if name == "read" else name: count for name, count in asdict(result.counts).items()}
     places = {
         "slice": {"slice_id": result.slice.slice_id, "slice_start_ms": 0, "slice_end_ms": 86_400_000},
-        # The ledger names filtered records only where there are some, so that other runs have the events of before.
-        "counts": {name: count for name, count in counts.items() if name != "filtered"},
+        # The ledger names `OPTIONAL_FATES` only where there are some, so that other runs have the events of before.
+        "counts": {name: count for name, count in counts.items() if name not in OPTIONAL_FATES},
         "log": {"log": json.loads(json.dumps(asdict(result.log)))},
         "warnings": {"warnings": list(result.warnings)},
         "checkpoint": {"checkpoint": json.loads(json.dumps(asdict(result.checkpoint)))},

@@ -83,6 +83,7 @@ def test_records_without_a_gap_or_an_arrival_are_invalid_and_the_others_go_on(
         "unassigned": 0,
         "invalid": 4,
         "filtered": 0,
+        "duplicate": 0,
         "panes": 2,
     }
     panes = DeltaTable(str(tmp_path / "clicks" / "window_outputs")).to_pyarrow_table()
