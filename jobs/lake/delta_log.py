@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import REMOTE_ADVICE, table_errors
+from jobs.lake.deleted_rows import DeletedRows
 from jobs.lake.delta_tables import open_delta, open_newest
 from jobs.lake.log_files import NO_DIGESTS, LogFiles, list_log_files
 from jobs.storage import file_system, is_remote
@@ -39,7 +40,7 @@ class DataFile:
     """One data file of a version.
 
     `partition` maps every partition column to its value as text, except binary columns. `records` is None without
-    statistics.
+    statistics; records that a deletion vector marks as deleted are not counted. `deleted` is None without a vector.
     """
 
     path: str
@@ -47,6 +48,7 @@ class DataFile:
     records: int | None
     bytes: int
     modified_ms: int
+    deleted: DeletedRows | None = None
 
 
 @contextmanager
@@ -166,16 +168,29 @@ class LogTable:
         modified = listed[3].cast(pa.timestamp("ms")).cast(pa.int64()) if _is_time(listed[3]) else listed[3]
         rows = zip(*(one.to_pylist() for one in (listed[0], *listed[1:3], modified)), strict=True)
         values = zip(*texts.values(), strict=True) if texts else [()] * len(listed[0])
+        vectors = self._deletion_vectors()
         return [
             DataFile(
                 path=path,
                 partition=dict(zip(texts, own, strict=True)),
-                records=records,
+                records=None if records is None else records - (0 if deleted is None else deleted.count),
                 bytes=size,
                 modified_ms=at,
+                deleted=deleted,
             )
             for (path, records, size, at), own in zip(rows, values, strict=True)
+            for deleted in (vectors.get(_file_name(path)),)
         ]
+
+    def _deletion_vectors(self) -> Mapping[str, DeletedRows]:
+        """Return the name of a data file -> its deleted rows, for the files with a deletion vector."""
+        if _DELETION_VECTORS not in (self.table.protocol().reader_features or ()):
+            return {}
+        with log_errors(self.uri, "reading its deletion vectors"):
+            found = arrow_table(self.table.deletion_vectors())
+            kept = [one.values.to_numpy(zero_copy_only=False) for one in found["selection_vector"]]
+        names = map(_file_name, found["filepath"].to_pylist())
+        return {name: DeletedRows.of(one) for name, one in zip(names, kept, strict=True)}
 
     def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":
         """Return the path of each of these data files -> the greatest value of a column, where statistics have it.
@@ -213,11 +228,7 @@ class LogTable:
 
     def deleted_in(self) -> frozenset[str]:
         """Return the names of the data files with a deletion vector, which marks some of their records as deleted."""
-        if _DELETION_VECTORS not in (self.table.protocol().reader_features or ()):
-            return frozenset()
-        with log_errors(self.uri, "reading its deletion vectors"):
-            found = arrow_table(self.table.deletion_vectors())["filepath"].to_pylist()
-        return frozenset(_file_name(path) for path in found)
+        return frozenset(_file_name(file.path) for file in self.files() if file.deleted is not None)
 
 
 def describe_log(uri: str, version: int | None = None) -> LogTable:

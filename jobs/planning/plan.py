@@ -11,6 +11,7 @@ from typing import Any
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match, match_input
+from jobs.ledger.acceptances import AcceptedRewrite
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, show_ms, slice_grid
@@ -217,6 +218,7 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
             runs=runs[one.slice_id],
             own=own.get(one.slice_id),
             published=view.published.get(one.slice_id),
+            view=view,
         )
         step, state = judge.step(state)
         steps.append(step)
@@ -261,6 +263,7 @@ class _Judge:
     runs: Sequence[StagedRun]
     own: str | None
     published: str | None
+    view: LedgerView
 
     def step(self, state: str | None) -> tuple[Step, str | None]:
         """Return the step and the state after the slice; `state` is that before. None: not known before the replay."""
@@ -309,7 +312,7 @@ class _Judge:
             return Reason.MISSING, _no_run(self.input), True
         then = reference.result
         is_other_spec = then.spec_fingerprint != self.spec
-        changed = _input_reason(reference, self.input)
+        changed = _input_reason(reference, self.input, self.view.rewrites_since(reference))
         if changed is not None and not (is_other_spec and changed[0] is Reason.INPUT_UNVERIFIED):
             return *changed, True
         if is_other_spec:
@@ -343,8 +346,13 @@ def _no_run(now: LogCoordinates) -> str:
     return f"no run yet; commits before log version {now.since} are gone: a DELETE or MERGE there cannot be seen"
 
 
-def _input_reason(run: StagedRun, now: LogCoordinates) -> tuple[Reason, str] | None:
-    """Return why the input of a run is not valid any more, with a description; None if it is valid."""
+def _input_reason(
+    run: StagedRun, now: LogCoordinates, rewrites: Sequence[AcceptedRewrite]
+) -> tuple[Reason, str] | None:
+    """Return why the input of a run is not valid any more, with a description; None if it is valid.
+
+    `rewrites` are the accepted commits since the run.
+    """
     then = run.result.log
     match match_input(run.sightings, now):
         case Match.SAME:
@@ -361,7 +369,8 @@ def _input_reason(run: StagedRun, now: LogCoordinates) -> tuple[Reason, str] | N
         case Match.CHANGED if then.table_id != now.table_id:
             return Reason.INPUT_CHANGED, "the log is another table now"
         case Match.CHANGED:
+            erased = "".join(f"{one.words([run.result.slice.slice_id])}; " for one in rewrites)
             return Reason.INPUT_CHANGED, (
-                f"{counted(then.records, 'record')} then, {now.records:,} now (log version {then.version}, "
+                f"{erased}{counted(then.records, 'record')} then, {now.records:,} now (log version {then.version}, "
                 f"then {now.version})"
             )

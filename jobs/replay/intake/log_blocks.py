@@ -123,9 +123,10 @@ class LogColumns:
                     else pa.nulls(count, pa.int64())
                     for name in hidden
                 ]
-                row += count
                 rows = pa.RecordBatch.from_arrays(arrays, names=[*(field["name"] for field in wanted), *hidden])
-                own = rows if block.part is None else self._own(rows, block.part)
+                own = rows if block.deleted is None else rows.filter(pa.array(block.deleted.is_kept(row, count)))
+                own = own if block.part is None else self._own(own, block.part)
+                row += count
                 found += own.num_rows
                 yield own if needed is columns else own.select([*(columns or ()), *hidden])
         if found != block.records:
