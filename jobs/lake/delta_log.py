@@ -168,7 +168,7 @@ class LogTable:
         modified = listed[3].cast(pa.timestamp("ms")).cast(pa.int64()) if _is_time(listed[3]) else listed[3]
         rows = zip(*(one.to_pylist() for one in (listed[0], *listed[1:3], modified)), strict=True)
         values = zip(*texts.values(), strict=True) if texts else [()] * len(listed[0])
-        vectors = self._deletion_vectors()
+        vectors, root = self._deletion_vectors(), file_system(self.uri)[1]
         return [
             DataFile(
                 path=path,
@@ -179,18 +179,18 @@ class LogTable:
                 deleted=deleted,
             )
             for (path, records, size, at), own in zip(rows, values, strict=True)
-            for deleted in (vectors.get(_file_name(path)),)
+            for deleted in (vectors.get(place_of(root, path)),)
         ]
 
     def _deletion_vectors(self) -> Mapping[str, DeletedRows]:
-        """Return the name of a data file -> its deleted rows, for the files with a deletion vector."""
+        """Return the place of a data file -> its deleted rows, for the files with a deletion vector."""
         if _DELETION_VECTORS not in (self.table.protocol().reader_features or ()):
             return {}
         with log_errors(self.uri, "reading its deletion vectors"):
             found = arrow_table(self.table.deletion_vectors())
             kept = [one.values.to_numpy(zero_copy_only=False) for one in found["selection_vector"]]
-        names = map(_file_name, found["filepath"].to_pylist())
-        return {name: DeletedRows.of(one) for name, one in zip(names, kept, strict=True)}
+        places = (place_of("", path) for path in found["filepath"].to_pylist())
+        return {place: DeletedRows.of(one) for place, one in zip(places, kept, strict=True)}
 
     def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":
         """Return the path of each of these data files -> the greatest value of a column, where statistics have it.
@@ -226,9 +226,9 @@ class LogTable:
         found = [actions[name] for name in ("path", *names.values())]
         return pa.Table.from_arrays(found, names=["path", *names]).drop_null()
 
-    def deleted_in(self) -> frozenset[str]:
-        """Return the names of the data files with a deletion vector, which marks some of their records as deleted."""
-        return frozenset(_file_name(file.path) for file in self.files() if file.deleted is not None)
+    def deleted_rows(self) -> Mapping[str, DeletedRows]:
+        """Return the path of each data file with a deletion vector -> the rows that it marks as deleted."""
+        return {file.path: file.deleted for file in self.files() if file.deleted is not None}
 
 
 def describe_log(uri: str, version: int | None = None) -> LogTable:
@@ -274,10 +274,6 @@ def _is_time(column: "pa.ChunkedArray") -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_timestamp(column.type))
-
-
-def _file_name(path: str) -> str:
-    return unquote(path).rpartition("/")[2]
 
 
 def is_whole_uri(path: str) -> bool:

@@ -1,6 +1,6 @@
 """The event by which a person accepts commits of the log that removed or changed records, and its words for people."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -61,6 +61,18 @@ def accepted_event(table_id: str, rewrites: Sequence[Rewrite], *, who: str, reas
     """Return the `accepted` event of commits of a table."""
     details = {"table_id": table_id, "commits": [asdict(one) for one in rewrites]}
     return LedgerEvent(kind=EventKind.ACCEPTED, who=who, reason=reason, details=details)
+
+
+def told_together(slices: Iterable[tuple[str, Sequence[AcceptedRewrite]]]) -> list[str]:
+    """Return what accepted commits did to slices, one sentence for each commit. Each slice has its own commits."""
+    touched: dict[tuple[str, int], list[str]] = {}
+    accepted: dict[tuple[str, int], AcceptedRewrite] = {}
+    for slice_id, own in slices:
+        for one in own:
+            key = one.table_id, one.rewrite.version
+            accepted[key] = one
+            touched.setdefault(key, []).append(slice_id)
+    return [accepted[key].words(names) for key, names in touched.items()]
 
 
 def by_table(accepted: Sequence[AcceptedRewrite]) -> dict[str, dict[int, Rewrite]]:

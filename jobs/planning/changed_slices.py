@@ -14,7 +14,7 @@ from jobs.folding import fold, spans
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import LogTip, commit_digest, log_slices, log_tip, touched_since
 from jobs.lake.log_match import Match, match_input
-from jobs.ledger.acceptances import AcceptedRewrite
+from jobs.ledger.acceptances import AcceptedRewrite, told_together
 from jobs.ledger.view import LedgerView, Look, SeenInput, StagedRun
 from jobs.pipeline.slices import next_slice, slice_at, slice_grid
 from jobs.plain_text import counted
@@ -219,16 +219,4 @@ def in_words(work: Workspace, changed: Sequence[ChangedSlice]) -> str:
     words = (
         f"{counted(len(changed), f'published {noun}')} changed: {named}, {counted(then, 'record')} then, {now:,} now"
     )
-    return "; ".join([words, *_erased(changed)])
-
-
-def _erased(changed: Sequence[ChangedSlice]) -> list[str]:
-    """Return what each accepted commit did to changed slices."""
-    slices: dict[tuple[str, int], list[str]] = {}
-    rewrites = {}
-    for one in changed:
-        for accepted in one.accepted:
-            key = accepted.table_id, accepted.rewrite.version
-            rewrites[key] = accepted
-            slices.setdefault(key, []).append(one.slice.slice_id)
-    return [rewrites[key].words(own) for key, own in slices.items()]
+    return "; ".join([words, *told_together((one.slice.slice_id, one.accepted) for one in changed)])

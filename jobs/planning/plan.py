@@ -11,7 +11,7 @@ from typing import Any
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match, match_input
-from jobs.ledger.acceptances import AcceptedRewrite
+from jobs.ledger.acceptances import AcceptedRewrite, told_together
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, show_ms, slice_grid
@@ -42,6 +42,7 @@ class Step:
 
     `is_certain` is false if the slice need not be replayed when the slices before leave the same state again. `run` is
     the valid run (CURRENT), or the run that a replay replaces. `records` and `bytes` are those of the slice in the log.
+    `rewrites` are the accepted commits that removed or changed records since that run.
     """
 
     slice: Slice
@@ -53,6 +54,7 @@ class Step:
     expected_seconds: float | None
     run: StagedRun | None
     is_published: bool
+    rewrites: tuple[AcceptedRewrite, ...] = ()
 
     @property
     def valid_run(self) -> StagedRun | None:
@@ -312,7 +314,7 @@ class _Judge:
             return Reason.MISSING, _no_run(self.input), True
         then = reference.result
         is_other_spec = then.spec_fingerprint != self.spec
-        changed = _input_reason(reference, self.input, self.view.rewrites_since(reference))
+        changed = _input_reason(reference, self.input, self.view)
         if changed is not None and not (is_other_spec and changed[0] is Reason.INPUT_UNVERIFIED):
             return *changed, True
         if is_other_spec:
@@ -337,6 +339,7 @@ class _Judge:
             expected_seconds=0.0 if reason is Reason.CURRENT else self.estimate(self.input.records),
             run=run,
             is_published=self._is_published(run),
+            rewrites=self.view.rewrites_since(run) if run is not None and reason is Reason.INPUT_CHANGED else (),
         )
 
 
@@ -346,13 +349,8 @@ def _no_run(now: LogCoordinates) -> str:
     return f"no run yet; commits before log version {now.since} are gone: a DELETE or MERGE there cannot be seen"
 
 
-def _input_reason(
-    run: StagedRun, now: LogCoordinates, rewrites: Sequence[AcceptedRewrite]
-) -> tuple[Reason, str] | None:
-    """Return why the input of a run is not valid any more, with a description; None if it is valid.
-
-    `rewrites` are the accepted commits since the run.
-    """
+def _input_reason(run: StagedRun, now: LogCoordinates, view: LedgerView) -> tuple[Reason, str] | None:
+    """Return why the input of a run is not valid any more, with a description; None if it is valid."""
     then = run.result.log
     match match_input(run.sightings, now):
         case Match.SAME:
@@ -369,7 +367,8 @@ def _input_reason(
         case Match.CHANGED if then.table_id != now.table_id:
             return Reason.INPUT_CHANGED, "the log is another table now"
         case Match.CHANGED:
-            erased = "".join(f"{one.words([run.result.slice.slice_id])}; " for one in rewrites)
+            told = told_together([(run.result.slice.slice_id, view.rewrites_since(run))])
+            erased = "".join(f"{sentence}; " for sentence in told)
             return Reason.INPUT_CHANGED, (
                 f"{erased}{counted(then.records, 'record')} then, {now.records:,} now (log version {then.version}, "
                 f"then {now.version})"

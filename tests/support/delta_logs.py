@@ -98,6 +98,8 @@ def mark_deleted(table: Path, rows: Mapping[str, Collection[int]], *, operation:
     entries[1]["protocol"]["writerFeatures"] = sorted(features)
     for path, deleted in rows.items():
         before = adds[path]
+        if before.get("deletionVector") == deletion_vector(deleted):
+            continue
         kept = ("path", "partitionValues", "size", "deletionVector", "baseRowId", "defaultRowCommitVersion")
         entries.append({"remove": {name: before[name] for name in kept if name in before} | {"dataChange": True}})
         entries.append({"add": before | {"deletionVector": deletion_vector(deleted), "dataChange": True}})
