@@ -105,9 +105,7 @@ def accept_rewrites(
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         nonlocal before
         before = view
-        earlier = by_table(view.accepted).get(found.table_id, {})
-        new = [one for one in chosen if one.version not in earlier]
-        return [accepted_event(found.table_id, new, who=who, reason=checked)] if new else []
+        return acceptance_events(view, table_id=found.table_id, chosen=chosen, reason=checked, who=who)
 
     after = work.ledger.write(decide)
     versions = {one.version for one in chosen}
@@ -116,6 +114,15 @@ def accept_rewrites(
         accepted=tuple(one for one in own if one.seq > before.version),
         earlier=tuple(one for one in own if one.seq <= before.version),
     )
+
+
+def acceptance_events(
+    view: LedgerView, *, table_id: str, chosen: Sequence[Rewrite], reason: str, who: str
+) -> Sequence[LedgerEvent]:
+    """Return the event that accepts commits of a table; none if all of them were accepted before."""
+    earlier = by_table(view.accepted).get(table_id, {})
+    new = [one for one in chosen if one.version not in earlier]
+    return [accepted_event(table_id, new, who=who, reason=reason)] if new else []
 
 
 def _refuse_unreadable(work: Workspace, found: FoundRewrites, chosen: Sequence[Rewrite]) -> None:
