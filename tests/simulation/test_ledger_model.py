@@ -626,7 +626,7 @@ def _disturb(world: World, rng: Random) -> None:
         rng.choice(world.log).append(rng.randrange(1, 9))
     elif chance < 0.06:
         _renew(world)
-    elif chance < 0.065:
+    elif chance < 0.08:
         _erase(world, rng)
 
 
