@@ -1,11 +1,12 @@
 """`hindcast accept-rewrite`: what it shows, asks, refuses and writes; and what `plan`, `run` and `status` say then."""
 
+import sys
 from pathlib import Path
 
+import click
 import pytest
 from deltalake import DeltaTable
 
-from jobs.cli import accept_rewrite
 from tests.jobs.cli.conftest import Shell
 
 RANGE = ("--from", "2024-01-01", "--to", "2024-01-04")
@@ -74,10 +75,10 @@ def test_what_is_refused_writes_nothing(erased: Shell, options: tuple[str, ...],
 
 
 def test_a_person_on_a_terminal_is_asked(erased: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    for stream in (accept_rewrite.sys.stdin, accept_rewrite.sys.stdout):
+    for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True)
     answers = [False, True]
-    monkeypatch.setattr(accept_rewrite.click, "confirm", lambda _text, default: answers.pop(0) or default)
+    monkeypatch.setattr(click, "confirm", lambda _text, default: answers.pop(0) or default)
     assert erased("accept-rewrite", "sales", *WHY) == 1
     assert "nothing was accepted" in erased.err
     assert erased("accept-rewrite", "sales", *WHY) == 0
