@@ -66,7 +66,8 @@ def _plan_row(stretch: Stretch[Step]) -> tuple[str, ...]:
 def _because(stretch: Stretch[Step]) -> str:
     """Return the text of a stretch: the common one, the sums, or a hint where each slice has its own."""
     first, steps = stretch.first, stretch.items
-    if len({step.because for step in steps}) == 1:
+    has_sums = stretch.is_folded and any(step.rewrites for step in steps)
+    if len({step.because for step in steps}) == 1 and not has_sums:
         return first.because
     then = [step.run.result.log.records for step in steps if step.run is not None]
     if first.reason is Reason.CURRENT:

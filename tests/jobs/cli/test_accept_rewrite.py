@@ -103,4 +103,4 @@ def test_a_stretch_of_changed_slices_tells_what_the_commit_removed(
     assert shell("accept-rewrite", "sales", *WHY, "--yes") == 0
     assert shell("plan", "sales", "--from", "2024-01-01", "--to", "2024-01-06") == 0
     words = "5 records were removed by the accepted commit 5 (erasure request 88); 10 records then, 5 now"
-    assert words in shell.out
+    assert words in shell.out, shell.out
