@@ -15,7 +15,7 @@ from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.planning.workspace import Workspace
-from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of, told_earlier
+from jobs.publishing.accepting import Acceptance, accept_rewrites, chosen_rewrites, rewrites_of, told_earlier
 from windowlib.errors import RequestError
 
 UNKNOWN = "unknown"
@@ -62,20 +62,19 @@ def accept_rewrite_command(
     view = work.ledger.view()
     found = rewrites_of(work, view)
     chosen = chosen_rewrites(work, view, found, versions=versions)
-    earlier = [one for one in view.accepted if one.table_id == found.table_id and one.rewrite.version in versions]
     if not as_json:
-        _show(work, view, found, chosen=chosen, earlier=earlier)
-    accepted: tuple[AcceptedRewrite, ...] = ()
+        _show(work, view, found, chosen=chosen)
+    done = Acceptance(accepted=(), earlier=())
     if chosen and not is_dry:
+        why = _reason(reason, chosen)
         if not (is_sure or _confirmed(work, chosen, may_ask=not as_json)):
             common.complain("nothing was accepted")
             return common.REFUSED
-        done = accept_rewrites(work, found, chosen, reason=_reason(reason, chosen), who=common.who())
-        accepted, earlier = done.accepted, [*earlier, *done.earlier]
+        done = accept_rewrites(work, found, chosen, reason=why, who=common.who())
     if as_json:
-        common.print_json(_json(work, view, found, chosen=chosen, accepted=accepted))
-    elif accepted or (earlier and not is_dry):
-        _tell(work, accepted, earlier)
+        common.print_json(_json(work, view, found, chosen=chosen, accepted=done.accepted))
+    else:
+        _tell(work, done)
     return common.OK
 
 
@@ -113,15 +112,12 @@ def _show(
     found: FoundRewrites,
     *,
     chosen: Sequence[Rewrite],
-    earlier: Sequence[AcceptedRewrite],
 ) -> None:
     if not chosen:
-        known = len(by_table(view.accepted).get(found.table_id, {}))
         common.say(
             f"{work.pipeline.name}: nothing to accept. Up to version {found.version} of event log {found.uri}, no "
-            "commit that nobody has accepted removed or changed records of a slice"
-            + (f"; {counted(known, 'commit')} accepted before" if known else ""),
-            *map(told_earlier, earlier),
+            "commit that nobody has accepted removed or changed records of a slice",
+            *(told_earlier(one) for one in view.accepted if one.table_id == found.table_id),
         )
         return
     common.print_table(
@@ -152,9 +148,10 @@ def _count(records: int | None) -> str:
     return UNKNOWN if records is None else f"{records:,}"
 
 
-def _tell(work: Workspace, accepted: Sequence[AcceptedRewrite], earlier: Sequence[AcceptedRewrite]) -> None:
-    for one in earlier:
+def _tell(work: Workspace, done: Acceptance) -> None:
+    for one in done.earlier:
         common.say(told_earlier(one))
+    accepted = done.accepted
     if not accepted:
         return
     names = sorted({name for one in accepted for name in one.rewrite.slices})

@@ -116,6 +116,7 @@ class LogTable:
     physical: Mapping[str, str]
     widened: Mapping[str, str]
     _files: list[list[DataFile]] = field(default_factory=list, compare=False, repr=False)
+    _deleted: list[Mapping[str, DeletedRows]] = field(default_factory=list, compare=False, repr=False)
     _digests: dict[str, bytes | None] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -228,7 +229,9 @@ class LogTable:
 
     def deleted_rows(self) -> Mapping[str, DeletedRows]:
         """Return the path of each data file with a deletion vector -> the rows that it marks as deleted."""
-        return {file.path: file.deleted for file in self.files() if file.deleted is not None}
+        if not self._deleted:
+            self._deleted.append({file.path: file.deleted for file in self.files() if file.deleted is not None})
+        return self._deleted[0]
 
 
 def describe_log(uri: str, version: int | None = None) -> LogTable:

@@ -9,7 +9,7 @@ from jobs.lake.event_log import PinnedLog, files_of_slices, pin_log
 from jobs.lake.file_origins import operation_of
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_cut import Cut
-from jobs.lake.log_files import LogFiles
+from jobs.lake.log_files import Entry, LogFiles
 from jobs.lake.log_look import action_span
 from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.rewrites import Rewrite, RewrittenSlice, actions_digest, predicate_of
@@ -44,11 +44,20 @@ def spans_with_records(uri: str, *, by: SliceGrammar, known: KnownLog) -> list[S
     if by.is_by_commits:
         return [*found, *(Span(at_ms, at_ms) for at_ms in commit_times(files, pinned.version).values())]
     cut = Cut(uri=uri, by=by, slices=())
-    for version in sorted(files.commits):
-        removes = (entry["remove"] for entry in files.entries(version) if "remove" in entry)
-        spans = (action_span(remove, cut) for remove in removes if remove.get("dataChange", True))
-        found += [span for span in spans if span is not None]
+    for version in range(pinned.history.since, pinned.version + 1):
+        for entry in files.entries(version):
+            span = _removed_span(entry, cut)
+            found += [] if span is None else [span]
     return found
+
+
+def _removed_span(entry: Entry, cut: Cut) -> Span | None:
+    """Return the instants of the records that an action removes; None if it removes none, or does not tell it."""
+    remove = entry.get("remove") or {}
+    try:
+        return action_span(remove, cut) if remove.get("dataChange", bool(remove)) else None
+    except LogError:  # the value of its partition is no instant, so it was in no slice
+        return None
 
 
 def find_rewrites(uri: str, *, by: SliceGrammar, slices: Sequence[Slice], known: KnownLog) -> FoundRewrites:

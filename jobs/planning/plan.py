@@ -352,6 +352,8 @@ def _no_run(now: LogCoordinates) -> str:
 def _input_reason(run: StagedRun, now: LogCoordinates, view: LedgerView) -> tuple[Reason, str] | None:
     """Return why the input of a run is not valid any more, with a description; None if it is valid."""
     then = run.result.log
+    told = told_together([(run.result.slice.slice_id, view.rewrites_since(run))])
+    erased = "".join(f"{sentence}; " for sentence in told)
     match match_input(run.sightings, now):
         case Match.SAME:
             return None
@@ -359,16 +361,13 @@ def _input_reason(run: StagedRun, now: LogCoordinates, view: LedgerView) -> tupl
             return Reason.INPUT_CHANGED, "its records differ from those that the run read (plan --verify)"
         case Match.UNKNOWN:
             return Reason.INPUT_UNVERIFIED, (
-                f"its files differ from those at log version {then.version}, and commits since then are gone: perhaps "
-                f"an OPTIMIZE, perhaps a DELETE or MERGE ({counted(then.records, 'record')} then, {now.records:,} "
-                f"now); plan "
-                "--verify compares the records"
+                f"{erased}its files differ from those at log version {then.version}, and commits since then are gone: "
+                f"perhaps an OPTIMIZE, perhaps a DELETE or MERGE ({counted(then.records, 'record')} then, "
+                f"{now.records:,} now); plan --verify compares the records"
             )
         case Match.CHANGED if then.table_id != now.table_id:
             return Reason.INPUT_CHANGED, "the log is another table now"
         case Match.CHANGED:
-            told = told_together([(run.result.slice.slice_id, view.rewrites_since(run))])
-            erased = "".join(f"{sentence}; " for sentence in told)
             return Reason.INPUT_CHANGED, (
                 f"{erased}{counted(then.records, 'record')} then, {now.records:,} now (log version {then.version}, "
                 f"then {now.version})"

@@ -24,7 +24,7 @@ from windowlib.errors import LogError, RequestError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """The commits that a person has accepted now, and those of the named ones that were accepted before."""
+    """The commits that a person has accepted now, and those of them that another process has accepted meanwhile."""
 
     accepted: tuple[AcceptedRewrite, ...]
     earlier: tuple[AcceptedRewrite, ...]

@@ -89,9 +89,9 @@ def test_nothing_to_accept_is_no_error(erased: Shell) -> None:
     assert erased("accept-rewrite", "sales", *WHY, "--yes") == 0
     assert erased("accept-rewrite", "sales", *WHY, "--yes") == 0
     assert "nothing to accept. Up to version 5" in erased.out
-    assert "1 commit accepted before" in erased.out
-    assert erased("accept-rewrite", "sales", *WHY, "--yes", "--version", "5") == 0
-    assert "commit 5 (DELETE) was accepted by ann at" in erased.out
+    for options in ((), ("--version", "5")):
+        assert erased("accept-rewrite", "sales", *WHY, "--yes", *options) == 0
+        assert erased.out.count("commit 5 (DELETE) was accepted by ann at") == 1
 
 
 def test_a_stretch_of_changed_slices_tells_what_the_commit_removed(

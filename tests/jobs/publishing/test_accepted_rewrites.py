@@ -291,6 +291,16 @@ def test_a_slice_of_an_accepted_update_stays_changed_when_its_commit_is_gone(wor
     assert [step.reason.value for step in plan.steps] == ["input changed"]
 
 
+def test_an_accepted_commit_is_told_when_it_is_gone_before_any_replay(work: Workspace, tmp_path: Path) -> None:
+    """The Delta log cannot tell then what else has happened, so a person publishes the replay."""
+    version = delete(work, "02/b")
+    accept(work)
+    append_day(tmp_path, "2024-01-09", {"a": 1})
+    clean_commits(Path(work.lake.event_log(work.pipeline)))
+    assert reasons(work)[:2] == ["current", "input unverified"]
+    assert plan_of(work).steps[1].because.startswith(f"1 record was removed by the accepted commit {version} ({WHY})")
+
+
 def test_the_schedule_proposes_the_slices_of_an_accepted_commit(work: Workspace) -> None:
     rule = RestateGrammar()
     version = delete(work, "02/b")
