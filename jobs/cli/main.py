@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "comment": "jobs.cli.comment:comment_command",
     "rollback": "jobs.cli.decide:rollback_command",
     "resume": "jobs.cli.decide:resume_command",
+    "accept-rewrite": "jobs.cli.accept_rewrite:accept_rewrite_command",
     "explain": "jobs.cli.look:explain_command",
     "report": "jobs.cli.look:report_command",
     "verify": "jobs.cli.verify:verify_command",

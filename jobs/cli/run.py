@@ -100,7 +100,7 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
     found = _verify(work, planned, master=master) if verify else None
     if found is not None:
         planned = planned_now()
-    how = _execution(pipeline, places, bounds) if explains else None
+    how = _execution(work, planned, bounds) if explains else None
     if as_json:
         verified = {} if found is None else {"verified": asdict(found)}
         common.print_json(planned.to_json() | verified | ({} if how is None else {"execution": asdict(how)}))
@@ -113,10 +113,11 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
     return common.REFUSED if found is not None and found.different else common.OK
 
 
-def _execution(pipeline: Pipeline, places: common.Places, bounds: Mapping[str, int]) -> "Execution":
+def _execution(work: Workspace, planned: Plan, bounds: Mapping[str, int]) -> "Execution":
     from jobs.review.execution import execution
 
-    return execution(pipeline, places.lake, slices_between(pipeline, bounds["from_ms"], bounds["to_ms"]))
+    slices = slices_between(work.pipeline, bounds["from_ms"], bounds["to_ms"])
+    return execution(work.pipeline, work.lake, slices, known=planned.known)
 
 
 def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verification":

@@ -8,6 +8,7 @@ from rich.text import Text
 from jobs.cli import common
 from jobs.durations import human_duration
 from jobs.folding import FOLD_FROM, Stretch, fold, folded_line, how_many, span
+from jobs.ledger.acceptances import told_together
 from jobs.ledger.tally import Standing, in_words, standing_of, tally
 from jobs.ledger.view import StagedRun
 from jobs.orchestration.outcomes import Outcome
@@ -65,13 +66,16 @@ def _plan_row(stretch: Stretch[Step]) -> tuple[str, ...]:
 def _because(stretch: Stretch[Step]) -> str:
     """Return the text of a stretch: the common one, the sums, or a hint where each slice has its own."""
     first, steps = stretch.first, stretch.items
-    if len({step.because for step in steps}) == 1:
+    has_sums = stretch.is_folded and any(step.rewrites for step in steps)
+    if len({step.because for step in steps}) == 1 and not has_sums:
         return first.because
     then = [step.run.result.log.records for step in steps if step.run is not None]
     if first.reason is Reason.CURRENT:
         return "published" if first.is_published else "staged"
     if first.reason is Reason.INPUT_CHANGED and len(then) == len(steps):
-        return f"{counted(sum(then), 'record')} then, {sum(step.records for step in steps):,} now"
+        erased = told_together((step.slice.slice_id, step.rewrites) for step in steps)
+        counts = f"{counted(sum(then), 'record')} then, {sum(step.records for step in steps):,} now"
+        return "; ".join([*erased, counts])
     return f"{first.because}, and so on (--all prints each slice)"
 
 

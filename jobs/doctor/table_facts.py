@@ -169,7 +169,7 @@ def _files(
 ) -> Iterator[FileFacts]:
     origins = _origins(log_files.root, entries)
     ids = row_places(log_files) if is_tracked else {}
-    vectors = log.deleted_in()
+    vectors = log.deleted_rows()
     texts = {
         name: _texts(actions[f"partition.{name}"]) for name in log.partition_columns if log.nodes[name] != "binary"
     }

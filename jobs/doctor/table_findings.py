@@ -114,7 +114,8 @@ def _removals(facts: TableFacts) -> Iterator[Finding]:
             "are back",
             f"RESTORE TABLE {sql_name(facts)} TO VERSION AS OF {broken[0].version - 1}"
             if broken == [facts.commits[-1]]
-            else "see docs/LOGS.md, Records that were removed or changed; choose ranges without these slices",
+            else "accept them for a pipeline (hindcast accept-rewrite), or choose ranges without these slices "
+            "(docs/LOGS.md, Records that were removed or changed)",
         )
     else:
         yield ok("removed records", f"none in the {counted(len(facts.commits), 'commit')} that were read")

@@ -49,3 +49,27 @@ def arrow_table(data: object) -> "pa.Table":
     import pyarrow as pa
 
     return pa.RecordBatchReader.from_stream(data).read_all()
+
+
+def without_views(schema: "pa.Schema") -> "pa.Schema":
+    """Return a schema with plain texts in place of views. Arrow cannot filter views, and deltalake writes them."""
+    import pyarrow as pa
+
+    return pa.schema([field.with_type(_without_views(field.type)) for field in schema], schema.metadata)
+
+
+def _without_views(kind: "pa.DataType") -> "pa.DataType":
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_string_view(kind):
+        return pa.string()
+    if types.is_binary_view(kind):
+        return pa.binary()
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    if types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    if types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    return kind

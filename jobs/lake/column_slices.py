@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from jobs.lake.deleted_rows import DeletedRows
 from jobs.lake.delta_log import DataFile, LogTable, log_errors, place_of
 from jobs.lake.log_cut import Cut
 from jobs.lake.parquet_files import open_parquet
@@ -64,7 +65,7 @@ class ColumnSlicing:
                 log_errors(self.log.uri, f"reading the slice column of {file.path}"),
                 system.open_input_file(place_of(root, file.path)) as data,
             ):
-                return self._read_times(data)
+                return self._read_times(data, file.deleted)
 
         with ThreadPoolExecutor(max_workers=READERS) as pool:
             times = known | dict(zip((file.path for file in unknown), pool.map(read, unknown), strict=True))
@@ -99,12 +100,21 @@ class ColumnSlicing:
     def _is_in(one: Slice, span: Span) -> bool:
         return one.start_ms <= span.first_ms and span.last_ms < one.end_ms
 
-    def _read_times(self, data: "pa.NativeFile") -> _FileTimes:
-        """Return the times of a file. Row groups whose statistics tell their slice are not read."""
+    def _read_times(self, data: "pa.NativeFile", deleted: DeletedRows | None) -> _FileTimes:
+        """Return the times of a file. Row groups whose statistics tell their slice are not read.
+
+        The statistics count deleted rows, too, so a file with such rows is read.
+        """
+        import pyarrow as pa
+
         file = open_parquet(data)
         name = self.log.physical[self.column]
         if name not in file.schema_arrow.names:  # the column was added to the table later
-            return _FileTimes(span=None, nulls=file.metadata.num_rows, records={})
+            nulls = file.metadata.num_rows - (0 if deleted is None else deleted.count)
+            return _FileTimes(span=None, nulls=nulls, records={})
+        if deleted is not None:
+            column = file.read(columns=[name]).column(0).combine_chunks()
+            return self._times_in(column.filter(pa.array(deleted.is_kept(0, len(column)))))
         found = [self._read_group(file, group, name) for group in range(file.num_row_groups)]
         spans = [one.span for one in found if one.span is not None]
         records: Counter[str] = Counter()
@@ -114,9 +124,7 @@ class ColumnSlicing:
         return _FileTimes(span=span, nulls=sum(one.nulls for one in found), records=records)
 
     def _read_group(self, file: "pq.ParquetFile", group: int, name: str) -> _FileTimes:
-        import numpy as np
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         footer = file.metadata.row_group(group)
         statistics = footer.column(file.schema_arrow.names.index(name)).statistics if _is_flat(file) else None
@@ -129,7 +137,13 @@ class ColumnSlicing:
                 rows = footer.num_rows - statistics.null_count
                 records = {slices[0].slice_id: rows} if slices else {}
                 return _FileTimes(span=span, nulls=statistics.null_count, records=records)
-        column = file.read_row_group(group, columns=[name]).column(0).combine_chunks()
+        return self._times_in(file.read_row_group(group, columns=[name]).column(0).combine_chunks())
+
+    def _times_in(self, column: "pa.Array") -> _FileTimes:
+        """Return the times of values of the slice column."""
+        import numpy as np
+        import pyarrow.compute as pc
+
         instants = self._instants(column)
         values = np.sort(pc.drop_null(instants).to_numpy(zero_copy_only=False))
         found = Span(int(values[0]), int(values[-1])) if len(values) else None

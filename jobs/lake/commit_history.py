@@ -10,10 +10,12 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from jobs.lake.delta_log import LogTable
 from jobs.lake.log_files import Entry, LogFiles
+from jobs.lake.rewrites import Rewrite, actions_digest
 from jobs.lake.row_tracking import appended_files
 from jobs.lake.slicing import OUTSIDE
 from windowlib.errors import LogError
@@ -29,37 +31,57 @@ MAX_LOOK_BACK = 100
 class GroupHistory:
     """What the commits that were read did to the records of one group: of a partition, or of a slice.
 
-    `commits` are the versions that added records. `broken` is the first commit (version, operation) that removed or
-    changed records; a later commit clears it if it restores exactly the files from before. `mended` are the ranges of
-    versions in which the group was broken until such a RESTORE. `mends` is False
-    for the records of many slices together: their files do not tell whether each slice has all records again.
+    `commits` are the versions that added records, and those accepted ones that removed or changed some. `removals` are
+    the commits (version, operation) that removed or changed records, and that nobody has accepted; a later commit
+    clears them if it restores exactly the files from before. `mended` are the ranges of versions in which the group
+    was broken until such a RESTORE. `mends` is False for the records of many slices together: their files do not tell
+    whether each slice has all records again.
     """
 
     commits: set[int] = field(default_factory=set)
-    broken: tuple[int, str] | None = None
+    removals: list[tuple[int, str]] = field(default_factory=list)
     mended: list[range] = field(default_factory=list)
     mends: bool = True
     _files: dict[str, int] = field(default_factory=dict)  # file -> 1 added, -1 removed, relative to the first commit
     _signature: int = 0  # XOR of a hash of each entry of `_files`: compares sets of files without copying them
     _sound: set[int] = field(default_factory=lambda: {0})  # signatures of the sets of files that hold all records
+    _erased: set[int] = field(default_factory=set)  # the same with the records that accepted commits have removed since
 
-    def take(self, version: int, operation: str, actions: "Sequence[_Action]") -> None:
+    @property
+    def broken(self) -> tuple[int, str] | None:
+        """The first of the removals; None if the group has all records."""
+        return self.removals[0] if self.removals else None
+
+    def take(self, version: int, operation: str, actions: "Sequence[_Action]", *, is_accepted: bool = False) -> None:
         """Add the actions of one commit on this group."""
         for action in actions:
             self._move(action.file, 1 if action.is_add else -1)
         takes_away = any(action.changes_data and (not action.is_add or action.has_vector) for action in actions)
-        if self.broken is None and takes_away:
-            self.broken = version, operation
-        if self.broken is not None:
-            if self.mends and self._signature in self._sound:
-                self.commits = {one for one in self.commits if one < self.broken[0]}
-                self.mended.append(range(self.broken[0], version))
-                self.broken = None
+        if takes_away and not is_accepted:
+            self.removals.append((version, operation))
+        if self.removals:
+            self._mend(version)
         elif any(action.changes_data for action in actions):
+            # A RESTORE to a version before an append would lose its records, so it brings nothing back then.
+            self._erased = self._erased | self._sound if takes_away else set()
             self.commits.add(version)
             self._sound = {self._signature}
         else:
             self._sound.add(self._signature)
+
+    def _mend(self, version: int) -> None:
+        """Clear the removals if the files are those from before, or those from before an accepted commit."""
+        is_other = self._signature in self._erased
+        if not self.mends or not (is_other or self._signature in self._sound):
+            return
+        first = self.removals[0][0]
+        self.commits = {one for one in self.commits if one < first}
+        self.mended.append(range(first, version))
+        self.removals.clear()
+        if is_other:  # the records are others than those before the RESTORE
+            self.commits.add(version)
+            self._erased = self._erased | self._sound
+            self._sound = {self._signature}
 
     def _move(self, file: str, change: int) -> None:
         before = self._files.get(file, 0)
@@ -98,8 +120,13 @@ class History:
     read: int
 
     @property
+    def is_broken(self) -> bool:
+        """Whether a group has lost records that nobody has accepted as lost."""
+        return any(one.removals for one in self.groups.values())
+
+    @property
     def sound(self) -> int:
-        """The newest version at which every group held all records that had ever been appended to it."""
+        """The newest version at which every group held all records that were appended and not erased as accepted."""
         broken = [one.broken[0] for one in self.groups.values() if one.broken is not None]
         sound = min(broken, default=self.version + 1) - 1
         spans = sorted((span for one in self.groups.values() for span in one.mended), key=lambda span: -span.stop)
@@ -109,7 +136,13 @@ class History:
 
 
 def read_history(
-    log: LogTable, groups: Groups, *, start: int = 0, files: LogFiles | None = None, few: int = FEW_COMMITS
+    log: LogTable,
+    groups: Groups,
+    *,
+    start: int = 0,
+    files: LogFiles | None = None,
+    few: int = FEW_COMMITS,
+    accepted: Mapping[int, Rewrite] = MappingProxyType({}),
 ) -> History:
     """Return what the commits from `start` up to the version of `log` did.
 
@@ -121,6 +154,7 @@ def read_history(
         start: the first commit to read; the log must have been sound at `start - 1`.
         files: the files of `_delta_log`, which remember commits that were already read; listed here when None.
         few: so many commits are read themselves, and not the checkpoint that covers them, which has all files.
+        accepted: version -> a commit that removed or changed records, and that a person has accepted.
 
     Raises:
         LogError: a commit file is damaged or empty, or a commit does not tell the groups of a file.
@@ -138,8 +172,10 @@ def read_history(
         for action in actions:
             for group in action.groups:
                 touched.setdefault(group, []).append(action)
+        is_accepted = version in accepted and accepted[version].actions == actions_digest(files.entries(version))
         for group, own in touched.items():
-            found.setdefault(group, GroupHistory(mends=group != OUTSIDE)).take(version, operation, own)
+            history = found.setdefault(group, GroupHistory(mends=group != OUTSIDE))
+            history.take(version, operation, own, is_accepted=is_accepted)
     if first > log.version and log.version in files.commits:
         # deltalake reads an empty newest commit file as a version without changes. Reading its actions refuses it.
         _actions(files.entries(log.version), groups, version=log.version)

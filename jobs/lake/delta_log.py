@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import REMOTE_ADVICE, table_errors
+from jobs.lake.deleted_rows import DeletedRows
 from jobs.lake.delta_tables import open_delta, open_newest
 from jobs.lake.log_files import NO_DIGESTS, LogFiles, list_log_files
 from jobs.storage import file_system, is_remote
@@ -39,7 +40,7 @@ class DataFile:
     """One data file of a version.
 
     `partition` maps every partition column to its value as text, except binary columns. `records` is None without
-    statistics.
+    statistics; records that a deletion vector marks as deleted are not counted. `deleted` is None without a vector.
     """
 
     path: str
@@ -47,6 +48,7 @@ class DataFile:
     records: int | None
     bytes: int
     modified_ms: int
+    deleted: DeletedRows | None = None
 
 
 @contextmanager
@@ -114,6 +116,7 @@ class LogTable:
     physical: Mapping[str, str]
     widened: Mapping[str, str]
     _files: list[list[DataFile]] = field(default_factory=list, compare=False, repr=False)
+    _deleted: list[Mapping[str, DeletedRows]] = field(default_factory=list, compare=False, repr=False)
     _digests: dict[str, bytes | None] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -166,16 +169,29 @@ class LogTable:
         modified = listed[3].cast(pa.timestamp("ms")).cast(pa.int64()) if _is_time(listed[3]) else listed[3]
         rows = zip(*(one.to_pylist() for one in (listed[0], *listed[1:3], modified)), strict=True)
         values = zip(*texts.values(), strict=True) if texts else [()] * len(listed[0])
+        vectors, root = self._deletion_vectors(), file_system(self.uri)[1]
         return [
             DataFile(
                 path=path,
                 partition=dict(zip(texts, own, strict=True)),
-                records=records,
+                records=None if records is None else records - (0 if deleted is None else deleted.count),
                 bytes=size,
                 modified_ms=at,
+                deleted=deleted,
             )
             for (path, records, size, at), own in zip(rows, values, strict=True)
+            for deleted in (vectors.get(place_of(root, path)),)
         ]
+
+    def _deletion_vectors(self) -> Mapping[str, DeletedRows]:
+        """Return the place of a data file -> its deleted rows, for the files with a deletion vector."""
+        if _DELETION_VECTORS not in (self.table.protocol().reader_features or ()):
+            return {}
+        with log_errors(self.uri, "reading its deletion vectors"):
+            found = arrow_table(self.table.deletion_vectors())
+            kept = [one.values.to_numpy(zero_copy_only=False) for one in found["selection_vector"]]
+        places = (place_of("", path) for path in found["filepath"].to_pylist())
+        return {place: DeletedRows.of(one) for place, one in zip(places, kept, strict=True)}
 
     def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":
         """Return the path of each of these data files -> the greatest value of a column, where statistics have it.
@@ -211,13 +227,11 @@ class LogTable:
         found = [actions[name] for name in ("path", *names.values())]
         return pa.Table.from_arrays(found, names=["path", *names]).drop_null()
 
-    def deleted_in(self) -> frozenset[str]:
-        """Return the names of the data files with a deletion vector, which marks some of their records as deleted."""
-        if _DELETION_VECTORS not in (self.table.protocol().reader_features or ()):
-            return frozenset()
-        with log_errors(self.uri, "reading its deletion vectors"):
-            found = arrow_table(self.table.deletion_vectors())["filepath"].to_pylist()
-        return frozenset(_file_name(path) for path in found)
+    def deleted_rows(self) -> Mapping[str, DeletedRows]:
+        """Return the path of each data file with a deletion vector -> the rows that it marks as deleted."""
+        if not self._deleted:
+            self._deleted.append({file.path: file.deleted for file in self.files() if file.deleted is not None})
+        return self._deleted[0]
 
 
 def describe_log(uri: str, version: int | None = None) -> LogTable:
@@ -263,10 +277,6 @@ def _is_time(column: "pa.ChunkedArray") -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_timestamp(column.type))
-
-
-def _file_name(path: str) -> str:
-    return unquote(path).rpartition("/")[2]
 
 
 def is_whole_uri(path: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.lake.append_order import CommitOrder, with_append_places
-from jobs.lake.commit_history import FEW_COMMITS, History, newest_data_ms, read_history
+from jobs.lake.commit_history import FEW_COMMITS, History, newest_data_ms
 from jobs.lake.covered_files import CoveredFile
 from jobs.lake.delta_log import LogTable, describe_log, log_errors, place_of
 from jobs.lake.delta_tables import is_newest
@@ -18,12 +18,12 @@ from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles
 from jobs.lake.pinned_files import PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
+from jobs.lake.slice_commits import known_history, known_since, slice_commits
 from jobs.lake.slicing import SlicedFiles, Slicing
 from jobs.lake.slicing_choice import is_partitioned, slicing_of
 from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import LogCoordinates, Slice
-from windowlib.errors import LogError
 from windowlib.records.column_types import PHYSICAL_NAME, Node, without_metadata, without_variants
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ class PinnedLog:
             read={self.table_id: read},
             seen=seen,
             log_digests=self._known.log_digests,
+            accepted=self._known.accepted,
             opened=self._table,
         )
 
@@ -209,12 +210,13 @@ def pin_log(
     sliced = slicing.sliced()
     files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
     by_slice = SliceFiles.grouped(files, back)
-    start = _first_commit(log, by_slice.own_digests(), known)
-    history = read_history(log, slicing.groups, start=start, files=log_files, few=few_commits)
-    commits = _commits(history, slicing, known=known, log=log, may_be_broken=may_be_changed)
-    nothing = _without_files(log, history, log_files, since=_known_since(log, history, log_files, known=known))
+    own = by_slice.own_digests()
+    history = known_history(log, slicing, log_files, digests=own, known=known, few=few_commits)
+    commits = slice_commits(history, slicing, known=known, log=log, may_be_broken=may_be_changed)
+    since = known_since(log, history, log_files, known=known)
+    nothing = _without_files(log, history, log_files, since=since)
     if not may_be_changed:
-        refuse_damage(log, files)
+        refuse_damage(log, files, accepted=known.accepted_of(log.table_id).values())
     return PinnedLog(
         uri=uri,
         table_id=log.table_id,
@@ -297,66 +299,3 @@ def _layout(log: LogTable, root: str) -> FileLayout:
         row_id_column=log.configuration.get(ROW_ID_COLUMN),
         version_column=log.configuration.get(VERSION_COLUMN),
     )
-
-
-def _known_since(log: LogTable, history: History, files: LogFiles, *, known: KnownLog) -> int:
-    """Return the first of the commits that are known without a gap: they were read now, or by earlier readers."""
-    since, sound = history.since, known.sound.get(log.table_id, -1)
-    while since - 1 in files.commits and since - 1 <= sound:
-        since -= 1
-    for first, last in sorted(known.read.get(log.table_id, ()), key=lambda read: read[1], reverse=True):
-        since = first if first < since <= last + 1 else since
-    return since
-
-
-def _first_commit(log: LogTable, digests: Mapping[str, str], known: KnownLog) -> int:
-    """Return the first commit to read.
-
-    Commits up to the known sound version are needed only for slices whose files differ from those that a run has read.
-    """
-    sound = known.sound.get(log.table_id, -1)
-    if sound > log.version:
-        return 0
-    start = sound + 1
-    for slice_id, digest in digests.items():
-        seen = [one for one in known.seen.get(slice_id, ()) if one.table_id == log.table_id]
-        if seen and all(one.digest != digest for one in seen):
-            start = min(start, 1 + max(one.sound for one in seen))
-    return start
-
-
-def _commits_before(known: KnownLog, table_id: str) -> dict[str, set[int]]:
-    """Return slice -> the commits that earlier reads found for it."""
-    return {
-        slice_id: {commit for one in places if one.table_id == table_id for commit in one.commits}
-        for slice_id, places in known.seen.items()
-    }
-
-
-def _commits(
-    history: History, slicing: Slicing, *, known: KnownLog, log: LogTable, may_be_broken: bool
-) -> dict[str, set[int]]:
-    """Return slice -> versions of the commits that added records to it, with those that were found before.
-
-    Commits that change no data (OPTIMIZE, VACUUM, properties) are ignored. A change that a later RESTORE reverted is
-    ignored, too.
-
-    Raises:
-        LogError: a commit removed or changed records of a slice.
-    """
-    found = _commits_before(known, log.table_id)
-    for group, one in history.groups.items():
-        slice_id = slicing.slice_of(group)
-        if slice_id is None:
-            continue
-        if one.broken is not None and not may_be_broken:
-            version, operation = one.broken
-            raise LogError(
-                f"commit {version} ({operation}) removed or changed records of slice {slice_id} in event log "
-                f"{log.uri}. Hindcast can replay only an append-only log, without a DELETE, UPDATE, MERGE or overwrite "
-                "inside the range. Ranges without this slice can be replayed, and what readers see has not changed. To "
-                f"get the records back, restore the table to version {version - 1}. To keep them removed, append the "
-                "records that are left to a new table, and name it in `log.table` (docs/LOGS.md)"
-            )
-        found.setdefault(slice_id, set()).update(one.commits)
-    return found

@@ -24,17 +24,22 @@ RESTORE: Final = "RESTORE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The commit that appended a file, the position of the file among its adds, and the `add`."""
+    """The commit that appended a file, the position of the file among its adds, and the `add`.
+
+    `is_rewrite`: the commit has removed records of the same partition, so the file may have records of other commits.
+    """
 
     version: int
     operation: str
     position: int
     add: Mapping[str, Any]
+    is_rewrite: bool = False
 
     @property
     def is_append(self) -> bool:
         """Whether the commit appended the records of the file: it did not rewrite, restore or clone them."""
-        return bool(self.add.get("dataChange", True)) and self.operation not in {CLONE, RESTORE}
+        is_copy = self.is_rewrite or self.operation in {CLONE, RESTORE}
+        return bool(self.add.get("dataChange", True)) and not is_copy
 
     @property
     def place(self) -> AppendPlace:
@@ -51,11 +56,22 @@ def origins_of(files: LogFiles, version: int) -> Iterator[tuple[str, Origin]]:
     """Yield the place in the file system of each file that a commit adds, and the commit as its origin."""
     entries = files.entries(version)
     operation = operation_of(entries)
+    removed = [entry["remove"].get("partitionValues") for entry in entries if _removes_records(entry)]
     for position, add in enumerate(entry["add"] for entry in entries if "add" in entry):
         yield (
             place_of(files.root, str(add["path"])),
-            Origin(version=version, operation=operation, position=position, add=add),
+            Origin(
+                version=version,
+                operation=operation,
+                position=position,
+                add=add,
+                is_rewrite=None in removed or add.get("partitionValues") in removed,
+            ),
         )
+
+
+def _removes_records(entry: Entry) -> bool:
+    return "remove" in entry and bool(entry["remove"].get("dataChange", True))
 
 
 def find_origins(files: LogFiles, places: Collection[str], *, version: int) -> dict[str, Origin]:

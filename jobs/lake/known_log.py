@@ -8,6 +8,7 @@ from typing import Final
 from jobs.lake.covered_files import CoveredFile, StoredDigests, check_file
 from jobs.lake.delta_log import LogTable, log_errors, place_of
 from jobs.lake.pinned_files import PinnedFile
+from jobs.lake.rewrites import Rewrite
 from jobs.runs import LogCoordinates
 from jobs.storage import file_system, is_remote
 from windowlib.errors import LogError
@@ -28,14 +29,20 @@ class KnownLog:
     `sound` maps a table's id to a version at which no slice had lost a record. `read` maps it to pairs of versions:
     the commits from the first to the second were read, and no slice had lost a record at the second. `seen` maps a
     slice to the coordinates at which its content was compared with a run. `log_digests` maps a table's id to texts of
-    digests of files of `_delta_log`. `opened` is the table as it was read a moment ago by this thread.
+    digests of files of `_delta_log`. `accepted` maps a table's id to the commits that removed or changed records and
+    that a person has accepted, by version. `opened` is the table as it was read a moment ago by this thread.
     """
 
     sound: Mapping[str, int] = field(default_factory=dict)
     read: Mapping[str, frozenset[tuple[int, int]]] = field(default_factory=dict)
     seen: Mapping[str, Sequence[LogCoordinates]] = field(default_factory=dict)
     log_digests: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    accepted: Mapping[str, Mapping[int, Rewrite]] = field(default_factory=dict)
     opened: LogTable | None = field(default=None, compare=False, repr=False)
+
+    def accepted_of(self, table_id: str) -> Mapping[int, Rewrite]:
+        """Return version -> an accepted commit of a table."""
+        return self.accepted.get(table_id, {})
 
     def file_digests(self, table_id: str, slice_id: str) -> tuple[str, ...]:
         """Return the texts of digests of the files of a slice, without doubles."""

@@ -76,6 +76,12 @@ class SliceFiles:
 
 
 def _digest(files: Iterable[PinnedFile]) -> str:
-    """Return a hash over path, size, records and modification time of files; equal for the same files."""
-    lines = sorted(f"{file.path}\0{file.bytes}\0{file.records}\0{file.modified_ms}" for file in files)
+    """Return a hash over path, size, records and modification time of files; equal for the same files.
+
+    Files with a deletion vector are the same only with the same one.
+    """
+    lines = sorted(
+        f"{file.path}\0{file.bytes}\0{file.records}\0{file.modified_ms}" + (f"\0{file.vector}" if file.vector else "")
+        for file in files
+    )
     return hashlib.sha256("\n".join(lines).encode("utf-8", errors="surrogatepass")).hexdigest()

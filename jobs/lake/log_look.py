@@ -104,14 +104,14 @@ def touched_since(tip: LogTip, version: int, cut: Cut) -> Mapping[Span, int] | N
                 is_append = "add" in entry and operation_of(entries) not in {CLONE, RESTORE}
                 span = Span(times[one], times[one]) if is_append else None
             else:
-                span = _span(action, cut)
+                span = action_span(action, cut)
             if span is None:
                 return None
             found[span] = one
     return found
 
 
-def _span(action: Mapping[str, Any], cut: Cut) -> Span | None:
+def action_span(action: Mapping[str, Any], cut: Cut) -> Span | None:
     """Return the instants between which the slices of a file begin; None if the action does not tell it."""
     columns, values = cut.by.columns, action.get("partitionValues") or {}
     if not all(name in values for name in columns):  # or the commit has the physical names of mapped columns
@@ -141,12 +141,11 @@ def log_slices(uri: str, *, by: SliceGrammar, back: LookBack, known: KnownLog) -
 
 def _removed(pinned: PinnedLog, back: LookBack) -> dict[str, str]:
     """Return slice -> the commit that removed or changed records of it, or the file that marks some as deleted."""
-    table = pinned.known().opened
-    deleted = frozenset[str]() if table is None else table.deleted_in()
+    accepted = pinned.known().accepted_of(pinned.table_id).values()
     found = {
         file.slice_id: f"a deletion vector of {file.path}"
         for file in pinned.files
-        if deleted and file.path.rpartition("/")[2] in deleted
+        if file.deleted is not None and not any(one.vectors.get(file.path) == file.vector for one in accepted)
     }
     for group, one in pinned.history.groups.items():
         slice_id = pinned.slice_of(group)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobs.expressions.derived_columns import Derivation
+from jobs.lake.arrow_types import without_views
 from jobs.lake.covered_files import CoveredFile, check_file
 from jobs.lake.delta_log import LogTable, log_errors, place_of
 from jobs.lake.known_log import REWRITE
@@ -107,7 +108,7 @@ def _values_in_file(
         return [value] if part.lower() in value.lower() else []
     with log_errors(log.uri, f"reading the data file {covered.place}"):
         check_file(system, covered, footer_only=True)
-        dataset = ds.dataset(covered.place, format=parquet_format(), filesystem=system)
+        dataset = _dataset(log, system, covered)
         if column in derivation.nodes:
             texts = (one for _, one in _derived_texts(log, dataset, partition, column=column, derivation=derivation))
             parts = [one.filter(pc.match_substring(one, part, ignore_case=True)).unique().to_pylist() for one in texts]
@@ -121,6 +122,23 @@ def _values_in_file(
         values = without_undecodable(rows["value"].combine_chunks(), escaped)
         found = [str(value) for value in values.unique().to_pylist()]
     return [*(value for value in found if value == part), *(value for value in found if value != part)][:most]
+
+
+def _dataset(log: LogTable, system: "pafs.FileSystem", file: CoveredFile) -> "pads.Dataset":
+    """Return the rows of a file, without those that a deletion vector marks as deleted."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    stored, deleted = ds.dataset(file.place, format=parquet_format(), filesystem=system), log.deleted_rows()
+    schema = without_views(stored.schema)
+    if schema != stored.schema:
+        stored = ds.dataset(file.place, schema=schema, format=parquet_format(), filesystem=system)
+    if file.path not in deleted:
+        return stored
+    rows = stored.to_table()
+    kept = np.flatnonzero(deleted[file.path].is_kept(0, rows.num_rows))
+    return ds.dataset(rows.take(pa.array(kept)))
 
 
 def _derived_texts(
@@ -202,7 +220,7 @@ def _in_file(
         return None
     with log_errors(log.uri, f"reading the data file {covered.place}"):
         check_file(system, covered, footer_only=True)
-        dataset = ds.dataset(covered.place, format=parquet_format(), filesystem=system)
+        dataset = _dataset(log, system, covered)
         if column in derivation.nodes:
             pairs = _derived_texts(log, dataset, partition, column=column, derivation=derivation)
             matching = (batch.filter(pc.equal(texts, value)) for batch, texts in pairs)

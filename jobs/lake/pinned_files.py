@@ -1,10 +1,12 @@
 """The data files of a pinned event log, and the check that they have the records that were appended."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
+from jobs.lake.deleted_rows import DeletedRows
 from jobs.lake.delta_log import DataFile, LogTable, place_of
+from jobs.lake.rewrites import Rewrite, deleted_records
 from jobs.lake.row_tracking import RowPlace
 from jobs.storage import file_system
 from windowlib.errors import LogError
@@ -38,7 +40,7 @@ class PinnedFile:
     `values` maps every partition column to its value as text. `row_ids` are the ids that the Delta log gives its rows.
     `appended` is its place in the order of appending, which is another one if row tracking was switched on later. Both
     are None if the log was pinned without row ids. `part` is None if all records of the file belong to the slice; else
-    `records` is the number of those that do.
+    `records` is the number of those that do. `deleted` are the rows that a deletion vector marks as deleted.
     """
 
     path: str
@@ -51,6 +53,12 @@ class PinnedFile:
     row_ids: RowPlace | None = None
     appended: AppendPlace | None = None
     part: SlicePart | None = None
+    deleted: DeletedRows | None = None
+
+    @property
+    def vector(self) -> str:
+        """A digest of the deletion vector; empty without one."""
+        return "" if self.deleted is None else self.deleted.digest
 
     @classmethod
     def of(cls, file: DataFile, *, value: str, slice_id: str) -> Self:
@@ -63,6 +71,7 @@ class PinnedFile:
             bytes=file.bytes,
             modified_ms=file.modified_ms,
             values=file.partition,
+            deleted=file.deleted,
         )
 
     def with_part(self, part: SlicePart | None, records: int) -> Self:
@@ -70,30 +79,26 @@ class PinnedFile:
         return replace(self, part=part, records=records)
 
 
-def refuse_damage(log: LogTable, files: Sequence[PinnedFile]) -> None:
+def refuse_damage(log: LogTable, files: Sequence[PinnedFile], *, accepted: Collection[Rewrite]) -> None:
     """Refuse files that the log still names, and whose records are not those that were appended.
+
+    Args:
+        log: the log.
+        files: the files.
+        accepted: commits that removed or changed records, and that a person has accepted.
 
     Raises:
         LogError: records were deleted, or a file was lost or has another size.
     """
-    _refuse_deleted_records(log, files)
+    _refuse_deleted_records(log, files, accepted)
     _refuse_lost_files(log, files)
 
 
-def _refuse_deleted_records(log: LogTable, files: Sequence[PinnedFile]) -> None:
-    """Refuse files with deletion vectors, because log retention may have removed the commit of the deletion."""
-    names = log.deleted_in()
-    if not names:
-        return
-    deleted = [file for file in files if place_of("", file.path).rpartition("/")[2] in names]
-    if deleted:
-        raise LogError(
-            f"records of slice {deleted[0].slice_id} in event log {log.uri} were deleted (file {deleted[0].path} has a "
-            "deletion vector). Hindcast can replay only an append-only log. Ranges without this slice can be replayed, "
-            "and what readers see has not changed. To get the records back, restore the table to a version before the "
-            "deletion. To keep them removed, append the records that are left to a new table, and name it in "
-            "`log.table` (docs/LOGS.md)"
-        )
+def _refuse_deleted_records(log: LogTable, files: Sequence[PinnedFile], accepted: Collection[Rewrite]) -> None:
+    """Refuse files with deletion vectors of commits that are not accepted: log retention may have removed them."""
+    for file in files:
+        if file.deleted is not None and not any(one.vectors.get(file.path) == file.vector for one in accepted):
+            raise deleted_records(log.uri, file.slice_id, file.path)
 
 
 def _refuse_lost_files(log: LogTable, files: Sequence[PinnedFile]) -> None:

@@ -47,6 +47,7 @@ class EventKind(Enum):
     CLOSED = "closed"  # the request ended without publication
     LOOKED = "looked"  # the log was compared with what the published runs read
     VERIFIED = "verified"  # the records of a slice in the log were compared with the input of a run
+    ACCEPTED = "accepted"  # a person accepts commits of the log that removed or changed records
     RECOVERED = "recovered"  # a person goes on without the last commits of the ledger, which were lost
     NOTE = "note"  # a comment or an assignee of a request, or free text; changes no rule, so older readers skip it
 

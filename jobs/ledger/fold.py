@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
+from jobs.ledger.acceptances import AcceptedRewrite
 from jobs.ledger.events import (
     EventKind,
     LedgerEvent,
@@ -97,6 +98,7 @@ class Fold:
         self._slices: dict[str, Slice] = {}
         self._hold: Hold | None = None
         self._look: Look | None = None
+        self._accepted: tuple[AcceptedRewrite, ...] = ()
         self._decisions: dict[str, Decided] = {}
         self._sightings: dict[str, list[Sighting]] = {}  # run -> in ledger order
         self._resolved: dict[str, StagedRun | None] = {}  # cache: run -> its attempt that counts
@@ -152,6 +154,8 @@ class Fold:
                 self._sightings.setdefault(text_of(event, "run_id"), []).append(verified_sighting(event))
             case EventKind.LOOKED:
                 self._look = look_of(event)
+            case EventKind.ACCEPTED:
+                self._accepted += AcceptedRewrite.of(event)
             case EventKind.TOLD:
                 self._tell(event)
             case EventKind.NOTE:
@@ -177,6 +181,7 @@ class Fold:
         made._slices = self._slices.copy()
         made._hold = self._hold
         made._look = self._look
+        made._accepted = self._accepted
         made._decisions = self._decisions.copy()
         made._resolved = self._resolved.copy()
         made._view = self._view
@@ -210,6 +215,7 @@ class Fold:
             hold=self._hold,
             decisions=dict(self._decisions),
             look=self._look,
+            accepted=self._accepted,
         )
 
     def _open(self, event: LedgerEvent) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import assert_never
 
+from jobs.ledger.acceptances import AcceptedRewrite
 from jobs.ledger.leases import IsAlive, Lease, is_held
 from jobs.runs import VERDICTS, CheckpointRef, CheckResult, LogCoordinates, RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
@@ -304,7 +305,8 @@ class LedgerView:
     `runs` are in ledger order, `published` and `slices` in slice order. `condemned` holds texts "run_id/attempt_id".
     `decisions` maps decision ids to the decisions of persons, in ledger order. `look` is the newest look at the log.
     `staged_attempts` are the ids of all attempts of which a run was staged. `condemned_attempts` are the ids of the
-    attempts that were condemned as a whole: no run of them counts, and none is staged any more.
+    attempts that were condemned as a whole: no run of them counts, and none is staged any more. `accepted` are the
+    commits of the log that persons have accepted although they removed or changed records.
     """
 
     version: int
@@ -319,6 +321,7 @@ class LedgerView:
     hold: Hold | None = None
     decisions: Mapping[str, Decided] = field(default_factory=dict)
     look: Look | None = None
+    accepted: tuple[AcceptedRewrite, ...] = ()
 
     def run(self, run_id: str) -> StagedRun:
         """Return the run with this id.
@@ -354,6 +357,19 @@ class LedgerView:
             if publication.seq <= seq:
                 seen.update(publication.changes)
         return {slice_id: run_id for slice_id, run_id in seen.items() if run_id is not None}
+
+    def rewrites_since(self, run: StagedRun) -> tuple[AcceptedRewrite, ...]:
+        """Return the accepted commits that removed or changed records of a slice after a run had read it, in order."""
+        seen, slice_id = run.result.log, run.result.slice.slice_id
+        own = [one.log.version for one in run.sightings if one.is_equal and one.log.table_id == seen.table_id]
+        found = (
+            one
+            for one in self.accepted
+            if one.table_id == seen.table_id
+            and slice_id in one.rewrite.slices
+            and one.rewrite.version > max([seen.version, *own])
+        )
+        return tuple(sorted(found, key=lambda one: one.rewrite.version))
 
     def open_requests(self, kind: RequestKind | None = None) -> tuple[Request, ...]:
         """Return the open requests of one kind (None: of every kind), oldest first."""

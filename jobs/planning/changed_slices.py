@@ -14,6 +14,7 @@ from jobs.folding import fold, spans
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import LogTip, commit_digest, log_slices, log_tip, touched_since
 from jobs.lake.log_match import Match, match_input
+from jobs.ledger.acceptances import AcceptedRewrite, told_together
 from jobs.ledger.view import LedgerView, Look, SeenInput, StagedRun
 from jobs.pipeline.look_back import look_back, readers_of
 from jobs.pipeline.slices import next_slice, slice_at, slice_grid
@@ -32,12 +33,14 @@ class ChangedSlice:
     """A slice that readers see, and whose input in the log is another one than its run has read.
 
     `removed` names the commit that removed or changed records of the slice, so that it cannot be replayed; else empty.
+    `accepted` are the commits that did so since the run, and that a person has accepted.
     """
 
     run: StagedRun
     match: Match
     now: LogCoordinates
     removed: str = ""
+    accepted: tuple[AcceptedRewrite, ...] = ()
 
     @property
     def slice(self) -> Slice:
@@ -100,7 +103,8 @@ def look_at_log(work: Workspace, view: LedgerView) -> LogLook:
         return LogLook()
     seq = None if view.look is None else view.look.seq
     sightings = sum(len(run.sightings) for run in runs.values())  # `plan --verify` adds one
-    key = (uri, tip.version, tip.commit, seq, tuple(run.result.run_id for run in runs.values()), sightings)
+    ids = tuple(run.result.run_id for run in runs.values())
+    key = (uri, tip.version, tip.commit, seq, ids, sightings, len(view.accepted))
     known = _KEPT.get(key)
     if known is None:
         known = _looked(work, view, tip, runs=runs)
@@ -115,6 +119,7 @@ def _looked(work: Workspace, view: LedgerView, tip: LogTip, *, runs: Mapping[str
     if base is None or touched is None:
         return _with(work, view, tip, runs=runs, suspects=[view.slices[one] for one in runs], kept={})
     newly = _published_after(view, base.seq)
+    accepted = {name for one in view.accepted if one.seq > base.seq for name in one.rewrite.slices}
     suspects: list[Slice] = []
     kept: dict[str, SeenInput] = {}
     for slice_id, run in runs.items():
@@ -122,7 +127,7 @@ def _looked(work: Workspace, view: LedgerView, tip: LogTip, *, runs: Mapping[str
             own = (one.log.version for one in run.sightings if one.is_equal and one.log.table_id == base.table_id)
             is_suspect = not base.version <= (read := max(own, default=-1)) or touched.get(slice_id, -1) > read
         else:
-            is_suspect = slice_id in touched
+            is_suspect = slice_id in touched or slice_id in accepted
         if is_suspect:
             suspects.append(view.slices[slice_id])
         elif slice_id in base.changed and slice_id not in newly:
@@ -182,7 +187,7 @@ def _with(
         commit = tip.commit if version == tip.version else ""
         for slice_id, log in found.coordinates.items():
             seen[slice_id] = SeenInput(log=log, removed=found.removed.get(slice_id, ""))
-    changed = [_changed(run, seen[slice_id]) for slice_id, run in runs.items() if slice_id in seen]
+    changed = [_changed(view, run, seen[slice_id]) for slice_id, run in runs.items() if slice_id in seen]
     found_changed = tuple(one for one in changed if one is not None)
     look = Look(
         table_id=table_id,
@@ -194,19 +199,26 @@ def _with(
     return LogLook(changed=found_changed, look=look, is_due=is_new and bool(commit))
 
 
-def _changed(run: StagedRun, seen: SeenInput) -> ChangedSlice | None:
+def _changed(view: LedgerView, run: StagedRun, seen: SeenInput) -> ChangedSlice | None:
     match = match_input(run.sightings, seen.log)
     if match is Match.SAME and not seen.removed:
         return None
-    return ChangedSlice(run=run, match=match, now=seen.log, removed=seen.removed)
+    accepted = () if seen.removed else view.rewrites_since(run)
+    return ChangedSlice(run=run, match=match, now=seen.log, removed=seen.removed, accepted=accepted)
 
 
 def in_words(work: Workspace, changed: Sequence[ChangedSlice]) -> str:
-    """Return how many slices have changed, which, and their records: `2 published days changed: 2026-11-11 … `."""
+    """Return how many slices have changed, which, and their records: `2 published days changed: 2026-11-11 … `.
+
+    The accepted commits that removed or changed their records are named as well.
+    """
     noun = "day" if slice_grid(work.pipeline).is_daily else "slice"
     stretches = fold(changed, lambda _: None, at_least=1, follows=lambda a, b: a.slice.end_ms == b.slice.start_ms)
     named = spans([[item.slice.slice_id for item in stretch.items] for stretch in stretches])
     then, now = (
         sum(counts) for counts in ([one.records_then for one in changed], [one.now.records for one in changed])
     )
-    return f"{counted(len(changed), f'published {noun}')} changed: {named}, {counted(then, 'record')} then, {now:,} now"
+    words = (
+        f"{counted(len(changed), f'published {noun}')} changed: {named}, {counted(then, 'record')} then, {now:,} now"
+    )
+    return "; ".join([words, *told_together((one.slice.slice_id, one.accepted) for one in changed)])

@@ -10,6 +10,7 @@ from jobs.lake.delta_tables import is_newest
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
+from jobs.ledger.acceptances import by_table
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.models.pipeline import Pipeline
@@ -103,7 +104,8 @@ def _unprotected(pinned: PinnedLog) -> Iterator[str]:
 def known_log(view: LedgerView, slices: Sequence[Slice]) -> KnownLog:
     """Return what the runs of a ledger have seen of the log.
 
-    These are sound versions, digests of the files of `_delta_log`, and the coordinates of the given slices.
+    These are sound versions, digests of the files of `_delta_log`, the coordinates of the given slices, and the commits
+    that persons have accepted.
     """
     sound: dict[str, int] = {}
     log_digests: dict[str, list[str]] = {}
@@ -124,6 +126,7 @@ def known_log(view: LedgerView, slices: Sequence[Slice]) -> KnownLog:
         read={table_id: frozenset(spans) for table_id, spans in read.items()},
         seen=seen,
         log_digests=log_digests,
+        accepted=by_table(view.accepted),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match, match_input
+from jobs.ledger.acceptances import AcceptedRewrite, told_together
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, show_ms, slice_grid
@@ -41,6 +42,7 @@ class Step:
 
     `is_certain` is false if the slice need not be replayed when the slices before leave the same state again. `run` is
     the valid run (CURRENT), or the run that a replay replaces. `records` and `bytes` are those of the slice in the log.
+    `rewrites` are the accepted commits that removed or changed records since that run.
     """
 
     slice: Slice
@@ -52,6 +54,7 @@ class Step:
     expected_seconds: float | None
     run: StagedRun | None
     is_published: bool
+    rewrites: tuple[AcceptedRewrite, ...] = ()
 
     @property
     def valid_run(self) -> StagedRun | None:
@@ -217,6 +220,7 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
             runs=runs[one.slice_id],
             own=own.get(one.slice_id),
             published=view.published.get(one.slice_id),
+            view=view,
         )
         step, state = judge.step(state)
         steps.append(step)
@@ -261,6 +265,7 @@ class _Judge:
     runs: Sequence[StagedRun]
     own: str | None
     published: str | None
+    view: LedgerView
 
     def step(self, state: str | None) -> tuple[Step, str | None]:
         """Return the step and the state after the slice; `state` is that before. None: not known before the replay."""
@@ -309,7 +314,7 @@ class _Judge:
             return Reason.MISSING, _no_run(self.input), True
         then = reference.result
         is_other_spec = then.spec_fingerprint != self.spec
-        changed = _input_reason(reference, self.input)
+        changed = _input_reason(reference, self.input, self.view)
         if changed is not None and not (is_other_spec and changed[0] is Reason.INPUT_UNVERIFIED):
             return *changed, True
         if is_other_spec:
@@ -334,6 +339,7 @@ class _Judge:
             expected_seconds=0.0 if reason is Reason.CURRENT else self.estimate(self.input.records),
             run=run,
             is_published=self._is_published(run),
+            rewrites=self.view.rewrites_since(run) if run is not None and reason is Reason.INPUT_CHANGED else (),
         )
 
 
@@ -343,9 +349,11 @@ def _no_run(now: LogCoordinates) -> str:
     return f"no run yet; commits before log version {now.since} are gone: a DELETE or MERGE there cannot be seen"
 
 
-def _input_reason(run: StagedRun, now: LogCoordinates) -> tuple[Reason, str] | None:
+def _input_reason(run: StagedRun, now: LogCoordinates, view: LedgerView) -> tuple[Reason, str] | None:
     """Return why the input of a run is not valid any more, with a description; None if it is valid."""
     then = run.result.log
+    told = told_together([(run.result.slice.slice_id, view.rewrites_since(run))])
+    erased = "".join(f"{sentence}; " for sentence in told)
     match match_input(run.sightings, now):
         case Match.SAME:
             return None
@@ -353,10 +361,9 @@ def _input_reason(run: StagedRun, now: LogCoordinates) -> tuple[Reason, str] | N
             return Reason.INPUT_CHANGED, "its records differ from those that the run read (plan --verify)"
         case Match.UNKNOWN:
             return Reason.INPUT_UNVERIFIED, (
-                f"its files differ from those at log version {then.version}, and commits since then are gone: perhaps "
-                f"an OPTIMIZE, perhaps a DELETE or MERGE ({counted(then.records, 'record')} then, {now.records:,} "
-                f"now); plan "
-                "--verify compares the records"
+                f"{erased}its files differ from those at log version {then.version}, and commits since then are gone: "
+                f"perhaps an OPTIMIZE, perhaps a DELETE or MERGE ({counted(then.records, 'record')} then, "
+                f"{now.records:,} now); plan --verify compares the records"
             )
         case Match.CHANGED if then.table_id != now.table_id:
             return Reason.INPUT_CHANGED, "the log is another table now"
@@ -367,6 +374,6 @@ def _input_reason(run: StagedRun, now: LogCoordinates) -> tuple[Reason, str] | N
             )
         case Match.CHANGED:
             return Reason.INPUT_CHANGED, (
-                f"{counted(then.records, 'record')} then, {now.records:,} now (log version {then.version}, "
+                f"{erased}{counted(then.records, 'record')} then, {now.records:,} now (log version {then.version}, "
                 f"then {now.version})"
             )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted
@@ -58,13 +59,15 @@ class Execution:
         return windows, reading, exchange
 
 
-def execution(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice]) -> Execution:
+def execution(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog | None = None) -> Execution:
     """Return how slices would run. Reads the Delta log and the footers of the range's files, and no record.
+
+    `known` are the results of earlier reads of the log.
 
     Raises:
         LogError, SpecError: the log or the pipeline cannot be used.
     """
-    log = pin_input(pipeline, lake, slices)
+    log = pin_input(pipeline, lake, slices, known=known)
     chunk = ChunkLog.of(pipeline, log, slices)
     engine = chunk.tables.engine
     return Execution(

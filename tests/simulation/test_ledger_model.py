@@ -1,7 +1,8 @@
 """The ledger's protocol under random interleavings of writers, with kills, commits of unknown outcome, moved clocks.
 
-Up to four writers on two hosts open, stage, publish, waive, roll back and resume, through the code of the command line
-and of Airflow's tasks. Only Delta and Spark are replaced. The test checks these laws after every commit:
+Up to four writers on two hosts open, stage, publish, waive, roll back and resume, and accept commits that removed
+records from the log, through the code of the command line and of Airflow's tasks.
+Only Delta and Spark are replaced. The test checks these laws after every commit:
 
 - One linear history: every commit follows the one before, its hash chain is intact, and no commit is there twice.
 - No publication is lost: readers see the result of all publications and rollbacks in order.
@@ -12,6 +13,7 @@ and of Airflow's tasks. Only Delta and Spark are replaced. The test checks these
 - A clean-up removes no file of a run that the ledger has, and condemns no attempt on which somebody works. No run of an
   attempt that was condemned is staged.
 - With a rule for settled windows, each published run was judged against what readers saw directly before.
+- A commit that removed records is accepted by one event, and no run of what it left is staged before.
 
 At the end, one more run of all slices publishes the same rows as an undisturbed run over the same log, and one more
 clean-up leaves no file that no commit names.
@@ -20,13 +22,16 @@ clean-up leaves no file that no commit names.
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Any
 
 import pytest
 
+from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import SCRATCH, ListedFile
+from jobs.lake.rewrites import Rewrite, RewrittenSlice
 from jobs.ledger.chain import Link, Row, check_chain
 from jobs.ledger.events import EventKind
 from jobs.ledger.fold import Fold
@@ -42,8 +47,9 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.planning.lease_keeping import renew
-from jobs.planning.log_state import LogState
+from jobs.planning.log_state import LogState, known_log
 from jobs.planning.workspace import Asked, IfOpen, Opened, Workspace, covers, open_workspace
+from jobs.publishing.accepting import acceptance_events
 from jobs.publishing.cleaning import clean
 from jobs.publishing.decisions import resume, rollback
 from jobs.publishing.publishing import publish
@@ -54,7 +60,7 @@ from jobs.runs import EMPTY_STATE, SETTLED, CheckResult, Counts, LogCoordinates,
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 from tests.support.fuzzing import seeds
 from tests.support.simulated_ledger import Faults, MemoryStore, MemoryTable, Writer
-from windowlib.errors import HindcastError, StoreError
+from windowlib.errors import HindcastError, LogError, StoreError
 
 DAYS = 4
 FIRST_MS = day_ms("2024-01-01")
@@ -68,6 +74,7 @@ RULE = "publish: {settled: {after: 1d, change_at_most: {share: 0.1}}}\n"
 RULED = {text: sales(text + RULE) for text in SPECS}
 PLAIN = PIPELINES[PIPELINE]
 SLICES = slices_between(PLAIN, FIRST_MS, FIRST_MS + DAYS * DAY_MS)
+FIRST_ERASURE = 1_000
 HUMAN, RUN, DAG = "person", "run", "dag"
 
 
@@ -78,6 +85,7 @@ class World:
     rng: Random
     table: MemoryTable = field(default_factory=MemoryTable)
     log: list[list[int]] = field(default_factory=list)  # slice -> amounts, one per commit
+    erased: dict[int, Slice] = field(default_factory=dict)  # commit that removed an amount -> its slice
     now_ms: int = FIRST_MS + 10 * DAY_MS
     alive: set[int] = field(default_factory=set)
     writers: list[Writer] = field(default_factory=list)
@@ -105,17 +113,27 @@ class World:
         view: LedgerView | None,
         before: LogState | None = None,  # noqa: ARG002 - this log may change at any time
     ) -> LogState:
-        del pipeline, lake, view
+        del pipeline, lake
+        known = known_log(LedgerView(version=0) if view is None else view, ())
+        self.refuse_erased(slices, known)
         return LogState(
+            known=known,
             version=sum(map(len, self.log)),
             coordinates={one.slice_id: self.coordinates(one) for one in slices},
             first_data=SLICES[0],
             last_data=SLICES[-1],
         )
 
+    def refuse_erased(self, slices: Sequence[Slice], known: KnownLog) -> None:
+        """Refuse slices from which a commit removed an amount that nobody has accepted, as `pin_log` does."""
+        accepted = known.accepted_of("log")
+        if any(one in slices and version not in accepted for version, one in self.erased.items()):
+            raise LogError("a commit removed records")
+
     def coordinates(self, one: Slice) -> LogCoordinates:
         amounts = self.log[SLICES.index(one)]
-        commits = tuple(range(len(amounts)))
+        erased = [version for version, own in self.erased.items() if own == one]
+        commits = (*range(len(amounts)), *erased)
         return LogCoordinates(
             table_id="log", version=0, commits=commits, files=len(amounts), records=len(amounts), bytes=1
         )
@@ -167,6 +185,7 @@ class Replayer:
     def __call__(self, order: ReplayOrder) -> list[RunResult]:
         self.writer.stop_here()
         self._write(order.attempt_id)
+        self.world.refuse_erased(order.slices, order.known_log)
         results, state = [], order.before.fingerprint if order.before else EMPTY_STATE
         for one in order.slices:
             amounts = list(self.world.log[SLICES.index(one)])
@@ -315,11 +334,13 @@ def _planned(world: World, kind: str, name: str, *, end: int) -> Decision:
 
 
 def decide(world: World, writer: Writer, rng: Random) -> None:
-    """Play a person who publishes, waives, rolls back or resumes."""
+    """Play a person who publishes, waives, rolls back, resumes or accepts commits that removed records."""
     world.kinds[writer.pid] = HUMAN
     work = world.workspace(writer, SPECS[0])
     view = work.ledger.view()
-    match rng.choice(["publish", "publish one", "waive", "rollback", "rollback", "resume"]):
+    match rng.choice(["publish", "publish one", "waive", "rollback", "rollback", "resume", "accept", "accept"]):
+        case "accept":
+            accept_erased(world, work, writer, rng.choice([*world.erased, None]))
         case "publish":
             publish(work, who=writer.name)
         case "publish one" if view.requests:
@@ -335,6 +356,20 @@ def decide(world: World, writer: Writer, rng: Random) -> None:
             rollback(work, rng.choice(view.standing[-2:]).seq, reason="too early", who=writer.name)
         case _:
             resume(work, reason="continue", who=writer.name)
+
+
+def accept_erased(world: World, work: Workspace, writer: Writer, only: int | None) -> None:
+    """Accept the commits that removed amounts up to now, or one of them."""
+    chosen = [
+        Rewrite(
+            version=version, operation="DELETE", predicate="", at_ms=None, actions="",
+            slices={one.slice_id: RewrittenSlice(before=1, after=0)},
+        )
+        for version, one in world.erased.items()
+        if only in {None, version}
+    ]  # fmt: skip
+    writer.stop_here()
+    work.ledger.write(partial(acceptance_events, table_id="log", chosen=chosen, reason="by law", who=writer.name))
 
 
 def _unchecked(_view: LedgerView, _runs: Sequence[StagedRun]) -> None:
@@ -390,6 +425,16 @@ class Laws:
         self._a_request_is_published_whole(before, rows)
         self._a_condemned_attempt_has_no_holder_and_no_run(writer, before, rows)
         self._no_file_of_a_run_is_gone()
+        self._an_erasure_is_accepted_once_and_before_it_is_replayed(before, rows)
+
+    def _an_erasure_is_accepted_once_and_before_it_is_replayed(self, before: LedgerView, rows: Sequence[Row]) -> None:
+        versions = [one.rewrite.version for one in self.view.accepted]
+        assert len(versions) == len({*versions}), "a commit is accepted twice"
+        accepted = {one.rewrite.version for one in before.accepted}
+        for event in map(event_of, rows):
+            if event.kind is EventKind.STAGED:
+                read = {*event.details["log"]["commits"]} & self.world.erased.keys()
+                assert read <= accepted, "a run has read what is left of a commit that nobody has accepted"
 
     def _no_publication_is_lost(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -581,6 +626,16 @@ def _disturb(world: World, rng: Random) -> None:
         rng.choice(world.log).append(rng.randrange(1, 9))
     elif chance < 0.06:
         _renew(world)
+    elif chance < 0.08:
+        _erase(world, rng)
+
+
+def _erase(world: World, rng: Random) -> None:
+    """Remove an amount from the log by a commit."""
+    number = rng.randrange(DAYS)
+    if len(world.log[number]) > 1:
+        world.log[number].pop(rng.randrange(len(world.log[number])))
+        world.erased[FIRST_ERASURE + len(world.erased)] = SLICES[number]
 
 
 def _renew(world: World) -> None:
@@ -628,6 +683,7 @@ def _settle(world: World, rng: Random) -> None:
     def work(writer: Writer) -> None:
         world.kinds[writer.pid] = HUMAN
         place = world.workspace(writer, SPECS[0])
+        accept_erased(world, place, writer, None)
         asked = Asked(
             from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="last", reason="settle", if_open=IfOpen.REPLACE
         )

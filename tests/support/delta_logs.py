@@ -2,6 +2,9 @@
 
 import json
 import os
+import string
+import struct
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -77,6 +80,61 @@ def track_rows(table: Path) -> None:
         domain = {"domain": "delta.rowTracking", "configuration": highest, "removed": False}
         lines.append({"domainMetadata": domain})
         commit.write_text("\n".join(json.dumps(line, separators=(",", ":")) for line in lines), encoding="utf-8")
+
+
+def mark_deleted(table: Path, rows: Mapping[str, Collection[int]], *, operation: str = "DELETE") -> int:
+    """Commit a DELETE as Spark does with deletion vectors: the files stay, and vectors mark rows of them as deleted.
+
+    `rows` maps the path of a file, as in the commits, to all row numbers that are deleted then. Return the version.
+    """
+    commits = [list(map(json.loads, commit.read_text("utf-8").splitlines())) for commit in commits_of(table)]
+    adds = {entry["add"]["path"]: entry["add"] for entries in commits for entry in entries if "add" in entry}
+    protocol = next(entry["protocol"] for entries in reversed(commits) for entry in entries if "protocol" in entry)
+    features = {*(protocol.get("writerFeatures") or ()), "deletionVectors"}
+    entries = [
+        _operation(operation),
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7} | {"readerFeatures": ["deletionVectors"]}},
+    ]
+    entries[1]["protocol"]["writerFeatures"] = sorted(features)
+    for path, deleted in rows.items():
+        before = adds[path]
+        if before.get("deletionVector") == deletion_vector(deleted):
+            continue
+        kept = ("path", "partitionValues", "size", "deletionVector", "baseRowId", "defaultRowCommitVersion")
+        entries.append({"remove": {name: before[name] for name in kept if name in before} | {"dataChange": True}})
+        entries.append({"add": before | {"deletionVector": deletion_vector(deleted), "dataChange": True}})
+    version = len(commits)
+    text = "\n".join(map(json.dumps, entries))
+    (table / "_delta_log" / f"{version:020}.json").write_text(text, encoding="utf-8")
+    return version
+
+
+def deletion_vector(rows: Collection[int]) -> dict[str, Any]:
+    """Return the inline descriptor of a deletion vector (the Delta protocol, section "Deletion Vector Format")."""
+    numbers = sorted(rows)
+    highs = sorted({number >> 16 for number in numbers})
+    containers = [[number & 0xFFFF for number in numbers if number >> 16 == high] for high in highs]
+    assert all(len(one) <= 4_096 for one in containers), "a container with more values has another format"
+    keys = b"".join(struct.pack("<HH", high, len(one) - 1) for high, one in zip(highs, containers, strict=True))
+    place, places = 8 + 8 * len(highs), b""
+    for one in containers:
+        places += struct.pack("<I", place)
+        place += 2 * len(one)
+    values = b"".join(struct.pack(f"<{len(one)}H", *one) for one in containers)
+    bitmap = struct.pack("<II", 12_346, len(highs)) + keys + places + values  # a Roaring bitmap of 32 bits
+    raw = struct.pack("<IQI", 1_681_511_377, 1, 0) + bitmap
+    return {
+        "storageType": "i",
+        "pathOrInlineDv": _z85(raw + b"\0" * (-len(raw) % 4)),
+        "sizeInBytes": len(raw),
+        "cardinality": len(numbers),
+    }
+
+
+def _z85(raw: bytes) -> str:
+    digits = string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#"
+    words = struct.unpack(f">{len(raw) // 4}I", raw)
+    return "".join(digits[word // 85**power % 85] for word in words for power in range(4, -1, -1))
 
 
 def merge_commits(table: Path, version: int) -> None:

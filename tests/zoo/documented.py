@@ -81,6 +81,14 @@ ROWS: Sequence[Row] = (
     Row(words="texts that are not UTF-8", entries=("Spark: texts that are not UTF-8",)),
     Row(words="Parquet compressed with Brotli", entries=("Parquet: brotli",)),
     Row(words="records were removed or changed in the range", entries=("DELETE in the range", "UPDATE in the range")),
+    Row(
+        words="records were erased by law",
+        entries=("delta-rs: erased by law", "delta-rs: changed by law", "Spark: erased by law"),
+    ),
+    Row(
+        words="records were erased by law, row tracking or deletion vectors",
+        entries=("Spark: tracked, erased by law", "Spark: tracked, erased by deletion vectors"),
+    ),
     Row(words="records were removed before the range", entries=("Spark: deletion vectors before the range",)),
     Row(
         words="records were removed and restored", entries=("Spark: tracked, RESTOREd", "delta-rs: DELETE and RESTORE")
@@ -99,6 +107,8 @@ def _line(row: Row) -> str:
     if len(outcomes) > 1:
         raise ValueError(f"row {row.words!r}: its entries have different outcomes; make two rows of it")
     happens = "replayed" if outcomes == {True} else "refused"
+    if any(one.is_accepted for one in entries):
+        happens += " after `hindcast accept-rewrite`"
     yaml = ", ".join(f"`{line}`" for line in _lines(entries[0]))
     return f"| {row.words} | {happens} | {yaml} | {'; '.join(row.entries)} |"
 

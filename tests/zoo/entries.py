@@ -59,6 +59,7 @@ class Entry:
         windows: the inside of `windows`.
         is_short: whether the answer has few digits of each slice, because there are many.
         is_sample: whether `make test` runs the entry.
+        is_accepted: whether a person accepts the commits that removed or changed records, before the replay.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Entry:
     windows: str = "{tumbling: {size: 3h}, allowed_lateness: 30m}"
     is_short: bool = False
     is_sample: bool = False
+    is_accepted: bool = False
 
     @property
     def yaml(self) -> str:

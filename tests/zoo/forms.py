@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,6 +16,9 @@ from deltalake import DeltaTable, Schema, WriterProperties, convert_to_deltalake
 from tests.support.delta_logs import clean_commits, commits_of
 from tests.zoo.entries import APPENDED, DAYS, ORDERED, Build, Entry, Place, clicks, flat
 from tests.zoo.writers import CLICKS, Commits, by_delta_rs
+
+ERASED = 10_000
+"""The least `seq` of the records that are to be erased."""
 
 
 def shuffled(commits: Commits) -> Commits:
@@ -137,6 +141,27 @@ def _restored(place: Place) -> None:
     DeltaTable(str(place.table)).restore(len(clicks()) - 1)
 
 
+def with_erased(commits: Commits) -> Commits:
+    """Return the commits with two more records in each, which are to be erased."""
+    return [
+        [rows[0] | {"seq": ERASED + rows[0]["seq"]}, *rows, rows[-1] | {"seq": ERASED + rows[-1]["seq"], "v": 9.0}]
+        for rows in commits
+    ]
+
+
+def _erased(place: Place) -> None:
+    DeltaTable(str(place.table)).delete(f"seq >= {ERASED}")
+
+
+def _wrong(commits: Commits) -> Commits:
+    return [[row | {"v": -1.0} if row["seq"] == 3 else row for row in rows] for rows in commits]
+
+
+def _corrected(place: Place) -> None:
+    right = next(row["v"] for row in flat(clicks()) if row["seq"] == 3)
+    DeltaTable(str(place.table)).update(predicate="seq = 3", updates={"v": f"{right}"})
+
+
 def _updated(place: Place) -> None:
     DeltaTable(str(place.table)).update(predicate="seq = 3", updates={"v": "7.0"})
 
@@ -209,6 +234,11 @@ def form_entries() -> Iterator[Entry]:
     yield _same("delta-rs: history vacuumed", by_delta_rs(after=_vacuumed))
     yield _same("delta-rs: a checkpoint", by_delta_rs(after=_checkpoint))
     yield _same("delta-rs: DELETE and RESTORE", by_delta_rs(after=_restored))
+    for name, commits, after in (
+        ("delta-rs: erased by law", with_erased, _erased),
+        ("delta-rs: changed by law", _wrong, _corrected),
+    ):
+        yield replace(_same(name, by_delta_rs(commits, after=after), is_sample=True), is_accepted=True)
     yield _same("delta-rs: MERGE that only inserts", by_delta_rs(lambda rows: rows[:-2], after=_merge))
     yield _same("delta-rs: a commit without rows", by_delta_rs(after=_without_rows))
     yield _same("empty files", by_delta_rs(after=_empty_file))

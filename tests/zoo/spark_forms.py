@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from tests.support.delta_logs import clean_commits
 from tests.zoo.entries import APPENDED, DAYS, FIRST_DAY, ORDERED, Build, Entry, Place, clicks
-from tests.zoo.forms import at_once, dealt, shuffled
+from tests.zoo.forms import ERASED, at_once, dealt, shuffled, with_erased
 from tests.zoo.writers import CLICKS_DDL, Commits, by_spark, copy_of, run_sql
 
 TRACKED: Mapping[str, str] = {"delta.enableRowTracking": "true"}
@@ -99,6 +99,7 @@ def _first(commits: Commits) -> Commits:
     return commits[:4]
 
 
+ERASE = f"DELETE FROM {{log}} WHERE seq >= {ERASED}"  # noqa: S608 - our number
 DELETE_BEFORE = "DELETE FROM {log} WHERE day = '2026-02-28' AND n IS NULL"
 
 
@@ -127,6 +128,13 @@ def tracked_entries() -> Iterator[Entry]:
     yield tracked(
         "Spark: tracked, MERGE that only inserts", by_spark(lambda rows: rows[:-2], properties=TRACKED, after=_merge)
     )
+    for name, properties, after in (
+        ("Spark: tracked, erased by law", TRACKED, (ERASE,)),
+        ("Spark: tracked, erased by deletion vectors", with_vectors, (ERASE,)),
+        ("Spark: tracked, erased and purged", with_vectors, (ERASE, "REORG TABLE {log} APPLY (PURGE)")),
+    ):
+        erased = by_spark(with_erased, properties=properties, after=run_sql(*after))
+        yield replace(tracked(name, erased), is_accepted=True)
     delete = "DELETE FROM {log} WHERE seq = 3"
     yield tracked("Spark: tracked, RESTOREd", copied("tracked", delete, "RESTORE {log} TO VERSION AS OF 6"))
     yield _named(
@@ -146,6 +154,8 @@ def ordered_entries() -> Iterator[Entry]:
     def ordered(name: str, build: Build) -> Entry:
         return _named(name, build, log=ORDERED, answer="ordered")
 
+    erased = by_spark(lambda commits: at_once(with_erased(commits)), after=run_sql(ERASE))
+    yield replace(ordered("Spark: erased by law", erased), is_accepted=True)
     plain, mapped, overlapping = by_spark(), by_spark(properties=MAPPED), by_spark(dealt)
     yield ordered("Spark: no row tracking", copy_of("untracked", plain))
     yield ordered("Spark: shuffled inside files", by_spark(shuffled))
@@ -212,6 +222,15 @@ def _special() -> Iterator[Entry]:
     yield Entry(
         name="Spark: VARIANT", table="variant", log=ORDERED, aggregates="n: {count: {}}, all: {collect_list: v}",
         build=by_spark(at_once, columns=("k", "at", f"{variant} AS v", "seq", "day")),
+    )  # fmt: skip
+    vectors = {"delta.enableDeletionVectors": "true"}
+    yield Entry(
+        name="Spark: VARIANT, erased by deletion vectors", table="variant_erased", log=ORDERED, answer="Spark_VARIANT",
+        aggregates="n: {count: {}}, all: {collect_list: v}", is_accepted=True,
+        build=by_spark(
+            lambda commits: at_once(with_erased(commits)), properties=vectors, after=run_sql(ERASE),
+            columns=("k", "at", f"{variant} AS v", "seq", "day"),
+        ),
     )  # fmt: skip
     latin = "if(seq % 9 = 0, cast(X'636166E9' AS string), note)"
     yield Entry(

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from jobs.lake.deleted_rows import DeletedRows
+
 
 class Block(NamedTuple):
     """Some contiguous records of one data file: all of them, or some row groups.
@@ -15,6 +17,7 @@ class Block(NamedTuple):
     an instant of the slice column from `part[0]` until before `part[1]`, in ms, belong to the block. `reorder_by`
     is not empty if the file has its records in another order: the reader then orders them by these columns, which are
     columns of the log or hidden ones.
+    `deleted` are rows of the file that are no records any more; None if there are none.
     """
 
     path: str
@@ -32,3 +35,4 @@ class Block(NamedTuple):
     is_sorted: bool = False
     part: tuple[int, int] | None = None
     reorder_by: tuple[str, ...] = ()
+    deleted: DeletedRows | None = None

@@ -165,6 +165,7 @@ def _source_files(chunk: ChunkLog) -> dict[int, list[SourceFile]]:
             row=0,
             records=_records(chunk, file),
             part=file.part,
+            deleted=file.deleted,
         )
         found.setdefault(number, []).append(SourceFile(block, commit, first))
     return {number: sorted(own, key=lambda file: (file.commit, file.first)) for number, own in sorted(found.items())}
@@ -182,7 +183,8 @@ def _records(chunk: ChunkLog, file: PinnedFile) -> int:
     import pyarrow.parquet as pq
 
     try:
-        return int(pq.read_metadata(chunk.log.place(file), filesystem=file_system(chunk.log.uri)[0]).num_rows)
+        rows = int(pq.read_metadata(chunk.log.place(file), filesystem=file_system(chunk.log.uri)[0]).num_rows)
+        return rows - (0 if file.deleted is None else file.deleted.count)
     except (OSError, ValueError) as error:
         raise LogError(
             f"file {file.path} (slice {file.slice_id}) of version {chunk.log.version} of event log {chunk.log.uri} "

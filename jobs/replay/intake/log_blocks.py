@@ -135,7 +135,7 @@ class LogColumns:
             wanted = [field for field in self.fields if needed is None or field["name"] in needed]
             named = [self._stored_name(field, block, stored) for field in wanted]
             constants = [
-                self._constant(field, block) if name is None else None
+                self._constant(field, block, file.metadata.num_rows) if name is None else None
                 for field, name in zip(wanted, named, strict=True)
             ]
             # Arrow yields no rows without a column.
@@ -156,9 +156,10 @@ class LogColumns:
                     else pa.nulls(count, pa.int64())
                     for name in hidden
                 ]
-                row += count
                 rows = pa.RecordBatch.from_arrays(arrays, names=[*(field["name"] for field in wanted), *hidden])
-                own = rows if block.part is None else self._own(rows, block.part)
+                own = rows if block.deleted is None else rows.filter(pa.array(block.deleted.is_kept(row, count)))
+                own = own if block.part is None else self._own(own, block.part)
+                row += count
                 found += own.num_rows
                 yield own if needed is columns else own.select([*(columns or ()), *hidden])
         if found != block.records:
@@ -191,10 +192,10 @@ class LogColumns:
         # Buffering reads the columns of all row groups with few requests, in parallel.
         return open_parquet(system.open_input_file(path), pre_buffer=True, coerce_int96_timestamp_unit="us")
 
-    def _constant(self, field: Mapping[str, Any], block: Block) -> pa.Array:
+    def _constant(self, field: Mapping[str, Any], block: Block, file_rows: int) -> pa.Array:
         """Return a column that the file does not have, as long as its longest batch: a partition value, or nulls."""
         text = pa.scalar(block.partition.get(field["name"]), pa.string())
-        kind, rows = arrow_type(field["type"]), min(block.records, self.rows_per_batch)
+        kind, rows = arrow_type(field["type"]), min(file_rows, self.rows_per_batch)
         return pa.repeat(text.cast(kind), rows) if text.is_valid else pa.nulls(rows, kind)
 
     @contextmanager

@@ -73,6 +73,8 @@ COMMANDS = (
     ("comment", "sales", "--request", "", "--text", ARGUMENT),
     ("comment", "sales", "--request", "", "--assign", ARGUMENT), ("comment", "sales", "--request", "x"),
     ("rollback", "sales", "--publication", "2", "--reason", ARGUMENT), ("resume", "sales", "--reason", ARGUMENT),
+    ("accept-rewrite", "sales"), ("accept-rewrite", "sales", "--version", "1", "--reason", ARGUMENT, "--yes"),
+    ("accept-rewrite", "sales", "--version", ARGUMENT), ("accept-rewrite", "sales", "--reason", ARGUMENT, "--dry-run"),
     ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT), ("verify", "sales", "--to", ARGUMENT),
     ("rollback", "sales", "--publication", ARGUMENT, "--reason", "x"), (ARGUMENT,), ("show", "sales", f"--{ARGUMENT}"),
     ("show", "sales", "--limit", ARGUMENT), ("report", "sales", "--output", ARGUMENT), ("show", "sales", ARGUMENT),
@@ -212,7 +214,7 @@ ON_A_LAKE = (
     ("waive", "sales", "2024-01-01", "--reason", "x"), ("rollback", "sales", "--publication", "1", "--reason", "x"),
     ("resume", "sales", "--reason", "x"), ("verify", "sales"), ("cancel", "sales", "--request", "x", "--reason", "x"),
     ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"), ("clean", "sales"),
-    ("comment", "sales", "--request", "x", "--text", "x"),
+    ("comment", "sales", "--request", "x", "--text", "x"), ("accept-rewrite", "sales"),
     ("suite", "propose", "sales"), ("diff", "sales"), ("recover", "sales", "--reason", "x"),
     ("doctor", "event_logs/sales"), ("init", "event_logs/sales", "--yes", "--name", "sales2"),
 )  # fmt: skip

@@ -18,6 +18,7 @@ from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import log_slices, log_tip, touched_since
+from jobs.lake.rewrite_search import find_rewrites
 from jobs.lake.row_tracking import stored_versions
 from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.log import SliceGrammar
@@ -125,6 +126,29 @@ def test_a_commit_that_is_gone_is_refused_where_it_may_have_records(tmp_path: Pa
     assert pinned.data_ms[0] == 2 * HOUR_MS  # the oldest that is known: a plan from the first data asks for this slice
     found = log_slices(str(log), by=BY, back=LookBack(slices=(*HOURS,)), known=KnownLog())
     assert sorted(found.coordinates) == [one.slice_id for one in HOURS[3:]]  # no look takes them for changed
+
+
+def test_after_an_accepted_delete_a_new_file_has_no_slice_and_a_removed_file_has_left_its_slice(tmp_path: Path) -> None:
+    """The new file has records of an older commit, so it does not belong to the slice of the DELETE."""
+    log = tmp_path / "log"
+    for hour in (1, 2):
+        _append(log, hour * HOUR_MS, mark=hour)
+    write_deltalake(str(log), pa.table({"id": [3, 4]}), mode="append")
+    _at(log, 3 * HOUR_MS)
+    DeltaTable(str(log)).delete("id = 1")
+    _at(log, 6 * HOUR_MS)
+    assert _records(_pin_accepted(log)) == {"1970-01-01T02": 2, "1970-01-01T03": 2}
+    DeltaTable(str(log)).delete("id = 4")
+    _at(log, 7 * HOUR_MS)
+    with pytest.raises(LogError, match=r"commit 4 \(DELETE\) wrote file part-.* from records that other commits"):
+        _pin_accepted(log)
+
+
+def _pin_accepted(log: Path) -> PinnedLog:
+    """Pin a log as if a person had accepted all commits that removed records."""
+    found = find_rewrites(str(log), by=BY, slices=HOURS, known=KnownLog())
+    accepted = {found.table_id: {one.version: one for one in found.rewrites}}
+    return pin_log(str(log), by=BY, slices=HOURS, known=KnownLog(accepted=accepted))
 
 
 def test_a_delete_is_refused_in_the_slice_of_the_append(tmp_path: Path) -> None:

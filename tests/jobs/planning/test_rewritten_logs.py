@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.lake import event_log
+from jobs.lake import slice_commits
 from jobs.lake.commit_history import read_history
 from jobs.lake.lake import Lake
 from jobs.ledger.events import verified_event
@@ -195,7 +195,7 @@ def test_after_a_delete_and_the_advised_copy_only_changed_slices_get_other_runs(
     """A person has to be forgotten: their records are removed from the log, and are to stay removed."""
     published = dict(work.ledger.view().published)
     log_of(work).delete("id = '2024-01-02/b/2'")
-    with pytest.raises(LogError, match=r"To keep them removed, append .* to a new table, and name it in `log.table`"):
+    with pytest.raises(LogError, match=r"append the records that are left to a new table, and name it in `log.table`"):
         reasons(work)
     rows = log_of(work).to_pyarrow_table(columns=["id", "key", "at_ms", "amount", "day"]).sort_by("id")
     copy = Path(work.lake.root) / "event_logs" / "copy"
@@ -218,7 +218,7 @@ def test_a_plan_reads_new_commits_only(work: Workspace, monkeypatch: pytest.Monk
         read.append(history.read)
         return history
 
-    monkeypatch.setattr(event_log, "read_history", counted)
+    monkeypatch.setattr(slice_commits, "read_history", counted)
     assert reasons(work) == ["current"] * 3
     append_day(Path(work.lake.root), "2024-01-03", {"c": 3})
     reasons(work)

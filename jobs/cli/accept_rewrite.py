@@ -1,0 +1,185 @@
+"""The command `hindcast accept-rewrite`."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from jobs.cli import common
+from jobs.lake.rewrite_search import FoundRewrites
+from jobs.lake.rewrites import Rewrite
+from jobs.ledger.acceptances import AcceptedRewrite, by_table
+from jobs.ledger.view import LedgerView
+from jobs.pipeline.slices import show_instant
+from jobs.plain_text import counted
+from jobs.planning.workspace import Workspace
+from jobs.publishing.accepting import Acceptance, accept_rewrites, chosen_rewrites, rewrites_of, told_earlier
+from windowlib.errors import RequestError
+
+UNKNOWN = "unknown"
+
+
+@click.command(
+    "accept-rewrite",
+    short_help="Accept a DELETE or UPDATE in old slices of the log, with a reason.",
+    epilog='Example: hindcast accept-rewrite clicks --version 17 --reason "erasure request 2026-88"',
+)
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.option("--reason", default=None, help="Why the records stay removed or changed. The ledger stores it.")
+@click.option(
+    "--version",
+    "versions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="N",
+    help="A commit of the log to accept; may be given several times.  [default: all that are not accepted yet]",
+)
+@click.option("--yes", "is_sure", is_flag=True, help="Accept without a question.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Only show the commits and the slices that they touched.")
+@common.json_option
+@common.existing_place_options
+def accept_rewrite_command(
+    *,
+    pipeline_name: str,
+    reason: str | None,
+    versions: tuple[int, ...],
+    is_sure: bool,
+    is_dry: bool,
+    as_json: bool,
+    places: common.Places,
+) -> int:
+    """Accept commits of the log that removed or changed records, for example because a person has to be forgotten.
+
+    A log that is replayed is append-only, so slices that lost records are refused. After this decision, the slices that
+    the commits touched are `input changed`, and a replay reads what is left. All other slices are as before. The
+    decision is for this pipeline and for these commits only: a later DELETE is refused again.
+
+    The command prints the commits, and asks on a terminal. Elsewhere it needs --yes. Then run `hindcast plan`.
+    """
+    work = places.workspace(places.pipeline(pipeline_name))
+    view = work.ledger.view()
+    found = rewrites_of(work, view)
+    chosen = chosen_rewrites(work, view, found, versions=versions)
+    if not as_json:
+        _show(work, view, found, chosen=chosen)
+    done = Acceptance(accepted=(), earlier=())
+    if chosen and not is_dry:
+        why = _reason(reason, chosen)
+        if not (is_sure or _confirmed(work, chosen, may_ask=not as_json)):
+            common.complain("nothing was accepted")
+            return common.REFUSED
+        done = accept_rewrites(work, found, chosen, reason=why, who=common.who())
+    if as_json:
+        common.print_json(_json(work, view, found, chosen=chosen, accepted=done.accepted))
+    else:
+        _tell(work, done)
+    return common.OK
+
+
+def _reason(reason: str | None, chosen: Sequence[Rewrite]) -> str:
+    if reason is None:
+        raise RequestError(
+            f"{_named(chosen)}: an acceptance needs a reason (--reason TEXT); the ledger stores it with your name. "
+            "Nothing was accepted"
+        )
+    return reason
+
+
+def _named(chosen: Sequence[Rewrite]) -> str:
+    return ", ".join(one.named for one in chosen)
+
+
+def _confirmed(work: Workspace, chosen: Sequence[Rewrite], *, may_ask: bool) -> bool:
+    """Return whether a person confirms the acceptance on a terminal.
+
+    Raises:
+        RequestError: there is no terminal.
+    """
+    if not (may_ask and sys.stdin.isatty() and sys.stdout.isatty()):
+        options = " ".join(f"--version {one.version}" for one in chosen)
+        command = f"hindcast accept-rewrite {work.pipeline.name} {options} --reason … --yes"
+        raise RequestError(
+            f"nothing was accepted, because nobody can be asked here. To accept {_named(chosen)}, run: {command}"
+        )
+    return click.confirm(f"Accept {counted(len(chosen), 'commit')}?", default=False)
+
+
+def _show(
+    work: Workspace,
+    view: LedgerView,
+    found: FoundRewrites,
+    *,
+    chosen: Sequence[Rewrite],
+) -> None:
+    if not chosen:
+        common.say(
+            f"{work.pipeline.name}: nothing to accept. Up to version {found.version} of event log {found.uri}, no "
+            "commit that nobody has accepted removed or changed records of a slice",
+            *(told_earlier(one) for one in view.accepted if one.table_id == found.table_id),
+        )
+        return
+    common.print_table(
+        f"{work.pipeline.name}: commits of event log {found.uri} that removed or changed records",
+        ("commit", "time", "operation", "slice", "records before", "after", "readers see it"),
+        _rows(view, chosen),
+        right=("commit", "records before", "after"),
+        whole=("slice",),
+    )
+    slices = {name for one in chosen for name in one.slices}
+    common.say(
+        f"If accepted, {counted(len(slices), 'slice')} {'is' if len(slices) == 1 else 'are'} `input changed`, and "
+        "slices after them follow if the state before them changes. What readers see does not change before a run is "
+        "published."
+    )
+
+
+def _rows(view: LedgerView, chosen: Sequence[Rewrite]) -> Iterator[tuple[str, ...]]:
+    for one in chosen:
+        what = f"{one.operation} WHERE {one.predicate}" if one.predicate else one.operation
+        head = (str(one.version), "" if one.at_ms is None else show_instant(one.at_ms), what)
+        for name, done in one.slices.items():
+            yield (*head, name, _count(done.before), _count(done.after), "yes" if name in view.published else "no")
+            head = ("", "", "")
+
+
+def _count(records: int | None) -> str:
+    return UNKNOWN if records is None else f"{records:,}"
+
+
+def _tell(work: Workspace, done: Acceptance) -> None:
+    for one in done.earlier:
+        common.say(told_earlier(one))
+    accepted = done.accepted
+    if not accepted:
+        return
+    names = sorted({name for one in accepted for name in one.rewrite.slices})
+    common.say(
+        f"accepted: {', '.join(one.rewrite.named for one in accepted)} for {work.pipeline.name}, by {accepted[0].who}: "
+        f"{accepted[0].reason}",
+        f"next: hindcast plan {work.pipeline.name} --from {names[0]} --to …",
+    )
+
+
+def _json(
+    work: Workspace,
+    view: LedgerView,
+    found: FoundRewrites,
+    *,
+    chosen: Sequence[Rewrite],
+    accepted: Sequence[AcceptedRewrite],
+) -> dict[str, Any]:
+    done = {one.rewrite.version: one for one in accepted}
+    before = by_table(view.accepted).get(found.table_id, {})
+    return {
+        "pipeline": work.pipeline.name,
+        "table_id": found.table_id,
+        "log_version": found.version,
+        "commits": [
+            asdict(one)
+            | {"accepted": one.version in done, "published": [name for name in one.slices if name in view.published]}
+            for one in chosen
+        ],
+        "accepted_before": sorted(before),
+    }

@@ -1,0 +1,151 @@
+"""The decision of a person that records stay removed or changed in the log, for example by law.
+
+An accepted commit makes the slices that it touched *input changed* in this pipeline; other slices are as before. A
+commit is accepted only if its slices can be replayed afterwards, so that no decision ends in a log that is refused.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from jobs.lake.known_log import KnownLog
+from jobs.lake.rewrite_search import FoundRewrites, find_rewrites, spans_with_records
+from jobs.lake.rewrites import Rewrite
+from jobs.ledger.acceptances import AcceptedRewrite, accepted_event, by_table
+from jobs.ledger.events import LedgerEvent
+from jobs.ledger.view import LedgerView
+from jobs.pipeline.slices import next_slice, show_instant, slice_at, slice_grid, slice_of_id
+from jobs.planning.log_pin import pin_input
+from jobs.planning.log_state import known_log
+from jobs.planning.workspace import Workspace
+from jobs.publishing.decisions import checked_reason
+from jobs.runs import Slice
+from windowlib.errors import LogError, RequestError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """The commits that a person has accepted now, and those of them that another process has accepted meanwhile."""
+
+    accepted: tuple[AcceptedRewrite, ...]
+    earlier: tuple[AcceptedRewrite, ...]
+
+
+def rewrites_of(work: Workspace, view: LedgerView) -> FoundRewrites:
+    """Return the commits of the log that removed or changed records, and that nobody has accepted.
+
+    Raises:
+        LogError: the log is missing, or cannot be read.
+    """
+    uri, by = work.lake.event_log(work.pipeline), work.pipeline.log.slice
+    grid = slice_grid(work.pipeline)
+    stored = [one for one in view.slices.values() if slice_at(grid, one.start_ms) == one]
+    known = known_log(view, stored)
+    slices = tuple(sorted({*stored, *_slices_with_records(work, known)}, key=lambda one: one.start_ms))
+    return find_rewrites(uri, by=by, slices=slices, known=known)
+
+
+def _slices_with_records(work: Workspace, known: KnownLog) -> set[Slice]:
+    """Return the slices of the pipeline of which the log has records, or had some."""
+    grid, found = slice_grid(work.pipeline), set[Slice]()
+    spans = spans_with_records(work.lake.event_log(work.pipeline), by=work.pipeline.log.slice, known=known)
+    for span in spans:
+        one: Slice | None = slice_at(grid, span.first_ms)
+        while one is not None and one.start_ms <= span.last_ms:
+            found.add(one)
+            one = next_slice(grid, one)
+    last_ms = None if grid.last_ms is None else slice_at(grid, grid.last_ms).end_ms
+    return {
+        one
+        for one in found
+        if (grid.first_ms is None or one.start_ms >= grid.first_ms) and (last_ms is None or one.end_ms <= last_ms)
+    }
+
+
+def chosen_rewrites(
+    work: Workspace, view: LedgerView, found: FoundRewrites, *, versions: Sequence[int]
+) -> tuple[Rewrite, ...]:
+    """Return the commits that are to be accepted: the given versions, or all. Those accepted before are left out.
+
+    Raises:
+        RequestError: a version is no commit that removed or changed records of a slice.
+    """
+    by_version = {one.version: one for one in found.rewrites}
+    earlier = by_table(view.accepted).get(found.table_id, {})
+    for version in versions:
+        if version not in by_version and version not in earlier:
+            raise RequestError(_unknown(work, found, version))
+    return tuple(one for one in found.rewrites if not versions or one.version in versions)
+
+
+def _unknown(work: Workspace, found: FoundRewrites, version: int) -> str:
+    names = ", ".join(str(one.version) for one in found.rewrites) or "none"
+    if version > found.version:
+        why = f"event log {found.uri} has no commit {version} yet; its newest is {found.version}"
+    else:
+        why = (
+            f"commit {version} of event log {found.uri} removed or changed no record of a slice of pipeline "
+            f"{work.pipeline.name}, or a RESTORE has brought the records back, or log retention has removed the commit"
+        )
+    return f"{why}. Nothing was accepted. Commits that can be accepted: {names}"
+
+
+def accept_rewrites(
+    work: Workspace, found: FoundRewrites, chosen: Sequence[Rewrite], *, reason: str, who: str
+) -> Acceptance:
+    """Accept commits of the log, in one event of the ledger. Commits that the ledger has already are not written again.
+
+    Raises:
+        RequestError: the reason is empty, or the slices of the commits cannot be replayed afterwards. Nothing was
+            written.
+    """
+    checked = checked_reason(reason, "accepting a commit of the log")
+    _refuse_unreadable(work, found, chosen)
+    before = work.ledger.view()
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        nonlocal before
+        before = view
+        return acceptance_events(view, table_id=found.table_id, chosen=chosen, reason=checked, who=who)
+
+    after = work.ledger.write(decide)
+    versions = {one.version for one in chosen}
+    own = [one for one in after.accepted if one.table_id == found.table_id and one.rewrite.version in versions]
+    return Acceptance(
+        accepted=tuple(one for one in own if one.seq > before.version),
+        earlier=tuple(one for one in own if one.seq <= before.version),
+    )
+
+
+def acceptance_events(
+    view: LedgerView, *, table_id: str, chosen: Sequence[Rewrite], reason: str, who: str
+) -> Sequence[LedgerEvent]:
+    """Return the event that accepts commits of a table; none if all of them were accepted before."""
+    earlier = by_table(view.accepted).get(table_id, {})
+    new = [one for one in chosen if one.version not in earlier]
+    return [accepted_event(table_id, new, who=who, reason=reason)] if new else []
+
+
+def _refuse_unreadable(work: Workspace, found: FoundRewrites, chosen: Sequence[Rewrite]) -> None:
+    """Pin the slices of commits as if all found commits were accepted, and refuse commits whose slices are refused.
+
+    Raises:
+        RequestError: the order of the records is lost, or a file cannot be read.
+    """
+    view = work.ledger.view()
+    names = {name for one in chosen for name in one.slices}
+    slices = tuple(sorted((slice_of_id(work.pipeline, name) for name in names), key=lambda one: one.start_ms))
+    known = known_log(view, slices)
+    both = {**known.accepted_of(found.table_id), **{one.version: one for one in found.rewrites}}
+    try:
+        pin_input(work.pipeline, work.lake, slices, known=replace(known, accepted={found.table_id: both}))
+    except LogError as error:
+        commits = ", ".join(one.named for one in chosen)
+        raise RequestError(
+            f"{commits} of pipeline {work.pipeline.name} cannot be accepted, because the slices could not be replayed "
+            f"afterwards: {error}"
+        ) from error
+
+
+def told_earlier(one: AcceptedRewrite) -> str:
+    """Return who has accepted a commit, and why."""
+    return f"{one.rewrite.named} was accepted by {one.who} at {show_instant(one.at_ms)}: {one.reason}"
