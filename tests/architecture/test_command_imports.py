@@ -10,7 +10,7 @@ HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow"
 @pytest.mark.parametrize(
     ("modules", "most"),
     [
-        ("jobs.cli.main", 450),
+        ("jobs.cli.main", 455),
         ("jobs.cli.status, jobs.ledger.table", 470),
         ("jobs.cli.decide", 470),
         ("jobs.cli.run", 490),
