@@ -210,11 +210,10 @@ def pin_log(
     sliced = slicing.sliced()
     files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
     by_slice = SliceFiles.grouped(files, back)
-    own = by_slice.own_digests()
-    history = known_history(log, slicing, log_files, digests=own, known=known, few=few_commits)
+    digests = by_slice.own_digests()
+    history = known_history(log, slicing, log_files, digests=digests, known=known, few=few_commits)
     commits = slice_commits(history, slicing, known=known, log=log, may_be_broken=may_be_changed)
-    since = known_since(log, history, log_files, known=known)
-    nothing = _without_files(log, history, log_files, since=since)
+    nothing = _without_files(log, history, log_files, since=known_since(log, history, log_files, known=known))
     if not may_be_changed:
         refuse_damage(log, files, accepted=known.accepted_of(log.table_id).values())
     return PinnedLog(
