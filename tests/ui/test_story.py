@@ -80,7 +80,7 @@ def test_from_a_red_run_to_its_publication_and_back(place: Place, running: Brows
 def test_a_newcomer_decides_a_held_day_with_what_the_pages_show(
     place: Place, running: Browser, airflow: AirflowApi
 ) -> None:
-    """As after `make demo`: only the address of Airflow is typed, and four clicks lead from the Home page back to it."""
+    """As after `make demo`: only the address of Airflow is typed. Four clicks lead from the Home page back to it."""
     first, held, end = FIRST, BLIZZARD[0], BLIZZARD[1]
     place.hindcast("run", "carriers", "--from", first, "--to", end, "--reason", "the first days", status=1)
     airflow.unpause("decide_carriers")
