@@ -222,7 +222,7 @@ def _left_for_you(stage: Stage, follower: Follower) -> str:
         f"[{FIRST}, {end}). The first day of the blizzard fails its check, too. The demonstration does not decide it.",
     )
     other = Follower(stage=second, api=follower.api)
-    for name in (dag_id, f"decide_{SECOND_PIPELINE}"):
+    for name in (dag_id, f"decide_{SECOND_PIPELINE}", f"backfill_{LIVE_PIPELINE}", f"decide_{LIVE_PIPELINE}"):
         other.wait_for_dag(name)
     run = other.trigger(dag_id, _params(FIRST, end, "the first days, for the airlines"))
     waiting = second.ledger().open_requests()
