@@ -261,11 +261,6 @@ def _how_to_go_on(stage: Stage, request_id: str, *, login: AirflowApi, stays: bo
     stage.console.print("\n[bold cyan]How to go on[/]")
     log_in = f"log in as {login.user} with the password {login.password}" if stays else "log in as `make up` prints"
     clicks = [
-        *(
-            ()
-            if stays
-            else ("make up                                          # in a shell: start this Airflow again",)
-        ),
         f"open {url}",
         f"    {log_in}; a card on the Home page leads to the held day, which is also at",
         f"    {page}",
@@ -283,6 +278,8 @@ def _how_to_go_on(stage: Stage, request_id: str, *, login: AirflowApi, stays: bo
     ]
     if demo_in_use() != stage.directory:  # the clone has a lake of its own
         steps.insert(0, f"export HINDCAST_LAKE={_shown(Path(stage.lake.root))}   # this clone has a lake of its own")
+    if not stays:
+        clicks.insert(0, "make up                                          # in a shell: start this Airflow again")
     for title, lines in (("In a browser:", clicks), ("In a shell:", steps)):
         stage.say(title)
         for line in lines:

@@ -84,13 +84,16 @@ def test_a_newcomer_decides_a_held_day_with_what_the_pages_show(
     first, held, end = FIRST, BLIZZARD[0], BLIZZARD[1]
     place.hindcast("run", "carriers", "--from", first, "--to", end, "--reason", "the first days", status=1)
     airflow.unpause("decide_carriers")
-    newcomer = Person.arrives(running, place.login.url)
+    newcomer = Person.arrives(running, place.login.url, _pictures())
     newcomer.log_in(place.login.user, place.login.password)
     page, pages = newcomer.page, newcomer.pages
     newcomer.click(page.get_by_test_id("hindcast-held").get_by_role("link", name="carriers: 1 slice held"))
     expect(pages.locator("body")).to_contain_text("30.8 %")
     expect(pages.get_by_label(f"Waive {held}")).to_be_checked()
     pages.get_by_label(f"Reason for {held}").fill(REASON)
+    page.set_viewport_size({"width": 390, "height": 844})
+    newcomer.picture("request_phone", of=pages.get_by_role("heading", name="Decision"))
+    page.set_viewport_size({"width": 1280, "height": 860})
     newcomer.click(pages.get_by_role("button", name="Waive and publish"))
     expect(pages.locator("h1")).to_contain_text("The decision is made")
     newcomer.click(pages.get_by_role("link", name="Pipeline carriers"))
