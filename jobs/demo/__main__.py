@@ -259,7 +259,9 @@ def _how_to_go_on(stage: Stage, request_id: str, *, login: AirflowApi, stays: bo
     url = login.url if stays else f"http://{HOST}:{PREFERRED_PORT}"
     page = links.in_airflow(links.request_page(SECOND_PIPELINE, request_id), base_url=url)
     stage.console.print("\n[bold cyan]How to go on[/]")
-    log_in = f"log in as {login.user} with the password {login.password}" if stays else "log in as `make up` prints"
+    log_in = (
+        f"log in as {login.user} with the password {login.password}" if stays else "log in with what `make up` printed"
+    )
     clicks = [
         f"open {url}",
         f"    {log_in}; a card on the Home page leads to the held day, which is also at",
@@ -278,9 +280,10 @@ def _how_to_go_on(stage: Stage, request_id: str, *, login: AirflowApi, stays: bo
     ]
     if demo_in_use() != stage.directory:  # the clone has a lake of its own
         steps.insert(0, f"export HINDCAST_LAKE={_shown(Path(stage.lake.root))}   # this clone has a lake of its own")
+    parts = [("In a browser:", clicks), ("In a shell:", steps)]
     if not stays:
-        clicks.insert(0, "make up                                          # in a shell: start this Airflow again")
-    for title, lines in (("In a browser:", clicks), ("In a shell:", steps)):
+        parts.insert(0, ("First:", ["make up                                          # start this Airflow again"]))
+    for title, lines in parts:
         stage.say(title)
         for line in lines:
             stage.console.print(f"  {line}", markup=False)
