@@ -92,7 +92,7 @@ def test_a_newcomer_decides_a_held_day_with_what_the_pages_show(
     expect(pages.get_by_label(f"Waive {held}")).to_be_checked()
     pages.get_by_label(f"Reason for {held}").fill(REASON)
     page.set_viewport_size({"width": 390, "height": 844})
-    newcomer.picture("request_phone", of=pages.get_by_role("heading", name="Decision"))
+    newcomer.picture("request_phone", of=pages.get_by_role("button", name="Waive and publish"))
     page.set_viewport_size({"width": 1280, "height": 860})
     newcomer.click(pages.get_by_role("button", name="Waive and publish"))
     expect(pages.locator("h1")).to_contain_text("The decision is made")
