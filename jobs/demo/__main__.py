@@ -68,8 +68,8 @@ def story() -> None:
         _decision(stage, follower, held)
         request_id = _left_for_you(stage, follower)
         _ending(stage)
-        url = follower.api.url if stays else f"http://{HOST}:{PREFERRED_PORT}"
-    _how_to_go_on(stage, request_id, url=url, stays=stays)
+        login = follower.api
+    _how_to_go_on(stage, request_id, login=login, stays=stays)
 
 
 @main.command()
@@ -222,7 +222,7 @@ def _left_for_you(stage: Stage, follower: Follower) -> str:
         f"[{FIRST}, {end}). The first day of the blizzard fails its check, too. The demonstration does not decide it.",
     )
     other = Follower(stage=second, api=follower.api)
-    for name in (dag_id, f"decide_{SECOND_PIPELINE}"):
+    for name in (dag_id, f"decide_{SECOND_PIPELINE}", f"backfill_{LIVE_PIPELINE}", f"decide_{LIVE_PIPELINE}"):
         other.wait_for_dag(name)
     run = other.trigger(dag_id, _params(FIRST, end, "the first days, for the airlines"))
     waiting = second.ledger().open_requests()
@@ -254,28 +254,39 @@ def _ending(stage: Stage) -> None:
     stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}.html"))
 
 
-def _how_to_go_on(stage: Stage, request_id: str, *, url: str, stays: bool) -> None:
-    """Print the next steps: the same by clicks, and on the command line."""
+def _how_to_go_on(stage: Stage, request_id: str, *, login: AirflowApi, stays: bool) -> None:
+    """Print the next steps: in a browser, and on the command line."""
+    url = login.url if stays else f"http://{HOST}:{PREFERRED_PORT}"
     page = links.in_airflow(links.request_page(SECOND_PIPELINE, request_id), base_url=url)
     stage.console.print("\n[bold cyan]How to go on[/]")
-    steps = [
-        "make down                                        # stop Airflow; `make up` starts it again, with all of this"
-        if stays
-        else "make up                                          # start this Airflow again; it prints user and password",
-        f"open {page}",
-        "                                                 # decide the held day: waive it, with a reason, and publish",
+    log_in = (
+        f"log in as {login.user} with the password {login.password}" if stays else "log in with what `make up` printed"
+    )
+    clicks = [
+        f"open {url}",
+        f"    {log_in}; a card on the Home page leads to the held day, which is also at",
+        f"    {page}",
+        "    write why the day may pass, and click 'Waive and publish'",
         f"open {url}/dags/replay_{LIVE_PIPELINE}",
-        "                                                 # unpause it: 14 days are replayed, and the bad days held",
+        "    unpause it: it replays two weeks, holds the bad days, and waits for the day that has not come",
         f"open {url}/dags/clicks_live_writer",
-        "                                                 # unpause it then: published days change, and new days come",
+        "    when you have decided the bad days, unpause it: the day comes, and published days change",
+    ]
+    steps = [
         f".venv/bin/hindcast status {PIPELINE}                # published slices, held requests",
         f".venv/bin/hindcast show {PIPELINE} --limit 20       # published windows",
         "$EDITOR pipelines/flights.yaml                   # change the windows; then: hindcast plan flights …",
+        "make down                                        # stop Airflow; `make up` starts it again, with all of this",
     ]
     if demo_in_use() != stage.directory:  # the clone has a lake of its own
         steps.insert(0, f"export HINDCAST_LAKE={_shown(Path(stage.lake.root))}   # this clone has a lake of its own")
-    for line in steps:
-        stage.console.print(f"  {line}", markup=False)
+    parts = [("In a browser:", clicks), ("In a shell:", steps)]
+    if not stays:
+        parts.insert(0, ("First:", ["make up                                          # start this Airflow again"]))
+    for title, lines in parts:
+        stage.say(title)
+        for line in lines:
+            stage.console.print(f"  {line}", markup=False)
     state = f"running at {url}" if stays else "stopped, and keeps its DAG runs"
     stage.note(f"Airflow is {state}. Its logs are in {_shown(stage.home.logs)}")
 

@@ -86,7 +86,8 @@ def clicks(delivery: Delivery) -> list[Click]:
 def deliver(lake_root: str, *, now_ms: int) -> tuple[Delivery, ...]:
     """Append the files that are due and that the log does not have, one commit for each, and return them.
 
-    The first call makes the log with the first files of the last 14 days. Later calls append second files as well.
+    The first call makes the log with the first files of the last 14 days, without the newest file. The second call
+    appends the newest file and the second files that are due. So it always brings a late day and changed days.
 
     Raises:
         LogError: there is a table without a readable Delta log at this place.
@@ -101,7 +102,9 @@ def deliver(lake_root: str, *, now_ms: int) -> tuple[Delivery, ...]:
     if present is not None:
         first = min((date.fromisoformat(one["ingest_date"]) for one in present.partitions()), default=first)
     days = [first + timedelta(days=number) for number in range((today - first).days)]
-    due = [one for day in days for one in deliveries(day) if one.at_ms <= now_ms and not (is_new and one.number > 1)]
+    due = [one for day in days for one in deliveries(day) if one.at_ms <= now_ms]
+    if is_new:
+        due = [one for one in due if one.number == 1][:-1]
     todo = [one for one in due if present is None or present.transaction_version(one.app_id) is None]
     todo.sort(key=lambda one: (one.at_ms, one.day))
     for one in todo:

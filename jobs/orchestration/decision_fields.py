@@ -121,7 +121,7 @@ def _check_fields(decision: Decision, *, given: frozenset[str]) -> None:
         raise RequestError("the reason is blank; the ledger stores it with your name")
     blank = [one.slice_id for one in decision.waivers if not one.reason.strip()]
     if blank:
-        raise RequestError(f"{listed(blank)}: no reason; say why the slice may pass, the ledger stores it")
+        raise RequestError(f"{listed(blank)}: no reason. Write why the slice may pass; the ledger stores it")
 
 
 def _unknown(names: Sequence[str]) -> str:

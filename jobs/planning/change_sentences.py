@@ -74,7 +74,7 @@ def _fate(work: Workspace, group: Sequence[Assessed]) -> str:
         what = "proposed as" if first.request.is_proposed else "replayed by"
         return f"{which}: {what} request {first.request.request_id[:SHOWN_ID]}"
     if not first.why_not:
-        return f"{which}: the next scheduled run proposes to restate it"
+        return f"{which}: the next scheduled run proposes to restate {'it' if len(group) == 1 else 'them'}"
     why = f"{which}: not proposed, because {first.why_not}"
     if first.change.removed or first.change.match is Match.UNKNOWN:
         return why

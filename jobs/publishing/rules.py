@@ -87,13 +87,15 @@ def judge_publication(
     )
     if held is not None:
         return held
+    unseen = {slice_id: run_id for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id}
     changed = tuple(
         slice_id
-        for slice_id, run_id in request.runs.items()
-        if view.published.get(slice_id) != run_id
-        and _digests(view, view.published.get(slice_id)) != _digests(view, run_id)
+        for slice_id, run_id in unseen.items()
+        if _digests(view, view.published.get(slice_id)) != _digests(view, run_id)
     )
-    why = f"{counted(len(request.runs), 'slice')} published together"
+    why = f"{counted(len(unseen), 'slice')} published together"
+    if len(unseen) < len(request.runs):
+        why += f"; readers saw the other {len(request.runs) - len(unseen)} of the request before"
     return Publication(request_id=request.request_id, is_published=True, why=why, changed=changed)
 
 

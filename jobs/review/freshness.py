@@ -28,10 +28,11 @@ class Freshness:
     @property
     def text(self) -> str:
         """Both on one line."""
-        return (
-            f"newest record {self.newest_record or 'none'}, {self._behind(self.record_behind)}; newest published slice "
-            f"{self.newest_published or 'none'}, {self._behind(self.published_behind)}"
+        record = f"newest record {self.newest_record}" if self.newest_record else "no record yet"
+        published = (
+            f"newest published slice {self.newest_published}" if self.newest_published else "no slice published yet"
         )
+        return f"{record}, {self._behind(self.record_behind)}; {published}, {self._behind(self.published_behind)}"
 
     def _behind(self, slices: int) -> str:
         return f"{counted(slices, self.unit)} behind the schedule" if slices else "on schedule"

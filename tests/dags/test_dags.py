@@ -509,5 +509,5 @@ def test_only_the_airflow_of_a_demonstration_has_the_writer_of_clicks(
     for dag in dags:
         monkeypatch.setenv("HINDCAST_LAKE", str(tmp_path))
         task: Any = dag.get_task("append")
-        assert len(task.python_callable()) >= 12
+        assert len(task.python_callable()) >= 11
         assert (tmp_path / "event_logs" / "clicks_live" / "_delta_log").is_dir()

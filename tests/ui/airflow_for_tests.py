@@ -21,8 +21,8 @@ class Place:
     login: Login
     home: Home
 
-    def hindcast(self, *arguments: str) -> str:
-        """Run a command of `hindcast` on the lake, and return what it printed."""
+    def hindcast(self, *arguments: str, status: int = 0) -> str:
+        """Run a command of `hindcast` on the lake that ends with an exit status, and return what it printed."""
         program = Path(sys.executable).with_name("hindcast")
         done = subprocess.run(
             [program, *arguments, "--lake", self.home.lake, "--pipelines", str(self.home.pipelines)],
@@ -31,7 +31,7 @@ class Place:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == status, done.stderr
         return done.stdout
 
 

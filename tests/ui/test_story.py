@@ -77,6 +77,33 @@ def test_from_a_red_run_to_its_publication_and_back(place: Place, running: Brows
     assert asked == {urlsplit(login.url).netloc}, "the browser asked another host"
 
 
+def test_a_newcomer_decides_a_held_day_with_what_the_pages_show(
+    place: Place, running: Browser, airflow: AirflowApi
+) -> None:
+    """As after `make demo`: only the address of Airflow is typed. Four clicks lead from the Home page back to it."""
+    first, held, end = FIRST, BLIZZARD[0], BLIZZARD[1]
+    place.hindcast("run", "carriers", "--from", first, "--to", end, "--reason", "the first days", status=1)
+    airflow.unpause("decide_carriers")
+    newcomer = Person.arrives(running, place.login.url, _pictures())
+    newcomer.log_in(place.login.user, place.login.password)
+    page, pages = newcomer.page, newcomer.pages
+    newcomer.click(page.get_by_test_id("hindcast-held").get_by_role("link", name="carriers: 1 slice held"))
+    expect(pages.locator("body")).to_contain_text("30.8 %")
+    expect(pages.get_by_label(f"Waive {held}")).to_be_checked()
+    pages.get_by_label(f"Reason for {held}").fill(REASON)
+    page.set_viewport_size({"width": 390, "height": 844})
+    newcomer.picture("request_phone", of=pages.get_by_role("button", name="Waive and publish"))
+    page.set_viewport_size({"width": 1280, "height": 860})
+    newcomer.click(pages.get_by_role("button", name="Waive and publish"))
+    expect(pages.locator("h1")).to_contain_text("The decision is made")
+    newcomer.click(pages.get_by_role("link", name="Pipeline carriers"))
+    expect(pages.locator("body")).to_contain_text(f"Readers see 8 slices: {first} to {held}")
+    newcomer.click(page.get_by_role("link", name="Home").first)
+    page.get_by_text("Failed Dags").wait_for()
+    expect(page.get_by_text("carriers: 1 slice held")).to_have_count(0)
+    assert newcomer.clicks == 4
+
+
 def test_without_a_login_every_address_is_refused(place: Place) -> None:
     slice_id = BLIZZARD[0]
     paths = [

@@ -12,7 +12,7 @@ from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import run_request
 from jobs.planning.workspace import Asked, Workspace, open_request, open_workspace
 from jobs.publishing.decisions import rollback
-from jobs.review.freshness import freshness, last_tick_ms
+from jobs.review.freshness import Freshness, freshness, last_tick_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.waiving import waive_newest
 
@@ -217,6 +217,11 @@ def test_a_log_that_is_gone_is_told_once_a_day(place: Place) -> None:
     assert [one.event for one in alerts] == [Event.NOT_THERE, Event.NOT_PUBLISHED, Event.DIGEST]
     assert all("Where the pipeline stands is not known:" in one.text for one in alerts)
     assert place.at("2024-01-04T09:30") == []
+
+
+def test_freshness_of_an_empty_log_names_what_is_missing() -> None:
+    empty = Freshness(newest_record=None, record_behind=2, newest_published=None, published_behind=2, unit="day")
+    assert empty.text == "no record yet, 2 days behind the schedule; no slice published yet, 2 days behind the schedule"
 
 
 def test_freshness_is_against_the_last_time_of_the_schedule(place: Place) -> None:

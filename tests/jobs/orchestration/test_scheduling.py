@@ -16,6 +16,7 @@ from jobs.planning.readiness import AssetEvent
 from jobs.planning.standing import due_slices
 from jobs.planning.watching import read_watch, sign_of
 from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.publishing.publishing import publish
 from jobs.publishing.rules import Publication
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.waiving import waive_newest
@@ -118,6 +119,18 @@ def test_a_failed_slice_holds_the_chain_until_it_is_waived(airflow: Airflow) -> 
     assert airflow.scheduled("2024-01-06").is_published
     assert airflow.seen == DAYS[:5]
     assert [order.slices[0].slice_id for order in airflow.replayer.orders[before:]] == ["2024-01-05"]
+
+
+def test_a_person_publishes_the_rest_of_a_request_whose_first_slices_are_published(airflow: Airflow) -> None:
+    append_day(Path(airflow.lake.root), "2024-01-03", {"c": 5_000})
+    assert not airflow.scheduled("2024-01-05").is_published
+    assert airflow.scheduled("2024-01-06").is_published
+    work = airflow.work(day_ms("2024-01-06"))
+    waive_newest(work, "2024-01-03", reason="it was real", who="ann")
+    [request] = work.ledger.view().open_requests()
+    found = publish(work, who="ann", request_id=request.request_id)
+    assert found.why == "2 slices published together; readers saw the other 2 of the request before"
+    assert found.changed == ("2024-01-03", "2024-01-04")
 
 
 def test_a_held_slice_runs_again_when_its_input_changes(airflow: Airflow) -> None:
