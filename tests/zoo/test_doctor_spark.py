@@ -1,4 +1,4 @@
-"""`hindcast doctor` on the tables of docs/LOGS.md: the proposed file replays all records, or it names what was removed."""
+"""`hindcast doctor` on the tables of docs/LOGS.md: the proposed file replays all records, or records were removed."""
 
 from pathlib import Path
 
