@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.lake.delta_log import LogTable
 from jobs.lake.log_files import Entry, LogFiles
+from jobs.lake.log_version import LogVersion
 from jobs.lake.row_tracking import appended_files
 from jobs.lake.slicing import OUTSIDE
 from windowlib.errors import LogError
@@ -109,7 +109,7 @@ class History:
 
 
 def read_history(
-    log: LogTable, groups: Groups, *, start: int = 0, files: LogFiles | None = None, few: int = FEW_COMMITS
+    log: LogVersion, groups: Groups, *, start: int = 0, files: LogFiles | None = None, few: int = FEW_COMMITS
 ) -> History:
     """Return what the commits from `start` up to the version of `log` did.
 

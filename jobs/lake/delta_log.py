@@ -39,7 +39,7 @@ class DataFile:
     """One data file of a version.
 
     `partition` maps every partition column to its value as text, except binary columns. `records` is None without
-    statistics.
+    statistics. `is_replaceable` tells that the writer of the log may write another file at this path.
     """
 
     path: str
@@ -47,6 +47,12 @@ class DataFile:
     records: int | None
     bytes: int
     modified_ms: int
+    is_replaceable: bool = False
+
+    @property
+    def digest_name(self) -> str:
+        """The name under which a digest of its bytes is stored."""
+        return f"{self.path}@{self.modified_ms}" if self.is_replaceable else self.path
 
 
 @contextmanager
@@ -137,6 +143,16 @@ class LogTable:
         return files
 
     @property
+    def has_commits(self) -> bool:
+        """A table has a history."""
+        return True
+
+    @property
+    def is_read_by_spark(self) -> bool:
+        """Spark reads every Delta table."""
+        return True
+
+    @property
     def columns(self) -> dict[str, str]:
         """The columns in table order: name -> Spark simple type (`bigint`, `struct<a:int>`)."""
         return {name: spell_type(node) for name, node in self.nodes.items()}
@@ -207,9 +223,14 @@ class LogTable:
             actions = arrow_table(self.table.get_add_actions(flatten=True))
         names = {"low": f"min.{column}", "high": f"max.{column}", "nulls": f"null_count.{column}"}
         if not set(names.values()) <= set(actions.column_names):
-            return pa.schema([(name, pa.null()) for name in ("path", *names)]).empty_table()
+            return no_bounds()
         found = [actions[name] for name in ("path", *names.values())]
         return pa.Table.from_arrays(found, names=["path", *names]).drop_null()
+
+    def removal(self, columns: Sequence[str]) -> str:
+        """Return how a person removes the records that have no value of one of these partition columns."""
+        where = " OR ".join(f"{name} IS NULL" for name in columns)
+        return f"remove the records without one (DELETE … WHERE {where}, which changes no slice)"
 
     def deleted_in(self) -> frozenset[str]:
         """Return the names of the data files with a deletion vector, which marks some of their records as deleted."""
@@ -218,6 +239,13 @@ class LogTable:
         with log_errors(self.uri, "reading its deletion vectors"):
             found = arrow_table(self.table.deletion_vectors())["filepath"].to_pylist()
         return frozenset(_file_name(path) for path in found)
+
+
+def no_bounds() -> "pa.Table":
+    """Return the bounds of no file, as `LogTable.bounds` does."""
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.null()) for name in ("path", "low", "high", "nulls")]).empty_table()
 
 
 def describe_log(uri: str, version: int | None = None) -> LogTable:

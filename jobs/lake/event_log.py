@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from jobs.lake.append_order import CommitOrder, with_append_places
 from jobs.lake.commit_history import FEW_COMMITS, History, newest_data_ms, read_history
 from jobs.lake.covered_files import CoveredFile
-from jobs.lake.delta_log import LogTable, describe_log, log_errors, place_of
-from jobs.lake.delta_tables import is_newest
-from jobs.lake.known_log import KnownLog, covered_files
+from jobs.lake.delta_log import log_errors, place_of
+from jobs.lake.known_log import KnownLog, covered_files, refuse_replaced
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles
+from jobs.lake.log_version import NO_COMMITS, LogSource, LogVersion
 from jobs.lake.pinned_files import PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
 from jobs.lake.slicing import SlicedFiles, Slicing
@@ -74,7 +74,7 @@ class PinnedLog:
     _coordinates: Mapping[str, LogCoordinates]
     _known: KnownLog
     _slicing: Slicing = field(compare=False, repr=False)
-    _table: LogTable = field(compare=False, repr=False)
+    _table: LogVersion = field(compare=False, repr=False)
     _log_files: LogFiles = field(compare=False, repr=False)
 
     @property
@@ -95,6 +95,19 @@ class PinnedLog:
     def is_partitioned(self) -> bool:
         """Whether slices are partitions of the log."""
         return is_partitioned(self._table, self._slicing.cut.by)
+
+    @property
+    def is_read_by_spark(self) -> bool:
+        """Whether Spark can read the log where tasks cannot."""
+        return self._table.is_read_by_spark
+
+    def refuse_replaced(self) -> None:
+        """Compare the files with the listing of the pin, if the writer of the log may replace files.
+
+        Raises:
+            LogError: names a file that was removed or replaced since.
+        """
+        refuse_replaced(self.covered_files())
 
     def slice_of(self, group: str | None) -> str | None:
         """Return the slice of a group of `history`; None outside of the slices."""
@@ -162,7 +175,7 @@ class PinnedLog:
 
 
 def pin_log(
-    uri: str,
+    source: LogSource,
     *,
     by: SliceGrammar,
     slices: Sequence[Slice],
@@ -175,7 +188,7 @@ def pin_log(
     """Return the input of a replay: one version of the log, and the files of `slices` in it.
 
     Args:
-        uri: the log's table.
+        source: the log.
         by: how the log is cut into slices.
         slices: the slices to replay, contiguous and ascending.
         version: the version to read; the newest when None.
@@ -189,9 +202,9 @@ def pin_log(
             or no known order; or a file of `_delta_log` is not as it was written, or as an earlier run has read it.
     """
     known = known or KnownLog()
-    log = _opened_log(uri, version, known)
+    log = _opened_log(source, version, known)
     log_files = log.log_files(stored=known.stored_in_log(log.table_id))
-    slicing = slicing_of(log, log_files, Cut(uri=uri, by=by, slices=tuple(slices)))
+    slicing = slicing_of(log, log_files, Cut(uri=log.uri, by=by, slices=tuple(slices)))
     sliced = slicing.sliced()
     files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
     by_slice = _by_slice(files, slices)
@@ -204,7 +217,7 @@ def pin_log(
     if not may_be_changed:
         refuse_damage(log, files)
     return PinnedLog(
-        uri=uri,
+        uri=log.uri,
         table_id=log.table_id,
         version=log.version,
         columns=log.columns,
@@ -224,7 +237,7 @@ def pin_log(
 
 
 def _known_files(
-    sliced: SlicedFiles, log: LogTable, log_files: LogFiles, *, order: CommitOrder | None
+    sliced: SlicedFiles, log: LogVersion, log_files: LogFiles, *, order: CommitOrder | None
 ) -> tuple[PinnedFile, ...]:
     """Return the files of the slices, with their places if an order of commits is asked.
 
@@ -238,7 +251,7 @@ def _known_files(
     return with_append_places(log, sliced.files, log_files, live=log.files(), order=order)
 
 
-def files_of_slices(log: LogTable, *, by: SliceGrammar, slices: Sequence[Slice]) -> tuple[PinnedFile, ...]:
+def files_of_slices(log: LogVersion, *, by: SliceGrammar, slices: Sequence[Slice]) -> tuple[PinnedFile, ...]:
     """Return the files that a version of the log has for some slices. They need not be contiguous.
 
     Raises:
@@ -247,15 +260,15 @@ def files_of_slices(log: LogTable, *, by: SliceGrammar, slices: Sequence[Slice])
     return slicing_of(log, log.log_files(), Cut(uri=log.uri, by=by, slices=tuple(slices))).sliced().files
 
 
-def _opened_log(uri: str, version: int | None, known: KnownLog) -> LogTable:
+def _opened_log(source: LogSource, version: int | None, known: KnownLog) -> LogVersion:
     """Return the log at a version (None: the newest), which may be the table that `known` has.
 
     Raises:
-        LogError: as for `describe_log`.
+        LogError: as for `LogSource.open`.
     """
     opened = known.opened
-    is_opened = version is None and opened is not None and opened.uri == uri and is_newest(uri, opened.version)
-    return opened if is_opened and opened is not None else describe_log(uri, version)
+    is_opened = version is None and opened is not None and opened.uri == source.uri and source.is_newest(opened.version)
+    return opened if is_opened and opened is not None else source.open(version)
 
 
 def _by_slice(files: Iterable[PinnedFile], slices: Iterable[Slice]) -> dict[str, list[PinnedFile]]:
@@ -265,7 +278,7 @@ def _by_slice(files: Iterable[PinnedFile], slices: Iterable[Slice]) -> dict[str,
     return found
 
 
-def _layout(log: LogTable, root: str) -> FileLayout:
+def _layout(log: LogVersion, root: str) -> FileLayout:
     return FileLayout(
         root=root,
         fields=tuple(
@@ -278,8 +291,10 @@ def _layout(log: LogTable, root: str) -> FileLayout:
     )
 
 
-def _known_since(log: LogTable, history: History, files: LogFiles, *, known: KnownLog) -> int:
+def _known_since(log: LogVersion, history: History, files: LogFiles, *, known: KnownLog) -> int:
     """Return the first of the commits that are known without a gap: they were read now, or by earlier readers."""
+    if not log.has_commits:
+        return NO_COMMITS
     since, sound = history.since, known.sound.get(log.table_id, -1)
     while since - 1 in files.commits and since - 1 <= sound:
         since -= 1
@@ -288,7 +303,7 @@ def _known_since(log: LogTable, history: History, files: LogFiles, *, known: Kno
     return since
 
 
-def _empty_coordinates(log: LogTable, history: History, *, since: int, log_digests: str) -> LogCoordinates:
+def _empty_coordinates(log: LogVersion, history: History, *, since: int, log_digests: str) -> LogCoordinates:
     """Return the coordinates of a slice without files. `history.sound` looks at all partitions, so it is read once."""
     return LogCoordinates(
         table_id=log.table_id,
@@ -298,7 +313,7 @@ def _empty_coordinates(log: LogTable, history: History, *, since: int, log_diges
         records=0,
         bytes=0,
         since=since,
-        sound=history.sound,
+        sound=history.sound if log.has_commits else NO_COMMITS,
         log_digests=log_digests,
     )
 
@@ -331,7 +346,7 @@ def _digest(files: Iterable[PinnedFile]) -> str:
     return hashlib.sha256("\n".join(lines).encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
-def _first_commit(log: LogTable, digests: Mapping[str, str], known: KnownLog) -> int:
+def _first_commit(log: LogVersion, digests: Mapping[str, str], known: KnownLog) -> int:
     """Return the first commit to read.
 
     Commits up to the known sound version are needed only for slices whose files differ from those that a run has read.
@@ -356,7 +371,7 @@ def _commits_before(known: KnownLog, table_id: str) -> dict[str, set[int]]:
 
 
 def _commits(
-    history: History, slicing: Slicing, *, known: KnownLog, log: LogTable, may_be_broken: bool
+    history: History, slicing: Slicing, *, known: KnownLog, log: LogVersion, may_be_broken: bool
 ) -> dict[str, set[int]]:
     """Return slice -> versions of the commits that added records to it, with those that were found before.
 

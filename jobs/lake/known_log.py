@@ -5,8 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from jobs.lake.covered_files import CoveredFile, StoredDigests, check_file
-from jobs.lake.delta_log import LogTable, log_errors, place_of
+from jobs.lake.covered_files import CoveredFile, Stamp, StoredDigests, check_file
+from jobs.lake.covered_files import refuse_replaced as refuse_replaced_file
+from jobs.lake.delta_log import log_errors, place_of
+from jobs.lake.log_version import LogVersion
 from jobs.lake.pinned_files import PinnedFile
 from jobs.runs import LogCoordinates
 from jobs.storage import file_system, is_remote
@@ -35,7 +37,7 @@ class KnownLog:
     read: Mapping[str, frozenset[tuple[int, int]]] = field(default_factory=dict)
     seen: Mapping[str, Sequence[LogCoordinates]] = field(default_factory=dict)
     log_digests: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    opened: LogTable | None = field(default=None, compare=False, repr=False)
+    opened: LogVersion | None = field(default=None, compare=False, repr=False)
 
     def file_digests(self, table_id: str, slice_id: str) -> tuple[str, ...]:
         """Return the texts of digests of the files of a slice, without doubles."""
@@ -47,7 +49,7 @@ class KnownLog:
         return StoredDigests.of(self.log_digests.get(table_id, ()))
 
 
-def covered_files(log: LogTable, files: Iterable[PinnedFile], *, known: KnownLog) -> tuple[CoveredFile, ...]:
+def covered_files(log: LogVersion, files: Iterable[PinnedFile], *, known: KnownLog) -> tuple[CoveredFile, ...]:
     """Return data files in the order of their paths, with the digests that earlier readings of them have stored."""
     _system, root = file_system(log.uri)
     stored: dict[str, StoredDigests] = {}
@@ -62,10 +64,20 @@ def covered_files(log: LogTable, files: Iterable[PinnedFile], *, known: KnownLog
                 place=place_of(root, file.path),
                 owner=f"slice {file.slice_id}",
                 way_on=REWRITE,
-                stored=stored[file.slice_id].of_path(file.path),
+                stored=stored[file.slice_id].of_path(file.digest_name),
+                stamp=Stamp(file.bytes, file.modified_ms) if file.is_replaceable else None,
             )
         )
     return tuple(covered)
+
+
+def refuse_replaced(files: Sequence[CoveredFile]) -> None:
+    """Compare the data files of one log with their stamps; raises as `covered_files.refuse_replaced` does."""
+    stamped = [file for file in files if file.stamp is not None]
+    system = file_system(stamped[0].uri)[0] if stamped else None
+    for file in stamped:
+        with log_errors(file.uri, f"reading {file.path} ({file.owner})"):
+            refuse_replaced_file(system, file)
 
 
 def checked_files(files: Sequence[CoveredFile]) -> list[bytes | LogError | None]:

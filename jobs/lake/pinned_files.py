@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
-from jobs.lake.delta_log import DataFile, LogTable, place_of
+from jobs.lake.delta_log import DataFile, place_of
+from jobs.lake.log_version import LogVersion
 from jobs.lake.row_tracking import RowPlace
 from jobs.storage import file_system
 from windowlib.errors import LogError
@@ -38,7 +39,7 @@ class PinnedFile:
     `values` maps every partition column to its value as text. `row_ids` are the ids that the Delta log gives its rows.
     `appended` is its place in the order of appending, which is another one if row tracking was switched on later. Both
     are None if the log was pinned without row ids. `part` is None if all records of the file belong to the slice; else
-    `records` is the number of those that do.
+    `records` is the number of those that do. `digest_name` is as in `DataFile`.
     """
 
     path: str
@@ -51,6 +52,12 @@ class PinnedFile:
     row_ids: RowPlace | None = None
     appended: AppendPlace | None = None
     part: SlicePart | None = None
+    digest_name: str = ""
+
+    @property
+    def is_replaceable(self) -> bool:
+        """Whether the writer of the log may write another file at this path."""
+        return self.digest_name != self.path
 
     @classmethod
     def of(cls, file: DataFile, *, value: str, slice_id: str) -> Self:
@@ -63,6 +70,7 @@ class PinnedFile:
             bytes=file.bytes,
             modified_ms=file.modified_ms,
             values=file.partition,
+            digest_name=file.digest_name,
         )
 
     def with_part(self, part: SlicePart | None, records: int) -> Self:
@@ -70,7 +78,7 @@ class PinnedFile:
         return replace(self, part=part, records=records)
 
 
-def refuse_damage(log: LogTable, files: Sequence[PinnedFile]) -> None:
+def refuse_damage(log: LogVersion, files: Sequence[PinnedFile]) -> None:
     """Refuse files that the log still names, and whose records are not those that were appended.
 
     Raises:
@@ -80,7 +88,7 @@ def refuse_damage(log: LogTable, files: Sequence[PinnedFile]) -> None:
     _refuse_lost_files(log, files)
 
 
-def _refuse_deleted_records(log: LogTable, files: Sequence[PinnedFile]) -> None:
+def _refuse_deleted_records(log: LogVersion, files: Sequence[PinnedFile]) -> None:
     """Refuse files with deletion vectors, because log retention may have removed the commit of the deletion."""
     names = log.deleted_in()
     if not names:
@@ -96,7 +104,7 @@ def _refuse_deleted_records(log: LogTable, files: Sequence[PinnedFile]) -> None:
         )
 
 
-def _refuse_lost_files(log: LogTable, files: Sequence[PinnedFile]) -> None:
+def _refuse_lost_files(log: LogVersion, files: Sequence[PinnedFile]) -> None:
     import pyarrow.fs as pafs
 
     system, root = file_system(log.uri)

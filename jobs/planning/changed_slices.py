@@ -12,8 +12,10 @@ from typing import Final
 
 from jobs.folding import fold, spans
 from jobs.lake.log_cut import Cut
-from jobs.lake.log_look import LogTip, commit_digest, log_slices, log_tip, touched_since
+from jobs.lake.log_look import log_slices, touched_since
 from jobs.lake.log_match import Match, match_input
+from jobs.lake.log_sources import log_source
+from jobs.lake.log_version import LogTip, commit_digest
 from jobs.ledger.view import LedgerView, Look, SeenInput, StagedRun
 from jobs.pipeline.slices import next_slice, slice_at, slice_grid
 from jobs.plain_text import counted
@@ -93,13 +95,13 @@ def look_at_log(work: Workspace, view: LedgerView) -> LogLook:
     runs = {slice_id: view.runs[run_id] for slice_id, run_id in view.published.items() if run_id in view.runs}
     if not runs:
         return LogLook()
-    uri = work.lake.event_log(work.pipeline)
-    tip = log_tip(uri)
+    source = log_source(work.lake, work.pipeline)
+    tip = source.tip()
     if tip is None:
         return LogLook()
     seq = None if view.look is None else view.look.seq
     sightings = sum(len(run.sightings) for run in runs.values())  # `plan --verify` adds one
-    key = (uri, tip.version, tip.commit, seq, tuple(run.result.run_id for run in runs.values()), sightings)
+    key = (source.uri, tip.version, tip.commit, seq, tuple(run.result.run_id for run in runs.values()), sightings)
     known = _KEPT.get(key)
     if known is None:
         known = _looked(work, view, tip, runs=runs)
@@ -119,7 +121,12 @@ def _looked(work: Workspace, view: LedgerView, tip: LogTip, *, runs: Mapping[str
     for slice_id, run in runs.items():
         if slice_id in newly:
             own = (one.log.version for one in run.sightings if one.is_equal and one.log.table_id == base.table_id)
-            is_suspect = not base.version <= (read := max(own, default=-1)) or touched.get(slice_id, -1) > read
+            # Without commits, nothing tells what happened between the run and the look.
+            is_suspect = (
+                not tip.files.commits
+                or not base.version <= (read := max(own, default=-1))
+                or touched.get(slice_id, -1) > read
+            )
         else:
             is_suspect = slice_id in touched
         if is_suspect:
@@ -171,7 +178,7 @@ def _with(
     commit = tip.commit
     if suspects:
         found = log_slices(
-            tip.files.uri,
+            log_source(work.lake, work.pipeline),
             by=work.pipeline.log.slice,
             slices=suspects,
             known=known_log(view, suspects),

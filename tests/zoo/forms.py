@@ -51,6 +51,14 @@ def _without_slice(commits: Commits) -> Commits:
     return [*commits, [commits[0][0] | {"day": None}]]
 
 
+ODD_TEXTS = ("a/b", "100 %", "x=y", "é", "", None, "a:b", "c d", "#?&", "..")
+
+
+def with_odd_notes(commits: Commits) -> Commits:
+    """Return the records with notes that a path has to escape."""
+    return [[row | {"note": ODD_TEXTS[row["seq"] % len(ODD_TEXTS)]} for row in rows] for rows in commits]
+
+
 def by_polars(place: Place) -> None:
     """Append the commits with Polars."""
     schema = {
@@ -231,14 +239,9 @@ def _others() -> Iterator[Entry]:
         name="nulls in the order, shuffled", table="nulls_shuffled", build=by_delta_rs(shuffled), log=nulls,
         answer="nulls_and_equal_values_in_the_order",
     )  # fmt: skip
-    odd = ("a/b", "100 %", "x=y", "é", "", None, "a:b", "c d", "#?&", "..")
-
-    def with_region(commits: Commits) -> Commits:
-        return [[row | {"note": odd[row["seq"] % len(odd)]} for row in rows] for rows in commits]
-
     yield Entry(
         name="partition values with odd characters", table="odd_partitions", log=ORDERED,
-        build=by_delta_rs(with_region, partition_by=("day", "note")),
+        build=by_delta_rs(with_odd_notes, partition_by=("day", "note")),
     )  # fmt: skip
     by_n = by_delta_rs(partition_by=("n", "day"))
     yield _same("a second partition column", by_n)
