@@ -6,7 +6,6 @@ from typing import assert_never
 from jobs.lake.delta_source import DeltaSource
 from jobs.lake.lake import Lake
 from jobs.lake.log_version import LogSource
-from jobs.lake.parquet_source import ParquetSource
 from jobs.pipeline.models.log import LogFormat, PartitionType
 from jobs.pipeline.models.pipeline import Pipeline
 
@@ -32,6 +31,8 @@ def source_at(uri: str, log_format: LogFormat, *, partitions: Mapping[str, Parti
         case "delta":
             return DeltaSource(uri=uri)
         case "parquet":
+            from jobs.lake.parquet_source import ParquetSource  # few pipelines need it
+
             return ParquetSource(uri=uri, partitions=partitions or {})
         case _:
             assert_never(log_format)

@@ -112,7 +112,7 @@ def united(listing: ParquetListing, footers: Sequence[Footer]) -> UnitedSchema:
             )
         nodes[name] = common
         if len(found) > 1 and isinstance(common, str):
-            widened[name] = _ascending([*found.values()])[0]
+            widened[name] = spell_type(_ascending([*found.values()])[0])
     return UnitedSchema(nodes=nodes, widened=widened)
 
 

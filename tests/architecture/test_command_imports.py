@@ -11,9 +11,9 @@ HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow"
     ("modules", "most"),
     [
         ("jobs.cli.main", 450),
-        ("jobs.cli.status, jobs.ledger.table", 460),
+        ("jobs.cli.status, jobs.ledger.table", 465),
         ("jobs.cli.decide", 470),
-        ("jobs.cli.run", 480),
+        ("jobs.cli.run", 485),
         ("jobs.cli.look", 620),
         ("jobs.cli.run, jobs.review.execution", 760),
     ],

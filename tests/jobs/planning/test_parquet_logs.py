@@ -1,0 +1,258 @@
+"""A directory of Parquet files is replayed as the same records in a Delta table, and its changes are seen."""
+
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from jobs.lake.lake import Lake
+from jobs.lake.log_match import Match
+from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.requests import Staging, run_request
+from jobs.pipeline.models.restate import RestateGrammar
+from jobs.pipeline.slices import parse_bound
+from jobs.planning.changed_slices import look_at_log
+from jobs.planning.log_state import read_log_state
+from jobs.planning.restating import propose
+from jobs.planning.watching import Watch, read_watch, sign_of
+from jobs.planning.workspace import Asked, IfOpen, Workspace, open_workspace
+from jobs.replay.replayer import replay_in
+from jobs.replay.sizes import Sizes
+from jobs.spark.lazy_session import LazySession
+from tests.support.fuzzing import seeds
+from tests.support.replays import NOW_MS, pipeline_of
+from windowlib.errors import LogError, SpecError
+
+YAML = """
+pipeline: clicks
+log:
+  table: log{format}
+  key: [k]
+  event_time: {{column: at, unit: ms}}
+  slice: {{by: day}}
+  order: [seq]
+watermark: {{kind: bounded, out_of_orderness: 1h}}
+windows: {{tumbling: {{size: 3h}}, allowed_lateness: 30m}}
+aggregates: {{n: {{count: {{}}}}, total: {{sum: v}}, texts: {{collect_list: text}}}}
+"""
+DAYS = ("2026-03-01", "2026-03-02", "2026-03-03")
+FIRST_MS = 1_772_323_200_000
+DAY_MS = 86_400_000
+SCHEMA = pa.schema(
+    [
+        ("k", pa.string()), ("at", pa.int64()), ("v", pa.int32()), ("text", pa.string()), ("seq", pa.int64()),
+        ("day", pa.date32()),
+    ]
+)  # fmt: skip
+Row = dict[str, Any]
+
+
+def _no_session(*_: object) -> NoReturn:
+    raise AssertionError("no task needs Spark")
+
+
+@dataclass
+class Shop:
+    """A lake with the log of a pipeline, as a directory of Parquet files or as a Delta table."""
+
+    root: Path
+    is_parquet: bool = True
+    written: int = field(default=0)
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log"
+
+    @property
+    def work(self) -> Workspace:
+        form = "\n  format: parquet\n  partitions: {day: date}" if self.is_parquet else ""
+        pipeline = pipeline_of(YAML.format(format=form))
+        return open_workspace(pipeline, Lake(root=str(self.root)), now_ms=lambda: NOW_MS)
+
+    def run(self, first: int = 0, end: int = 3) -> Outcome:
+        bounds = (parse_bound(self.work.pipeline, f"2026-03-0{1 + day}") for day in (first, end))
+        start_ms, end_ms = bounds
+        session = LazySession(_no_session, is_local=True)
+        return run_request(
+            self.work,
+            Asked(from_ms=start_ms, to_ms=end_ms, who="ann", reason="test", if_open=IfOpen.REPLACE),
+            lambda order: replay_in(session, order, sizes=Sizes(local_records=10**9)),
+            staging=Staging(),
+        )
+
+    def write(self, rows: Sequence[Row], name: str = "", *, schema: pa.Schema = SCHEMA) -> Path:
+        """Write records of one day as a file."""
+        self.written += 1
+        directory = self.log / f"day={rows[0]['day']}"
+        directory.mkdir(parents=True, exist_ok=True)
+        file = directory / (name or f"part-{self.written}.parquet")
+        kept = pa.schema([one for one in schema if one.name != "day"])
+        pq.write_table(pa.Table.from_pylist(list(rows), schema=kept), file)
+        return file
+
+    def published(self) -> dict[str, str]:
+        return dict(self.work.ledger.view().published)
+
+    def changed(self) -> dict[str, Match]:
+        return {one.slice.slice_id: one.match for one in look_at_log(self.work, self.work.ledger.view()).changed}
+
+
+def _rows(chance: random.Random, day: int, count: int) -> list[Row]:
+    return [
+        {
+            "k": chance.choice(("ann", "bob", None)),
+            "at": FIRST_MS + day * DAY_MS + chance.randrange(DAY_MS),
+            "v": chance.choice((None, chance.randrange(100))),
+            "text": chance.choice((None, "", "é%3A", f"t{chance.randrange(9)}")),
+            "seq": day * 1_000 + number,
+            "day": DAYS[day],
+        }
+        for number in range(count)
+    ]
+
+
+def _what(outcome: Outcome) -> list[tuple[str, str, str]]:
+    return [(one.result.slice.slice_id, one.result.run_id, one.result.input_fingerprint) for one in outcome.runs]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    made, chance = Shop(tmp_path), random.Random(1)
+    for day in range(3):
+        made.write(_rows(chance, day, 6))
+    assert made.run().is_published
+    return made
+
+
+def test_random_directories_have_the_runs_of_the_same_records_in_a_delta_table(tmp_path: Path) -> None:
+    for seed in seeds(4):
+        chance = random.Random(seed)
+        days = [_rows(chance, day, chance.randint(1, 30)) for day in range(3)]
+        hive, delta = Shop(tmp_path / f"hive{seed}"), Shop(tmp_path / f"delta{seed}", is_parquet=False)
+        for day in days:
+            for rows in _dealt(chance, day):
+                text = quote(str(chance.random()), safe="")
+                hive.write(rows, f"{text}.parquet")
+        for rows in days:
+            table = pa.Table.from_pylist([row | {"day": _date(row)} for row in rows], schema=SCHEMA)
+            write_deltalake(str(delta.log), table, mode="append", partition_by=["day"])
+        assert _what(hive.run()) == _what(delta.run())
+
+
+def _date(row: Row) -> object:
+    return pa.scalar(row["day"]).cast(pa.date32()).as_py()
+
+
+def _dealt(chance: random.Random, rows: Sequence[Row]) -> list[list[Row]]:
+    """Deal records to files, in random order."""
+    mixed = chance.sample(list(rows), len(rows))
+    count = chance.randint(1, 3)
+    return [part for number in range(count) if (part := mixed[number::count])]
+
+
+def test_a_wider_column_keeps_the_runs_of_the_slices_before(shop: Shop) -> None:
+    before = shop.published()
+    wide = SCHEMA.set(2, pa.field("v", pa.int64()))
+    at_ms = FIRST_MS + 2 * DAY_MS
+    rows = [
+        row | {"v": 2**40, "k": "ann", "at": at_ms + number} for number, row in enumerate(_rows(random.Random(2), 2, 3))
+    ]
+    shop.write(rows, schema=wide)
+    shop.log.joinpath("day=2026-03-03", "part-3.parquet").unlink()
+    assert shop.changed() == {"2026-03-03": Match.CHANGED}
+    assert shop.run().is_published
+    after = shop.published()
+    assert {day for day in DAYS if after[day] != before[day]} == {"2026-03-03"}
+
+
+def test_a_file_that_is_added_changes_its_slice_only(shop: Shop) -> None:
+    assert shop.changed() == {}
+    shop.write([{**_rows(random.Random(3), 1, 1)[0], "seq": 1_500}])
+    assert shop.changed() == {"2026-03-02": Match.CHANGED}
+    assert shop.run().is_published
+    assert shop.changed() == {}
+
+
+def test_records_that_are_written_again_give_the_same_runs(shop: Shop) -> None:
+    """The slice is *input changed* by its listing, and its content decides: nothing is replayed after it."""
+    before = shop.published()
+    [file] = (shop.log / "day=2026-03-01").iterdir()
+    rows = pq.read_table(file, partitioning=None)
+    pq.write_table(rows.slice(3), file.with_name("b.parquet"))
+    pq.write_table(rows.slice(0, 3), file)
+    assert shop.changed() == {"2026-03-01": Match.CHANGED}
+    shop.run()
+    assert shop.published() == before
+    assert shop.changed() == {}
+
+
+def test_a_removed_file_is_a_change_and_an_empty_slice_is_replayed(shop: Shop) -> None:
+    [file] = (shop.log / "day=2026-03-02").iterdir()
+    file.unlink()
+    assert shop.changed() == {"2026-03-02": Match.CHANGED}
+    assert shop.run().is_published
+    assert shop.work.ledger.view().runs[shop.published()["2026-03-02"]].result.counts.read == 0
+
+
+def test_a_look_is_written_once_and_compared_with_by_the_next(shop: Shop) -> None:
+    first = look_at_log(shop.work, shop.work.ledger.view())
+    assert first.is_due
+    propose(shop.work, rule=RestateGrammar(), who="schedule")
+    assert not look_at_log(shop.work, shop.work.ledger.view()).is_due
+    shop.write([{**_rows(random.Random(3), 1, 1)[0], "seq": 1_500}])
+    assert look_at_log(shop.work, shop.work.ledger.view()).is_due
+    propose(shop.work, rule=RestateGrammar(), who="schedule")
+    assert shop.changed() == {"2026-03-02": Match.CHANGED}
+    assert shop.run().is_published
+    assert shop.changed() == {}
+
+
+def test_other_bytes_with_the_same_size_and_time_are_damage(shop: Shop) -> None:
+    [file] = (shop.log / "day=2026-03-01").iterdir()
+    at = file.stat()
+    raw = bytearray(file.read_bytes())
+    raw[len(raw) // 3] ^= 1
+    file.write_bytes(raw)
+    os.utime(file, ns=(at.st_atime_ns, at.st_mtime_ns))
+    shop.write([{**_rows(random.Random(3), 0, 1)[0], "seq": 500}])
+    with pytest.raises(LogError, match="is not the file that an earlier run has read"):
+        shop.run()
+
+
+def test_a_waiting_run_sees_a_new_file(shop: Shop) -> None:
+    state = read_log_state(shop.work.pipeline, shop.work.lake, ())
+    watch = read_watch(Watch(wake_ms=NOW_MS + 1, log=(str(shop.log), state.version), log_format="parquet").to_json())
+    assert sign_of(watch, now_ms=NOW_MS) is None
+    shop.write(_rows(random.Random(3), 2, 1))
+    assert sign_of(watch, now_ms=NOW_MS) == "log"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("order: [seq]", "order: appended"), "order: found appended, but a directory of Parquet files has no commits"),
+        (("  order: [seq]\n", ""), "order: found commits, but a directory"),
+        (("by: day", "by: commits"), "slice: by: commits, but a directory"),
+        (
+            ("  order:", "  ready: {any: [{after: 1h}, {newer_commit: true}]}\n  order:"),
+            "ready: newer_commit: a directory",
+        ),
+        (("format: parquet", "format: delta"), "leave it out"),
+        (("format: parquet", "format: orc"), "format"),
+        (("{day: date}", "{day: double}"), "partitions"),
+    ],
+)
+def test_what_needs_commits_is_refused(change: tuple[str, str], words: str) -> None:
+    text = YAML.format(format="\n  format: parquet\n  partitions: {day: date}")
+    pipeline_of(text)
+    assert change[0] in text
+    with pytest.raises(SpecError, match=words):
+        pipeline_of(text.replace(*change))
