@@ -15,7 +15,7 @@ from jobs.lake.delta_log import log_errors, place_of
 from jobs.lake.known_log import KnownLog, covered_files, refuse_replaced
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles
-from jobs.lake.log_version import NO_COMMITS, LogSource, LogVersion
+from jobs.lake.log_version import NO_COMMITS, LogPlace, LogVersion
 from jobs.lake.pinned_files import PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
 from jobs.lake.slicing import SlicedFiles, Slicing
@@ -175,7 +175,7 @@ class PinnedLog:
 
 
 def pin_log(
-    source: LogSource,
+    place: LogPlace,
     *,
     by: SliceGrammar,
     slices: Sequence[Slice],
@@ -188,7 +188,7 @@ def pin_log(
     """Return the input of a replay: one version of the log, and the files of `slices` in it.
 
     Args:
-        source: the log.
+        place: the log.
         by: how the log is cut into slices.
         slices: the slices to replay, contiguous and ascending.
         version: the version to read; the newest when None.
@@ -202,7 +202,7 @@ def pin_log(
             or no known order; or a file of `_delta_log` is not as it was written, or as an earlier run has read it.
     """
     known = known or KnownLog()
-    log = _opened_log(source, version, known)
+    log = _opened_log(place, version, known)
     log_files = log.log_files(stored=known.stored_in_log(log.table_id))
     slicing = slicing_of(log, log_files, Cut(uri=log.uri, by=by, slices=tuple(slices)))
     sliced = slicing.sliced()
@@ -260,15 +260,15 @@ def files_of_slices(log: LogVersion, *, by: SliceGrammar, slices: Sequence[Slice
     return slicing_of(log, log.log_files(), Cut(uri=log.uri, by=by, slices=tuple(slices))).sliced().files
 
 
-def _opened_log(source: LogSource, version: int | None, known: KnownLog) -> LogVersion:
+def _opened_log(place: LogPlace, version: int | None, known: KnownLog) -> LogVersion:
     """Return the log at a version (None: the newest), which may be the table that `known` has.
 
     Raises:
-        LogError: as for `LogSource.open`.
+        LogError: as for `LogPlace.open`.
     """
     opened = known.opened
-    is_opened = version is None and opened is not None and opened.uri == source.uri and source.is_newest(opened.version)
-    return opened if is_opened and opened is not None else source.open(version)
+    is_opened = version is None and opened is not None and opened.uri == place.uri and place.is_newest(opened.version)
+    return opened if is_opened and opened is not None else place.open(version)
 
 
 def _by_slice(files: Iterable[PinnedFile], slices: Iterable[Slice]) -> dict[str, list[PinnedFile]]:

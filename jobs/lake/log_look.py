@@ -13,7 +13,7 @@ from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.file_origins import CLONE, RESTORE, operation_of
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_cut import Cut, slice_value
-from jobs.lake.log_version import LogSource, LogTip
+from jobs.lake.log_version import LogPlace, LogTip
 from jobs.lake.slice_instants import Span, statistics_span
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import LogCoordinates, Slice
@@ -78,13 +78,13 @@ def _span(action: Mapping[str, Any], cut: Cut) -> Span | None:
     return None if value is None else Span(cut.instant_ms(value), cut.instant_ms(value))
 
 
-def log_slices(source: LogSource, *, by: SliceGrammar, slices: Sequence[Slice], known: KnownLog) -> LogSlices:
+def log_slices(place: LogPlace, *, by: SliceGrammar, slices: Sequence[Slice], known: KnownLog) -> LogSlices:
     """Return what the newest version of a log has for some slices, which are ascending.
 
     Raises:
         LogError: as for `pin_log`, but not for slices that lost records or files.
     """
-    pinned = pin_log(source, by=by, slices=slices, known=known, may_be_changed=True)
+    pinned = pin_log(place, by=by, slices=slices, known=known, may_be_changed=True)
     return LogSlices(
         table_id=pinned.table_id,
         version=pinned.version,

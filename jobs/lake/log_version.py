@@ -1,6 +1,6 @@
 """What every kind of event log offers: where it is, and its columns and data files at one version.
 
-A Delta table (`delta_source`) has commits. A directory of Parquet files (`parquet_source`) has none: its version is a
+A Delta table (`delta_place`) has commits. A directory of Parquet files (`parquet_place`) has none: its version is a
 hash of its listing, and its `LogFiles` have no commit. The planner and the replay use only these protocols.
 """
 
@@ -138,7 +138,7 @@ def commit_digest(files: LogFiles, version: int) -> str:
         return hashlib.blake2b(stream.read(), digest_size=16).hexdigest()
 
 
-class LogSource(Protocol):
+class LogPlace(Protocol):
     """Where an event log is, and how it is opened."""
 
     @property

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _SAFE: Final = "/=:+,@()!$&'*;~ "
 """Characters that are not encoded in the path of a file. `place_of` decodes the path."""
-_OTHERS: Final = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table", "metadata": "an Iceberg table"}
-"""Directories of tables, whose data files are not all valid."""
+_OTHERS: Final = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
+"""Directories of tables, whose data files are not all valid. An Iceberg table has `metadata/*.metadata.json`."""
 _VERSION_BYTES: Final = 6
 """A version is a number of 48 bits, which JSON keeps."""
 
@@ -120,14 +120,17 @@ def _refuse_other_formats(uri: str, root: str, infos: "list[pafs.FileInfo]") -> 
     for info in infos:
         name = info.path.removeprefix(f"{root}/")
         parent, _, own = name.rpartition("/")
-        is_iceberg = parent == "metadata" and own.endswith(".metadata.json")
-        if is_iceberg or (parent == "" and own in _OTHERS and own != "metadata"):
-            kind = _OTHERS[parent or own]
-            way_on = "leave `format: parquet` out" if own == "_delta_log" else "write its records into a Delta table"
-            raise LogError(
-                f"event log {uri} is {kind} (it has {name}), and not all of its Parquet files belong to its newest "
-                f"version; {way_on}"
-            )
+        is_iceberg = parent.rpartition("/")[2] == "metadata" and own.endswith(".metadata.json")
+        if not is_iceberg and own not in _OTHERS:
+            continue
+        where = "is" if parent in {"", "metadata"} else f"has in {parent.removesuffix('/metadata')}"
+        way_on = "name another directory" if where != "is" else "write its records into a Delta table"
+        if own == "_delta_log" and where == "is":
+            way_on = "leave `format: parquet` out"
+        raise LogError(
+            f"event log {uri} {where} {_OTHERS.get(own, 'an Iceberg table')} (it has {name}), and not all Parquet "
+            f"files of a table belong to its newest version; {way_on}"
+        )
 
 
 def _listed(root: str, infos: "list[pafs.FileInfo]") -> Iterator[ListedParquet]:

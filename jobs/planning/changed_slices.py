@@ -14,7 +14,7 @@ from jobs.folding import fold, spans
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import log_slices, touched_since
 from jobs.lake.log_match import Match, match_input
-from jobs.lake.log_sources import log_source
+from jobs.lake.log_places import log_place
 from jobs.lake.log_version import LogTip, commit_digest
 from jobs.ledger.view import LedgerView, Look, SeenInput, StagedRun
 from jobs.pipeline.slices import next_slice, slice_at, slice_grid
@@ -95,13 +95,13 @@ def look_at_log(work: Workspace, view: LedgerView) -> LogLook:
     runs = {slice_id: view.runs[run_id] for slice_id, run_id in view.published.items() if run_id in view.runs}
     if not runs:
         return LogLook()
-    source = log_source(work.lake, work.pipeline)
-    tip = source.tip()
+    place = log_place(work.lake, work.pipeline)
+    tip = place.tip()
     if tip is None:
         return LogLook()
     seq = None if view.look is None else view.look.seq
     sightings = sum(len(run.sightings) for run in runs.values())  # `plan --verify` adds one
-    key = (source.uri, tip.version, tip.commit, seq, tuple(run.result.run_id for run in runs.values()), sightings)
+    key = (place.uri, tip.version, tip.commit, seq, tuple(run.result.run_id for run in runs.values()), sightings)
     known = _KEPT.get(key)
     if known is None:
         known = _looked(work, view, tip, runs=runs)
@@ -178,7 +178,7 @@ def _with(
     commit = tip.commit
     if suspects:
         found = log_slices(
-            log_source(work.lake, work.pipeline),
+            log_place(work.lake, work.pipeline),
             by=work.pipeline.log.slice,
             slices=suspects,
             known=known_log(view, suspects),

@@ -6,7 +6,7 @@ from jobs.lake.append_order import CommitOrder
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
-from jobs.lake.log_sources import log_source
+from jobs.lake.log_places import log_place
 from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.runs import Slice
@@ -35,7 +35,7 @@ def pin_input(
     """
     log = pipeline.log
     pinned = pin_log(
-        log_source(lake, pipeline),
+        log_place(lake, pipeline),
         by=log.slice,
         slices=slices,
         known=known,

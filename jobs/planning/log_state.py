@@ -9,7 +9,7 @@ from jobs.lake.delta_log import log_errors
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
-from jobs.lake.log_sources import log_source
+from jobs.lake.log_places import log_place
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.ready import ReadyGrammar
@@ -59,7 +59,7 @@ def read_log_state(
     Raises:
         LogError, SpecError: as for `plan`.
     """
-    if before is not None and log_source(lake, pipeline).is_newest(before.version):
+    if before is not None and log_place(lake, pipeline).is_newest(before.version):
         return before
     known = None if view is None else known_log(view, slices)
     pinned = pin_input(pipeline, lake, slices, known=known, row_ids=False)

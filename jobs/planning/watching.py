@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jobs.lake.delta_tables import is_newest
-from jobs.lake.log_sources import source_at
+from jobs.lake.log_places import place_at
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.log import LogFormat
 from jobs.planning.readiness import Waiting, marker_exists
@@ -83,7 +83,7 @@ def sign_of(watch: Watch, *, now_ms: int) -> Sign | None:
     """Return a sign that a decision may be another one now; None if there is none yet."""
     if now_ms >= watch.wake_ms:
         return "clock"
-    if watch.log is not None and not source_at(watch.log[0], watch.log_format).is_newest(watch.log[1]):
+    if watch.log is not None and not place_at(watch.log[0], watch.log_format).is_newest(watch.log[1]):
         return "log"
     if any(map(marker_exists, watch.markers)):
         return "marker"

@@ -12,7 +12,7 @@ from jobs.lake.delta_log import log_errors
 from jobs.lake.event_log import files_of_slices
 from jobs.lake.known_log import checked_files, covered_files
 from jobs.lake.lake import Lake
-from jobs.lake.log_sources import log_source
+from jobs.lake.log_places import log_place
 from jobs.lake.log_version import LogVersion
 from jobs.lake.parquet_files import open_parquet
 from jobs.ledger.view import LedgerView
@@ -62,7 +62,7 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
     if not slices:
         return LogVerification(files=0, unknown=0, findings=())
     try:
-        log = log_source(lake, pipeline).open()
+        log = log_place(lake, pipeline).open()
         log.log_files(stored=known.stored_in_log(log.table_id))
         files = files_of_slices(log, by=pipeline.log.slice, slices=slices)
         covered = covered_files(log, files, known=known)

@@ -11,8 +11,8 @@ from jobs.lake.delta_log import DataFile
 from jobs.lake.known_log import REWRITE
 from jobs.lake.lake import Lake
 from jobs.lake.log_cut import Cut, slice_value
+from jobs.lake.log_places import log_place
 from jobs.lake.log_rows import Search, find_record, leaf_columns
-from jobs.lake.log_sources import log_source
 from jobs.lake.log_version import LogVersion
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import derivation
@@ -98,7 +98,7 @@ def log_search(
         LogError: the log cannot be read.
     """
     known = known_log(view, tuple(view.slices.values()))
-    log = log_source(lake, pipeline).open()
+    log = log_place(lake, pipeline).open()
     log.log_files(stored=known.stored_in_log(log.table_id))
     digests = cache(lambda slice_id: StoredDigests.of(known.file_digests(log.table_id, slice_id)))
 

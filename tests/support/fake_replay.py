@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.event_log import pin_log
 from jobs.lake.file_commits import append_rows
-from jobs.lake.log_sources import log_source
+from jobs.lake.log_places import log_place
 from jobs.lake.store import ensure_table
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
@@ -127,7 +127,7 @@ class FakeReplayer:
     def __call__(self, order: ReplayOrder) -> list[RunResult]:
         self.orders.append(order)
         self.on_order(order)
-        source, known = log_source(order.lake, order.pipeline), order.known_log
+        source, known = log_place(order.lake, order.pipeline), order.known_log
         pinned = pin_log(source, by=order.pipeline.log.slice, slices=order.slices, known=known)
         records = DeltaTable(order.lake.event_log(order.pipeline)).to_pyarrow_table().to_pylist()
         state = order.before.fingerprint if order.before else EMPTY_STATE

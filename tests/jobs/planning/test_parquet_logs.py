@@ -15,6 +15,7 @@ from deltalake import write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
+from jobs.lake.log_places import log_place
 from jobs.orchestration.outcomes import Outcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.restate import RestateGrammar
@@ -72,10 +73,13 @@ class Shop:
         return self.root / "log"
 
     @property
-    def work(self) -> Workspace:
+    def text(self) -> str:
         form = "\n  format: parquet\n  partitions: {day: date}" if self.is_parquet else ""
-        pipeline = pipeline_of(YAML.format(format=form))
-        return open_workspace(pipeline, Lake(root=str(self.root)), now_ms=lambda: NOW_MS)
+        return YAML.format(format=form)
+
+    @property
+    def work(self) -> Workspace:
+        return open_workspace(pipeline_of(self.text), Lake(root=str(self.root)), now_ms=lambda: NOW_MS)
 
     def run(self, first: int = 0, end: int = 3) -> Outcome:
         bounds = (parse_bound(self.work.pipeline, f"2026-03-0{1 + day}") for day in (first, end))
@@ -233,6 +237,15 @@ def test_a_waiting_run_sees_a_new_file(shop: Shop) -> None:
     assert sign_of(watch, now_ms=NOW_MS) is None
     shop.write(_rows(random.Random(3), 2, 1))
     assert sign_of(watch, now_ms=NOW_MS) == "log"
+
+
+def test_a_log_among_the_tables_of_the_pipeline_is_refused(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.write(_rows(random.Random(3), 0, 1)).parent.rename(tmp_path / "day=2026-03-01")
+    for table in ("clicks", str(tmp_path)):
+        pipeline = pipeline_of(shop.text.replace("table: log", f"table: {table}"))
+        with pytest.raises(SpecError, match="the pipeline clicks writes its tables below"):
+            log_place(Lake(root=str(tmp_path)), pipeline)
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ class ParquetVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParquetSource:
-    """A directory of Parquet files as an event log (`LogSource`). `partitions` has the types of partition columns."""
+class ParquetPlace:
+    """A directory of Parquet files as an event log (`LogPlace`). `partitions` has the types of partition columns."""
 
     uri: str
     partitions: Mapping[str, str] = field(default_factory=dict)

@@ -13,8 +13,8 @@ import pytest
 
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import checked_files
+from jobs.lake.parquet_place import ParquetPlace
 from jobs.lake.parquet_schema import common_type
-from jobs.lake.parquet_source import ParquetSource
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
 from tests.support.fuzzing import seeds
@@ -38,7 +38,7 @@ def _write(root: Path, path: str, rows: pa.Table = ROWS) -> Path:
 
 
 def _pin(root: Path, *, by: str = "dt", **partitions: str) -> PinnedLog:
-    source = ParquetSource(uri=str(root), partitions=partitions)
+    source = ParquetPlace(uri=str(root), partitions=partitions)
     return pin_log(source, by=SliceGrammar(by=by), slices=DAYS)
 
 
@@ -76,7 +76,7 @@ def _check_random_directory(root: Path, chance: random.Random) -> None:
         found[file.slice_id].add((place.removeprefix(f"{root.resolve()}/"), file.records or 0))
     assert found == expected
     assert _pin(root).version == pinned.version
-    source = ParquetSource(uri=str(root))
+    source = ParquetPlace(uri=str(root))
     assert source.is_newest(pinned.version)
     changed = chance.choice(pinned.files)
     os.utime(pinned.place(changed), ns=(OLD_NS, OLD_NS))
@@ -183,6 +183,8 @@ def test_a_directory_that_is_no_log_is_refused(tmp_path: Path) -> None:
         ("_delta_log/00000000000000000000.json", "is a Delta table"),
         (".hoodie/hoodie.properties", "is a Hudi table"),
         ("metadata/v1.metadata.json", "is an Iceberg table"),
+        ("ledger/_delta_log/00000000000000000000.json", "has in ledger a Delta table"),
+        ("more/metadata/v1.metadata.json", "has in more an Iceberg table"),
     ],
 )
 def test_a_table_of_another_format_is_refused(tmp_path: Path, path: str, words: str) -> None:
@@ -235,4 +237,4 @@ def test_a_version_that_is_gone_is_refused(tmp_path: Path) -> None:
     version = _pin(tmp_path).version
     _touched(file)
     with pytest.raises(LogError, match="has only the files of now"):
-        ParquetSource(uri=str(tmp_path)).open(version)
+        ParquetPlace(uri=str(tmp_path)).open(version)

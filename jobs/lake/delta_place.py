@@ -13,8 +13,8 @@ _ANY_VERSION: Final = 10**20 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaSource:
-    """A Delta table as an event log (`LogSource`)."""
+class DeltaPlace:
+    """A Delta table as an event log (`LogPlace`)."""
 
     uri: str
 
