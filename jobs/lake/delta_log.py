@@ -40,6 +40,7 @@ class DataFile:
 
     `partition` maps every partition column to its value as text, except binary columns. `records` is None without
     statistics. `is_replaceable` tells that the writer of the log may write another file at this path.
+    `only_inserts`: of a file of the change data feed, only the inserted rows belong to the log.
     """
 
     path: str
@@ -48,6 +49,7 @@ class DataFile:
     bytes: int
     modified_ms: int
     is_replaceable: bool = False
+    only_inserts: bool = False
 
     @property
     def digest_name(self) -> str:
@@ -233,6 +235,10 @@ class LogTable:
         """Return how a person removes the records that have no value of one of these partition columns."""
         where = " OR ".join(f"{name} IS NULL" for name in columns)
         return f"remove the records without one (DELETE … WHERE {where}, which changes no slice)"
+
+    def lost(self) -> Mapping[str, str]:
+        """Return nothing: the version names the files of all its records."""
+        return {}
 
     def deleted_in(self) -> frozenset[str]:
         """Return the names of the data files with a deletion vector, which marks some of their records as deleted."""

@@ -81,8 +81,8 @@ def direct_reading(log: PinnedLog, *, readers: int = READERS) -> DirectReading:
 def _by_spark(log: PinnedLog, why: str) -> DirectReading:
     if not log.is_read_by_spark:
         raise LogError(
-            f"event log {log.uri} cannot be read: {why}. Only Spark reads that, and only in a Delta table; write the "
-            "records into a Delta table (docs/LOGS.md)"
+            f"event log {log.uri} cannot be read: {why}. Only Spark reads that, and only in a Delta table without "
+            "`log.changes`; write the records into such a table (docs/LOGS.md)"
         )
     return DirectReading(why_spark=why)
 

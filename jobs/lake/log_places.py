@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from jobs.lake.delta_place import DeltaPlace
+from jobs.lake.inserts_place import InsertsPlace
 from jobs.lake.lake import Lake
 from jobs.lake.log_version import LogPlace
 from jobs.pipeline.models.log import LogFormat, PartitionType
@@ -21,9 +22,10 @@ def log_place(lake: Lake, pipeline: Pipeline) -> LogPlace:
     if log.format != "delta" and f"{lake.ledger(pipeline.name)}/".startswith(f"{uri.rstrip('/')}/"):
         raise SpecError(
             f"{pipeline.source}: log.table: the pipeline {pipeline.name} writes its tables below {uri}, and all files "
-            f"there would belong to the log (format: {log.format}); move the log to another directory, or rename the pipeline"
+            f"there would belong to the log (format: {log.format}); move the log to another directory, or rename the "
+            "pipeline"
         )
-    return place_at(uri, log.format, partitions=log.partitions)
+    return InsertsPlace(uri=uri) if log.changes else place_at(uri, log.format, partitions=log.partitions)
 
 
 def place_at(uri: str, log_format: LogFormat, *, partitions: Mapping[str, PartitionType] | None = None) -> LogPlace:

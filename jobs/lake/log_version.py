@@ -108,6 +108,10 @@ class LogVersion(Protocol):
         """Return the names of the files that have records which do not belong to the log any more."""
         ...
 
+    def lost(self) -> Mapping[str, str]:
+        """Return path -> why it is not known which records of a file belong to the log."""
+        ...
+
     def removal(self, columns: Sequence[str]) -> str:
         """Return how a person removes the records that have no value of one of these columns."""
         ...

@@ -83,6 +83,10 @@ class ParquetVersion:
         """Return nothing: a Parquet file has no deleted records."""
         return frozenset()
 
+    def lost(self) -> Mapping[str, str]:
+        """Return nothing: the records of all files are known."""
+        return {}
+
     def removal(self, columns: Sequence[str]) -> str:  # noqa: ARG002 - a file has no other partition
         """Return how a person removes records of a partition."""
         return "remove the files without one"

@@ -39,7 +39,8 @@ class PinnedFile:
     `values` maps every partition column to its value as text. `row_ids` are the ids that the Delta log gives its rows.
     `appended` is its place in the order of appending, which is another one if row tracking was switched on later. Both
     are None if the log was pinned without row ids. `part` is None if all records of the file belong to the slice; else
-    `records` is the number of those that do. `digest_name` is as in `DataFile`.
+    `records` is the number of those that do. `digest_name` and
+    `only_inserts` are as in `DataFile`.
     """
 
     path: str
@@ -53,6 +54,7 @@ class PinnedFile:
     appended: AppendPlace | None = None
     part: SlicePart | None = None
     digest_name: str = ""
+    only_inserts: bool = False
 
     @property
     def is_replaceable(self) -> bool:
@@ -71,6 +73,7 @@ class PinnedFile:
             modified_ms=file.modified_ms,
             values=file.partition,
             digest_name=file.digest_name,
+            only_inserts=file.only_inserts,
         )
 
     def with_part(self, part: SlicePart | None, records: int) -> Self:
@@ -82,10 +85,23 @@ def refuse_damage(log: LogVersion, files: Sequence[PinnedFile]) -> None:
     """Refuse files that the log still names, and whose records are not those that were appended.
 
     Raises:
-        LogError: records were deleted, or a file was lost or has another size.
+        LogError: records were deleted or are not known, or a file was lost or has another size.
     """
+    _refuse_unknown_records(log, files)
     _refuse_deleted_records(log, files)
     _refuse_lost_files(log, files)
+
+
+def _refuse_unknown_records(log: LogVersion, files: Sequence[PinnedFile]) -> None:
+    lost = log.lost()
+    unknown = [file for file in files if file.path in lost]
+    if unknown:
+        file = unknown[0]
+        raise LogError(
+            f"the records of slice {file.slice_id} in event log {log.uri} are not known (file {file.path}): "
+            f"{lost[file.path]}. Ranges without this slice can be replayed, and what readers see has not changed "
+            "(docs/LOGS.md)"
+        )
 
 
 def _refuse_deleted_records(log: LogVersion, files: Sequence[PinnedFile]) -> None:

@@ -205,12 +205,14 @@ PartitionType = Literal["string", "date", "int", "bigint"]
 class LogGrammar(GrammarModel):
     """The event log: its table, the meaning of its columns, columns derived from them, and which records are read.
 
-    `partitions` has the types of partition columns of Parquet files, whose paths have texts; others are texts.
+    `partitions` has the types of partition columns of Parquet files, whose paths have texts; others are texts. With
+    `changes`, the log has the rows that were inserted into a table, whatever became of them.
     """
 
     table: Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(refuse_control_characters)]
     format: LogFormat = "delta"
     partitions: Mapping[ColumnName, PartitionType] | None = None
+    changes: Literal["inserts"] | None = None
     columns: Annotated[Mapping[str, Expression], Field(max_length=64)] | None = None
     where: Expression | None = None
     kafka: KafkaGrammar | None = None
@@ -288,8 +290,15 @@ class LogGrammar(GrammarModel):
         if self.format == "delta":
             if self.partitions is not None:
                 raise ValueError("partitions: a Delta table has the types of its partition columns; leave it out")
+            if self.changes is not None and self.order == "commits":
+                raise ValueError(
+                    "order: commits needs row tracking, which the change data feed does not have; with changes: "
+                    "inserts write order: appended, or name the columns that order the records of a slice"
+                )
             return self
         why = "a directory of Parquet files has no commits"
+        if self.changes is not None:
+            raise ValueError(f"changes: found {self.changes}, but {why}; leave it out")
         if self.order_columns is None:
             raise ValueError(
                 f"order: found {self.order}, but {why}, so the order in which its records were appended is not known; "

@@ -12,8 +12,9 @@ class Block(NamedTuple):
     values of the partition columns as text. No record of the block has an event time after `latest_ms`, and no record
     of the chunk before it after `latest_before_ms`; None if that is not known (`partial_aggregation`). `is_sorted`: the
     intake has written the file, and it is no file of the log. `part` is not None if only the records of the file with
-    an instant of the slice column from `part[0]` until before `part[1]`, in ms, belong to the block. `reorder_by`
-    is not empty if the file has its records in another order: the reader then orders them by these columns of the log.
+    an instant of the slice column from `part[0]` until before `part[1]`, in ms, belong to the block. `only_inserts`:
+    only the rows of the file that the change data feed calls inserted belong to it. `reorder_by` is not empty if the
+    file has its records in another order: the reader then orders them by these columns of the log.
     """
 
     path: str
@@ -31,3 +32,4 @@ class Block(NamedTuple):
     is_sorted: bool = False
     part: tuple[int, int] | None = None
     reorder_by: tuple[str, ...] = ()
+    only_inserts: bool = False

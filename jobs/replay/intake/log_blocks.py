@@ -23,6 +23,7 @@ from jobs.replay.intake.order_keys import comparable, sorted_rows
 from jobs.storage import file_system, is_remote
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import LogError
+from windowlib.records.change_feed import CHANGE_TYPE, INSERT
 from windowlib.records.column_types import Node
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class LogColumns:
             ]
             # Arrow yields no rows without a column.
             read = [name for name in (*named, *hidden) if name is not None and name in stored] or stored[:1]
+            read = [*read, CHANGE_TYPE] if block.only_inserts else read
             for batch in file.iter_batches(
                 batch_size=self.rows_per_batch, row_groups=block.row_groups, columns=read, use_threads=False
             ):
@@ -125,6 +127,8 @@ class LogColumns:
                 ]
                 row += count
                 rows = pa.RecordBatch.from_arrays(arrays, names=[*(field["name"] for field in wanted), *hidden])
+                if block.only_inserts:
+                    rows = rows.filter(pc.equal(conformed(batch.column(CHANGE_TYPE), "string"), INSERT))
                 own = rows if block.part is None else self._own(rows, block.part)
                 found += own.num_rows
                 yield own if needed is columns else own.select([*(columns or ()), *hidden])
@@ -161,7 +165,11 @@ class LogColumns:
     def _constant(self, field: Mapping[str, Any], block: Block) -> pa.Array:
         """Return a column that the file does not have, as long as its longest batch: a partition value, or nulls."""
         text = pa.scalar(block.partition.get(field["name"]), pa.string())
-        kind, rows = arrow_type(field["type"]), min(block.records, self.rows_per_batch)
+        is_whole = block.part is None and not block.only_inserts  # else the file has more rows than the block
+        kind, rows = (
+            arrow_type(field["type"]),
+            min(block.records, self.rows_per_batch) if is_whole else self.rows_per_batch,
+        )
         return pa.repeat(text.cast(kind), rows) if text.is_valid else pa.nulls(rows, kind)
 
     @contextmanager

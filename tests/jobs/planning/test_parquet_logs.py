@@ -3,9 +3,8 @@
 import os
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -17,33 +16,17 @@ from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
 from jobs.lake.log_places import log_place
 from jobs.orchestration.outcomes import Outcome
-from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.restate import RestateGrammar
-from jobs.pipeline.slices import parse_bound
 from jobs.planning.changed_slices import look_at_log
 from jobs.planning.log_state import read_log_state
 from jobs.planning.restating import propose
 from jobs.planning.watching import Watch, read_watch, sign_of
-from jobs.planning.workspace import Asked, IfOpen, Workspace, open_workspace
-from jobs.replay.replayer import replay_in
-from jobs.replay.sizes import Sizes
-from jobs.spark.lazy_session import LazySession
 from tests.support.fuzzing import seeds
+from tests.support.log_shop import LogShop
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import LogError, SpecError
 
-YAML = """
-pipeline: clicks
-log:
-  table: log{format}
-  key: [k]
-  event_time: {{column: at, unit: ms}}
-  slice: {{by: day}}
-  order: [seq]
-watermark: {{kind: bounded, out_of_orderness: 1h}}
-windows: {{tumbling: {{size: 3h}}, allowed_lateness: 30m}}
-aggregates: {{n: {{count: {{}}}}, total: {{sum: v}}, texts: {{collect_list: text}}}}
-"""
+FORM = "format: parquet\npartitions: {day: date}"
 DAYS = ("2026-03-01", "2026-03-02", "2026-03-03")
 FIRST_MS = 1_772_323_200_000
 DAY_MS = 86_400_000
@@ -54,59 +37,6 @@ SCHEMA = pa.schema(
     ]
 )  # fmt: skip
 Row = dict[str, Any]
-
-
-def _no_session(*_: object) -> NoReturn:
-    raise AssertionError("no task needs Spark")
-
-
-@dataclass
-class Shop:
-    """A lake with the log of a pipeline, as a directory of Parquet files or as a Delta table."""
-
-    root: Path
-    is_parquet: bool = True
-    written: int = field(default=0)
-
-    @property
-    def log(self) -> Path:
-        return self.root / "log"
-
-    @property
-    def text(self) -> str:
-        form = "\n  format: parquet\n  partitions: {day: date}" if self.is_parquet else ""
-        return YAML.format(format=form)
-
-    @property
-    def work(self) -> Workspace:
-        return open_workspace(pipeline_of(self.text), Lake(root=str(self.root)), now_ms=lambda: NOW_MS)
-
-    def run(self, first: int = 0, end: int = 3) -> Outcome:
-        bounds = (parse_bound(self.work.pipeline, f"2026-03-0{1 + day}") for day in (first, end))
-        start_ms, end_ms = bounds
-        session = LazySession(_no_session, is_local=True)
-        return run_request(
-            self.work,
-            Asked(from_ms=start_ms, to_ms=end_ms, who="ann", reason="test", if_open=IfOpen.REPLACE),
-            lambda order: replay_in(session, order, sizes=Sizes(local_records=10**9)),
-            staging=Staging(),
-        )
-
-    def write(self, rows: Sequence[Row], name: str = "", *, schema: pa.Schema = SCHEMA) -> Path:
-        """Write records of one day as a file."""
-        self.written += 1
-        directory = self.log / f"day={rows[0]['day']}"
-        directory.mkdir(parents=True, exist_ok=True)
-        file = directory / (name or f"part-{self.written}.parquet")
-        kept = pa.schema([one for one in schema if one.name != "day"])
-        pq.write_table(pa.Table.from_pylist(list(rows), schema=kept), file)
-        return file
-
-    def published(self) -> dict[str, str]:
-        return dict(self.work.ledger.view().published)
-
-    def changed(self) -> dict[str, Match]:
-        return {one.slice.slice_id: one.match for one in look_at_log(self.work, self.work.ledger.view()).changed}
 
 
 def _rows(chance: random.Random, day: int, count: int) -> list[Row]:
@@ -127,9 +57,25 @@ def _what(outcome: Outcome) -> list[tuple[str, str, str]]:
     return [(one.result.slice.slice_id, one.result.run_id, one.result.input_fingerprint) for one in outcome.runs]
 
 
+class Shop(LogShop):
+    """A lake whose log is a directory of Parquet files."""
+
+    written = 0
+
+    def write(self, rows: Sequence[Row], name: str = "", *, schema: pa.Schema = SCHEMA) -> Path:
+        """Write records of one day as a file."""
+        self.written += 1
+        directory = self.log / f"day={rows[0]['day']}"
+        directory.mkdir(parents=True, exist_ok=True)
+        file = directory / (name or f"part-{self.written}.parquet")
+        kept = pa.schema([one for one in schema if one.name != "day"])
+        pq.write_table(pa.Table.from_pylist(list(rows), schema=kept), file)
+        return file
+
+
 @pytest.fixture
 def shop(tmp_path: Path) -> Shop:
-    made, chance = Shop(tmp_path), random.Random(1)
+    made, chance = Shop(tmp_path, FORM), random.Random(1)
     for day in range(3):
         made.write(_rows(chance, day, 6))
     assert made.run().is_published
@@ -140,7 +86,7 @@ def test_random_directories_have_the_runs_of_the_same_records_in_a_delta_table(t
     for seed in seeds(4):
         chance = random.Random(seed)
         days = [_rows(chance, day, chance.randint(1, 30)) for day in range(3)]
-        hive, delta = Shop(tmp_path / f"hive{seed}"), Shop(tmp_path / f"delta{seed}", is_parquet=False)
+        hive, delta = Shop(tmp_path / f"hive{seed}", FORM), LogShop(tmp_path / f"delta{seed}")
         for day in days:
             for rows in _dealt(chance, day):
                 text = quote(str(chance.random()), safe="")
@@ -240,7 +186,7 @@ def test_a_waiting_run_sees_a_new_file(shop: Shop) -> None:
 
 
 def test_a_log_among_the_tables_of_the_pipeline_is_refused(tmp_path: Path) -> None:
-    shop = Shop(tmp_path)
+    shop = Shop(tmp_path, FORM)
     shop.write(_rows(random.Random(3), 0, 1)).parent.rename(tmp_path / "day=2026-03-01")
     for table in ("clicks", str(tmp_path)):
         pipeline = pipeline_of(shop.text.replace("table: log", f"table: {table}"))
@@ -264,7 +210,7 @@ def test_a_log_among_the_tables_of_the_pipeline_is_refused(tmp_path: Path) -> No
     ],
 )
 def test_what_needs_commits_is_refused(change: tuple[str, str], words: str) -> None:
-    text = YAML.format(format="\n  format: parquet\n  partitions: {day: date}")
+    text = Shop(Path(), FORM).text
     pipeline_of(text)
     assert change[0] in text
     with pytest.raises(SpecError, match=words):
