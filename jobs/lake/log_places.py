@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from jobs.lake.delta_place import DeltaPlace
-from jobs.lake.inserts_place import InsertsPlace
 from jobs.lake.lake import Lake
 from jobs.lake.log_version import LogPlace
 from jobs.pipeline.models.log import LogFormat, PartitionType
@@ -25,7 +24,11 @@ def log_place(lake: Lake, pipeline: Pipeline) -> LogPlace:
             f"there would belong to the log (format: {log.format}); move the log to another directory, or rename the "
             "pipeline"
         )
-    return InsertsPlace(uri=uri) if log.changes else place_at(uri, log.format, partitions=log.partitions)
+    if log.changes is not None:
+        from jobs.lake.inserts_place import InsertsPlace  # few pipelines need it
+
+        return InsertsPlace(uri=uri)
+    return place_at(uri, log.format, partitions=log.partitions)
 
 
 def place_at(uri: str, log_format: LogFormat, *, partitions: Mapping[str, PartitionType] | None = None) -> LogPlace:

@@ -23,7 +23,6 @@ log:
   key: [k]
   event_time: {{column: at, unit: ms}}
   slice: {{by: day}}
-  order: [seq]
 watermark: {{kind: bounded, out_of_orderness: 1h}}
 windows: {{tumbling: {{size: 3h}}, allowed_lateness: 30m}}
 aggregates: {{n: {{count: {{}}}}, total: {{sum: v}}, texts: {{collect_list: text}}}}
@@ -48,7 +47,8 @@ class LogShop:
 
     @property
     def text(self) -> str:
-        return YAML.format(form="".join(f"\n  {line}" for line in self.form.splitlines()))
+        lines = self.form.splitlines() if "order:" in self.form else [*self.form.splitlines(), "order: [seq]"]
+        return YAML.format(form="".join(f"\n  {line}" for line in lines))
 
     @property
     def work(self) -> Workspace:
@@ -60,7 +60,7 @@ class LogShop:
         session = LazySession(_no_session, is_local=True)
         return run_request(
             self.work,
-            Asked(from_ms=start_ms, to_ms=end_ms, who="ann", reason="test", if_open=IfOpen.REPLACE),
+            Asked(from_ms=start_ms, to_ms=end_ms, who="ann", reason="test", if_open=IfOpen.REPLACE, is_fresh=first > 0),
             lambda order: replay_in(session, order, sizes=Sizes(local_records=10**9)),
             staging=Staging(),
         )
