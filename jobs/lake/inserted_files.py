@@ -1,8 +1,9 @@
 """The commits of a Delta table as commits of the records that they inserted (`changes: inserts`).
 
 A commit with files of the change data feed inserted the rows of them whose `_change_type` is `insert`. Any other commit
-inserted the rows of the files that it adds; what it removes is no change of this log. So an UPDATE or a DELETE adds no
-record and changes no slice, and neither does a RESTORE, because the records that it brings back are in the log.
+inserted the rows of the files that it adds; what it removes is no change of this log. An UPDATE or a DELETE inserts
+nothing, and neither does a RESTORE, because the records that it brings back are in the log. A commit without a feed
+that adds and removes files, such as a MERGE before the feed was switched on, is shown as one that removed records.
 
 Source: the Delta protocol, sections "Add CDC File" and "Change Data Files".
 """
@@ -20,8 +21,11 @@ from windowlib.errors import LogError
 FEED: Final = "delta.enableChangeDataFeed"
 ONLY_INSERTS: Final = "onlyInserts"
 """A key of an `add` that stands for a file of the change data feed: only its inserted rows count."""
-_REWRITING: Final = frozenset({"UPDATE", "DELETE", "MERGE"})
-_WITHOUT_INSERTS: Final = frozenset({"UPDATE", "DELETE"})
+MERGE: Final = "MERGE"
+_WITHOUT_INSERTS: Final = frozenset({"UPDATE", "DELETE", RESTORE})
+"""Operations that insert nothing. delta-rs writes no feed for an UPDATE that sets values to equal ones."""
+_INSERTED: Final = ("numTargetRowsInserted", "num_target_rows_inserted")
+"""The metric of a MERGE that counts inserted rows, as Spark and delta-rs name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,19 +74,24 @@ class InsertedFiles(LogFiles):
                 "into the original table; name the original table in `log.table`"
             )
         yield from (entry for entry in entries if not {"add", "remove", "cdc"} & {*entry})
-        if operation == RESTORE:
+        if operation in _WITHOUT_INSERTS or (operation == MERGE and _counts_no_insert(entries)):
             return
         feed = [entry["cdc"] for entry in entries if "cdc" in entry]
         if feed:
-            if operation not in _WITHOUT_INSERTS:
-                yield from ({"add": {**one, "dataChange": True, ONLY_INSERTS: True}} for one in feed)
+            yield from ({"add": {**one, "dataChange": True, ONLY_INSERTS: True}} for one in feed)
             return
         adds = [entry for entry in entries if "add" in entry and entry["add"].get("dataChange", True)]
         removes = [entry for entry in entries if "remove" in entry and entry["remove"].get("dataChange", True)]
-        is_fed = version >= self.fed_since and operation not in _REWRITING
         yield from adds
-        if adds and removes and not is_fed:
+        if adds and removes and (operation == MERGE or version < self.fed_since):
             yield from removes  # nothing tells which of the added rows are new
+
+
+def _counts_no_insert(entries: Sequence[Entry]) -> bool:
+    """Return whether the metrics of a MERGE tell that it inserted nothing."""
+    made: Mapping[str, Any] = next((entry["commitInfo"] for entry in entries if "commitInfo" in entry), {})
+    metrics: Mapping[str, Any] = made.get("operationMetrics") or {}
+    return any(str(metrics.get(name)) == "0" for name in _INSERTED)
 
 
 def lost_commits(files: InsertedFiles) -> Iterator[Mapping[str, Any]]:

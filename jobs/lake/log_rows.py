@@ -16,6 +16,7 @@ from jobs.lake.known_log import REWRITE
 from jobs.lake.log_version import LogVersion
 from jobs.lake.parquet_files import parquet_format
 from jobs.storage import file_system
+from windowlib.records.change_feed import CHANGE_TYPE, INSERT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,7 +109,7 @@ def _values_in_file(
         return [value] if part.lower() in value.lower() else []
     with log_errors(log.uri, f"reading the data file {covered.place}"):
         check_file(system, covered, footer_only=True)
-        dataset = ds.dataset(covered.place, format=parquet_format(), filesystem=system)
+        dataset = _dataset(covered.place, system)
         if column in derivation.nodes:
             texts = (one for _, one in _derived_texts(log, dataset, partition, column=column, derivation=derivation))
             parts = [one.filter(pc.match_substring(one, part, ignore_case=True)).unique().to_pylist() for one in texts]
@@ -122,6 +123,31 @@ def _values_in_file(
         values = without_undecodable(rows["value"].combine_chunks(), escaped)
         found = [str(value) for value in values.unique().to_pylist()]
     return [*(value for value in found if value == part), *(value for value in found if value != part)][:most]
+
+
+def _dataset(place: str, system: "pafs.FileSystem") -> "pads.Dataset":
+    """Return the rows of a file that belong to the log: of a file of the change data feed, those that were inserted.
+
+    A file of the feed is read as a whole, because Arrow filters no views of texts, which delta-rs stores there.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    rows = ds.dataset(place, format=parquet_format(), filesystem=system)
+    if CHANGE_TYPE not in rows.schema.names:
+        return rows
+    plain = [field.with_type(_plain(field.type)) for field in rows.schema]
+    table = rows.to_table().cast(pa.schema(plain))
+    return ds.dataset(table.filter(pc.equal(table[CHANGE_TYPE], INSERT)))
+
+
+def _plain(kind: "pa.DataType") -> "pa.DataType":
+    import pyarrow as pa
+
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
 
 
 def _derived_texts(
@@ -203,7 +229,7 @@ def _in_file(
         return None
     with log_errors(log.uri, f"reading the data file {covered.place}"):
         check_file(system, covered, footer_only=True)
-        dataset = ds.dataset(covered.place, format=parquet_format(), filesystem=system)
+        dataset = _dataset(covered.place, system)
         if column in derivation.nodes:
             pairs = _derived_texts(log, dataset, partition, column=column, derivation=derivation)
             matching = (batch.filter(pc.equal(texts, value)) for batch, texts in pairs)

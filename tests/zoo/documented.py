@@ -92,6 +92,10 @@ ROWS: Sequence[Row] = (
     Row(words="Parquet files with conflicting types of a column", entries=("Parquet: types that conflict",)),
     Row(words="a partition `__HIVE_DEFAULT_PARTITION__` of the slice column", entries=("Parquet: a null partition",)),
     Row(words="records were removed or changed in the range", entries=("DELETE in the range", "UPDATE in the range")),
+    Row(
+        words="an UPDATE, a DELETE or a MERGE, and a change data feed from the creation on",
+        entries=("delta-rs: UPDATE and DELETE, inserts only", "delta-rs: MERGE, inserts only"),
+    ),
     Row(words="records were removed before the range", entries=("Spark: deletion vectors before the range",)),
     Row(
         words="records were removed and restored", entries=("Spark: tracked, RESTOREd", "delta-rs: DELETE and RESTORE")
@@ -121,5 +125,5 @@ def _entry(name: str) -> Entry:
 def _lines(entry: Entry) -> Iterator[str]:
     """Yield the lines of the YAML that depend on the table: those of the slices and of the order."""
     for line in entry.log.splitlines():
-        if line.startswith(("format:", "partitions:", "slice:", "order:")) or "[payload" in line:
+        if line.startswith(("format:", "partitions:", "changes:", "slice:", "order:")) or "[payload" in line:
             yield line

@@ -185,6 +185,22 @@ def _added_column(place: Place) -> None:
         )  # fmt: skip
 
 
+def _updated_and_deleted(place: Place) -> None:
+    table = DeltaTable(str(place.table))
+    table.update(updates={"v": "0.0"}, predicate="n IS NOT NULL")
+    table.delete("day = '2026-03-02'")
+    table.delete("seq % 3 = 0")
+
+
+def _upsert(place: Place) -> None:
+    """Insert the records of the last two commits, and change one of each commit before, in one MERGE."""
+    *before, last, one = clicks()
+    old = [rows[0] | {"note": "changed"} for rows in before]
+    rows = pa.Table.from_pylist([*old, *last, *one], schema=CLICKS)
+    merge = DeltaTable(str(place.table)).merge(rows, "s.seq = t.seq", source_alias="s", target_alias="t")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
 def _same(name: str, build: Build, *, is_sample: bool = False, log: str = ORDERED) -> Entry:
     """Return an entry with the records of `clicks` in the order of `seq`: all of these have one answer."""
     table = name.translate(str.maketrans(" ,-:", "____")).casefold()
@@ -218,6 +234,12 @@ def form_entries() -> Iterator[Entry]:
     yield _same("delta-rs: a checkpoint", by_delta_rs(after=_checkpoint))
     yield _same("delta-rs: DELETE and RESTORE", by_delta_rs(after=_restored))
     yield _same("delta-rs: MERGE that only inserts", by_delta_rs(lambda rows: rows[:-2], after=_merge))
+    feed = {"delta.enableChangeDataFeed": "true"}
+    inserts = f"changes: inserts\n{ORDERED}"
+    changed = by_delta_rs(after=_updated_and_deleted, configuration=feed)
+    yield _same("delta-rs: UPDATE and DELETE, inserts only", changed, log=inserts)
+    merged = by_delta_rs(lambda rows: rows[:-2], after=_upsert, configuration=feed)
+    yield _same("delta-rs: MERGE, inserts only", merged, log=inserts)
     yield _same("delta-rs: a commit without rows", by_delta_rs(after=_without_rows))
     yield _same("empty files", by_delta_rs(after=_empty_file))
     yield _same("no statistics", by_delta_rs(after=_without_statistics))
