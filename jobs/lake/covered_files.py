@@ -133,7 +133,8 @@ def check_file(
         LogError: the file is not as it was written, or its checksum file is damaged.
         OSError: the file cannot be read.
     """
-    refuse_replaced(system, file)
+    if file.stamp is not None:
+        refuse_other_stamp(file, system.get_file_info(file.place))
     sums = _checksum_file(system, file.place)
     with _opened(system, file.place, piece_bytes) as data:
         start = _uncovered_from(data) if compares_pages and (footer_only or sums is None) else 0
@@ -150,21 +151,18 @@ def check_file(
     return digest
 
 
-def refuse_replaced(system: "pafs.FileSystem", file: CoveredFile) -> None:
-    """Compare a file with its stamp, if it has one.
+def refuse_other_stamp(file: CoveredFile, info: "pafs.FileInfo") -> None:
+    """Compare what a file system tells of a file with the stamp of the file.
 
     Raises:
         LogError: the file was removed or replaced after the listing.
     """
-    if file.stamp is None:
-        return
     import pyarrow.fs as pafs
 
-    info = system.get_file_info(file.place)
     if info.type != pafs.FileType.File:
         raise LogError(f"{file.named} does not exist any more. It was removed after the log was listed. Run again")
     found = Stamp(info.size, (info.mtime_ns or 0) // 1_000_000)
-    if found != file.stamp:
+    if file.stamp is not None and found != file.stamp:
         raise LogError(
             f"{file.named} was replaced after the log was listed: it had {file.stamp.bytes:,} bytes, modified at "
             f"{show_instant(file.stamp.modified_ms)}; it has {found.bytes:,} bytes now, modified at "

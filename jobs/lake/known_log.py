@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from jobs.lake.covered_files import CoveredFile, Stamp, StoredDigests, check_file
-from jobs.lake.covered_files import refuse_replaced as refuse_replaced_file
+from jobs.lake.covered_files import CoveredFile, Stamp, StoredDigests, check_file, refuse_other_stamp
 from jobs.lake.delta_log import log_errors, place_of
 from jobs.lake.log_version import LogVersion
 from jobs.lake.pinned_files import PinnedFile
@@ -72,12 +71,15 @@ def covered_files(log: LogVersion, files: Iterable[PinnedFile], *, known: KnownL
 
 
 def refuse_replaced(files: Sequence[CoveredFile]) -> None:
-    """Compare the data files of one log with their stamps; raises as `covered_files.refuse_replaced` does."""
+    """Compare the data files of one log with their stamps; raises as `refuse_other_stamp` does."""
     stamped = [file for file in files if file.stamp is not None]
-    system = file_system(stamped[0].uri)[0] if stamped else None
-    for file in stamped:
-        with log_errors(file.uri, f"reading {file.path} ({file.owner})"):
-            refuse_replaced_file(system, file)
+    if not stamped:
+        return
+    uri = stamped[0].uri
+    with log_errors(uri, "listing its files"):
+        infos = file_system(uri)[0].get_file_info([file.place for file in stamped])
+    for file, info in zip(stamped, infos, strict=True):
+        refuse_other_stamp(file, info)
 
 
 def checked_files(files: Sequence[CoveredFile]) -> list[bytes | LogError | None]:

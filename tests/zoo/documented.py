@@ -84,6 +84,7 @@ ROWS: Sequence[Row] = (
         entries=(
             "Parquet: a directory with Hive partitions",
             "Parquet: Hive partitions of DuckDB",
+            "Parquet: Hive partitions of Spark",
             "Parquet: Hive partitions with odd characters",
         ),
     ),
@@ -94,7 +95,12 @@ ROWS: Sequence[Row] = (
     Row(words="records were removed or changed in the range", entries=("DELETE in the range", "UPDATE in the range")),
     Row(
         words="an UPDATE, a DELETE or a MERGE, and a change data feed from the creation on",
-        entries=("delta-rs: UPDATE and DELETE, inserts only", "delta-rs: MERGE, inserts only"),
+        entries=(
+            "delta-rs: UPDATE and DELETE, inserts only",
+            "delta-rs: MERGE, inserts only",
+            "Spark: UPDATE and DELETE, inserts only",
+            "Spark: MERGE, inserts only, deletion vectors",
+        ),
     ),
     Row(words="records were removed before the range", entries=("Spark: deletion vectors before the range",)),
     Row(
