@@ -19,7 +19,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from jobs.pipeline.slices import show_instant
 from windowlib.errors import LogError
 
 if TYPE_CHECKING:
@@ -158,6 +157,8 @@ def refuse_other_stamp(file: CoveredFile, info: "pafs.FileInfo") -> None:
         LogError: the file was removed or replaced after the listing.
     """
     import pyarrow.fs as pafs
+
+    from jobs.pipeline.slices import show_instant  # tasks import this module, and need no models of pipeline files
 
     if info.type != pafs.FileType.File:
         raise LogError(f"{file.named} does not exist any more. It was removed after the log was listed. Run again")
