@@ -46,6 +46,7 @@ class InsertsVersion:
     configuration: Mapping[str, str | None] = field(default_factory=dict)
     has_commits: bool = True
     is_read_by_spark: bool = False
+    _read: list[InsertedFiles] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def uri(self) -> str:
@@ -94,7 +95,9 @@ class InsertsVersion:
 
     def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> InsertedFiles:
         """Return the commits as commits of inserts; raises as `LogTable.log_files` does."""
-        return InsertedFiles.of(self.table.log_files(stored=stored))
+        files = InsertedFiles.of(self.table.log_files(stored=stored))
+        self._read[:] = [files]
+        return files
 
     def files(self) -> tuple[DataFile, ...]:
         """Return the files with inserted rows, and those of which it is not known (`lost`)."""
@@ -106,7 +109,7 @@ class InsertsVersion:
 
     @cached_property
     def _listed(self) -> _Listed:
-        files = self.log_files()
+        files = self._read[0] if self._read else self.log_files()  # their commits are compared with stored digests
         versions = sorted(files.commits)
         adds = [entry["add"] for one in versions for entry in files.entries(one) if "add" in entry]
         found = [self._data_file(files.root, add) for add in adds]

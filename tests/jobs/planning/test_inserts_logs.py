@@ -233,3 +233,13 @@ def test_slices_by_a_column_of_times_are_refused(tmp_path: Path) -> None:
     write_deltalake(str(shop.log), rows, mode="append", configuration=FEED)
     assert "its slice column 'day' is no partition column" in _refusal(shop)
     assert log_place(Lake(root=str(tmp_path)), pipeline_of(shop.text)).open().table_id.endswith("-inserts")
+
+
+def test_a_commit_that_is_not_the_one_of_an_earlier_run_is_refused(tmp_path: Path) -> None:
+    shop = _filled(tmp_path)
+    shop.table.create_checkpoint()
+    assert shop.run().is_published
+    first = commits_of(shop.log)[0]
+    first.write_text(first.read_text("utf-8").replace('"operation":"WRITE"', '"operation":"wRITE"'), "utf-8")
+    shop.append(_rows(random.Random(9), 100, 1, day=1))
+    assert "is not the file that an earlier run has read" in _refusal(shop)
