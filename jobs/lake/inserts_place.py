@@ -4,13 +4,13 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.delta_log import DataFile, LogTable, log_errors, place_of
 from jobs.lake.delta_place import DeltaPlace
 from jobs.lake.inserted_files import FEED, ONLY_INSERTS, InsertedFiles, added_paths, lost_commits
+from jobs.lake.kept_results import KeptResults
 from jobs.lake.log_files import NO_DIGESTS
 from jobs.lake.log_version import LogTip
 from jobs.storage import file_system
@@ -26,8 +26,9 @@ _RETENTION: Final = (
     "files were inserted and which were updated. Set delta.logRetentionDuration to more than the age of the records "
     "that you replay, and `log.slice.first` to a slice after these commits"
 )
-_KEPT: dict[tuple[str, str], int] = {}
-_LOCK: Final = Lock()
+KEPT_COUNTS: Final = 50_000
+_KEPT: Final = KeptResults[tuple[str, str], int](KEPT_COUNTS)
+"""The inserted rows of files of the feed, by table and path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,14 +147,12 @@ class InsertsVersion:
 
     def _inserts(self, root: str, path: str) -> int | None:
         """Return how many inserted rows a file of the feed has; None if it is gone."""
-        key = (self.uri, path)
-        if key not in _KEPT:
+        found = _KEPT.get((self.uri, path))
+        if found is None:
             found = self._counted(place_of(root, path))
-            if found is None:
-                return None
-            with _LOCK:
-                _KEPT[key] = found
-        return _KEPT[key]
+            if found is not None:
+                _KEPT.put((self.uri, path), found)
+        return found
 
     def _counted(self, place: str) -> int | None:
         import pyarrow.compute as pc

@@ -4,15 +4,14 @@ A column has the widest of the types that the files have for it, by Delta's rule
 of which none is wider than all others are refused with the files.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from jobs.lake.conforming import refusals
 from jobs.lake.delta_log import log_errors
+from jobs.lake.kept_results import KeptResults
 from jobs.lake.parquet_files import OLD_CALENDAR, open_parquet
 from jobs.lake.parquet_listing import ListedParquet, ParquetListing
 from windowlib.columnar.arrow import arrow_type
@@ -46,25 +45,8 @@ class UnitedSchema:
     widened: Mapping[str, str]
 
 
-class _KeptFooters:
-    """The footers that this process has read, for several threads. A file that was replaced has another key."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._found: OrderedDict[tuple[str, int, int], Footer] = OrderedDict()
-
-    def get(self, file: ListedParquet) -> Footer | None:
-        with self._lock:
-            return self._found.get((file.place, file.bytes, file.mtime_ns))
-
-    def put(self, file: ListedParquet, footer: Footer) -> None:
-        with self._lock:
-            self._found[file.place, file.bytes, file.mtime_ns] = footer
-            while len(self._found) > KEPT_FOOTERS:
-                self._found.popitem(last=False)
-
-
-_KEPT = _KeptFooters()
+_KEPT: Final = KeptResults[tuple[str, int, int], Footer](KEPT_FOOTERS)
+"""The footers by place, size and time of modification: a file that was replaced has another key."""
 
 
 def read_footers(listing: ParquetListing) -> list[Footer]:
@@ -75,10 +57,11 @@ def read_footers(listing: ParquetListing) -> list[Footer]:
     """
 
     def footer(file: ListedParquet) -> Footer:
-        kept = _KEPT.get(file)
+        key = (file.place, file.bytes, file.mtime_ns)
+        kept = _KEPT.get(key)
         if kept is None:
             kept = _read_footer(listing, file)
-            _KEPT.put(file, kept)
+            _KEPT.put(key, kept)
         return kept
 
     with ThreadPoolExecutor(max_workers=READERS) as pool:

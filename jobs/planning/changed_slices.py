@@ -4,13 +4,12 @@ A look starts from the newest look that the ledger has. It reads the commits sin
 only if one of these commits touches a published slice. `jobs.planning.restating` writes looks into the ledger.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import Final
 
 from jobs.folding import fold, spans
+from jobs.lake.kept_results import KeptResults
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import log_slices, touched_since
 from jobs.lake.log_match import Match, match_input
@@ -60,25 +59,8 @@ class LogLook:
     is_due: bool = False
 
 
-class _KeptLooks:
-    """The newest looks of this process, for several threads, by all that they follow from."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._found: OrderedDict[object, LogLook] = OrderedDict()
-
-    def get(self, key: object) -> LogLook | None:
-        with self._lock:
-            return self._found.get(key)
-
-    def put(self, key: object, look: LogLook) -> None:
-        with self._lock:
-            self._found[key] = look
-            while len(self._found) > _MOST_KEPT:
-                self._found.popitem(last=False)
-
-
-_KEPT = _KeptLooks()
+_KEPT: Final = KeptResults[object, LogLook](_MOST_KEPT)
+"""The newest looks of this process, by all that they follow from."""
 
 
 def changed_slices(work: Workspace, view: LedgerView) -> tuple[ChangedSlice, ...]:
