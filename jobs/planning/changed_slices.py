@@ -83,7 +83,7 @@ def look_at_log(work: Workspace, view: LedgerView) -> LogLook:
         return LogLook()
     seq = None if view.look is None else view.look.seq
     sightings = sum(len(run.sightings) for run in runs.values())  # `plan --verify` adds one
-    key = (place.uri, tip.version, tip.commit, seq, tuple(run.result.run_id for run in runs.values()), sightings)
+    key = (repr(place), tip.version, tip.commit, seq, tuple(run.result.run_id for run in runs.values()), sightings)
     known = _KEPT.get(key)
     if known is None:
         known = _looked(work, view, tip, runs=runs)
