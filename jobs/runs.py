@@ -67,9 +67,9 @@ class LogCoordinates:
     """The position of a run's input in the log: table id, version read, and facts on the slice's files at that version.
 
     The commits `since..version` are known: they were read now, or by an earlier reader, and none removed records of the
-    slice. `commits` are those that are known to have added records to it. `digest` is a hash of the entries of the
-    slice's files in the Delta log (path, size, records, modification); it is empty in old ledgers. At version `sound`,
-    no slice of the log had lost a record.
+    slice. `since` is -1 for a log without commits. `commits` are those that are known to have added records to it.
+    `digest` is a hash of the entries of the slice's files in the Delta log (path, size, records, modification); it is
+    empty in old ledgers. At version `sound`, no slice of the log had lost a record.
 
     `earlier_records` are the records of the slices before, in which `log.distinct` looks for earlier records. `commits`
     and `digest` cover the files of these slices, too; `files`, `records` and `bytes` do not.

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from jobs.lake.deleted_rows import DeletedRows
-from jobs.lake.delta_log import DataFile, LogTable, log_errors, place_of
+from jobs.lake.delta_log import DataFile, log_errors, place_of
 from jobs.lake.log_cut import Cut
+from jobs.lake.log_version import LogVersion
 from jobs.lake.parquet_files import open_parquet
 from jobs.lake.pinned_files import PinnedFile, SlicePart
 from jobs.lake.slice_instants import Span, TimeKind, slice_instants, statistics_span
@@ -45,7 +46,7 @@ class ColumnSlicing:
     `_spans` has the span of each file whose groups were told, so that its `add` and its `remove` have equal groups.
     """
 
-    log: LogTable
+    log: LogVersion
     cut: Cut
     _spans: dict[str, Span | None] = field(default_factory=dict)
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from jobs.lake.delta_log import LogTable
 from jobs.lake.log_files import Entry, LogFiles
+from jobs.lake.log_version import LogVersion
 from jobs.lake.rewrites import Rewrite, actions_digest
 from jobs.lake.row_tracking import appended_files
 from jobs.lake.slicing import OUTSIDE
@@ -136,7 +136,7 @@ class History:
 
 
 def read_history(
-    log: LogTable,
+    log: LogVersion,
     groups: Groups,
     *,
     start: int = 0,

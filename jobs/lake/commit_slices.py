@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from jobs.lake.delta_log import DataFile, LogTable, place_of
+from jobs.lake.delta_log import DataFile, place_of
 from jobs.lake.file_origins import Origin, origins_of
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import Entry, LogFiles
+from jobs.lake.log_version import LogVersion
 from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.row_tracking import ROW_TRACKING, stored_versions
 from jobs.lake.slice_instants import Span
@@ -64,7 +65,7 @@ def commit_times(files: LogFiles, version: int) -> dict[int, int]:
 class CommitSlicing:
     """Slices by the times of commits. A group is a slice, or OUTSIDE."""
 
-    log: LogTable
+    log: LogVersion
     log_files: LogFiles
     cut: Cut
     _spans: dict[str, Span] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from windowlib.errors import LogError
 
@@ -78,11 +78,19 @@ def digests_text(digests: Mapping[str, bytes]) -> str:
     return base64.b64encode(b"".join(entries)).decode("ascii")
 
 
+class Stamp(NamedTuple):
+    """The size and the time of modification of a file, which tell that it was not replaced."""
+
+    bytes: int
+    modified_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoveredFile:
     """A file of a log. `path` is as in the Delta log, `place` in the file system of the log.
 
-    `stored` is the digest that an earlier reading has stored, None without one. For errors, `owner` tells what the file
+    `stored` is the digest that an earlier reading has stored, None without one. `stamp` is that of the listing, if the
+    writer of the log may replace the file. For errors, `owner` tells what the file
     belongs to, such as "slice 2026-01-05", and `way_on` what to do if the file is right as it is.
     """
 
@@ -92,6 +100,7 @@ class CoveredFile:
     owner: str
     way_on: str
     stored: bytes | None = None
+    stamp: Stamp | None = None
 
     @property
     def named(self) -> str:
@@ -123,6 +132,8 @@ def check_file(
         LogError: the file is not as it was written, or its checksum file is damaged.
         OSError: the file cannot be read.
     """
+    if file.stamp is not None:
+        refuse_other_stamp(file, system.get_file_info(file.place))
     sums = _checksum_file(system, file.place)
     with _opened(system, file.place, piece_bytes) as data:
         start = _uncovered_from(data) if compares_pages and (footer_only or sums is None) else 0
@@ -137,6 +148,27 @@ def check_file(
             f"{file.way_on}"
         )
     return digest
+
+
+def refuse_other_stamp(file: CoveredFile, info: "pafs.FileInfo") -> None:
+    """Compare what a file system tells of a file with the stamp of the file.
+
+    Raises:
+        LogError: the file was removed or replaced after the listing.
+    """
+    import pyarrow.fs as pafs
+
+    from jobs.pipeline.slices import show_instant  # tasks import this module, and need no models of pipeline files
+
+    if info.type != pafs.FileType.File:
+        raise LogError(f"{file.named} does not exist any more. It was removed after the log was listed. Run again")
+    found = Stamp(info.size, (info.mtime_ns or 0) // 1_000_000)
+    if file.stamp is not None and found != file.stamp:
+        raise LogError(
+            f"{file.named} was replaced after the log was listed: it had {file.stamp.bytes:,} bytes, modified at "
+            f"{show_instant(file.stamp.modified_ms)}; it has {found.bytes:,} bytes now, modified at "
+            f"{show_instant(found.modified_ms)}. Run again when its writer has finished"
+        )
 
 
 def cover_of(system: "pafs.FileSystem", place: str) -> Cover:

@@ -41,6 +41,8 @@ class DataFile:
 
     `partition` maps every partition column to its value as text, except binary columns. `records` is None without
     statistics; records that a deletion vector marks as deleted are not counted. `deleted` is None without a vector.
+    `is_replaceable` tells that the writer of the log may write another file at this path. `only_inserts`: of a file of
+    the change data feed, only the inserted rows belong to the log.
     """
 
     path: str
@@ -49,6 +51,13 @@ class DataFile:
     bytes: int
     modified_ms: int
     deleted: DeletedRows | None = None
+    is_replaceable: bool = False
+    only_inserts: bool = False
+
+    @property
+    def digest_name(self) -> str:
+        """The name under which a digest of its bytes is stored."""
+        return f"{self.path}@{self.modified_ms}" if self.is_replaceable else self.path
 
 
 @contextmanager
@@ -94,7 +103,9 @@ def open_log(uri: str, version: int | None = None) -> "DeltaTable":
         except TableNotFoundError as error:
             raise LogError(
                 f"event log {uri} {'' if is_remote(uri) else 'exists, but it '}is not a Delta table: it has no "
-                "_delta_log with a commit. `log.table` must name the root of an append-only Delta table"
+                "_delta_log with a commit. `log.table` must name the root of an append-only Delta table, or, with "
+                "`format: parquet`, a directory of Parquet files, which `hindcast doctor` and `init` do not examine "
+                "(docs/LOGS.md)"
             ) from error
 
 
@@ -138,6 +149,21 @@ class LogTable:
         with log_errors(self.uri, "reading the log of its commits"):
             files.check(files.current)
         return files
+
+    @property
+    def has_commits(self) -> bool:
+        """A table has a history."""
+        return True
+
+    @property
+    def is_read_by_spark(self) -> bool:
+        """Spark reads every Delta table."""
+        return True
+
+    @property
+    def why_not_accepted(self) -> str:
+        """A person can accept commits that removed or changed records."""
+        return ""
 
     @property
     def columns(self) -> dict[str, str]:
@@ -223,7 +249,7 @@ class LogTable:
             actions = arrow_table(self.table.get_add_actions(flatten=True))
         names = {"low": f"min.{column}", "high": f"max.{column}", "nulls": f"null_count.{column}"}
         if not set(names.values()) <= set(actions.column_names):
-            return pa.schema([(name, pa.null()) for name in ("path", *names)]).empty_table()
+            return no_bounds()
         found = [actions[name] for name in ("path", *names.values())]
         return pa.Table.from_arrays(found, names=["path", *names]).drop_null()
 
@@ -232,6 +258,22 @@ class LogTable:
         if not self._deleted:
             self._deleted.append({file.path: file.deleted for file in self.files() if file.deleted is not None})
         return self._deleted[0]
+
+    def removal(self, columns: Sequence[str]) -> str:
+        """Return how a person removes the records that have no value of one of these partition columns."""
+        where = " OR ".join(f"{name} IS NULL" for name in columns)
+        return f"remove the records without one (DELETE … WHERE {where}, which changes no slice)"
+
+    def lost(self) -> Mapping[str, str]:
+        """Return nothing: the version names the files of all its records."""
+        return {}
+
+
+def no_bounds() -> "pa.Table":
+    """Return the bounds of no file, as `LogTable.bounds` does."""
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.null()) for name in ("path", "low", "high", "nulls")]).empty_table()
 
 
 def describe_log(uri: str, version: int | None = None) -> LogTable:

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING
 from jobs.lake.conforming import refusals, stored_name
 from jobs.lake.delta_log import log_errors
 from jobs.lake.event_log import PinnedLog
-from jobs.lake.parquet_files import open_parquet
+from jobs.lake.parquet_files import OLD_CALENDAR, open_parquet
 from jobs.lake.pinned_files import PinnedFile
 from jobs.storage import file_system, is_remote, is_s3
 from windowlib.columnar.arrow import arrow_type
-from windowlib.errors import SpecError
+from windowlib.errors import LogError, SpecError
 from windowlib.records.column_types import Node, spell_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 READERS = 4
-_OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-"""Keys in the footers of files whose dates are in the Julian calendar. Spark converts them while it reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +49,11 @@ def direct_reading(log: PinnedLog, *, readers: int = READERS) -> DirectReading:
         readers: how many threads read footers.
 
     Raises:
-        LogError: a file is damaged.
+        LogError: a file is damaged, or only Spark reads it and the log is no table of Spark.
     """
     reason = next(_of_table(log), None)
     if reason is not None:
-        return DirectReading(why_spark=reason)
+        return _by_spark(log, reason)
     system, _root = file_system(log.uri)
 
     def read(file: PinnedFile) -> tuple[str | None, bool]:
@@ -63,18 +61,30 @@ def direct_reading(log: PinnedLog, *, readers: int = READERS) -> DirectReading:
         with log_errors(log.uri, doing), system.open_input_file(log.place(file)) as data:
             footer = open_parquet(data, coerce_int96_timestamp_unit="us")
             schema, keys = footer.schema_arrow, frozenset(footer.metadata.metadata or ())
-        old = None if keys.isdisjoint(_OLD_CALENDAR) else f"the file {file.path} has dates in the Julian calendar"
+        old = None if keys.isdisjoint(OLD_CALENDAR) else f"the file {file.path} has dates in the Julian calendar"
         reason = old or next(_of_columns(log, file, schema), None)
         return reason, log.layout.row_id_column in schema.names
 
     with ThreadPoolExecutor(max_workers=readers) as pool:
         found = list(pool.map(read, log.files))
+    why_spark = next((reason for reason, _ in found if reason is not None), None)
+    if why_spark is not None:
+        return _by_spark(log, why_spark)
     return DirectReading(
-        why_spark=next((reason for reason, _ in found if reason is not None), None),
+        why_spark=None,
         compacted=frozenset(
             file.path for file, (_, is_compacted) in zip(log.files, found, strict=True) if is_compacted
         ),
     )
+
+
+def _by_spark(log: PinnedLog, why: str) -> DirectReading:
+    if not log.is_read_by_spark:
+        raise LogError(
+            f"event log {log.uri} cannot be read: {why}. Only Spark reads that, and only in a Delta table without "
+            "`log.changes`; write the records into such a table (docs/LOGS.md)"
+        )
+    return DirectReading(why_spark=why)
 
 
 def _of_table(log: PinnedLog) -> Iterator[str]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from jobs.lake.append_order import CommitOrder, with_append_places
 from jobs.lake.commit_history import FEW_COMMITS, History, newest_data_ms
 from jobs.lake.covered_files import CoveredFile
-from jobs.lake.delta_log import LogTable, describe_log, log_errors, place_of
-from jobs.lake.delta_tables import is_newest
-from jobs.lake.known_log import KnownLog, covered_files
+from jobs.lake.delta_log import log_errors, place_of
+from jobs.lake.known_log import KnownLog, covered_files, refuse_replaced
 from jobs.lake.log_coordinates import SliceFiles
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles
+from jobs.lake.log_version import NO_COMMITS, LogPlace, LogVersion
 from jobs.lake.pinned_files import PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
 from jobs.lake.slice_commits import known_history, known_since, slice_commits
@@ -77,7 +77,7 @@ class PinnedLog:
     _coordinates: Mapping[str, LogCoordinates]
     _known: KnownLog
     _slicing: Slicing = field(compare=False, repr=False)
-    _table: LogTable = field(compare=False, repr=False)
+    _table: LogVersion = field(compare=False, repr=False)
     _log_files: LogFiles = field(compare=False, repr=False)
 
     @property
@@ -108,6 +108,19 @@ class PinnedLog:
     def is_partitioned(self) -> bool:
         """Whether slices are partitions of the log."""
         return is_partitioned(self._table, self._slicing.cut.by)
+
+    @property
+    def is_read_by_spark(self) -> bool:
+        """Whether Spark can read the log where tasks cannot."""
+        return self._table.is_read_by_spark
+
+    def refuse_replaced(self) -> None:
+        """Compare the files with the listing of the pin, if the writer of the log may replace files.
+
+        Raises:
+            LogError: names a file that was removed or replaced since.
+        """
+        refuse_replaced(self.whole.covered_files())
 
     def slice_of(self, group: str | None) -> str | None:
         """Return the slice of a group of `history`; None outside of the slices."""
@@ -176,7 +189,7 @@ class PinnedLog:
 
 
 def pin_log(
-    uri: str,
+    place: LogPlace,
     *,
     by: SliceGrammar,
     slices: Sequence[Slice] | LookBack,
@@ -189,7 +202,7 @@ def pin_log(
     """Return the input of a replay: one version of the log, and the files of `slices` in it.
 
     Args:
-        uri: the log's table.
+        place: the log.
         by: how the log is cut into slices.
         slices: the slices to replay, contiguous and ascending; perhaps with those before that are read as well.
         version: the version to read; the newest when None.
@@ -203,10 +216,10 @@ def pin_log(
             or no known order; or a file of `_delta_log` is not as it was written, or as an earlier run has read it.
     """
     known = known or KnownLog()
-    log = _opened_log(uri, version, known)
+    log = _opened_log(place, version, known)
     log_files = log.log_files(stored=known.stored_in_log(log.table_id))
     back = slices if isinstance(slices, LookBack) else LookBack(slices=tuple(slices))
-    slicing = slicing_of(log, log_files, Cut(uri=uri, by=by, slices=back.every))
+    slicing = slicing_of(log, log_files, Cut(uri=log.uri, by=by, slices=back.every))
     sliced = slicing.sliced()
     files = sliced.files if may_be_changed else _known_files(sliced, log, log_files, order=order)
     by_slice = SliceFiles.grouped(files, back)
@@ -217,7 +230,7 @@ def pin_log(
     if not may_be_changed:
         refuse_damage(log, files, accepted=known.accepted_of(log.table_id).values())
     return PinnedLog(
-        uri=uri,
+        uri=log.uri,
         table_id=log.table_id,
         version=log.version,
         columns=log.columns,
@@ -237,7 +250,7 @@ def pin_log(
     )
 
 
-def _without_files(log: LogTable, history: History, files: LogFiles, *, since: int) -> LogCoordinates:
+def _without_files(log: LogVersion, history: History, files: LogFiles, *, since: int) -> LogCoordinates:
     """Return the coordinates of a slice without files. `history.sound` looks at all partitions, so it is read once."""
     return LogCoordinates(
         table_id=log.table_id,
@@ -247,13 +260,13 @@ def _without_files(log: LogTable, history: History, files: LogFiles, *, since: i
         records=0,
         bytes=0,
         since=since,
-        sound=history.sound,
+        sound=history.sound if log.has_commits else NO_COMMITS,
         log_digests=files.new_digests(),
     )
 
 
 def _known_files(
-    sliced: SlicedFiles, log: LogTable, log_files: LogFiles, *, order: CommitOrder | None
+    sliced: SlicedFiles, log: LogVersion, log_files: LogFiles, *, order: CommitOrder | None
 ) -> tuple[PinnedFile, ...]:
     """Return the files of the slices, with their places if an order of commits is asked.
 
@@ -267,7 +280,7 @@ def _known_files(
     return with_append_places(log, sliced.files, log_files, live=log.files(), order=order)
 
 
-def files_of_slices(log: LogTable, *, by: SliceGrammar, slices: Sequence[Slice]) -> tuple[PinnedFile, ...]:
+def files_of_slices(log: LogVersion, *, by: SliceGrammar, slices: Sequence[Slice]) -> tuple[PinnedFile, ...]:
     """Return the files that a version of the log has for some slices. They need not be contiguous.
 
     Raises:
@@ -276,18 +289,18 @@ def files_of_slices(log: LogTable, *, by: SliceGrammar, slices: Sequence[Slice])
     return slicing_of(log, log.log_files(), Cut(uri=log.uri, by=by, slices=tuple(slices))).sliced().files
 
 
-def _opened_log(uri: str, version: int | None, known: KnownLog) -> LogTable:
+def _opened_log(place: LogPlace, version: int | None, known: KnownLog) -> LogVersion:
     """Return the log at a version (None: the newest), which may be the table that `known` has.
 
     Raises:
-        LogError: as for `describe_log`.
+        LogError: as for `LogPlace.open`.
     """
     opened = known.opened
-    is_opened = version is None and opened is not None and opened.uri == uri and is_newest(uri, opened.version)
-    return opened if is_opened and opened is not None else describe_log(uri, version)
+    is_opened = version is None and opened is not None and opened.uri == place.uri and place.is_newest(opened.version)
+    return opened if is_opened and opened is not None else place.open(version)
 
 
-def _layout(log: LogTable, root: str) -> FileLayout:
+def _layout(log: LogVersion, root: str) -> FileLayout:
     return FileLayout(
         root=root,
         fields=tuple(

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from jobs.lake.delta_log import LogTable, place_of
+from jobs.lake.delta_log import place_of
 from jobs.lake.log_files import Entry, LogFiles
+from jobs.lake.log_version import LogVersion
 from jobs.lake.pinned_files import AppendPlace, PinnedFile
 from windowlib.errors import LogError
 
@@ -95,7 +96,7 @@ def find_origins(files: LogFiles, places: Collection[str], *, version: int) -> d
     return found
 
 
-def with_origins(log: LogTable, files: Sequence[PinnedFile], log_files: LogFiles) -> tuple[PinnedFile, ...]:
+def with_origins(log: LogVersion, files: Sequence[PinnedFile], log_files: LogFiles) -> tuple[PinnedFile, ...]:
     """Return files with their places in the order of appending (`order: appended`).
 
     Raises:
@@ -106,7 +107,7 @@ def with_origins(log: LogTable, files: Sequence[PinnedFile], log_files: LogFiles
     return tuple(_placed(log, file, origins.get(places[file.path])) for file in files)
 
 
-def _placed(log: LogTable, file: PinnedFile, origin: Origin | None) -> PinnedFile:
+def _placed(log: LogVersion, file: PinnedFile, origin: Origin | None) -> PinnedFile:
     if origin is not None and origin.is_append:
         return replace(file, appended=origin.place)
     if origin is None:

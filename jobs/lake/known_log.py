@@ -5,8 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from jobs.lake.covered_files import CoveredFile, StoredDigests, check_file
-from jobs.lake.delta_log import LogTable, log_errors, place_of
+from jobs.lake.covered_files import CoveredFile, Stamp, StoredDigests, check_file, refuse_other_stamp
+from jobs.lake.delta_log import log_errors, place_of
+from jobs.lake.log_version import LogVersion
 from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.rewrites import Rewrite
 from jobs.runs import LogCoordinates
@@ -38,7 +39,7 @@ class KnownLog:
     seen: Mapping[str, Sequence[LogCoordinates]] = field(default_factory=dict)
     log_digests: Mapping[str, Sequence[str]] = field(default_factory=dict)
     accepted: Mapping[str, Mapping[int, Rewrite]] = field(default_factory=dict)
-    opened: LogTable | None = field(default=None, compare=False, repr=False)
+    opened: LogVersion | None = field(default=None, compare=False, repr=False)
 
     def accepted_of(self, table_id: str) -> Mapping[int, Rewrite]:
         """Return version -> an accepted commit of a table."""
@@ -54,7 +55,7 @@ class KnownLog:
         return StoredDigests.of(self.log_digests.get(table_id, ()))
 
 
-def covered_files(log: LogTable, files: Iterable[PinnedFile], *, known: KnownLog) -> tuple[CoveredFile, ...]:
+def covered_files(log: LogVersion, files: Iterable[PinnedFile], *, known: KnownLog) -> tuple[CoveredFile, ...]:
     """Return data files in the order of their paths, with the digests that earlier readings of them have stored."""
     _system, root = file_system(log.uri)
     stored: dict[str, StoredDigests] = {}
@@ -69,10 +70,23 @@ def covered_files(log: LogTable, files: Iterable[PinnedFile], *, known: KnownLog
                 place=place_of(root, file.path),
                 owner=f"slice {file.slice_id}",
                 way_on=REWRITE,
-                stored=stored[file.slice_id].of_path(file.path),
+                stored=stored[file.slice_id].of_path(file.digest_name),
+                stamp=Stamp(file.bytes, file.modified_ms) if file.is_replaceable else None,
             )
         )
     return tuple(covered)
+
+
+def refuse_replaced(files: Sequence[CoveredFile]) -> None:
+    """Compare the data files of one log with their stamps; raises as `refuse_other_stamp` does."""
+    stamped = [file for file in files if file.stamp is not None]
+    if not stamped:
+        return
+    uri = stamped[0].uri
+    with log_errors(uri, "listing its files"):
+        infos = file_system(uri)[0].get_file_info([file.place for file in stamped])
+    for file, info in zip(stamped, infos, strict=True):
+        refuse_other_stamp(file, info)
 
 
 def checked_files(files: Sequence[CoveredFile]) -> list[bytes | LogError | None]:

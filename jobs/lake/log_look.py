@@ -3,36 +3,24 @@
 A look reads the commits since an earlier look only. It lists the files of the table only for slices that were touched.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from jobs.lake.commit_slices import commit_times
-from jobs.lake.delta_log import log_errors, open_log
+from jobs.lake.delta_log import log_errors
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.file_origins import CLONE, RESTORE, operation_of
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_cut import Cut, slice_value
-from jobs.lake.log_files import LogFiles, list_log_files
+from jobs.lake.log_version import LogPlace, LogTip
 from jobs.lake.slice_instants import Span, statistics_span
 from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import LogCoordinates
-from jobs.storage import file_system
 
 MOST_COMMITS: Final = 200
 """If more commits are new, the look lists the files of the table, which is cheaper then."""
-_ANY_VERSION: Final = 10**20 - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogTip:
-    """The newest commit of a log: its version, and the digest of its file, which tells another table at that place."""
-
-    version: int
-    commit: str
-    files: LogFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,35 +34,6 @@ class LogSlices:
     version: int
     coordinates: Mapping[str, LogCoordinates]
     removed: Mapping[str, str]
-
-
-def log_tip(uri: str) -> LogTip | None:
-    """Return the newest commit of a log; None if it has no commit file. One directory is listed, one file is read.
-
-    Raises:
-        LogError: the log cannot be read, or there is none.
-    """
-    with log_errors(uri, "listing its commits"):
-        system, root = file_system(uri)
-        files = list_log_files(uri, system, root, version=_ANY_VERSION)
-    if not files.commits:
-        open_log(uri)  # raises if there is no table
-        return None
-    version = max(files.commits)
-    return LogTip(version=version, commit=commit_digest(files, version), files=files)
-
-
-def commit_digest(files: LogFiles, version: int) -> str:
-    """Return the digest of the file of a commit; empty if that is gone.
-
-    Raises:
-        LogError: the file cannot be read.
-    """
-    path = files.commits.get(version)
-    if path is None:
-        return ""
-    with log_errors(files.uri, f"reading commit {version}"), files.system.open_input_stream(path) as stream:
-        return hashlib.blake2b(stream.read(), digest_size=16).hexdigest()
 
 
 def touched_since(tip: LogTip, version: int, cut: Cut) -> Mapping[Span, int] | None:
@@ -120,7 +79,7 @@ def action_span(action: Mapping[str, Any], cut: Cut) -> Span | None:
     return None if value is None else Span(cut.instant_ms(value), cut.instant_ms(value))
 
 
-def log_slices(uri: str, *, by: SliceGrammar, back: LookBack, known: KnownLog) -> LogSlices:
+def log_slices(place: LogPlace, *, by: SliceGrammar, back: LookBack, known: KnownLog) -> LogSlices:
     """Return what the newest version of a log has for some slices, which are ascending.
 
     A commit that removed records of a slice before, in which `log.distinct` looks, counts for the slice as well.
@@ -128,7 +87,7 @@ def log_slices(uri: str, *, by: SliceGrammar, back: LookBack, known: KnownLog) -
     Raises:
         LogError: as for `pin_log`, but not for slices that lost records or files.
     """
-    pinned = pin_log(uri, by=by, slices=back, known=known, may_be_changed=True)
+    pinned = pin_log(place, by=by, slices=back, known=known, may_be_changed=True)
     return LogSlices(
         table_id=pinned.table_id,
         version=pinned.version,

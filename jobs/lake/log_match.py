@@ -7,6 +7,7 @@ with those that the run read.
 from collections.abc import Sequence
 from enum import Enum
 
+from jobs.lake.log_version import NO_COMMITS
 from jobs.runs import LogCoordinates, Sighting
 
 
@@ -42,7 +43,7 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
 
     The same files have the same records. If every commit between the versions is known, none of them removed a record,
     and the number of records tells whether one added some. If commits are gone, nothing is proven: a DELETE may have
-    removed a record, and an append have added another one.
+    removed a record, and an append have added another one. A log without commits has changed if its files have.
 
     Returns:
         SAME, CHANGED or UNKNOWN.
@@ -51,6 +52,8 @@ def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:
         return Match.CHANGED
     if then.digest and then.digest == now.digest:
         return Match.SAME
+    if now.since == NO_COMMITS:
+        return Match.CHANGED
     if now.since > then.version + 1:
         return Match.UNKNOWN
     has_other_counts = (then.records, then.earlier_records) != (now.records, now.earlier_records)

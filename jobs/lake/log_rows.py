@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from jobs.expressions.derived_columns import Derivation
 from jobs.lake.arrow_types import without_views
 from jobs.lake.covered_files import CoveredFile, check_file
-from jobs.lake.delta_log import LogTable, log_errors, place_of
+from jobs.lake.delta_log import DataFile, log_errors, place_of
 from jobs.lake.known_log import REWRITE
+from jobs.lake.log_version import LogVersion
 from jobs.lake.parquet_files import parquet_format
 from jobs.storage import file_system
+from windowlib.records.change_feed import CHANGE_TYPE, INSERT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,12 +29,12 @@ NOTHING = Derivation()
 _PARTITION_TYPES = {"date": "date32", "integer": "int32", "long": "int64", "short": "int16", "byte": "int8"}
 
 
-Search = Callable[[str, str, Mapping[str, Any]], CoveredFile | None]
-"""(path in the Delta log, place, values of the partition columns) -> a file to search; None if it is not searched."""
+Search = Callable[[DataFile, str, Mapping[str, Any]], CoveredFile | None]
+"""(data file, place, values of the partition columns) -> a file to search; None if it is not searched."""
 
 
 def find_record(
-    log: LogTable, column: str, value: str, *, search: Search | None = None, derivation: Derivation = NOTHING
+    log: LogVersion, column: str, value: str, *, search: Search | None = None, derivation: Derivation = NOTHING
 ) -> dict[str, Any] | None:
     """Return a record whose `column`, as text, equals `value`; None if there is no such record.
 
@@ -52,7 +54,7 @@ def find_record(
     system, root = file_system(log.uri)
     search = search or partial(_without_digest, log)
     with ThreadPoolExecutor(max_workers=READERS) as readers:
-        files = [(file, values) for path, place, values in _files(log, root) if (file := search(path, place, values))]
+        files = [(file, values) for data, place, values in _files(log, root) if (file := search(data, place, values))]
         found = readers.map(
             lambda file: _in_file(log, system, file, wanted=(column, value), derivation=derivation), files
         )
@@ -60,7 +62,7 @@ def find_record(
 
 
 def values_with(
-    log: LogTable, column: str, part: str, *, search: Search, most: int, derivation: Derivation = NOTHING
+    log: LogVersion, column: str, part: str, *, search: Search, most: int, derivation: Derivation = NOTHING
 ) -> list[tuple[str, Mapping[str, Any]]]:
     """Return different values of `column`, as texts, that have `part` in them, in upper or lower case.
 
@@ -82,7 +84,7 @@ def values_with(
     """
     system, root = file_system(log.uri)
     with ThreadPoolExecutor(max_workers=READERS) as readers:
-        files = [(file, values) for path, place, values in _files(log, root) if (file := search(path, place, values))]
+        files = [(file, values) for data, place, values in _files(log, root) if (file := search(data, place, values))]
         found = readers.map(
             lambda file: _values_in_file(log, system, file, wanted=(column, part, most), derivation=derivation), files
         )
@@ -90,7 +92,7 @@ def values_with(
 
 
 def _values_in_file(
-    log: LogTable,
+    log: LogVersion,
     system: "pafs.FileSystem",
     file: tuple[CoveredFile, Mapping[str, Any]],
     *,
@@ -124,25 +126,33 @@ def _values_in_file(
     return [*(value for value in found if value == part), *(value for value in found if value != part)][:most]
 
 
-def _dataset(log: LogTable, system: "pafs.FileSystem", file: CoveredFile) -> "pads.Dataset":
-    """Return the rows of a file, without those that a deletion vector marks as deleted."""
+def _dataset(log: LogVersion, system: "pafs.FileSystem", file: CoveredFile) -> "pads.Dataset":
+    """Return the rows of a file that belong to the log.
+
+    Rows that a deletion vector marks as deleted do not, and of a file of the change data feed only those that were
+    inserted do.
+    """
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
     stored, deleted = ds.dataset(file.place, format=parquet_format(), filesystem=system), log.deleted_rows()
     schema = without_views(stored.schema)
     if schema != stored.schema:
         stored = ds.dataset(file.place, schema=schema, format=parquet_format(), filesystem=system)
-    if file.path not in deleted:
-        return stored
-    rows = stored.to_table()
-    kept = np.flatnonzero(deleted[file.path].is_kept(0, rows.num_rows))
-    return ds.dataset(rows.take(pa.array(kept)))
+    if file.path in deleted:
+        rows = stored.to_table()
+        kept = np.flatnonzero(deleted[file.path].is_kept(0, rows.num_rows))
+        return ds.dataset(rows.take(pa.array(kept)))
+    if CHANGE_TYPE in schema.names and CHANGE_TYPE not in log.nodes:
+        rows = stored.to_table()
+        return ds.dataset(rows.filter(pc.equal(rows[CHANGE_TYPE], INSERT)))
+    return stored
 
 
 def _derived_texts(
-    log: LogTable, dataset: "pads.Dataset", partition: Mapping[str, Any], *, column: str, derivation: Derivation
+    log: LogVersion, dataset: "pads.Dataset", partition: Mapping[str, Any], *, column: str, derivation: Derivation
 ) -> "Iterator[tuple[pa.RecordBatch, pa.Array]]":
     """Yield the batches of a file, each with the values of a derived column as texts."""
     from jobs.expressions.evaluation import derive
@@ -155,7 +165,7 @@ def _derived_texts(
             yield batch, derived.rows.column(column).cast("string")
 
 
-def leaf_columns(log: LogTable, derivation: Derivation, values: Mapping[str, Any]) -> "pa.RecordBatch":
+def leaf_columns(log: LogVersion, derivation: Derivation, values: Mapping[str, Any]) -> "pa.RecordBatch":
     """Return the columns that a derivation reads.
 
     `values` has an array for each column of a file, by its name in the file, and one value for a partition column. A
@@ -176,15 +186,15 @@ def leaf_columns(log: LogTable, derivation: Derivation, values: Mapping[str, Any
     return pa.RecordBatch.from_pydict(columns or {"nothing": pa.nulls(count)})
 
 
-def _without_digest(log: LogTable, path: str, place: str, _values: Mapping[str, Any]) -> CoveredFile:
-    return CoveredFile(uri=log.uri, path=path, place=place, owner="a data file", way_on=REWRITE)
+def _without_digest(log: LogVersion, data: DataFile, place: str, _values: Mapping[str, Any]) -> CoveredFile:
+    return CoveredFile(uri=log.uri, path=data.path, place=place, owner="a data file", way_on=REWRITE)
 
 
-def _files(log: LogTable, root: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return the path and the place of each data file, and the values of its partition columns."""
+def _files(log: LogVersion, root: str) -> list[tuple[DataFile, str, dict[str, Any]]]:
+    """Return each data file and its place, and the values of its partition columns."""
     return [
         (
-            file.path,
+            file,
             place_of(root, file.path),
             {name: _partition_value(log, name, text) for name, text in file.partition.items()},
         )
@@ -192,7 +202,7 @@ def _files(log: LogTable, root: str) -> list[tuple[str, str, dict[str, Any]]]:
     ]
 
 
-def _partition_value(log: LogTable, name: str, text: str | None) -> object:
+def _partition_value(log: LogVersion, name: str, text: str | None) -> object:
     import pyarrow as pa
 
     kind = log.nodes[name]
@@ -202,7 +212,7 @@ def _partition_value(log: LogTable, name: str, text: str | None) -> object:
 
 
 def _in_file(
-    log: LogTable,
+    log: LogVersion,
     system: "pafs.FileSystem",
     file: tuple[CoveredFile, Mapping[str, Any]],
     *,

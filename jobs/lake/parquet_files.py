@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _WRITE_BATCH: Final = 65_536
 """Values that the writer of a column takes at once."""
+OLD_CALENDAR: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+"""Keys in the footers of files whose dates are in the Julian calendar. Spark converts them while it reads."""
 _WORDS: Final = (tables.ROW_ID, tables.ROW_CHECK, "edge_xor", "edge_sum")
 """Columns of hashes. They have no pattern, so neither an encoding nor compression makes them smaller."""
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.lake.delta_log import LogTable
 from jobs.lake.log_cut import Cut, slice_value
+from jobs.lake.log_version import LogVersion
 from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.slicing import SlicedFiles, null_slices
 from windowlib.errors import LogError
@@ -15,7 +15,7 @@ from windowlib.errors import LogError
 class PartitionSlicing:
     """Slices by partition columns. A group is the text of a partition's values."""
 
-    log: LogTable
+    log: LogVersion
     cut: Cut
     _values: dict[str, str | None] = field(default_factory=dict)
 

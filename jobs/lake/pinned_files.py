@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 from jobs.lake.deleted_rows import DeletedRows
-from jobs.lake.delta_log import DataFile, LogTable, place_of
+from jobs.lake.delta_log import DataFile, place_of
+from jobs.lake.log_version import LogVersion
 from jobs.lake.rewrites import Rewrite, deleted_records
 from jobs.lake.row_tracking import RowPlace
 from jobs.storage import file_system
@@ -41,6 +42,7 @@ class PinnedFile:
     `appended` is its place in the order of appending, which is another one if row tracking was switched on later. Both
     are None if the log was pinned without row ids. `part` is None if all records of the file belong to the slice; else
     `records` is the number of those that do. `deleted` are the rows that a deletion vector marks as deleted.
+    `digest_name` and `only_inserts` are as in `DataFile`.
     """
 
     path: str
@@ -54,11 +56,18 @@ class PinnedFile:
     appended: AppendPlace | None = None
     part: SlicePart | None = None
     deleted: DeletedRows | None = None
+    digest_name: str = ""
+    only_inserts: bool = False
 
     @property
     def vector(self) -> str:
         """A digest of the deletion vector; empty without one."""
         return "" if self.deleted is None else self.deleted.digest
+
+    @property
+    def is_replaceable(self) -> bool:
+        """Whether the writer of the log may write another file at this path."""
+        return self.digest_name != self.path
 
     @classmethod
     def of(cls, file: DataFile, *, value: str, slice_id: str) -> Self:
@@ -72,6 +81,8 @@ class PinnedFile:
             modified_ms=file.modified_ms,
             values=file.partition,
             deleted=file.deleted,
+            digest_name=file.digest_name,
+            only_inserts=file.only_inserts,
         )
 
     def with_part(self, part: SlicePart | None, records: int) -> Self:
@@ -79,7 +90,7 @@ class PinnedFile:
         return replace(self, part=part, records=records)
 
 
-def refuse_damage(log: LogTable, files: Sequence[PinnedFile], *, accepted: Collection[Rewrite]) -> None:
+def refuse_damage(log: LogVersion, files: Sequence[PinnedFile], *, accepted: Collection[Rewrite]) -> None:
     """Refuse files that the log still names, and whose records are not those that were appended.
 
     Args:
@@ -88,20 +99,33 @@ def refuse_damage(log: LogTable, files: Sequence[PinnedFile], *, accepted: Colle
         accepted: commits that removed or changed records, and that a person has accepted.
 
     Raises:
-        LogError: records were deleted, or a file was lost or has another size.
+        LogError: records were deleted or are not known, or a file was lost or has another size.
     """
+    _refuse_unknown_records(log, files)
     _refuse_deleted_records(log, files, accepted)
     _refuse_lost_files(log, files)
 
 
-def _refuse_deleted_records(log: LogTable, files: Sequence[PinnedFile], accepted: Collection[Rewrite]) -> None:
+def _refuse_unknown_records(log: LogVersion, files: Sequence[PinnedFile]) -> None:
+    lost = log.lost()
+    unknown = [file for file in files if file.path in lost]
+    if unknown:
+        file = unknown[0]
+        raise LogError(
+            f"the records of slice {file.slice_id} in event log {log.uri} are not known (file {file.path}): "
+            f"{lost[file.path]}. Ranges without this slice can be replayed, and what readers see has not changed "
+            "(docs/LOGS.md)"
+        )
+
+
+def _refuse_deleted_records(log: LogVersion, files: Sequence[PinnedFile], accepted: Collection[Rewrite]) -> None:
     """Refuse files with deletion vectors of commits that are not accepted: log retention may have removed them."""
     for file in files:
         if file.deleted is not None and not any(one.vectors.get(file.path) == file.vector for one in accepted):
             raise deleted_records(log.uri, file.slice_id, file.path)
 
 
-def _refuse_lost_files(log: LogTable, files: Sequence[PinnedFile]) -> None:
+def _refuse_lost_files(log: LogVersion, files: Sequence[PinnedFile]) -> None:
     import pyarrow.fs as pafs
 
     system, root = file_system(log.uri)

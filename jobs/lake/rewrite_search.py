@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.lake.commit_slices import commit_time_ms, commit_times
-from jobs.lake.delta_log import describe_log
 from jobs.lake.event_log import PinnedLog, files_of_slices, pin_log
 from jobs.lake.file_origins import operation_of
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import Entry, LogFiles
 from jobs.lake.log_look import action_span
+from jobs.lake.log_version import LogPlace
 from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.rewrites import Rewrite, RewrittenSlice, actions_digest, predicate_of
 from jobs.lake.slice_instants import Span
@@ -32,18 +32,18 @@ class FoundRewrites:
     rewrites: tuple[Rewrite, ...]
 
 
-def spans_with_records(uri: str, *, by: SliceGrammar, known: KnownLog) -> list[Span]:
+def spans_with_records(place: LogPlace, *, by: SliceGrammar, known: KnownLog) -> list[Span]:
     """Return spans of instants that have every slice of which the log has records, or had some that a commit removed.
 
     Raises:
         LogError: as for `pin_log` without slices.
     """
-    pinned = pin_log(uri, by=by, slices=(), known=known, may_be_changed=True)
+    pinned = pin_log(place, by=by, slices=(), known=known, may_be_changed=True)
     found = [Span(at_ms, at_ms) for at_ms in pinned.data_ms]
     files = _log_files(pinned)
     if by.is_by_commits:
         return [*found, *(Span(at_ms, at_ms) for at_ms in commit_times(files, pinned.version).values())]
-    cut = Cut(uri=uri, by=by, slices=())
+    cut = Cut(uri=place.uri, by=by, slices=())
     for version in range(pinned.history.since, pinned.version + 1):
         for entry in files.entries(version):
             span = _removed_span(entry, cut)
@@ -60,13 +60,13 @@ def _removed_span(entry: Entry, cut: Cut) -> Span | None:
         return None
 
 
-def find_rewrites(uri: str, *, by: SliceGrammar, slices: Sequence[Slice], known: KnownLog) -> FoundRewrites:
+def find_rewrites(place: LogPlace, *, by: SliceGrammar, slices: Sequence[Slice], known: KnownLog) -> FoundRewrites:
     """Return the commits that removed or changed records of some slices, which are ascending.
 
     Raises:
         LogError: as for `pin_log`, but not for slices that lost records or files.
     """
-    pinned = pin_log(uri, by=by, slices=slices, known=known, may_be_changed=True)
+    pinned = pin_log(place, by=by, slices=slices, known=known, may_be_changed=True)
     touched: dict[int, set[str]] = {}
     for group, one in pinned.history.groups.items():
         slice_id = pinned.slice_of(group)
@@ -75,11 +75,11 @@ def find_rewrites(uri: str, *, by: SliceGrammar, slices: Sequence[Slice], known:
     files = _log_files(pinned)
     by_id = {one.slice_id: one for one in slices}
     rewrites = [
-        _rewrite(uri, by, files, version=version, slices=[by_id[name] for name in sorted(names)])
+        _rewrite(place, by, files, version=version, slices=[by_id[name] for name in sorted(names)])
         for version, names in sorted(touched.items())
     ]
     return FoundRewrites(
-        uri=uri,
+        uri=place.uri,
         table_id=pinned.table_id,
         version=pinned.version,
         rewrites=tuple(rewrites),
@@ -92,9 +92,9 @@ def _log_files(pinned: PinnedLog) -> LogFiles:
     return table.log_files()
 
 
-def _rewrite(uri: str, by: SliceGrammar, files: LogFiles, *, version: int, slices: Sequence[Slice]) -> Rewrite:
+def _rewrite(place: LogPlace, by: SliceGrammar, files: LogFiles, *, version: int, slices: Sequence[Slice]) -> Rewrite:
     entries = files.entries(version)
-    before, after = (_files_at(uri, one, by=by, slices=slices) for one in (version - 1, version))
+    before, after = (_files_at(place, one, by=by, slices=slices) for one in (version - 1, version))
     earlier = {(file.path, file.vector) for file in before or ()}
     new = [file for file in after or () if (file.path, file.vector) not in earlier]
     return Rewrite(
@@ -108,10 +108,12 @@ def _rewrite(uri: str, by: SliceGrammar, files: LogFiles, *, version: int, slice
     )
 
 
-def _files_at(uri: str, version: int, *, by: SliceGrammar, slices: Sequence[Slice]) -> tuple[PinnedFile, ...] | None:
+def _files_at(
+    place: LogPlace, version: int, *, by: SliceGrammar, slices: Sequence[Slice]
+) -> tuple[PinnedFile, ...] | None:
     """Return the files of slices at a version; None if log retention has removed that version, or a file."""
     try:
-        return files_of_slices(describe_log(uri, version), by=by, slices=slices)
+        return files_of_slices(place.open(version), by=by, slices=slices)
     except LogError:
         return None
 

@@ -74,12 +74,25 @@ def predicate_of(entries: Sequence[Entry]) -> str:
     return " AND ".join(map(str, parsed)) if isinstance(parsed, list) else str(found)
 
 
-def removed_records(uri: str, slice_id: str, removal: tuple[int, str]) -> LogError:
-    """Return the error for a slice whose records a commit (version, operation) removed or changed."""
+def removed_records(uri: str, slice_id: str, removal: tuple[int, str], *, why_not_accepted: str) -> LogError:
+    """Return the error for a slice whose records a commit (version, operation) removed or changed.
+
+    Args:
+        uri: the log.
+        slice_id: the slice.
+        removal: the commit.
+        why_not_accepted: as `LogVersion.why_not_accepted`.
+    """
     version, operation = removal
+    what = f"commit {version} ({operation}) removed or changed records of slice {slice_id} in event log {uri}"
+    if why_not_accepted:
+        return LogError(
+            f"{what}. Ranges without this slice can be replayed, and what readers see has not changed. The commit "
+            f"cannot be accepted: {why_not_accepted} (docs/LOGS.md)"
+        )
     return LogError(
-        f"commit {version} ({operation}) removed or changed records of slice {slice_id} in event log {uri}. Hindcast "
-        "replays an append-only log: inside the range, a person has to accept each DELETE, UPDATE, MERGE or overwrite. "
+        f"{what}. Hindcast replays an append-only log: inside the range, a person has to accept each DELETE, UPDATE, "
+        "MERGE or overwrite. "
         "Ranges without this slice can be replayed, and what readers see has not changed. If the records are to stay "
         f"removed, run {ACCEPT}, which shows the commit before it accepts it; its slices can then be replayed. To get "
         f"the records back, restore the table to version {version - 1}. A third way is to {NEW_TABLE} (docs/LOGS.md)"

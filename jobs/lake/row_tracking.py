@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jobs.lake.checkpoint_files import checkpoint_entries
-from jobs.lake.delta_log import LogTable, log_errors, place_of
+from jobs.lake.delta_log import log_errors, place_of
 from jobs.lake.log_files import LogFiles
+from jobs.lake.log_version import LogVersion
 from jobs.storage import file_system
 
 ROW_TRACKING = "delta.enableRowTracking"
@@ -121,7 +122,7 @@ def _end(ids: list[tuple[int, int]]) -> int | None:
     return end
 
 
-def stored_versions(log: LogTable, place: str, own: int) -> tuple[int, int] | None:
+def stored_versions(log: LogVersion, place: str, own: int) -> tuple[int, int] | None:
     """Return the lowest and the highest commit of the rows of a file that stores them; None if it stores none.
 
     OPTIMIZE stores them. The lowest one is -1 if the footer does not tell it.

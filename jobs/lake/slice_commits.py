@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 
 from jobs.lake.commit_history import History, read_history
-from jobs.lake.delta_log import LogTable
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_files import LogFiles
+from jobs.lake.log_version import NO_COMMITS, LogVersion
 from jobs.lake.rewrites import removed_records
 from jobs.lake.slicing import Slicing
 
 
 def known_history(
-    log: LogTable, slicing: Slicing, files: LogFiles, *, digests: Mapping[str, str], known: KnownLog, few: int
+    log: LogVersion, slicing: Slicing, files: LogFiles, *, digests: Mapping[str, str], known: KnownLog, few: int
 ) -> History:
     """Return what the commits did that earlier readers have not covered.
 
@@ -34,8 +34,10 @@ def known_history(
     return history
 
 
-def known_since(log: LogTable, history: History, files: LogFiles, *, known: KnownLog) -> int:
+def known_since(log: LogVersion, history: History, files: LogFiles, *, known: KnownLog) -> int:
     """Return the first of the commits that are known without a gap: they were read now, or by earlier readers."""
+    if not log.has_commits:
+        return NO_COMMITS
     since, sound = history.since, known.sound.get(log.table_id, -1)
     while since - 1 in files.commits and since - 1 <= sound:
         since -= 1
@@ -44,7 +46,7 @@ def known_since(log: LogTable, history: History, files: LogFiles, *, known: Know
     return since
 
 
-def _first_commit(log: LogTable, digests: Mapping[str, str], known: KnownLog) -> int:
+def _first_commit(log: LogVersion, digests: Mapping[str, str], known: KnownLog) -> int:
     """Return the first commit to read.
 
     Commits up to the known sound version are needed only for slices whose files differ from those that a run has read.
@@ -69,7 +71,7 @@ def _commits_before(known: KnownLog, table_id: str) -> dict[str, set[int]]:
 
 
 def slice_commits(
-    history: History, slicing: Slicing, *, known: KnownLog, log: LogTable, may_be_broken: bool
+    history: History, slicing: Slicing, *, known: KnownLog, log: LogVersion, may_be_broken: bool
 ) -> dict[str, set[int]]:
     """Return slice -> versions of the commits that changed its records, with those that were found before.
 
@@ -88,6 +90,6 @@ def slice_commits(
         if slice_id is None:
             continue
         if one.broken is not None and not may_be_broken:
-            raise removed_records(log.uri, slice_id, one.broken)
+            raise removed_records(log.uri, slice_id, one.broken, why_not_accepted=log.why_not_accepted)
         found.setdefault(slice_id, set()).update(one.commits)
     return found

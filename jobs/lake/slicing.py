@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from jobs.lake.delta_log import LogTable
 from jobs.lake.log_cut import Cut
+from jobs.lake.log_version import LogVersion
 from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.slice_instants import Span
 from jobs.pipeline.models.log import SliceGrammar
@@ -66,7 +66,7 @@ class Slicing(Protocol):
         ...
 
 
-def null_slices(log: LogTable, by: SliceGrammar, records: int) -> LogError:
+def null_slices(log: LogVersion, by: SliceGrammar, records: int) -> LogError:
     """Return the error for records without a slice."""
     columns = by.columns
     if not set(columns) <= set(log.partition_columns):
@@ -77,11 +77,9 @@ def null_slices(log: LogTable, by: SliceGrammar, records: int) -> LogError:
         )
     named = f"slice column {columns[0]!r} is" if len(columns) == 1 else f"slice columns {list(columns)} are not all"
     null = "null" if len(columns) == 1 else "set"
-    where = " OR ".join(f"{name} IS NULL" for name in columns)
     return LogError(
         f"event log {log.uri} has {records} records whose {named} {null}. They belong to no slice and would never be "
-        "replayed. Append them again with a value, and then remove the records without one (DELETE … WHERE "
-        f"{where}, which changes no slice)"
+        f"replayed. Append them again with a value, and then {log.removal(columns)}"
     )
 
 

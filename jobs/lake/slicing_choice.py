@@ -4,9 +4,9 @@ from typing import Final
 
 from jobs.lake.column_slices import ColumnSlicing
 from jobs.lake.commit_slices import CommitSlicing
-from jobs.lake.delta_log import LogTable
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles
+from jobs.lake.log_version import LogVersion
 from jobs.lake.partition_slices import PartitionSlicing
 from jobs.lake.slice_instants import TIME_KINDS
 from jobs.lake.slicing import Slicing
@@ -17,7 +17,7 @@ PARTITION_TYPES: Final = ("date", "string", "byte", "short", "integer", "long")
 """Types of partition columns that can assign records to slices."""
 
 
-def slicing_of(log: LogTable, log_files: LogFiles, cut: Cut) -> Slicing:
+def slicing_of(log: LogVersion, log_files: LogFiles, cut: Cut) -> Slicing:
     """Return how the slices of a log's files are told.
 
     Args:
@@ -37,12 +37,12 @@ def slicing_of(log: LogTable, log_files: LogFiles, cut: Cut) -> Slicing:
     return ColumnSlicing(log=log, cut=cut)
 
 
-def is_partitioned(log: LogTable, by: SliceGrammar) -> bool:
+def is_partitioned(log: LogVersion, by: SliceGrammar) -> bool:
     """Return whether the slices of a log are partitions of it."""
     return not by.is_by_commits and all(name in log.partition_columns for name in by.columns)
 
 
-def _check_partitions(log: LogTable, by: SliceGrammar) -> None:
+def _check_partitions(log: LogVersion, by: SliceGrammar) -> None:
     for column in by.columns:
         if log.nodes[column] not in PARTITION_TYPES:
             raise LogError(
@@ -52,7 +52,7 @@ def _check_partitions(log: LogTable, by: SliceGrammar) -> None:
             )
 
 
-def _check_column(log: LogTable, by: SliceGrammar) -> None:
+def _check_column(log: LogVersion, by: SliceGrammar) -> None:
     others = [name for name in by.columns if name not in log.partition_columns]
     partitions = f"by {list(log.partition_columns)}" if log.partition_columns else "by nothing"
     if len(by.columns) > 1 or by.format is not None:

@@ -4,16 +4,17 @@ A look starts from the newest look that the ledger has. It reads the commits sin
 only if one of these commits touches a published slice. `jobs.planning.restating` writes looks into the ledger.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import Final
 
 from jobs.folding import fold, spans
+from jobs.lake.kept_results import KeptResults
 from jobs.lake.log_cut import Cut
-from jobs.lake.log_look import LogTip, commit_digest, log_slices, log_tip, touched_since
+from jobs.lake.log_look import log_slices, touched_since
 from jobs.lake.log_match import Match, match_input
+from jobs.lake.log_places import log_place
+from jobs.lake.log_version import LogTip, commit_digest
 from jobs.ledger.acceptances import AcceptedRewrite, told_together
 from jobs.ledger.view import LedgerView, Look, SeenInput, StagedRun
 from jobs.pipeline.look_back import look_back, readers_of
@@ -62,25 +63,8 @@ class LogLook:
     is_due: bool = False
 
 
-class _KeptLooks:
-    """The newest looks of this process, for several threads, by all that they follow from."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._found: OrderedDict[object, LogLook] = OrderedDict()
-
-    def get(self, key: object) -> LogLook | None:
-        with self._lock:
-            return self._found.get(key)
-
-    def put(self, key: object, look: LogLook) -> None:
-        with self._lock:
-            self._found[key] = look
-            while len(self._found) > _MOST_KEPT:
-                self._found.popitem(last=False)
-
-
-_KEPT = _KeptLooks()
+_KEPT: Final = KeptResults[object, LogLook](_MOST_KEPT)
+"""The newest looks of this process, by all that they follow from."""
 
 
 def changed_slices(work: Workspace, view: LedgerView) -> tuple[ChangedSlice, ...]:
@@ -97,14 +81,14 @@ def look_at_log(work: Workspace, view: LedgerView) -> LogLook:
     runs = {slice_id: view.runs[run_id] for slice_id, run_id in view.published.items() if run_id in view.runs}
     if not runs:
         return LogLook()
-    uri = work.lake.event_log(work.pipeline)
-    tip = log_tip(uri)
+    place = log_place(work.lake, work.pipeline)
+    tip = place.tip()
     if tip is None:
         return LogLook()
     seq = None if view.look is None else view.look.seq
     sightings = sum(len(run.sightings) for run in runs.values())  # `plan --verify` adds one
     ids = tuple(run.result.run_id for run in runs.values())
-    key = (uri, tip.version, tip.commit, seq, ids, sightings, len(view.accepted))
+    key = (repr(place), tip.version, tip.commit, seq, ids, sightings, len(view.accepted))
     known = _KEPT.get(key)
     if known is None:
         known = _looked(work, view, tip, runs=runs)
@@ -125,7 +109,12 @@ def _looked(work: Workspace, view: LedgerView, tip: LogTip, *, runs: Mapping[str
     for slice_id, run in runs.items():
         if slice_id in newly:
             own = (one.log.version for one in run.sightings if one.is_equal and one.log.table_id == base.table_id)
-            is_suspect = not base.version <= (read := max(own, default=-1)) or touched.get(slice_id, -1) > read
+            # Without commits, nothing tells what happened between the run and the look.
+            is_suspect = (
+                not tip.files.commits
+                or not base.version <= (read := max(own, default=-1))
+                or touched.get(slice_id, -1) > read
+            )
         else:
             is_suspect = slice_id in touched or slice_id in accepted
         if is_suspect:
@@ -178,7 +167,7 @@ def _with(
     commit = tip.commit
     if suspects:
         found = log_slices(
-            tip.files.uri,
+            log_place(work.lake, work.pipeline),
             by=work.pipeline.log.slice,
             back=(back := look_back(work.pipeline, suspects)),
             known=known_log(view, back.every),

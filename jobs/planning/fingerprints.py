@@ -21,10 +21,11 @@ SEMANTICS_VERSION = 2
 
 RUN_ID_DIGITS = 32
 
-# These fields cannot change a row of a run. `table` and `ready` decide where and when records are read; the input
-# fingerprint covers the records. `first` and `last` bound the slices; the state before covers the start of a chain.
+# These fields cannot change a row of a run. `table`, `format`, `partitions`, `changes` and `ready` decide where, how
+# and when records are read; the input fingerprint covers the records. `first` and `last` bound the slices; the state
+# before covers the start of a chain.
 _IRRELEVANT = ("pipeline", "quality", "publish", "restate", "schedule", "owner", "description", "tags", "alerts")
-_IRRELEVANT_OF_LOG = ("table", "ready")
+_IRRELEVANT_OF_LOG = ("table", "format", "partitions", "changes", "ready")
 _IRRELEVANT_OF_SLICE = ("first", "last")
 
 

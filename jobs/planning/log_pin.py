@@ -6,6 +6,7 @@ from jobs.lake.append_order import CommitOrder
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
+from jobs.lake.log_places import log_place
 from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.models.pipeline import Pipeline
@@ -37,7 +38,7 @@ def pin_input(
     """
     log = pipeline.log
     pinned = pin_log(
-        lake.event_log(pipeline),
+        log_place(lake, pipeline),
         by=log.slice,
         slices=look_back(pipeline, slices),
         known=known,

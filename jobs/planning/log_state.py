@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from jobs.lake.covered_files import Cover, cover_of
 from jobs.lake.delta_log import log_errors
-from jobs.lake.delta_tables import is_newest
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
+from jobs.lake.log_places import log_place
 from jobs.ledger.acceptances import by_table
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.look_back import look_back
@@ -61,7 +61,7 @@ def read_log_state(
     Raises:
         LogError, SpecError: as for `plan`.
     """
-    if before is not None and is_newest(lake.event_log(pipeline), before.version):
+    if before is not None and log_place(lake, pipeline).is_newest(before.version):
         return before
     known = None if view is None else known_log(view, look_back(pipeline, slices).every)
     pinned = pin_input(pipeline, lake, slices, known=known, row_ids=False)

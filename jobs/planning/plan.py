@@ -344,7 +344,7 @@ class _Judge:
 
 
 def _no_run(now: LogCoordinates) -> str:
-    if not now.files or not now.since:
+    if not now.files or now.since <= 0:
         return "no run yet"
     return f"no run yet; commits before log version {now.since} are gone: a DELETE or MERGE there cannot be seen"
 

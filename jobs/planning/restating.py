@@ -173,6 +173,8 @@ class _Assessor:
     def _unreadable(self, one: Assessed) -> str:
         """Return why the records of a slice, or of one after it, must not be replayed; empty if they may."""
         change, name = one.change, one.change.slice.slice_id
+        if change.removed and self.work.pipeline.log.changes is not None:  # nobody can accept it
+            return f"it is not known which records {change.removed} inserted, so it cannot be replayed (docs/LOGS.md)"
         if change.removed:
             accept = f"hindcast accept-rewrite {self.work.pipeline.name} --reason …"
             return (

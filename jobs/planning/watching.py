@@ -8,7 +8,9 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jobs.lake.delta_tables import is_newest
+from jobs.lake.log_places import place_at
 from jobs.ledger.view import LedgerView
+from jobs.pipeline.models.log import LogFormat
 from jobs.planning.readiness import Waiting, marker_exists
 from jobs.planning.workspace import Workspace
 from jobs.storage import is_remote
@@ -25,6 +27,7 @@ class Watch(BaseModel):
         wake_ms: the decision is made again at this time in any case: when a condition of the clock or a timeout may
             change it, and at least every hour, because the pipeline file may have changed.
         log: the place and the version of the event log that the decision was made with; None: not watched.
+        log_format: the format of the event log.
         ledger: the same of the ledger.
         ledger_from_ms: changes of the ledger count from this time on. Requests of others renew their leases in it, and
             while data is awaited a decision each minute is enough.
@@ -35,6 +38,7 @@ class Watch(BaseModel):
 
     wake_ms: int
     log: tuple[str, int] | None = None
+    log_format: LogFormat = "delta"
     ledger: tuple[str, int] | None = None
     ledger_from_ms: int = 0
     markers: tuple[str, ...] = ()
@@ -58,6 +62,7 @@ def watch_log(work: Workspace, view: LedgerView, waiting: Waiting, *, version: i
     return Watch(
         wake_ms=again_ms if waiting.next_ms is None else min(again_ms, waiting.next_ms),
         log=(_anywhere(log), version),
+        log_format=work.pipeline.log.format,
         ledger=_ledger(work, view),
         ledger_from_ms=now_ms + MINUTE_MS,
         markers=tuple(_anywhere(work.lake.below(marker)) for marker in waiting.markers),
@@ -78,7 +83,7 @@ def sign_of(watch: Watch, *, now_ms: int) -> Sign | None:
     """Return a sign that a decision may be another one now; None if there is none yet."""
     if now_ms >= watch.wake_ms:
         return "clock"
-    if watch.log is not None and not is_newest(*watch.log):
+    if watch.log is not None and not place_at(watch.log[0], watch.log_format).is_newest(watch.log[1]):
         return "log"
     if any(map(marker_exists, watch.markers)):
         return "marker"

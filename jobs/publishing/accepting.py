@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jobs.lake.known_log import KnownLog
+from jobs.lake.log_places import log_place
+from jobs.lake.log_version import LogPlace
 from jobs.lake.rewrite_search import FoundRewrites, find_rewrites, spans_with_records
 from jobs.lake.rewrites import Rewrite
 from jobs.ledger.acceptances import AcceptedRewrite, accepted_event, by_table
@@ -35,19 +37,23 @@ def rewrites_of(work: Workspace, view: LedgerView) -> FoundRewrites:
 
     Raises:
         LogError: the log is missing, or cannot be read.
+        RequestError: the log has no commits that a person can accept.
     """
-    uri, by = work.lake.event_log(work.pipeline), work.pipeline.log.slice
+    place = log_place(work.lake, work.pipeline)
+    why = place.open().why_not_accepted
+    if why:
+        raise RequestError(f"no commit of event log {place.uri} can be accepted: {why} (docs/LOGS.md)")
     grid = slice_grid(work.pipeline)
     stored = [one for one in view.slices.values() if slice_at(grid, one.start_ms) == one]
     known = known_log(view, stored)
-    slices = tuple(sorted({*stored, *_slices_with_records(work, known)}, key=lambda one: one.start_ms))
-    return find_rewrites(uri, by=by, slices=slices, known=known)
+    slices = tuple(sorted({*stored, *_slices_with_records(work, place, known)}, key=lambda one: one.start_ms))
+    return find_rewrites(place, by=work.pipeline.log.slice, slices=slices, known=known)
 
 
-def _slices_with_records(work: Workspace, known: KnownLog) -> set[Slice]:
+def _slices_with_records(work: Workspace, place: LogPlace, known: KnownLog) -> set[Slice]:
     """Return the slices of the pipeline of which the log has records, or had some."""
     grid, found = slice_grid(work.pipeline), set[Slice]()
-    spans = spans_with_records(work.lake.event_log(work.pipeline), by=work.pipeline.log.slice, known=known)
+    spans = spans_with_records(place, by=work.pipeline.log.slice, known=known)
     for span in spans:
         one: Slice | None = slice_at(grid, span.first_ms)
         while one is not None and one.start_ms <= span.last_ms:

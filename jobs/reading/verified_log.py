@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.lake.covered_files import Cover, CoveredFile, cover_of
-from jobs.lake.delta_log import LogTable, describe_log, log_errors
+from jobs.lake.delta_log import log_errors
 from jobs.lake.event_log import files_of_slices
 from jobs.lake.known_log import checked_files, covered_files
 from jobs.lake.lake import Lake
+from jobs.lake.log_places import log_place
+from jobs.lake.log_version import LogVersion
 from jobs.lake.parquet_files import open_parquet
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
@@ -60,7 +62,7 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
     if not slices:
         return LogVerification(files=0, unknown=0, findings=())
     try:
-        log = describe_log(lake.event_log(pipeline))
+        log = log_place(lake, pipeline).open()
         log.log_files(stored=known.stored_in_log(log.table_id))
         files = files_of_slices(log, by=pipeline.log.slice, slices=slices)
         covered = covered_files(log, files, known=known)
@@ -84,7 +86,7 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
     return LogVerification(files=len(covered) - unknown, unknown=unknown, findings=tuple(findings))
 
 
-def _read_pages(log: LogTable, file: CoveredFile) -> tuple[Cover, LogError | None]:
+def _read_pages(log: LogVersion, file: CoveredFile) -> tuple[Cover, LogError | None]:
     """Read a file that has no checksum file if its pages have checksums. Return what covers it, and what is wrong."""
     system: pafs.FileSystem = file_system(log.uri)[0]
     try:

@@ -38,8 +38,10 @@ def audit(written: Written) -> Audited:
 
     Raises:
         AuditError: an equation does not close; the attempt is void.
+        LogError: a file of a log without commits was replaced while it was read.
     """
     pinned = written.computed.pinned
+    pinned.log.refuse_replaced()
     equations = Audit(
         table_uri=pinned.uri,
         slice_ids=tuple(one.slice_id for one in pinned.order.slices),

@@ -7,11 +7,13 @@ from typing import Any
 
 from jobs.expressions.derived_columns import Derivation
 from jobs.lake.covered_files import CoveredFile, StoredDigests
-from jobs.lake.delta_log import LogTable, describe_log
+from jobs.lake.delta_log import DataFile
 from jobs.lake.known_log import REWRITE
 from jobs.lake.lake import Lake
 from jobs.lake.log_cut import Cut, slice_value
+from jobs.lake.log_places import log_place
 from jobs.lake.log_rows import Search, find_record, leaf_columns
+from jobs.lake.log_version import LogVersion
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
@@ -77,7 +79,7 @@ def record_of(
     return _with_derived(log, derived, found) if derived else (found, True)
 
 
-def _with_derived(log: LogTable, derived: Derivation, record: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+def _with_derived(log: LogVersion, derived: Derivation, record: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     from jobs.expressions.evaluation import derive
 
     found = derive(leaf_columns(log, derived, record), derived)
@@ -87,7 +89,7 @@ def _with_derived(log: LogTable, derived: Derivation, record: dict[str, Any]) ->
 
 def log_search(
     lake: Lake, pipeline: Pipeline, view: LedgerView, *, only: Collection[str] | None
-) -> tuple[LogTable, Search]:
+) -> tuple[LogVersion, Search]:
     """Return the log, and the choice of its files: those of the slices `only` (None: all), with their digests.
 
     The choice looks at `only` when it is made, so the caller may change the collection between two searches.
@@ -96,19 +98,19 @@ def log_search(
         LogError: the log cannot be read.
     """
     known = known_log(view, tuple(view.slices.values()))
-    log = describe_log(lake.event_log(pipeline))
+    log = log_place(lake, pipeline).open()
     log.log_files(stored=known.stored_in_log(log.table_id))
     digests = cache(lambda slice_id: StoredDigests.of(known.file_digests(log.table_id, slice_id)))
 
-    def search(path: str, place: str, partition: Mapping[str, Any]) -> CoveredFile | None:
+    def search(file: DataFile, place: str, partition: Mapping[str, Any]) -> CoveredFile | None:
         columns = pipeline.log.slice.columns
         has_slice = bool(columns) and all(partition.get(name) is not None for name in columns)
         slice_id = slice_of_values(pipeline, partition).slice_id if has_slice else "none"
         if only is not None and has_slice and slice_id not in only:
             return None
-        stored = digests(slice_id).of_path(path)
+        stored = digests(slice_id).of_path(file.digest_name)
         return CoveredFile(
-            uri=log.uri, path=path, place=place, owner=f"slice {slice_id}", way_on=REWRITE, stored=stored
+            uri=log.uri, path=file.path, place=place, owner=f"slice {slice_id}", way_on=REWRITE, stored=stored
         )
 
     return log, search

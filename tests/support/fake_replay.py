@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.event_log import pin_log
 from jobs.lake.file_commits import append_rows
+from jobs.lake.log_places import log_place
 from jobs.lake.store import ensure_table
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
@@ -126,8 +127,8 @@ class FakeReplayer:
     def __call__(self, order: ReplayOrder) -> list[RunResult]:
         self.orders.append(order)
         self.on_order(order)
-        uri, known = order.lake.event_log(order.pipeline), order.known_log
-        pinned = pin_log(uri, by=order.pipeline.log.slice, slices=order.slices, known=known)
+        source, known = log_place(order.lake, order.pipeline), order.known_log
+        pinned = pin_log(source, by=order.pipeline.log.slice, slices=order.slices, known=known)
         records = DeltaTable(order.lake.event_log(order.pipeline)).to_pyarrow_table().to_pylist()
         state = order.before.fingerprint if order.before else EMPTY_STATE
         results = []

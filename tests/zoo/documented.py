@@ -80,6 +80,19 @@ ROWS: Sequence[Row] = (
     ),
     Row(words="texts that are not UTF-8", entries=("Spark: texts that are not UTF-8",)),
     Row(words="Parquet compressed with Brotli", entries=("Parquet: brotli",)),
+    Row(
+        words="no Delta table: a directory of Parquet files with Hive partitions",
+        entries=(
+            "Parquet: a directory with Hive partitions",
+            "Parquet: Hive partitions of DuckDB",
+            "Parquet: Hive partitions of Spark",
+            "Parquet: Hive partitions with odd characters",
+        ),
+    ),
+    Row(words="Parquet files without Hive partitions", entries=("Parquet: no Hive partitions",)),
+    Row(words="Parquet files, no column that orders the records", entries=("Parquet: no order",)),
+    Row(words="Parquet files with conflicting types of a column", entries=("Parquet: types that conflict",)),
+    Row(words="a partition `__HIVE_DEFAULT_PARTITION__` of the slice column", entries=("Parquet: a null partition",)),
     Row(words="records were removed or changed in the range", entries=("DELETE in the range", "UPDATE in the range")),
     Row(
         words="records were erased by law",
@@ -88,6 +101,15 @@ ROWS: Sequence[Row] = (
     Row(
         words="records were erased by law, row tracking or deletion vectors",
         entries=("Spark: tracked, erased by law", "Spark: tracked, erased by deletion vectors"),
+    ),
+    Row(
+        words="an UPDATE, a DELETE or a MERGE, and a change data feed from the creation on",
+        entries=(
+            "delta-rs: UPDATE and DELETE, inserts only",
+            "delta-rs: MERGE, inserts only",
+            "Spark: UPDATE and DELETE, inserts only",
+            "Spark: MERGE, inserts only, deletion vectors",
+        ),
     ),
     Row(words="records were removed before the range", entries=("Spark: deletion vectors before the range",)),
     Row(
@@ -120,5 +142,5 @@ def _entry(name: str) -> Entry:
 def _lines(entry: Entry) -> Iterator[str]:
     """Yield the lines of the YAML that depend on the table: those of the slices and of the order."""
     for line in entry.log.splitlines():
-        if line.startswith(("slice:", "order:")) or "[payload" in line:
+        if line.startswith(("format:", "partitions:", "changes:", "slice:", "order:")) or "[payload" in line:
             yield line

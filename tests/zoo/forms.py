@@ -55,6 +55,14 @@ def _without_slice(commits: Commits) -> Commits:
     return [*commits, [commits[0][0] | {"day": None}]]
 
 
+ODD_TEXTS = ("a/b", "100 %", "x=y", "é", "", None, "a:b", "c d", "#?&", "..")
+
+
+def with_odd_notes(commits: Commits) -> Commits:
+    """Return the records with notes that a path has to escape."""
+    return [[row | {"note": ODD_TEXTS[row["seq"] % len(ODD_TEXTS)]} for row in rows] for rows in commits]
+
+
 def by_polars(place: Place) -> None:
     """Append the commits with Polars."""
     schema = {
@@ -202,6 +210,22 @@ def _added_column(place: Place) -> None:
         )  # fmt: skip
 
 
+def _updated_and_deleted(place: Place) -> None:
+    table = DeltaTable(str(place.table))
+    table.update(updates={"v": "0.0"}, predicate="n IS NOT NULL")
+    table.delete("day = '2026-03-02'")
+    table.delete("seq % 3 = 0")
+
+
+def _upsert(place: Place) -> None:
+    """Insert the records of the last two commits, and change one of each commit before, in one MERGE."""
+    *before, last, one = clicks()
+    old = [rows[0] | {"note": "changed"} for rows in before]
+    rows = pa.Table.from_pylist([*old, *last, *one], schema=CLICKS)
+    merge = DeltaTable(str(place.table)).merge(rows, "s.seq = t.seq", source_alias="s", target_alias="t")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
 def _same(name: str, build: Build, *, is_sample: bool = False, log: str = ORDERED) -> Entry:
     """Return an entry with the records of `clicks` in the order of `seq`: all of these have one answer."""
     table = name.translate(str.maketrans(" ,-:", "____")).casefold()
@@ -240,6 +264,12 @@ def form_entries() -> Iterator[Entry]:
     ):
         yield replace(_same(name, by_delta_rs(commits, after=after), is_sample=True), is_accepted=True)
     yield _same("delta-rs: MERGE that only inserts", by_delta_rs(lambda rows: rows[:-2], after=_merge))
+    feed = {"delta.enableChangeDataFeed": "true"}
+    inserts = f"changes: inserts\n{ORDERED}"
+    changed = by_delta_rs(after=_updated_and_deleted, configuration=feed)
+    yield _same("delta-rs: UPDATE and DELETE, inserts only", changed, log=inserts)
+    merged = by_delta_rs(lambda rows: rows[:-2], after=_upsert, configuration=feed)
+    yield _same("delta-rs: MERGE, inserts only", merged, log=inserts)
     yield _same("delta-rs: a commit without rows", by_delta_rs(after=_without_rows))
     yield _same("empty files", by_delta_rs(after=_empty_file))
     yield _same("no statistics", by_delta_rs(after=_without_statistics))
@@ -261,14 +291,9 @@ def _others() -> Iterator[Entry]:
         name="nulls in the order, shuffled", table="nulls_shuffled", build=by_delta_rs(shuffled), log=nulls,
         answer="nulls_and_equal_values_in_the_order",
     )  # fmt: skip
-    odd = ("a/b", "100 %", "x=y", "é", "", None, "a:b", "c d", "#?&", "..")
-
-    def with_region(commits: Commits) -> Commits:
-        return [[row | {"note": odd[row["seq"] % len(odd)]} for row in rows] for rows in commits]
-
     yield Entry(
         name="partition values with odd characters", table="odd_partitions", log=ORDERED,
-        build=by_delta_rs(with_region, partition_by=("day", "note")),
+        build=by_delta_rs(with_odd_notes, partition_by=("day", "note")),
     )  # fmt: skip
     by_n = by_delta_rs(partition_by=("n", "day"))
     yield _same("a second partition column", by_n)

@@ -202,8 +202,41 @@ def spark_entries() -> Iterator[Entry]:
     """Yield all entries of this module."""
     yield from tracked_entries()
     yield from ordered_entries()
+    yield from _other_logs()
     yield from _special()
     yield from _refused()
+
+
+def _other_logs() -> Iterator[Entry]:
+    """Yield the inserts of tables that Spark changes, and a directory of Parquet files of Spark."""
+    inserts = f"changes: inserts\n{ORDERED}"
+    changes = (
+        "UPDATE {log} SET v = 0.0 WHERE n IS NOT NULL", "DELETE FROM {log} WHERE day = DATE'2026-03-02'",
+        "DELETE FROM {log} WHERE seq % 3 = 0", OPTIMIZE,
+    )  # fmt: skip
+    for suffix, vectors in (("", "false"), (", deletion vectors", "true")):
+        fed = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": vectors}
+        changed = by_spark(properties=fed, after=run_sql(*changes))
+        yield _named(f"Spark: UPDATE and DELETE, inserts only{suffix}", changed, log=inserts, answer="ordered")
+        merged = by_spark(lambda rows: rows[:-2], properties=fed, after=_upsert)
+        yield _named(f"Spark: MERGE, inserts only{suffix}", merged, log=inserts, answer="ordered")
+    hive = f"format: parquet\npartitions: {{day: date}}\n{ORDERED}"
+    yield _named("Parquet: Hive partitions of Spark", _parquet, log=hive, answer="ordered")
+
+
+def _upsert(place: Place) -> None:
+    """Insert the records of the last two commits, and change one of each commit before, in one MERGE."""
+    *before, last, one = clicks()
+    rows = [*({**rows[0], "note": "changed"} for rows in before), *last, *one]
+    place.spark().createDataFrame([tuple(row.values()) for row in rows], CLICKS_DDL).createOrReplaceTempView("upserted")
+    merge = "MERGE INTO {log} t USING upserted s ON s.seq = t.seq "
+    run_sql(f"{merge} WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")(place)
+
+
+def _parquet(place: Place) -> None:
+    for rows in clicks():
+        frame = place.spark().createDataFrame([tuple(row.values()) for row in rows], CLICKS_DDL).coalesce(1)
+        frame.write.mode("append").partitionBy("day").parquet(str(place.table))
 
 
 def _special() -> Iterator[Entry]:

@@ -198,10 +198,22 @@ Expression = Annotated[str, AfterValidator(refuse_controls_but_lines), AfterVali
 """An expression over the columns of the log (docs/PIPELINES.md, "Derived columns and the filter")."""
 
 
+LogFormat = Literal["delta", "parquet"]
+"""What the log is: a Delta table, or a directory of Parquet files with Hive partitions."""
+PartitionType = Literal["string", "date", "int", "bigint"]
+
+
 class LogGrammar(GrammarModel):
-    """The event log: its table, the meaning of its columns, columns derived from them, and which records are read."""
+    """The event log: its table, the meaning of its columns, columns derived from them, and which records are read.
+
+    `partitions` has the types of partition columns of Parquet files, whose paths have texts; others are texts. With
+    `changes`, the log has the rows that were inserted into a table, whatever became of them.
+    """
 
     table: Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(refuse_control_characters)]
+    format: LogFormat = "delta"
+    partitions: Mapping[ColumnName, PartitionType] | None = None
+    changes: Literal["inserts"] | None = None
     columns: Annotated[Mapping[str, Expression], Field(max_length=64)] | None = None
     where: Expression | None = None
     distinct: DistinctGrammar | None = None
@@ -284,6 +296,36 @@ class LogGrammar(GrammarModel):
         if self.kafka is not None and self.order != self.kafka.order:
             found = self.order if isinstance(self.order, str) else list(self.order)
             raise ValueError(f"order: found {found}, and kafka has the order {list(self.kafka.order)}; leave order out")
+        return self
+
+    @model_validator(mode="after")
+    def _fits_the_format(self) -> Self:
+        """Refuse what only a table with commits can tell."""
+        if self.format == "delta":
+            if self.partitions is not None:
+                raise ValueError("partitions: a Delta table has the types of its partition columns; leave it out")
+            if self.changes is not None and self.order == "commits":
+                raise ValueError(
+                    "order: commits needs row tracking, which the change data feed does not have; with changes: "
+                    "inserts write order: appended, or name the columns that order the records of a slice"
+                )
+            return self
+        why = "a directory of Parquet files has no commits"
+        if self.changes is not None:
+            raise ValueError(f"changes: found {self.changes}, but {why}; leave it out")
+        if self.order_columns is None:
+            raise ValueError(
+                f"order: found {self.order}, but {why}, so the order in which its records were appended is not known; "
+                "name the columns that order the records of a slice, such as order: [received_at, id]"
+            )
+        if self.slice.is_by_commits:
+            raise ValueError(f"slice: by: commits, but {why}; name partition columns, or a column of times")
+        ready = self.ready
+        if ready is not None and ready.has_condition and any(leaf.newer_commit for leaf in ready.leaves()):
+            raise ValueError(
+                f"ready: newer_commit: {why}; write after, min_records, producer or marker, such as "
+                "marker: events/dt={slice_id}/_SUCCESS"
+            )
         return self
 
     @property

@@ -35,7 +35,7 @@ def check_log_bytes(tasks: Tasks, log: PinnedLog, *, bytes_per_task: int = BYTES
     by_slice: dict[str, dict[str, bytes]] = {}
     for file in log.files:
         if file.path in digests:
-            by_slice.setdefault(file.slice_id, {})[file.path] = digests[file.path]
+            by_slice.setdefault(file.slice_id, {})[file.digest_name] = digests[file.path]
     return {slice_id: digests_text(own) for slice_id, own in by_slice.items()}
 
 

@@ -16,8 +16,8 @@ class Block(NamedTuple):
     intake has written the file, and it is no file of the log. `part` is not None if only the records of the file with
     an instant of the slice column from `part[0]` until before `part[1]`, in ms, belong to the block. `reorder_by`
     is not empty if the file has its records in another order: the reader then orders them by these columns, which are
-    columns of the log or hidden ones.
-    `deleted` are rows of the file that are no records any more; None if there are none.
+    columns of the log or hidden ones. `deleted` are rows of the file that are no records any more; None if there are
+    none. `only_inserts`: only the rows of the file that the change data feed calls inserted belong to the block.
     """
 
     path: str
@@ -36,3 +36,4 @@ class Block(NamedTuple):
     part: tuple[int, int] | None = None
     reorder_by: tuple[str, ...] = ()
     deleted: DeletedRows | None = None
+    only_inserts: bool = False

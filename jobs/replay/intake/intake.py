@@ -166,6 +166,7 @@ def _source_files(chunk: ChunkLog) -> dict[int, list[SourceFile]]:
             records=_records(chunk, file),
             part=file.part,
             deleted=file.deleted,
+            only_inserts=file.only_inserts,
         )
         found.setdefault(number, []).append(SourceFile(block, commit, first))
     return {number: sorted(own, key=lambda file: (file.commit, file.first)) for number, own in sorted(found.items())}

@@ -24,6 +24,7 @@ from jobs.replay.intake.ties import refuse_ties
 from jobs.storage import file_system, is_remote
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import LogError
+from windowlib.records.change_feed import CHANGE_TYPE, INSERT
 from windowlib.records.column_types import Node
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class LogColumns:
             ]
             # Arrow yields no rows without a column.
             read = [name for name in (*named, *hidden) if name is not None and name in stored] or stored[:1]
+            read = [*read, CHANGE_TYPE] if block.only_inserts else read
             for batch in file.iter_batches(
                 batch_size=self.rows_per_batch, row_groups=block.row_groups, columns=read, use_threads=False
             ):
@@ -158,6 +160,8 @@ class LogColumns:
                 ]
                 rows = pa.RecordBatch.from_arrays(arrays, names=[*(field["name"] for field in wanted), *hidden])
                 own = rows if block.deleted is None else rows.filter(pa.array(block.deleted.is_kept(row, count)))
+                if block.only_inserts:
+                    own = own.filter(pc.equal(conformed(batch.column(CHANGE_TYPE), "string"), INSERT))
                 own = own if block.part is None else self._own(own, block.part)
                 row += count
                 found += own.num_rows

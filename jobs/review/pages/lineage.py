@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from jobs.lake.delta_log import describe_log
 from jobs.lake.event_log import files_of_slices
 from jobs.lake.lake import Lake
+from jobs.lake.log_places import log_place
 from jobs.ledger.view import DagRunOrigin, LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import without_credentials
@@ -75,7 +75,7 @@ def slice_files(lake: Lake, pipeline: Pipeline, one: Slice, *, version: int) -> 
     Raises:
         LogError: that version cannot be read, for example because a VACUUM has removed it.
     """
-    log = describe_log(lake.event_log(pipeline), version)
+    log = log_place(lake, pipeline).open(version)
     found = [
         (file.path, file.records, file.bytes) for file in files_of_slices(log, by=pipeline.log.slice, slices=[one])
     ]

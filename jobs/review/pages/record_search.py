@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from jobs.lake.delta_log import LogTable
 from jobs.lake.lake import Lake
 from jobs.lake.log_rows import values_with
+from jobs.lake.log_version import LogVersion
 from jobs.lake.slicing_choice import is_partitioned
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import derivation
@@ -111,7 +111,7 @@ def search_records(
     )
 
 
-def _refuse_other_slices(log: LogTable, pipeline: Pipeline) -> None:
+def _refuse_other_slices(log: LogVersion, pipeline: Pipeline) -> None:
     if not is_partitioned(log, pipeline.log.slice):
         raise RequestError(
             "records can be searched by a part of their id only if the slices are partitions of the log (log.slice.by)"

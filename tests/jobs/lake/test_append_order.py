@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.append_order import CommitOrder
+from jobs.lake.delta_place import DeltaPlace
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
@@ -35,7 +36,7 @@ def _write(log: Path, commits: Sequence[Sequence[int]]) -> Path:
 
 
 def _pin(log: Path, slices: Sequence[Slice] = DAYS, *, order: CommitOrder | None = BY_COMMITS) -> PinnedLog:
-    return pin_log(str(log), by=SliceGrammar(by="day"), slices=slices, order=order)
+    return pin_log(DeltaPlace(uri=str(log)), by=SliceGrammar(by="day"), slices=slices, order=order)
 
 
 def _drop_commits(chance: Random, log: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.append_order import CommitOrder
+from jobs.lake.delta_place import DeltaPlace
 from jobs.lake.direct_reading import direct_reading
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.pipeline.models.log import SliceGrammar
@@ -31,7 +32,7 @@ def _append(log: Path, days: Sequence[int], *, mark: object) -> None:
 
 
 def _pin(log: Path, slices: Sequence[Slice] = DAYS, *, order: CommitOrder = BY_ADDS) -> PinnedLog:
-    return pin_log(str(log), by=SliceGrammar(by="day"), slices=slices, order=order)
+    return pin_log(DeltaPlace(uri=str(log)), by=SliceGrammar(by="day"), slices=slices, order=order)
 
 
 def _ids(log: PinnedLog) -> list[str]:

@@ -16,9 +16,10 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from jobs.lake.delta_place import DeltaPlace
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.log_cut import Cut
-from jobs.lake.log_look import log_tip, touched_since
+from jobs.lake.log_look import touched_since
 from jobs.lake.slice_instants import TimeKind, slice_instants, statistics_span
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.slices import SliceGrid, local_ms, slice_at
@@ -59,7 +60,7 @@ def _append(log: Path, kind: TimeKind, times: Sequence[datetime | None], *, stat
 
 
 def _pin(log: Path, by: SliceGrammar, slices: Sequence[Slice]) -> PinnedLog:
-    return pin_log(str(log), by=by, slices=slices)
+    return pin_log(DeltaPlace(uri=str(log)), by=by, slices=slices)
 
 
 def _rows(pinned: PinnedLog, by: SliceGrammar, kind: TimeKind) -> Counter[str]:
@@ -187,14 +188,14 @@ def test_new_commits_touch_the_slices_of_their_statistics(tmp_path: Path) -> Non
     log = tmp_path / "log"
     _append(log, "timestamp", [FIRST])
     _append(log, "timestamp", [FIRST + timedelta(hours=1), FIRST + timedelta(hours=3)])
-    tip = log_tip(str(log))
+    tip = DeltaPlace(uri=str(log)).tip()
     assert tip is not None
     cut = Cut(uri=str(log), by=HOURLY, slices=())
     first_ms = round(FIRST.timestamp() * 1000)
     assert touched_since(tip, 0, cut) == {(first_ms + 3_600_000, first_ms + 3 * 3_600_000): 1}
     _append(log, "timestamp", [FIRST], statistics=True)
     DeltaTable(str(log)).delete("id = 1")
-    tip = log_tip(str(log))
+    tip = DeltaPlace(uri=str(log)).tip()
     assert tip is not None
     assert touched_since(tip, 2, cut) is None  # a `remove` without statistics
 

@@ -14,10 +14,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.commit_slices import commit_time_ms
 from jobs.lake.delta_log import describe_log
+from jobs.lake.delta_place import DeltaPlace
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_cut import Cut
-from jobs.lake.log_look import log_slices, log_tip, touched_since
+from jobs.lake.log_look import log_slices, touched_since
 from jobs.lake.rewrite_search import find_rewrites
 from jobs.lake.row_tracking import stored_versions
 from jobs.pipeline.look_back import LookBack
@@ -55,7 +56,7 @@ def _append(log: Path, at_ms: int, *, records: int = 2, mark: int = 0) -> None:
 
 
 def _pin(log: Path, slices: Sequence[Slice] = HOURS) -> PinnedLog:
-    return pin_log(str(log), by=BY, slices=slices)
+    return pin_log(DeltaPlace(uri=str(log)), by=BY, slices=slices)
 
 
 def _records(pinned: PinnedLog) -> Counter[str]:
@@ -83,8 +84,8 @@ def test_slices_of_random_logs(tmp_path: Path) -> None:
             if chance.random() < 0.2:
                 DeltaTable(str(log)).create_checkpoint()
             if chance.random() < 0.3:
-                known = pin_log(str(log), by=BY, slices=HOURS, known=known).known()
-        pinned = pin_log(str(log), by=BY, slices=HOURS, known=known)
+                known = pin_log(DeltaPlace(uri=str(log)), by=BY, slices=HOURS, known=known).known()
+        pinned = pin_log(DeltaPlace(uri=str(log)), by=BY, slices=HOURS, known=known)
         inside = {one.slice_id for one in HOURS}
         assert _records(pinned) == Counter({key: count for key, count in expected.items() if key in inside}), seed
         assert max(pinned.data_ms) == newest_ms, seed
@@ -124,7 +125,7 @@ def test_a_commit_that_is_gone_is_refused_where_it_may_have_records(tmp_path: Pa
     pinned = _pin(log, HOURS[3:])
     assert _records(pinned) == {"1970-01-01T04": 2}
     assert pinned.data_ms[0] == 2 * HOUR_MS  # the oldest that is known: a plan from the first data asks for this slice
-    found = log_slices(str(log), by=BY, back=LookBack(slices=(*HOURS,)), known=KnownLog())
+    found = log_slices(DeltaPlace(uri=str(log)), by=BY, back=LookBack(slices=(*HOURS,)), known=KnownLog())
     assert sorted(found.coordinates) == [one.slice_id for one in HOURS[3:]]  # no look takes them for changed
 
 
@@ -146,9 +147,9 @@ def test_after_an_accepted_delete_a_new_file_has_no_slice_and_a_removed_file_has
 
 def _pin_accepted(log: Path) -> PinnedLog:
     """Pin a log as if a person had accepted all commits that removed records."""
-    found = find_rewrites(str(log), by=BY, slices=HOURS, known=KnownLog())
+    found = find_rewrites(DeltaPlace(uri=str(log)), by=BY, slices=HOURS, known=KnownLog())
     accepted = {found.table_id: {one.version: one for one in found.rewrites}}
-    return pin_log(str(log), by=BY, slices=HOURS, known=KnownLog(accepted=accepted))
+    return pin_log(DeltaPlace(uri=str(log)), by=BY, slices=HOURS, known=KnownLog(accepted=accepted))
 
 
 def test_a_delete_is_refused_in_the_slice_of_the_append(tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def test_new_commits_touch_the_slice_of_their_time(tmp_path: Path) -> None:
     log = tmp_path / "log"
     for at_ms in (HOUR_MS, 3 * HOUR_MS, 2 * HOUR_MS):  # the clock of the last writer is slow
         _append(log, at_ms)
-    tip = log_tip(str(log))
+    tip = DeltaPlace(uri=str(log)).tip()
     assert tip is not None
     assert touched_since(tip, 0, Cut(uri=str(log), by=BY, slices=())) == {(3 * HOUR_MS, 3 * HOUR_MS): 2}
 

@@ -16,6 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.append_order import CommitOrder
 from jobs.lake.commit_history import FEW_COMMITS
+from jobs.lake.delta_place import DeltaPlace
 from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
@@ -43,7 +44,7 @@ def _log(tmp_path: Path, commits: Sequence[Sequence[int]] = ((1, 2), (2, 1), (3,
 
 
 def _pin(log: Path) -> PinnedLog:
-    return pin_log(str(log), by=SliceGrammar(by="day"), slices=DAYS, order=CommitOrder(), few_commits=0)
+    return pin_log(DeltaPlace(uri=str(log)), by=SliceGrammar(by="day"), slices=DAYS, order=CommitOrder(), few_commits=0)
 
 
 def test_the_files_of_a_log_are_read_in_the_order_of_slices_and_commits(tmp_path: Path) -> None:
@@ -56,7 +57,7 @@ def test_the_files_of_a_log_are_read_in_the_order_of_slices_and_commits(tmp_path
 
 
 def test_without_row_ids_a_pin_reads_none(tmp_path: Path) -> None:
-    log = pin_log(str(_log(tmp_path)), by=SliceGrammar(by="day"), slices=DAYS)
+    log = pin_log(DeltaPlace(uri=str(_log(tmp_path))), by=SliceGrammar(by="day"), slices=DAYS)
     assert {file.row_ids for file in log.files} == {None}
     assert direct_reading(log).why_spark is None
 
@@ -179,7 +180,7 @@ def _coordinates(log: Path, known: KnownLog | None, *, few: int) -> tuple[object
     """Return what a pin finds out of the history; the message if it refuses the log."""
     day: Any = {"by": SliceGrammar(by="day"), "slices": DAYS}
     try:
-        found = pin_log(str(log), **day, order=CommitOrder(), known=known, few_commits=few)
+        found = pin_log(DeltaPlace(uri=str(log)), **day, order=CommitOrder(), known=known, few_commits=few)
     except LogError as error:
         return "refused", str(error)
     return found.history.sound, *(found.coordinates(one.slice_id) for one in DAYS)

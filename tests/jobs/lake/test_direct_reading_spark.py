@@ -9,6 +9,7 @@ import pytest
 
 from jobs.demo.flights import PROPERTIES
 from jobs.lake.append_order import CommitOrder
+from jobs.lake.delta_place import DeltaPlace
 from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.pipeline.models.log import SliceGrammar
@@ -47,7 +48,7 @@ def test_files_and_row_ids_give_the_order_of_spark_before_and_after_a_checkpoint
 
 
 def _pin(path: str) -> PinnedLog:
-    return pin_log(path, by=SliceGrammar(by=PARTITION), slices=SLICES, order=CommitOrder())
+    return pin_log(DeltaPlace(uri=path), by=SliceGrammar(by=PARTITION), slices=SLICES, order=CommitOrder())
 
 
 def _check(spark: "SparkSession", path: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.commit_history import History
+from jobs.lake.delta_place import DeltaPlace
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
 from jobs.pipeline.models.log import SliceGrammar
@@ -46,7 +47,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def pin(log: Path, slices: Sequence[Slice] = DAYS, *, known: KnownLog | None = None) -> PinnedLog:
-    return pin_log(str(log), by=SliceGrammar(by="day"), slices=slices, known=known)
+    return pin_log(DeltaPlace(uri=str(log)), by=SliceGrammar(by="day"), slices=slices, known=known)
 
 
 def test_files_are_found_slice_by_slice_with_their_commits(log: Path) -> None:
@@ -61,7 +62,7 @@ def test_files_are_found_slice_by_slice_with_their_commits(log: Path) -> None:
 
 def test_a_day_of_another_zone_begins_at_its_own_midnight(log: Path) -> None:
     """2013-02-02 in Kathmandu begins at 18:15 UTC of the day before, so a UTC slice holds it only from there."""
-    pinned = pin_log(str(log), by=SliceGrammar(by="day", timezone="Asia/Kathmandu"), slices=DAYS[:1])
+    pinned = pin_log(DeltaPlace(uri=str(log)), by=SliceGrammar(by="day", timezone="Asia/Kathmandu"), slices=DAYS[:1])
     assert pinned.partitions() == {"2013-02-02": "2013-02-01"}
 
 
@@ -77,7 +78,7 @@ def test_a_directory_that_is_not_a_delta_table_is_named(tmp_path: Path) -> None:
 
 def test_a_slice_column_that_is_not_a_partition_column_is_refused(log: Path) -> None:
     with pytest.raises(LogError, match=r"'id' of .* is a string, and the log is partitioned by \['day'\]"):
-        pin_log(str(log), by=SliceGrammar(by="id"), slices=DAYS)
+        pin_log(DeltaPlace(uri=str(log)), by=SliceGrammar(by="id"), slices=DAYS)
 
 
 def test_a_delete_inside_the_range_is_refused_with_its_commit(log: Path) -> None:
@@ -136,14 +137,14 @@ def test_text_partitions_are_read_as_times_and_found_on_disk(tmp_path: Path, val
     rows = pa.table({"id": ["a"], "hour": [value]})
     write_deltalake(str(tmp_path / "log"), rows, partition_by=["hour"])
     hour = Slice(slice_id="2013-02-01T05", start_ms=START_MS + 5 * 3_600_000, end_ms=START_MS + 6 * 3_600_000)
-    pinned = pin_log(str(tmp_path / "log"), by=SliceGrammar(by="hour"), slices=[hour])
+    pinned = pin_log(DeltaPlace(uri=str(tmp_path / "log")), by=SliceGrammar(by="hour"), slices=[hour])
     assert pinned.partitions() == {value: "2013-02-01T05"}
 
 
 def test_a_text_partition_that_is_not_a_time_is_refused(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "log"), pa.table({"id": ["a"], "hour": ["yesterday"]}), partition_by=["hour"])
     with pytest.raises(LogError, match="has the value 'yesterday', which is not an ISO date or time"):
-        pin_log(str(tmp_path / "log"), by=SliceGrammar(by="hour"), slices=DAYS)
+        pin_log(DeltaPlace(uri=str(tmp_path / "log")), by=SliceGrammar(by="hour"), slices=DAYS)
 
 
 def test_the_advice_for_a_text_partition_that_is_not_a_time_works(tmp_path: Path) -> None:
@@ -327,7 +328,7 @@ def test_a_truncated_checkpoint_of_delta_gives_an_error_of_one_paragraph(log: Pa
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", "America/Havana"])
 def test_partitions_at_the_first_and_last_date_are_accepted(log: Path, zone: str) -> None:
     _append(log, [date.min, date.max])
-    pinned = pin_log(str(log), by=SliceGrammar(by="day", timezone=zone), slices=DAYS)
+    pinned = pin_log(DeltaPlace(uri=str(log)), by=SliceGrammar(by="day", timezone=zone), slices=DAYS)
     assert len(pinned.data_ms) == 5
     assert "0001-01-01" not in pinned.partitions()
 

@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.lake.delta_place import DeltaPlace
 from jobs.lake.event_log import pin_log
 from jobs.lake.log_cut import Cut
 from jobs.pipeline.models.log import SliceGrammar
@@ -91,7 +92,7 @@ def test_equal_records_are_in_equal_slices_whatever_the_spelling(tmp_path: Path,
     slices, every = (HOURS, "1h") if is_hourly else (DAYS, "1d")
     rows = [{"id": n, **form.values(START + timedelta(hours=n))} for n in range(48) if n % 5]
     log = _write(tmp_path / "log", rows, form.columns)
-    pinned = pin_log(log, by=form.grammar(every), slices=slices)
+    pinned = pin_log(DeltaPlace(uri=log), by=form.grammar(every), slices=slices)
     counts = {one.slice_id: pinned.coordinates(one.slice_id).records for one in slices}
     hours = [n for n in range(48) if n % 5]
     if is_hourly:
@@ -139,10 +140,10 @@ def test_a_null_in_one_of_several_columns_is_refused(tmp_path: Path) -> None:
     rows = [{"id": 1, "dt": "2026-11-01", "h": 1}, {"id": 2, "dt": "2026-11-01", "h": None}]
     log = _write(tmp_path / "log", rows, ["dt", "h"])
     with pytest.raises(LogError, match=r"1 records whose slice columns \['dt', 'h'\] are not all set"):
-        pin_log(log, by=SliceGrammar.model_validate({"by": ["dt", "h"], "every": "1h"}), slices=HOURS)
+        pin_log(DeltaPlace(uri=log), by=SliceGrammar.model_validate({"by": ["dt", "h"], "every": "1h"}), slices=HOURS)
 
 
 def test_every_column_must_be_a_partition_column(tmp_path: Path) -> None:
     log = _write(tmp_path / "log", [{"id": 1, "dt": "2026-11-01", "h": 1}], ["dt"])
     with pytest.raises(LogError, match=r"is not partitioned by 'h' but by \['dt'\]"):
-        pin_log(log, by=SliceGrammar.model_validate({"by": ["dt", "h"], "every": "1h"}), slices=HOURS)
+        pin_log(DeltaPlace(uri=log), by=SliceGrammar.model_validate({"by": ["dt", "h"], "every": "1h"}), slices=HOURS)

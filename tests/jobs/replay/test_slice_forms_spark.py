@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from jobs.lake.delta_place import DeltaPlace
 from jobs.lake.event_log import pin_log
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
@@ -87,12 +88,12 @@ def test_a_compacted_log_with_row_tracking_tells_the_commits_of_its_rows(spark: 
     by = SliceGrammar(by="commits")
     days = [Slice(slice_id=f"1970-01-0{n + 1}", start_ms=n * DAY_MS, end_ms=(n + 1) * DAY_MS) for n in range(4)]
     _set_times(log, [DAY_MS, DAY_MS + 1, DAY_MS + 2, 3 * DAY_MS])
-    pinned = pin_log(str(log), by=by, slices=days)
+    pinned = pin_log(DeltaPlace(uri=str(log)), by=by, slices=days)
     assert [(file.slice_id, file.records) for file in pinned.files] == [("1970-01-02", 3)]
     _set_times(log, [DAY_MS, DAY_MS + 1, 2 * DAY_MS, 3 * DAY_MS])
     with pytest.raises(LogError, match=r"commit 3 \(OPTIMIZE\) wrote file"):
-        pin_log(str(log), by=by, slices=days)
-    assert pin_log(str(log), by=by, slices=days[3:]).records == 0
+        pin_log(DeltaPlace(uri=str(log)), by=by, slices=days)
+    assert pin_log(DeltaPlace(uri=str(log)), by=by, slices=days[3:]).records == 0
 
 
 def _set_times(log: Path, times: list[int]) -> None:

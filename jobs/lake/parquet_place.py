@@ -1,0 +1,170 @@
+"""An event log that is a directory of Parquet files with Hive partitions. Hindcast only reads it.
+
+It has no commits. Its version is a hash of the listing (path, size, time of modification), and a slice has changed if
+its files are not those that its run has read. The order of the records is that of columns. A writer may replace a file,
+so the digest of a file is stored for its path and its time of modification.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+from jobs.lake.covered_files import StoredDigests
+from jobs.lake.deleted_rows import DeletedRows
+from jobs.lake.delta_log import DataFile, no_bounds
+from jobs.lake.log_files import NO_DIGESTS, LogFiles
+from jobs.lake.log_version import LogTip
+from jobs.lake.parquet_listing import ParquetListing, list_parquet, typed_value
+from windowlib.errors import LogError
+from windowlib.records.column_types import Node, parse_type, spell_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NANOS_PER_MS: Final = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParquetVersion:
+    """The directory as it was listed (`LogVersion`). The footers of all files were read."""
+
+    uri: str
+    nodes: Mapping[str, Node]
+    widened: Mapping[str, str]
+    partition_columns: tuple[str, ...]
+    data_files: tuple[DataFile, ...]
+    listing: ParquetListing = field(repr=False)
+    configuration: Mapping[str, str | None] = field(default_factory=dict)
+    is_mapped: bool = False
+    has_commits: bool = False
+    is_read_by_spark: bool = False
+    why_not_accepted: str = (
+        "a directory of Parquet files has no commits. If files are removed or replaced, their slices are `input "
+        "changed` without a decision, and a replay reads what is left"
+    )
+
+    @cached_property
+    def version(self) -> int:
+        """A hash of the listing."""
+        return self.listing.version
+
+    @property
+    def table_id(self) -> str:
+        """A hash of the place: the files have nothing that tells one log from another."""
+        return f"parquet-{blake2b(self.uri.encode('utf-8', errors='surrogatepass'), digest_size=8).hexdigest()}"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns: those of the files, then those of the partitions."""
+        return {name: spell_type(node) for name, node in self.nodes.items()}
+
+    @property
+    def physical(self) -> dict[str, str]:
+        """The names of the columns, which the files have, too."""
+        return {name: name for name in self.nodes}
+
+    def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> LogFiles:
+        """Return the files of no commit."""
+        listing = self.listing
+        return LogFiles(
+            uri=self.uri, system=listing.system, root=listing.root, commits={}, checkpoint=None, stored=stored
+        )
+
+    def files(self) -> tuple[DataFile, ...]:
+        """Return the files in the order of their paths."""
+        return self.data_files
+
+    def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":  # noqa: ARG002
+        """Return nothing: only the files tell it."""
+        return {}
+
+    def bounds(self, column: str) -> "pa.Table":  # noqa: ARG002 - only the files tell it
+        """Return no bounds."""
+        return no_bounds()
+
+    def deleted_rows(self) -> Mapping[str, DeletedRows]:
+        """Return nothing: a Parquet file has no deleted rows."""
+        return {}
+
+    def lost(self) -> Mapping[str, str]:
+        """Return nothing: the records of all files are known."""
+        return {}
+
+    def removal(self, columns: Sequence[str]) -> str:  # noqa: ARG002 - a file has no other partition
+        """Return how a person removes records of a partition."""
+        return "remove the files without one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetPlace:
+    """A directory of Parquet files as an event log (`LogPlace`). `partitions` has the types of partition columns."""
+
+    uri: str
+    partitions: Mapping[str, str] = field(default_factory=dict)
+
+    def open(self, version: int | None = None) -> ParquetVersion:
+        """Return the directory as it is now.
+
+        Raises:
+            LogError: there is no file, the files do not fit together, or the directory has changed since `version`.
+        """
+        from jobs.lake.parquet_schema import read_footers, united  # it imports Arrow
+
+        listing = list_parquet(self.uri)
+        if version is not None and version != listing.version:
+            raise LogError(
+                f"the files of event log {self.uri} are not those of its version {version} any more, and a directory "
+                "of Parquet files has only the files of now"
+            )
+        if not listing.files:
+            raise LogError(
+                f"event log {self.uri} has no Parquet file, so its columns are not known; load it first, or correct "
+                "`log.table` (files whose names begin with _ or . are ignored)"
+            )
+        self._refuse_unknown_partitions(listing)
+        footers = read_footers(listing)
+        schema = united(listing, footers)
+        kinds = {name: self.partitions.get(name, "string") for name in listing.partition_columns}
+        return ParquetVersion(
+            uri=self.uri,
+            nodes={**schema.nodes, **{name: parse_type(kind) for name, kind in kinds.items()}},
+            widened=schema.widened,
+            partition_columns=listing.partition_columns,
+            data_files=tuple(
+                DataFile(
+                    path=file.path,
+                    partition={name: typed_value(self.uri, file, name, kind=kind) for name, kind in kinds.items()},
+                    records=footer.records,
+                    bytes=file.bytes,
+                    modified_ms=file.mtime_ns // NANOS_PER_MS,
+                    is_replaceable=True,
+                )
+                for file, footer in zip(listing.files, footers, strict=True)
+            ),
+            listing=listing,
+        )
+
+    def is_newest(self, version: int) -> bool:
+        """Return whether the directory has the files of a version."""
+        return list_parquet(self.uri).version == version
+
+    def tip(self) -> LogTip:
+        """Return the listing. No file is read.
+
+        Raises:
+            LogError: the directory cannot be listed.
+        """
+        listing = list_parquet(self.uri)
+        files = LogFiles(uri=self.uri, system=listing.system, root=listing.root, commits={}, checkpoint=None)
+        return LogTip(version=listing.version, commit=listing.digest.hex(), files=files)
+
+    def _refuse_unknown_partitions(self, listing: ParquetListing) -> None:
+        unknown = sorted({*self.partitions} - {*listing.partition_columns})
+        if unknown:
+            found = ", ".join(listing.partition_columns) or "none"
+            raise LogError(
+                f"log.partitions names {', '.join(map(repr, unknown))}, but the files of event log {self.uri} are in "
+                f"directories of other partition columns (found: {found}); correct log.partitions"
+            )

@@ -1,0 +1,273 @@
+"""The inserts of a Delta table as a log: no UPDATE, DELETE, MERGE or RESTORE changes a record that was inserted."""
+
+import random
+import shutil
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from jobs.lake.lake import Lake
+from jobs.lake.log_match import Match
+from jobs.lake.log_places import log_place
+from jobs.lake.log_rows import find_record
+from jobs.publishing.accepting import rewrites_of
+from tests.support.delta_logs import commits_of
+from tests.support.fuzzing import seeds
+from tests.support.log_shop import LogShop
+from tests.support.replays import pipeline_of
+from windowlib.errors import LogError, RequestError, SpecError
+
+Row = dict[str, Any]
+FIRST_MS = 1_772_323_200_000
+DAY_MS = 86_400_000
+SCHEMA = pa.schema(
+    [
+        ("k", pa.string()), ("at", pa.int64()), ("v", pa.int32()), ("text", pa.string()), ("seq", pa.int64()),
+        ("day", pa.date32()),
+    ]
+)  # fmt: skip
+FEED = {"delta.enableChangeDataFeed": "true"}
+
+
+class Shop(LogShop):
+    """A lake whose log are the inserts of a Delta table. `inserted` is what they should be."""
+
+    def __init__(self, root: Path, form: str = "changes: inserts") -> None:
+        super().__init__(root, form)
+        self.inserted: list[Row] = []
+
+    @property
+    def table(self) -> DeltaTable:
+        return DeltaTable(str(self.log))
+
+    def append(self, rows: Sequence[Row], *, feed: bool = True) -> None:
+        write_deltalake(
+            str(self.log), _table(rows), mode="append", partition_by=["day"], configuration=FEED if feed else None
+        )
+        self.inserted += rows
+
+    def merge(self, rows: Sequence[Row], chance: random.Random) -> None:
+        """Insert some records, and change some others, in one commit."""
+        present = self.table.to_pyarrow_table().to_pylist()
+        old = [row | {"text": "merged"} for row in chance.sample(present, min(len(present), 2))]
+        merge = self.table.merge(_table([*rows, *old]), "s.seq = t.seq", source_alias="s", target_alias="t")
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        self.inserted += rows
+
+
+def _table(rows: Sequence[Row]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=SCHEMA)
+
+
+def _rows(chance: random.Random, first: int, count: int, day: int | None = None) -> list[Row]:
+    """Return records of random days, with numbers from `first` on."""
+    found = []
+    for seq in range(first, first + count):
+        own = chance.randrange(3) if day is None else day
+        at = FIRST_MS + own * DAY_MS + chance.randrange(DAY_MS)
+        found.append(
+            {
+                "k": chance.choice(("ann", "bob")), "at": at, "v": chance.randrange(100), "text": f"t{seq}",
+                "seq": seq, "day": date(2026, 3, 1 + own),
+            }
+        )  # fmt: skip
+    return found
+
+
+def _filled(root: Path) -> Shop:
+    shop = Shop(root)
+    for day in range(3):
+        shop.append(_rows(random.Random(day), 10 * day, 6, day))
+    return shop
+
+
+def _change(shop: Shop, chance: random.Random, first: int) -> None:
+    """Change the table at random; what it inserts has numbers from `first` on."""
+    match chance.choice(("append", "update", "delete", "merge", "compact", "restore", "overwrite")):
+        case "append":
+            shop.append(_rows(chance, first, chance.randint(1, 4)))
+        case "update":
+            shop.table.update(updates={"text": "'updated'"}, predicate=f"v % 3 = {chance.randrange(3)}")
+        case "delete":
+            shop.table.delete(chance.choice(("v % 4 = 1", "v % 4 = 2", "day = '2026-03-01'", "day = '2026-03-02'")))
+        case "merge":
+            shop.merge(_rows(chance, first, chance.randint(1, 4)), chance)
+        case "compact":
+            shop.table.optimize.compact()
+        case "overwrite":
+            rows = _rows(chance, first, 2)
+            write_deltalake(str(shop.log), _table(rows), mode="overwrite")
+            shop.inserted += rows
+        case _:
+            newest = shop.table.version()
+            if newest:
+                shop.table.restore(chance.randrange(newest))
+
+
+def test_random_changes_leave_the_runs_of_the_same_appends(tmp_path: Path) -> None:
+    for seed in seeds(2):
+        chance = random.Random(seed)
+        shop, plain = Shop(tmp_path / f"{seed}"), LogShop(tmp_path / f"plain{seed}")
+        shop.append(_rows(chance, 0, 12))
+        for number in range(6):
+            _change(shop, chance, 100 * (1 + number))
+        write_deltalake(str(plain.log), _table(shop.inserted), mode="append", partition_by=["day"])
+        shop.run()
+        plain.run()
+        assert shop.published() == plain.published()
+
+
+def test_an_update_and_a_delete_change_no_slice_and_an_insert_changes_its_own(tmp_path: Path) -> None:
+    shop = _filled(tmp_path)
+    assert shop.run().is_published
+    before = shop.published()
+    shop.table.update(updates={"text": "'x'"}, predicate="day = '2026-03-01'")
+    shop.table.delete("day = '2026-03-02'")
+    shop.table.delete("seq = 20")
+    shop.table.optimize.compact()
+    assert shop.changed() == {}
+    shop.merge(_rows(random.Random(9), 100, 2, day=1), random.Random(9))
+    assert shop.changed() == {"2026-03-02": Match.CHANGED}
+    assert shop.run().is_published
+    after = shop.published()
+    assert after["2026-03-01"] == before["2026-03-01"]
+    assert after["2026-03-02"] != before["2026-03-02"]
+
+
+def test_the_order_of_appending_is_that_of_the_commits(tmp_path: Path) -> None:
+    """`order: appended` reads the inserts as it reads the same commits of a table that is only appended to."""
+    shop, plain = _filled(tmp_path / "changed"), LogShop(tmp_path / "plain")
+    for number in range(3):
+        write_deltalake(
+            str(plain.log), _table(shop.inserted[6 * number : 6 * number + 6]), mode="append", partition_by=["day"]
+        )
+    shop.table.update(updates={"text": "'x'"}, predicate="v % 2 = 0")
+    late = _rows(random.Random(9), 1, 1, day=0)
+    shop.append(late)
+    write_deltalake(str(plain.log), _table(late), mode="append")
+    for one in (shop, plain):
+        one.form += "\norder: appended"
+    for one in (shop, plain):
+        one.run()
+    assert shop.published() == plain.published()
+
+
+def test_distinct_finds_records_that_were_updated_or_deleted(tmp_path: Path) -> None:
+    distinct = "distinct: {by: [text], within: 1d}"
+    shop = Shop(tmp_path / "changed", f"changes: inserts\n{distinct}")
+    plain = LogShop(tmp_path / "plain", distinct)
+    for day in range(3):
+        rows = [row | {"text": f"t{row['seq'] % 4}"} for row in _rows(random.Random(day), 10 * day, 6, day)]
+        shop.append(rows)
+        write_deltalake(str(plain.log), _table(rows), mode="append", partition_by=["day"])
+    shop.table.delete("day = '2026-03-01'")
+    shop.merge(_rows(random.Random(9), 100, 1, day=1), random.Random(9))
+    write_deltalake(str(plain.log), _table(shop.inserted[-1:]), mode="append")
+    shop.table.update(updates={"text": "'x'"}, predicate="v % 2 = 0")
+    found = shop.run()
+    assert sum(one.result.counts.duplicate for one in found.runs) > 0
+    plain.run()
+    assert shop.published() == plain.published()
+
+
+def test_no_commit_can_be_accepted(tmp_path: Path) -> None:
+    shop = _filled(tmp_path)
+    with pytest.raises(RequestError, match="a DELETE or UPDATE of the table changes no slice"):
+        rewrites_of(shop.work, shop.work.ledger.view())
+
+
+def test_a_record_is_found_as_it_was_inserted(tmp_path: Path) -> None:
+    shop = _filled(tmp_path)
+    shop.merge(_rows(random.Random(9), 100, 1, day=1), random.Random(9))
+    shop.table.update(updates={"v": "-1"}, predicate="true")
+    log = log_place(Lake(root=str(tmp_path)), shop.work.pipeline).open()
+    for row in shop.inserted:
+        assert find_record(log, "seq", str(row["seq"])) == row
+
+
+def _refusal(shop: Shop) -> str:
+    with pytest.raises(LogError) as error:
+        shop.run()
+    return str(error.value)
+
+
+def test_a_table_without_a_feed_is_refused(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.append(_rows(random.Random(1), 0, 3), feed=False)
+    assert "has no change data feed" in _refusal(shop)
+
+
+def test_a_merge_before_the_feed_was_switched_on_is_refused_for_its_slices(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    for day in range(3):
+        shop.append(_rows(random.Random(day), 10 * day, 6, day), feed=False)
+    shop.table.update(updates={"text": "'x'"}, predicate="seq = 12")
+    present = [row for row in shop.table.to_pyarrow_table().to_pylist() if row["seq"] == 2]
+    new = _rows(random.Random(9), 100, 1, day=0)
+    merge = shop.table.merge(_table([*present, *new]), "s.seq = t.seq", source_alias="s", target_alias="t")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    shop.table.alter.set_table_properties(FEED)
+    shop.table.update(updates={"text": "'x'"}, predicate="seq = 13")
+    refusal = _refusal(shop)
+    assert "commit 4 (MERGE) removed or changed records of slice 2026-03-01" in refusal
+    assert "cannot be accepted: with `changes: inserts`" in refusal
+    assert "accept-rewrite" not in refusal
+    assert shop.run(1).is_published
+
+
+def test_a_slice_whose_files_are_gone_is_refused(tmp_path: Path) -> None:
+    shop = _filled(tmp_path)
+    shop.merge(_rows(random.Random(9), 100, 1, day=1), random.Random(9))
+    shutil.rmtree(shop.log / "_change_data")
+    assert "has removed this file of the change data feed" in _refusal(shop)
+    shop = _filled(tmp_path / "vacuumed")
+    shop.table.delete("day = '2026-03-02'")
+    shop.table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert "slice 2026-03-02" in _refusal(shop)
+    assert shop.run(0, 1).is_published
+
+
+def test_slices_of_commits_that_are_gone_are_refused(tmp_path: Path) -> None:
+    shop = _filled(tmp_path)
+    shop.table.create_checkpoint()
+    shop.append(_rows(random.Random(9), 100, 3, day=2))
+    for commit in commits_of(shop.log)[:2]:
+        commit.unlink()
+    assert "Log retention has removed commits of the table before version 2" in _refusal(shop)
+    assert shop.run(2).is_published
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("changes: inserts\norder: commits", "does not have; with changes: inserts"),
+        ("changes: updates", "changes"),
+        ("changes: inserts\nformat: parquet", "has no commits; leave it out"),
+    ],
+)
+def test_what_the_feed_does_not_have_is_refused(tmp_path: Path, lines: str, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        pipeline_of(Shop(tmp_path, lines).text)
+
+
+def test_slices_by_a_column_of_times_are_refused(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    rows = _table(_rows(random.Random(1), 0, 3))
+    write_deltalake(str(shop.log), rows, mode="append", configuration=FEED)
+    assert "its slice column 'day' is no partition column" in _refusal(shop)
+    assert log_place(Lake(root=str(tmp_path)), pipeline_of(shop.text)).open().table_id.endswith("-inserts")
+
+
+def test_a_commit_that_is_not_the_one_of_an_earlier_run_is_refused(tmp_path: Path) -> None:
+    shop = _filled(tmp_path)
+    shop.table.create_checkpoint()
+    assert shop.run().is_published
+    first = commits_of(shop.log)[0]
+    first.write_text(first.read_text("utf-8").replace('"operation":"WRITE"', '"operation":"wRITE"'), "utf-8")
+    shop.append(_rows(random.Random(9), 100, 1, day=1))
+    assert "is not the file that an earlier run has read" in _refusal(shop)

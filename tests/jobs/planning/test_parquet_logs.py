@@ -1,0 +1,257 @@
+"""A directory of Parquet files is replayed as the same records in a Delta table, and its changes are seen."""
+
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from jobs.lake.lake import Lake
+from jobs.lake.log_match import Match
+from jobs.lake.log_places import log_place
+from jobs.orchestration.outcomes import Outcome
+from jobs.pipeline.models.restate import RestateGrammar
+from jobs.planning.changed_slices import look_at_log
+from jobs.planning.log_state import read_log_state
+from jobs.planning.restating import propose
+from jobs.planning.watching import Watch, read_watch, sign_of
+from jobs.publishing.accepting import rewrites_of
+from tests.support.fuzzing import seeds
+from tests.support.log_shop import LogShop
+from tests.support.replays import NOW_MS, pipeline_of
+from windowlib.errors import LogError, RequestError, SpecError
+
+FORM = "format: parquet\npartitions: {day: date}"
+DISTINCT = "distinct: {by: [text], within: 1d}"
+DAYS = ("2026-03-01", "2026-03-02", "2026-03-03")
+FIRST_MS = 1_772_323_200_000
+DAY_MS = 86_400_000
+SCHEMA = pa.schema(
+    [
+        ("k", pa.string()), ("at", pa.int64()), ("v", pa.int32()), ("text", pa.string()), ("seq", pa.int64()),
+        ("day", pa.date32()),
+    ]
+)  # fmt: skip
+Row = dict[str, Any]
+
+
+def _rows(chance: random.Random, day: int, count: int) -> list[Row]:
+    return [
+        {
+            "k": chance.choice(("ann", "bob", None)),
+            "at": FIRST_MS + day * DAY_MS + chance.randrange(DAY_MS),
+            "v": chance.choice((None, chance.randrange(100))),
+            "text": chance.choice((None, "", "é%3A", f"t{chance.randrange(9)}")),
+            "seq": day * 1_000 + number,
+            "day": DAYS[day],
+        }
+        for number in range(count)
+    ]
+
+
+def _what(outcome: Outcome) -> list[tuple[str, str, str]]:
+    return [(one.result.slice.slice_id, one.result.run_id, one.result.input_fingerprint) for one in outcome.runs]
+
+
+class Shop(LogShop):
+    """A lake whose log is a directory of Parquet files."""
+
+    written = 0
+
+    def write(self, rows: Sequence[Row], name: str = "", *, schema: pa.Schema = SCHEMA) -> Path:
+        """Write records of one day as a file."""
+        self.written += 1
+        directory = self.log / f"day={rows[0]['day']}"
+        directory.mkdir(parents=True, exist_ok=True)
+        file = directory / (name or f"part-{self.written}.parquet")
+        kept = pa.schema([one for one in schema if one.name != "day"])
+        pq.write_table(pa.Table.from_pylist(list(rows), schema=kept), file)
+        return file
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    made, chance = Shop(tmp_path, FORM), random.Random(1)
+    for day in range(3):
+        made.write(_rows(chance, day, 6))
+    assert made.run().is_published
+    return made
+
+
+def test_random_directories_have_the_runs_of_the_same_records_in_a_delta_table(tmp_path: Path) -> None:
+    for seed in seeds(2):
+        chance = random.Random(seed)
+        days = [_rows(chance, day, chance.randint(1, 30)) for day in range(3)]
+        hive, delta = Shop(tmp_path / f"hive{seed}", FORM), LogShop(tmp_path / f"delta{seed}")
+        for day in days:
+            for rows in _dealt(chance, day):
+                text = quote(str(chance.random()), safe="")
+                hive.write(rows, f"{text}.parquet")
+        for rows in days:
+            table = pa.Table.from_pylist([row | {"day": _date(row)} for row in rows], schema=SCHEMA)
+            write_deltalake(str(delta.log), table, mode="append", partition_by=["day"])
+        assert _what(hive.run()) == _what(delta.run())
+
+
+def _date(row: Row) -> object:
+    return pa.scalar(row["day"]).cast(pa.date32()).as_py()
+
+
+def _dealt(chance: random.Random, rows: Sequence[Row]) -> list[list[Row]]:
+    """Deal records to files, in random order."""
+    mixed = chance.sample(list(rows), len(rows))
+    count = chance.randint(1, 3)
+    return [part for number in range(count) if (part := mixed[number::count])]
+
+
+def test_a_file_of_several_slices_may_lack_a_column(tmp_path: Path) -> None:
+    """One file has records of all days, and no column `text`; the slices are told by a column of the file."""
+    flat, delta = Shop(tmp_path / "flat", "format: parquet"), LogShop(tmp_path / "delta")
+    rows = [row for day in range(3) for row in _rows(random.Random(day), day, 1 + 2 * day)]
+    for row in rows:
+        row["day"] = _date(row)
+    other = [{**rows[0], "seq": 9_000}]
+    flat.log.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA).drop_columns("text"), flat.log / "a.parquet")
+    pq.write_table(pa.Table.from_pylist(other, schema=SCHEMA), flat.log / "b.parquet")
+    without = [row | {"text": None} for row in rows]
+    write_deltalake(str(delta.log), pa.Table.from_pylist([*without, *other], schema=SCHEMA), partition_by=["day"])
+    assert _what(flat.run()) == _what(delta.run())
+
+
+def test_distinct_looks_back_into_slices_before(tmp_path: Path) -> None:
+    """The duplicates are those of the same records in a Delta table, and a look sees a change of the slice before."""
+    forms = (f"{FORM}\n{DISTINCT}", DISTINCT)
+    hive, delta = Shop(tmp_path / "hive", forms[0]), LogShop(tmp_path / "delta", forms[1])
+    for day in range(3):
+        rows = _rows(random.Random(day), day, 6)
+        hive.write(rows)
+        table = pa.Table.from_pylist([row | {"day": _date(row)} for row in rows], schema=SCHEMA)
+        write_deltalake(str(delta.log), table, mode="append", partition_by=["day"])
+    outcome = hive.run()
+    assert sum(one.result.counts.duplicate for one in outcome.runs) > 0
+    assert _what(outcome) == _what(delta.run())
+    hive.write([{**_rows(random.Random(3), 0, 1)[0], "seq": 500}])
+    assert hive.changed() == dict.fromkeys(DAYS[:2], Match.CHANGED)  # the second day looks one day back
+
+
+def test_no_commit_can_be_accepted(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, FORM)
+    shop.write(_rows(random.Random(3), 0, 1))
+    with pytest.raises(RequestError, match="a directory of Parquet files has no commits"):
+        rewrites_of(shop.work, shop.work.ledger.view())
+
+
+def test_a_wider_column_keeps_the_runs_of_the_slices_before(shop: Shop) -> None:
+    before = shop.published()
+    wide = SCHEMA.set(2, pa.field("v", pa.int64()))
+    at_ms = FIRST_MS + 2 * DAY_MS
+    rows = [
+        row | {"v": 2**40, "k": "ann", "at": at_ms + number} for number, row in enumerate(_rows(random.Random(2), 2, 3))
+    ]
+    shop.write(rows, schema=wide)
+    shop.log.joinpath("day=2026-03-03", "part-3.parquet").unlink()
+    assert shop.changed() == {"2026-03-03": Match.CHANGED}
+    assert shop.run().is_published
+    after = shop.published()
+    assert {day for day in DAYS if after[day] != before[day]} == {"2026-03-03"}
+
+
+def test_a_file_that_is_added_changes_its_slice_only(shop: Shop) -> None:
+    assert shop.changed() == {}
+    shop.write([{**_rows(random.Random(3), 1, 1)[0], "seq": 1_500}])
+    assert shop.changed() == {"2026-03-02": Match.CHANGED}
+    assert shop.run().is_published
+    assert shop.changed() == {}
+
+
+def test_records_that_are_written_again_give_the_same_runs(shop: Shop) -> None:
+    """The slice is *input changed* by its listing, and its content decides: nothing is replayed after it."""
+    before = shop.published()
+    [file] = (shop.log / "day=2026-03-01").iterdir()
+    rows = pq.read_table(file, partitioning=None)
+    pq.write_table(rows.slice(3), file.with_name("b.parquet"))
+    pq.write_table(rows.slice(0, 3), file)
+    assert shop.changed() == {"2026-03-01": Match.CHANGED}
+    shop.run()
+    assert shop.published() == before
+    assert shop.changed() == {}
+
+
+def test_a_removed_file_is_a_change_and_an_empty_slice_is_replayed(shop: Shop) -> None:
+    [file] = (shop.log / "day=2026-03-02").iterdir()
+    file.unlink()
+    assert shop.changed() == {"2026-03-02": Match.CHANGED}
+    assert shop.run().is_published
+    assert shop.work.ledger.view().runs[shop.published()["2026-03-02"]].result.counts.read == 0
+
+
+def test_a_look_is_written_once_and_compared_with_by_the_next(shop: Shop) -> None:
+    first = look_at_log(shop.work, shop.work.ledger.view())
+    assert first.is_due
+    propose(shop.work, rule=RestateGrammar(), who="schedule")
+    assert not look_at_log(shop.work, shop.work.ledger.view()).is_due
+    shop.write([{**_rows(random.Random(3), 1, 1)[0], "seq": 1_500}])
+    assert look_at_log(shop.work, shop.work.ledger.view()).is_due
+    propose(shop.work, rule=RestateGrammar(), who="schedule")
+    assert shop.changed() == {"2026-03-02": Match.CHANGED}
+    assert shop.run().is_published
+    assert shop.changed() == {}
+
+
+def test_other_bytes_with_the_same_size_and_time_are_damage(shop: Shop) -> None:
+    [file] = (shop.log / "day=2026-03-01").iterdir()
+    at = file.stat()
+    raw = bytearray(file.read_bytes())
+    raw[len(raw) // 3] ^= 1
+    file.write_bytes(raw)
+    os.utime(file, ns=(at.st_atime_ns, at.st_mtime_ns))
+    shop.write([{**_rows(random.Random(3), 0, 1)[0], "seq": 500}])
+    with pytest.raises(LogError, match="is not the file that an earlier run has read"):
+        shop.run()
+
+
+def test_a_waiting_run_sees_a_new_file(shop: Shop) -> None:
+    state = read_log_state(shop.work.pipeline, shop.work.lake, ())
+    watch = read_watch(Watch(wake_ms=NOW_MS + 1, log=(str(shop.log), state.version), log_format="parquet").to_json())
+    assert sign_of(watch, now_ms=NOW_MS) is None
+    shop.write(_rows(random.Random(3), 2, 1))
+    assert sign_of(watch, now_ms=NOW_MS) == "log"
+
+
+def test_a_log_among_the_tables_of_the_pipeline_is_refused(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, FORM)
+    shop.write(_rows(random.Random(3), 0, 1)).parent.rename(tmp_path / "day=2026-03-01")
+    for table in ("clicks", str(tmp_path)):
+        pipeline = pipeline_of(shop.text.replace("table: log", f"table: {table}"))
+        with pytest.raises(SpecError, match="the pipeline clicks writes its tables below"):
+            log_place(Lake(root=str(tmp_path)), pipeline)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("order: [seq]", "order: appended"), "order: found appended, but a directory of Parquet files has no commits"),
+        (("  order: [seq]\n", ""), "order: found commits, but a directory"),
+        (("by: day", "by: commits"), "slice: by: commits, but a directory"),
+        (
+            ("  order:", "  ready: {any: [{after: 1h}, {newer_commit: true}]}\n  order:"),
+            "ready: newer_commit: a directory",
+        ),
+        (("format: parquet", "format: delta"), "leave it out"),
+        (("format: parquet", "format: orc"), "format"),
+        (("{day: date}", "{day: double}"), "partitions"),
+    ],
+)
+def test_what_needs_commits_is_refused(change: tuple[str, str], words: str) -> None:
+    text = Shop(Path(), FORM).text
+    pipeline_of(text)
+    assert change[0] in text
+    with pytest.raises(SpecError, match=words):
+        pipeline_of(text.replace(*change))

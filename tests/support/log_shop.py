@@ -1,0 +1,74 @@
+"""A lake with one log of any format, whose pipeline is replayed without Spark."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from jobs.lake.lake import Lake
+from jobs.lake.log_match import Match
+from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.requests import Staging, run_request
+from jobs.pipeline.slices import parse_bound
+from jobs.planning.changed_slices import look_at_log
+from jobs.planning.workspace import Asked, IfOpen, Workspace, open_workspace
+from jobs.replay.replayer import replay_in
+from jobs.replay.sizes import Sizes
+from jobs.spark.lazy_session import LazySession
+from tests.support.replays import NOW_MS, pipeline_of
+
+YAML = """
+pipeline: clicks
+log:
+  table: log{form}
+  key: [k]
+  event_time: {{column: at, unit: ms}}
+  slice: {{by: day}}
+watermark: {{kind: bounded, out_of_orderness: 1h}}
+windows: {{tumbling: {{size: 3h}}, allowed_lateness: 30m}}
+aggregates: {{n: {{count: {{}}}}, total: {{sum: v}}, texts: {{collect_list: text}}}}
+"""
+"""A pipeline over three days from 2026-03-01 on. `form` has further lines of `log`."""
+
+
+def _no_session(*_: object) -> NoReturn:
+    raise AssertionError("no task needs Spark")
+
+
+@dataclass
+class LogShop:
+    """A lake, and the further lines of `log` of its pipeline."""
+
+    root: Path
+    form: str = ""
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log"
+
+    @property
+    def text(self) -> str:
+        lines = self.form.splitlines() if "order:" in self.form else [*self.form.splitlines(), "order: [seq]"]
+        return YAML.format(form="".join(f"\n  {line}" for line in lines))
+
+    @property
+    def work(self) -> Workspace:
+        return open_workspace(pipeline_of(self.text), Lake(root=str(self.root)), now_ms=lambda: NOW_MS)
+
+    def run(self, first: int = 0, end: int = 3) -> Outcome:
+        """Replay and publish days, by their numbers from 0; `end` is not included."""
+        start_ms, end_ms = (parse_bound(self.work.pipeline, f"2026-03-0{1 + day}") for day in (first, end))
+        session = LazySession(_no_session, is_local=True)
+        return run_request(
+            self.work,
+            Asked(from_ms=start_ms, to_ms=end_ms, who="ann", reason="test", if_open=IfOpen.REPLACE, is_fresh=first > 0),
+            lambda order: replay_in(session, order, sizes=Sizes(local_records=10**9)),
+            staging=Staging(),
+        )
+
+    def published(self) -> dict[str, str]:
+        """Slice -> the published run."""
+        return dict(self.work.ledger.view().published)
+
+    def changed(self) -> dict[str, Match]:
+        """Published slice -> how the log differs from what its run has read."""
+        return {one.slice.slice_id: one.match for one in look_at_log(self.work, self.work.ledger.view()).changed}
