@@ -18,7 +18,11 @@ from tests.zoo.replaying import Zoo
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 NAMED = {name for row in ROWS for name in row.entries}
-TABLES = {entry.table: entry for entry in CATALOGUE if entry.name in NAMED and not entry.is_short}
+TABLES = {
+    entry.table: entry
+    for entry in CATALOGUE
+    if entry.name in NAMED and not entry.is_short and "format: parquet" not in entry.log  # the doctor refuses these
+}
 
 
 @pytest.fixture(scope="module")
