@@ -6,6 +6,7 @@ bytes. A property test compares it with Spark and with DuckDB.
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from math import prod
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ OrderKey: TypeAlias = tuple[tuple[int, Any], ...]
 (1, value). Texts are bytes."""
 
 _NULL: Final = (0, 0)
+_INT64_MAX: Final = (1 << 63) - 1
 
 
 def comparable(values: pa.Array) -> pa.Array:
@@ -43,8 +45,8 @@ def _float_places(values: pa.Array) -> pa.Array:
     numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 becomes 0.0
     numbers = np.where(np.isnan(numbers), np.nan, numbers)  # one NaN
     bits = np.ascontiguousarray(numbers).view(np.int64)
-    places = np.where(bits < 0, bits ^ np.int64((1 << 63) - 1), bits)
-    places = np.where(np.isnan(numbers), np.int64((1 << 63) - 1), places)
+    places = np.where(bits < 0, bits ^ np.int64(_INT64_MAX), bits)
+    places = np.where(np.isnan(numbers), np.int64(_INT64_MAX), places)
     return pa.array(places, mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
@@ -54,12 +56,26 @@ def sorted_rows(columns: Sequence[pa.Array]) -> pa.Array:
     Args:
         columns: columns of equal length, each in the form of `comparable`.
     """
-    first = columns[0]
-    if len(columns) == 1 and not first.null_count and pa.types.is_integer(first.type):
-        return pa.array(np.argsort(first.to_numpy()))  # a third of the time of Arrow's sort
+    packed = _packed(columns)
+    if packed is not None:
+        return pa.array(np.argsort(packed))  # a third of the time of Arrow's sort
     names = [str(place) for place in range(len(columns))]
     rows = pa.RecordBatch.from_arrays([*columns], names=names)
     return pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in names])
+
+
+def _packed(columns: Sequence[pa.Array]) -> NDArray[np.int64] | None:
+    """Return integers in the order of the rows; None if the columns are no integers, or too wide together for one."""
+    if not len(columns[0]) or any(not pa.types.is_integer(one.type) or one.null_count for one in columns):
+        return None
+    values = [one.to_numpy().astype(np.int64, copy=False) for one in columns]
+    spans = [(int(one.min()), int(one.max()) - int(one.min()) + 1) for one in values]
+    if prod(size for _, size in spans) > _INT64_MAX:
+        return values[0] if len(values) == 1 else None
+    packed: NDArray[np.int64] = values[0] - spans[0][0]
+    for own, (least, size) in zip(values[1:], spans[1:], strict=True):
+        packed = packed * size + (own - least)
+    return packed
 
 
 def signs(columns: Sequence[pa.Array]) -> Signs:
