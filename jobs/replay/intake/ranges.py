@@ -3,9 +3,11 @@
 The records of a range fit into memory, and the task that reads its file orders them (`Block.reorder_by`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Final
 from uuid import uuid4
@@ -17,10 +19,10 @@ import pyarrow.parquet as pq
 from jobs.lake.parquet_files import scratch_writer
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.layout import parts_of
-from jobs.replay.intake.order_keys import places_among
+from jobs.replay.intake.order_keys import OrderKey, places_among
 from jobs.replay.intake.probe import Cluster
 from jobs.replay.intake.sort import SortedFile, SortPlan, write_sorted
-from jobs.replay.intake.source_files import SourceFile
+from jobs.replay.intake.source_files import OrderReading, SourceFile
 from windowlib.columnar.arrow import arrow_type
 
 WAITING: Final = 4
@@ -42,12 +44,12 @@ def divided(cluster: Cluster, plan: SortPlan) -> list[Block] | SortedFile:
 
 
 def _divide(cluster: Cluster, plan: SortPlan) -> list[Block]:
-    out = _Ranges(plan, slice_no=cluster.files[0].block.slice_no, count=len(cluster.bounds) + 1)
-    with out, ThreadPoolExecutor(plan.threads) as threads:
-        asked = [threads.submit(out.add_all, part, cluster) for file in cluster.files for part in _parts(file, plan)]
-        for one in asked:
-            one.result()
-    return out.blocks()
+    with _ranges(cluster, plan) as ranges, ThreadPoolExecutor(plan.threads) as threads:
+        parts = [part for file in cluster.files for part in _parts(file, plan)]
+        add = partial(_add_all, reading=plan.reading, bounds=cluster.bounds, ranges=ranges)
+        for done in [threads.submit(add, part) for part in parts]:
+            done.result()
+    return [one.block() for one in ranges if one.records]
 
 
 def _parts(file: SourceFile, plan: SortPlan) -> Iterator[SourceFile]:
@@ -57,91 +59,92 @@ def _parts(file: SourceFile, plan: SortPlan) -> Iterator[SourceFile]:
     return (file._replace(block=block) for block in parts_of(file.block, uri=uri, records_per_block=most))
 
 
+def _add_all(
+    file: SourceFile, reading: OrderReading, *, bounds: Sequence[OrderKey], ranges: "Sequence[_Range]"
+) -> None:
+    """Add the records of a file, or of a part of it, to their ranges."""
+    for rows, order in reading.batches(file, whole=True):
+        if not rows.num_rows:
+            continue
+        # Row ids are those that the Delta log and the file give together.
+        columns = [*rows.columns, *(order if reading.columns is None else ())]
+        place = places_among(order, bounds)
+        counts = np.bincount(place, minlength=len(ranges))
+        divided_rows = pa.RecordBatch.from_arrays(columns, schema=ranges[0].schema)
+        if counts.max() < len(place):
+            divided_rows = divided_rows.take(pa.array(np.argsort(place.astype(np.uint16), kind="stable")))
+        start = 0
+        for number in np.flatnonzero(counts).tolist():
+            ranges[number].add(divided_rows.slice(start, int(counts[number])))
+            start += int(counts[number])
+
+
+@contextmanager
+def _ranges(cluster: Cluster, plan: SortPlan) -> "Iterator[list[_Range]]":
+    """Return the ranges of a cluster. At the end of the context, all their records are written."""
+    columns = [(name, arrow_type(node)) for name, node in plan.reading.log.nodes.items()]
+    schema = pa.schema([*columns, *((name, pa.int64()) for name in plan.reading.hidden)])
+    slice_no, count = cluster.files[0].block.slice_no, len(cluster.bounds) + 1
+    most = plan.memory_bytes // (WAITING * count)
+    with ExitStack() as stack:
+        yield [stack.enter_context(_Range(plan, schema, slice_no, most)) for _ in range(count)]
+
+
 @dataclass(slots=True)
-class _Ranges:
-    """The files of ranges while records are added. Use it as a context."""
+class _Range:
+    """The file of a range while several threads add records. Use it as a context. At most `most_bytes` wait."""
 
     plan: SortPlan
+    schema: pa.Schema
     slice_no: int
-    count: int
-    _waiting: list[list[pa.RecordBatch]] = field(init=False)
-    _writers: "dict[int, tuple[str, pq.ParquetWriter]]" = field(default_factory=dict)
-    _records: list[int] = field(init=False)
+    most_bytes: int
+    records: int = 0
+    _path: str = ""
+    _waiting: list[pa.RecordBatch] = field(default_factory=list)
     _bytes: int = 0
+    _writer: "pq.ParquetWriter | None" = None
     _lock: Lock = field(default_factory=Lock)
 
-    def __post_init__(self) -> None:
-        self._waiting = [[] for _ in range(self.count)]
-        self._records = [0] * self.count
-
-    def __enter__(self) -> "_Ranges":
+    def __enter__(self) -> "_Range":
         return self
 
     def __exit__(self, *error: object) -> None:
-        with self._lock:
-            if error[0] is None:
-                self._flush()
-            for _, writer in self._writers.values():
-                writer.close()
+        if error[0] is None:
+            self._flush()
+        if self._writer is not None:
+            self._writer.close()
 
-    def add_all(self, file: SourceFile, cluster: Cluster) -> None:
-        """Add the records of a file, or of a part of it."""
-        reading = self.plan.reading
-        for rows, order in reading.batches(file, whole=True):
-            if rows.num_rows:
-                # Row ids are those that the Delta log and the file give together.
-                columns = [*rows.columns, *(order if reading.columns is None else ())]
-                self._add(pa.RecordBatch.from_arrays(columns, schema=self._schema), places_among(order, cluster.bounds))
-
-    def _add(self, rows: pa.RecordBatch, place: "np.ndarray[tuple[int], np.dtype[np.intp]]") -> None:
-        counts = np.bincount(place, minlength=self.count)
-        if counts.max() < len(place):
-            rows = rows.take(pa.array(np.argsort(place.astype(np.uint16), kind="stable")))
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add records in any order."""
         with self._lock:
-            start = 0
-            for number in np.flatnonzero(counts).tolist():
-                size = int(counts[number])
-                self._waiting[number].append(rows.slice(start, size))
-                self._records[number] += size
-                start += size
+            self._waiting.append(rows)
+            self.records += rows.num_rows
             self._bytes += rows.nbytes
-            if self._bytes * WAITING > self.plan.memory_bytes:
+            if self._bytes > self.most_bytes:
                 self._flush()
 
     def _flush(self) -> None:
-        for number, batches in enumerate(self._waiting):
-            if not batches:
-                continue
-            if number not in self._writers:
-                path = f"{self.plan.directory}/range-{self.slice_no}-{uuid4().hex}.parquet"
-                self._writers[number] = path, scratch_writer(path, self._schema, bounded=self.plan.bounded)
-            table = pa.Table.from_batches(batches, self._schema)
-            self._writers[number][1].write_table(table, row_group_size=table.num_rows)
-            self._waiting[number] = []
-        self._bytes = 0
+        if not self._waiting:
+            return
+        if self._writer is None:
+            self._path = f"{self.plan.directory}/range-{self.slice_no}-{uuid4().hex}.parquet"
+            self._writer = scratch_writer(self._path, self.schema, bounded=self.plan.bounded)
+        table = pa.Table.from_batches(self._waiting, self.schema)
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._waiting, self._bytes = [], 0
 
-    def blocks(self) -> list[Block]:
-        """Return the ranges that have records."""
-        by = self.plan.reading.order_columns
-        return [
-            Block(
-                path=path,
-                named=path.rpartition("/")[2],
-                partition={},
-                slice_no=self.slice_no,
-                commit=0,
-                sequence=0,
-                rank=0,
-                row=0,
-                records=self._records[number],
-                is_sorted=True,
-                reorder_by=by,
-            )
-            for number, (path, _) in sorted(self._writers.items())
-        ]
-
-    @property
-    def _schema(self) -> pa.Schema:
-        reading = self.plan.reading
-        columns = [(name, arrow_type(node)) for name, node in reading.log.nodes.items()]
-        return pa.schema([*columns, *((name, pa.int64()) for name in reading.hidden)])
+    def block(self) -> Block:
+        """Return the whole file."""
+        return Block(
+            path=self._path,
+            named=self._path.rpartition("/")[2],
+            partition={},
+            slice_no=self.slice_no,
+            commit=0,
+            sequence=0,
+            rank=0,
+            row=0,
+            records=self.records,
+            is_sorted=True,
+            reorder_by=self.plan.reading.order_columns,
+        )
