@@ -12,7 +12,7 @@ class Block(NamedTuple):
     `sequence` is the place of the first record in the chunk, `rank` its place in the slice, `row` its row in the file.
     `row_groups` is None for a whole file. `commit` numbers the commits of a slice from 0. `partition` has the file's
     values of the partition columns as text. No record of the block has an event time after `latest_ms`, and no record
-    of the chunk before it after `latest_before_ms`; None if that is not known (`partial_aggregation`). `is_sorted`: the
+    of the chunk before it after `latest_before_ms`; None if that is not known (`partial_aggregation`). `is_copied`: the
     intake has written the file, and it is no file of the log. `part` is not None if only the records of the file with
     an instant of the slice column from `part[0]` until before `part[1]`, in ms, belong to the block. `reorder_by`
     is not empty if the file has its records in another order: the reader then orders them by these columns, which are
@@ -32,7 +32,7 @@ class Block(NamedTuple):
     row_groups: tuple[int, ...] | None = None
     latest_ms: int | None = None
     latest_before_ms: int | None = None
-    is_sorted: bool = False
+    is_copied: bool = False
     part: tuple[int, int] | None = None
     reorder_by: tuple[str, ...] = ()
     deleted: DeletedRows | None = None

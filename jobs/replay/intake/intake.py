@@ -14,7 +14,7 @@ from jobs.replay.intake.groups import groups_of
 from jobs.replay.intake.layout import Layout, joined_groups, layout_of, parts_of
 from jobs.replay.intake.probe import Cluster, clusters, probe, whole_cluster
 from jobs.replay.intake.ranges import divided
-from jobs.replay.intake.sort import SortedFile, SortPlan
+from jobs.replay.intake.sorted_files import OrderPlan, SortedFile
 from jobs.replay.intake.source_files import OrderReading, SourceFile
 from jobs.replay.tasks import SparkTasks, Tasks
 from jobs.storage import file_system
@@ -84,7 +84,7 @@ def _divided(
         return []
     log.info("tasks divide the records of %s into ranges", counted(sum(len(one.files) for one in unordered), "file"))
     groups = groups_of(unordered, [one.records for one in unordered], records=chunk.sizes.records_per_task)
-    plan = sort_plan(chunk, directory, threads=max(tasks.sharers // len(groups), 1))
+    plan = order_plan(chunk, directory, threads=max(tasks.sharers // len(groups), 1))
     done = tasks.run(lambda own: [divided(one, plan) for one in own], groups)
     return [*chain.from_iterable(done)]
 
@@ -96,9 +96,9 @@ def order_reading(chunk: ChunkLog) -> OrderReading:
     return OrderReading(log=chunk.columns, columns=chunk.order, hidden=hidden if chunk.order is None else ())
 
 
-def sort_plan(chunk: ChunkLog, directory: str, *, threads: int) -> SortPlan:
+def order_plan(chunk: ChunkLog, directory: str, *, threads: int) -> OrderPlan:
     """Return how tasks sort."""
-    return SortPlan(
+    return OrderPlan(
         reading=order_reading(chunk),
         directory=directory,
         rows_per_group=chunk.sizes.sorted_rows,
@@ -114,7 +114,7 @@ def _blocks_of(made: list[Block] | SortedFile, *, records_per_block: int) -> lis
     if not isinstance(made, SortedFile):
         return made
     name = made.path.rpartition("/")[2]
-    whole = Block(made.path, name, {}, made.slice_no, commit=0, sequence=0, rank=0, row=0, records=0, is_sorted=True)
+    whole = Block(made.path, name, {}, made.slice_no, commit=0, sequence=0, rank=0, row=0, records=0, is_copied=True)
     return joined_groups(whole, made.groups, records_per_block=records_per_block)
 
 
@@ -218,7 +218,7 @@ def _spark_of(tasks: Tasks) -> "SparkSession":
 def _by_spark(spark: "SparkSession", chunk: ChunkLog, *, directory: str, records_per_block: int) -> Intake:
     from jobs.replay.intake.spark_sort import sort_by_spark  # imports Spark
 
-    made = sort_by_spark(spark, chunk, sort_plan(chunk, directory, threads=1))
+    made = sort_by_spark(spark, chunk, order_plan(chunk, directory, threads=1))
     blocks: dict[int, list[Block]] = {}
     for one in made:
         blocks.setdefault(one.slice_no, []).extend(_blocks_of(one, records_per_block=records_per_block))

@@ -101,7 +101,7 @@ def footer_of(block: Block, uri: str) -> "pq.FileMetaData | None":
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    system, path = file_system(block.path) if block.is_sorted else (file_system(uri)[0], block.path)
+    system, path = file_system(block.path) if block.is_copied else (file_system(uri)[0], block.path)
     try:
         return pq.read_metadata(path, filesystem=system)
     except (OSError, pa.ArrowException):

@@ -1,6 +1,6 @@
 """Reading a block with Arrow: its records as columns of the log's types, batch by batch.
 
-A block is in a file of the log, or in a file that the intake has written (`Block.is_sorted`), which has the columns of
+A block is in a file of the log, or in a file that the intake has written (`Block.is_copied`), which has the columns of
 the log under their own names and with their own types.
 """
 
@@ -184,15 +184,15 @@ class LogColumns:
 
     @staticmethod
     def _stored_name(field: Mapping[str, Any], block: Block, stored: Sequence[str]) -> str | None:
-        if block.is_sorted:
+        if block.is_copied:
             return str(field["name"])
         return None if field["name"] in block.partition else stored_name(field, stored)
 
     def _open(self, block: Block) -> pq.ParquetFile:
-        # The path of a sorted file is a whole place; that of a file of the log is one in its file system.
-        if not is_remote(block.path if block.is_sorted else self.uri):
+        # The path of a file of the intake is a whole place; that of a file of the log is one in its file system.
+        if not is_remote(block.path if block.is_copied else self.uri):
             return open_parquet(block.path, memory_map=True, coerce_int96_timestamp_unit="us")
-        system, path = file_system(block.path) if block.is_sorted else (file_system(self.uri)[0], block.path)
+        system, path = file_system(block.path) if block.is_copied else (file_system(self.uri)[0], block.path)
         # Buffering reads the columns of all row groups with few requests, in parallel.
         return open_parquet(system.open_input_file(path), pre_buffer=True, coerce_int96_timestamp_unit="us")
 

@@ -21,7 +21,7 @@ from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.layout import parts_of
 from jobs.replay.intake.order_keys import OrderKey, places_among
 from jobs.replay.intake.probe import Cluster
-from jobs.replay.intake.sort import SortedFile, SortPlan, write_sorted
+from jobs.replay.intake.sorted_files import OrderPlan, SortedFile, write_sorted
 from jobs.replay.intake.source_files import OrderReading, SourceFile
 from windowlib.columnar.arrow import arrow_type
 
@@ -29,7 +29,7 @@ WAITING: Final = 4
 """Records wait to be written until they take one part in so many of the memory of a task."""
 
 
-def divided(cluster: Cluster, plan: SortPlan) -> list[Block] | SortedFile:
+def divided(cluster: Cluster, plan: OrderPlan) -> list[Block] | SortedFile:
     """Return blocks of the ranges of a cluster, in log order; a sorted file if the commits of the records matter.
 
     Raises:
@@ -43,7 +43,7 @@ def divided(cluster: Cluster, plan: SortPlan) -> list[Block] | SortedFile:
     return write_sorted(rows, plan, slice_no=blocks[0].slice_no, order=reading.order_columns)
 
 
-def _divide(cluster: Cluster, plan: SortPlan) -> list[Block]:
+def _divide(cluster: Cluster, plan: OrderPlan) -> list[Block]:
     with _ranges(cluster, plan) as ranges, ThreadPoolExecutor(plan.threads) as threads:
         parts = [part for file in cluster.files for part in _parts(file, plan)]
         add = partial(_add_all, reading=plan.reading, bounds=cluster.bounds, ranges=ranges)
@@ -52,7 +52,7 @@ def _divide(cluster: Cluster, plan: SortPlan) -> list[Block]:
     return [one.block() for one in ranges if one.records]
 
 
-def _parts(file: SourceFile, plan: SortPlan) -> Iterator[SourceFile]:
+def _parts(file: SourceFile, plan: OrderPlan) -> Iterator[SourceFile]:
     """Yield a file in parts of about equal size, one for each thread, if its row groups allow it."""
     most = max(file.block.records // plan.threads, 1)
     uri = plan.reading.log.uri
@@ -80,7 +80,7 @@ def _add_all(
 
 
 @contextmanager
-def _ranges(cluster: Cluster, plan: SortPlan) -> "Iterator[list[_Range]]":
+def _ranges(cluster: Cluster, plan: OrderPlan) -> "Iterator[list[_Range]]":
     """Return the ranges of a cluster. At the end of the context, all their records are written."""
     columns = [(name, arrow_type(node)) for name, node in plan.reading.log.nodes.items()]
     schema = pa.schema([*columns, *((name, pa.int64()) for name in plan.reading.hidden)])
@@ -94,7 +94,7 @@ def _ranges(cluster: Cluster, plan: SortPlan) -> "Iterator[list[_Range]]":
 class _Range:
     """The file of a range while several threads add records. Use it as a context. At most `most_bytes` wait."""
 
-    plan: SortPlan
+    plan: OrderPlan
     schema: pa.Schema
     slice_no: int
     most_bytes: int
@@ -145,6 +145,6 @@ class _Range:
             rank=0,
             row=0,
             records=self.records,
-            is_sorted=True,
+            is_copied=True,
             reorder_by=self.plan.reading.order_columns,
         )

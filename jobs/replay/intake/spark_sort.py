@@ -17,7 +17,7 @@ from jobs.lake.conforming import conformed
 from jobs.lake.event_log import PinnedLog
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.intake.order_keys import comparable
-from jobs.replay.intake.sort import RowGroup, SortedFile, SortPlan, write_sorted
+from jobs.replay.intake.sorted_files import OrderPlan, RowGroup, SortedFile, write_sorted
 from jobs.storage import spark_uri
 from windowlib.columnar.record_hashes import record_hashes
 from windowlib.errors import HindcastError, LogError
@@ -41,7 +41,7 @@ _DAMAGE = (
 )
 
 
-def sort_by_spark(spark: "SparkSession", chunk: ChunkLog, plan: SortPlan) -> list[SortedFile]:
+def sort_by_spark(spark: "SparkSession", chunk: ChunkLog, plan: OrderPlan) -> list[SortedFile]:
     """Sort the records of a chunk. Return the files in log order; a slice may have several.
 
     Raises:
@@ -100,7 +100,7 @@ _FOUND = pa.schema(
 
 
 def _written(
-    batches: Iterator[pa.RecordBatch], plan: SortPlan, order: list[str]
+    batches: Iterator[pa.RecordBatch], plan: OrderPlan, order: list[str]
 ) -> Iterator[SortedFile | HindcastError]:
     """Write the records of a task, one file for each slice."""
     source = _BySlice(batches)

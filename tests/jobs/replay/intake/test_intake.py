@@ -15,7 +15,7 @@ from jobs.replay.intake.log_blocks import ROW, LogColumns
 from jobs.replay.intake.order_keys import comparable, key_at
 from jobs.replay.intake.probe import Cluster, clusters, probe, whole_cluster
 from jobs.replay.intake.ranges import divided
-from jobs.replay.intake.sort import SortedFile, SortPlan
+from jobs.replay.intake.sorted_files import OrderPlan, SortedFile
 from jobs.replay.intake.source_files import OrderReading, SourceFile
 from tests.support.fuzzing import seeds
 from windowlib.errors import LogError
@@ -38,7 +38,7 @@ def file_of(directory: Path, rows: Sequence[dict[str, Any]], number: int, **hidd
     return SourceFile(block, number, 100 * number)
 
 
-def plan_of(directory: Path, columns: tuple[str, ...] | None, **changes: Any) -> SortPlan:  # noqa: ANN401 - any field
+def plan_of(directory: Path, columns: tuple[str, ...] | None, **changes: Any) -> OrderPlan:  # noqa: ANN401 - any field
     log = LogColumns(uri=str(directory), version=0, fields=FIELDS, rows_per_batch=changes.pop("rows_per_batch", 3))
     hidden = () if columns is not None else ("v", "i")
     named: dict[str, Any] = {
@@ -49,17 +49,17 @@ def plan_of(directory: Path, columns: tuple[str, ...] | None, **changes: Any) ->
         "memory_bytes": 2_000,
         "threads": 1,
     }
-    return SortPlan(**(named | changes))
+    return OrderPlan(**(named | changes))
 
 
-def together(files: Sequence[SourceFile], plan: SortPlan) -> Cluster:
+def together(files: Sequence[SourceFile], plan: OrderPlan) -> Cluster:
     """Return all files as one cluster that is not ordered."""
     found = [(file, probe(file, plan.reading, memory_bytes=plan.memory_bytes)) for file in files]
     [cluster] = whole_cluster(found, memory_bytes=plan.memory_bytes)
     return cluster
 
 
-def rows_of(cluster: Cluster, plan: SortPlan) -> list[dict[str, Any]]:
+def rows_of(cluster: Cluster, plan: OrderPlan) -> list[dict[str, Any]]:
     """Return the records of a cluster as the scan reads them."""
     if cluster.is_ordered:
         return [row for batch in plan.reading.log.batches(cluster.files[0].block) for row in batch.to_pylist()]

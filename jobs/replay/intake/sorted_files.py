@@ -34,7 +34,7 @@ class SortedFile(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SortPlan:
+class OrderPlan:
     """What every task that brings records into log order gets besides its files.
 
     `rows_per_group` is the largest number of records in a row group of sorted records. With `needs_commits`, no row
@@ -52,7 +52,7 @@ class SortPlan:
 
 
 def write_sorted(
-    batches: "pa.RecordBatchReader | Iterator[pa.RecordBatch]", plan: SortPlan, *, slice_no: int, order: Sequence[str]
+    batches: "pa.RecordBatchReader | Iterator[pa.RecordBatch]", plan: OrderPlan, *, slice_no: int, order: Sequence[str]
 ) -> SortedFile:
     """Write sorted records as one file, and check that no two different records share a place.
 
@@ -86,7 +86,7 @@ def write_sorted(
 class _Output:
     """The sorted records on their way into row groups. `previous` is the last record, with its place."""
 
-    plan: SortPlan
+    plan: OrderPlan
     slice_no: int
     groups: list[RowGroup] = field(default_factory=list)
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
