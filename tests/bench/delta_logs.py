@@ -9,6 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,14 +34,38 @@ def log_for(workload: Workload, records: int, *, cache: Path, seed: int = 1) -> 
 
     Workloads that differ only in their windows share a log.
     """
+    return cached_log("tests.bench.delta_logs", workload, records, cache=cache, seed=seed)
+
+
+def cached_log(module: str, workload: Workload, records: int, *, cache: Path, seed: int, **more: str) -> str:
+    """Return the path of a log in the cache. If it is not there, `module` writes it in a process of its own.
+
+    Args:
+        module: is run with the job as JSON: `workload`, `records`, `seed`, `place`, and `more`.
+        workload: the records.
+        records: their number.
+        cache: the directory of the cache.
+        seed: of the records.
+        more: what else makes the log. The values are a part of its name.
+    """
     asked = {name: getattr(workload, name) for name in ("keys", "late_one_in", "density")}
-    asked |= {"records": records, "seed": seed}
+    asked |= {"records": records, "seed": seed, **more}
     name = hashlib.sha256(json.dumps([FORMAT, asked], sort_keys=True).encode()).hexdigest()[:8]
-    place = cache / "logs" / f"{records}x{workload.keys}-{name}"
+    words = "".join(f"-{value.replace(' ', '-')}" for value in more.values())
+    place = cache / "logs" / f"{records}x{workload.keys}{words}-{name}"
     if not place.exists():
-        job = {"workload": workload.to_json(), "records": records, "seed": seed, "place": str(place)}
-        _in_a_process(job)
+        job = {"workload": workload.to_json(), "records": records, "seed": seed, "place": str(place), **more}
+        _in_a_process(job, module)
     return str(place)
+
+
+@contextmanager
+def whole_log(place: Path) -> Iterator[Path]:
+    """Return a new directory, which gets the name `place` if the context ends without an error."""
+    half = place.with_name(place.name + ".half")
+    shutil.rmtree(half, ignore_errors=True)
+    yield half
+    half.rename(place)
 
 
 def flights_for(cache: Path, days: int) -> str:
@@ -80,8 +106,8 @@ def events_table(events: Events, *, day: int = 0) -> pa.Table:
     return pa.table({name: columns[name] for name in COLUMNS})
 
 
-def _in_a_process(job: dict[str, Any]) -> None:
-    command = [sys.executable, "-m", "tests.bench.delta_logs", json.dumps(job)]
+def _in_a_process(job: dict[str, Any], module: str = "tests.bench.delta_logs") -> None:
+    command = [sys.executable, "-m", module, json.dumps(job)]
     subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, stdout=sys.stderr)
 
 
@@ -89,13 +115,10 @@ def _write(job: dict[str, Any]) -> None:
     from jobs.spark.session import spark_session
 
     spark = spark_session("hindcast bench: log")
-    place = Path(job["place"])
-    half = place.with_name(place.name + ".half")
-    shutil.rmtree(half, ignore_errors=True)
-    for events in make_parts(Workload.from_json(job["workload"]), job["records"], seed=job["seed"]):
-        for part in events.parts(RECORDS_PER_FILE):
-            append_events(spark, str(half), part)
-    half.rename(place)
+    with whole_log(Path(job["place"])) as place:
+        for events in make_parts(Workload.from_json(job["workload"]), job["records"], seed=job["seed"]):
+            for part in events.parts(RECORDS_PER_FILE):
+                append_events(spark, str(place), part)
     spark.stop()
 
 

@@ -4,11 +4,7 @@ A log is written once per machine into the cache: `python -m tests.bench.log_for
 the columns of the benches and `seq`, the number of the record in log order.
 """
 
-import hashlib
 import json
-import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +15,8 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from jobs.demo.flights import PROPERTIES
-from tests.bench.delta_logs import RECORDS_PER_FILE, events_table
+from tests.bench.delta_logs import RECORDS_PER_FILE, cached_log, events_table, whole_log
 from tests.bench.workloads import Workload, make_parts
-from tests.support.places import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,8 +31,6 @@ FORMS: Final[dict[Form, str]] = {
 }
 """Form -> its name on the page. `tracked` and `optimized` have row tracking; the others have none."""
 TRACKED: Final[frozenset[Form]] = frozenset({"tracked", "optimized"})
-FORMAT: Final = 1
-"""Part of the name of a cached log. Raise it when the records or their layout change."""
 
 
 def order_of(form: Form) -> str | list[str]:
@@ -47,16 +40,7 @@ def order_of(form: Form) -> str | list[str]:
 
 def log_of_form(workload: Workload, records: int, *, form: Form, cache: Path, seed: int) -> str:
     """Return the path of the log of a workload in a form; write it first if the cache does not have it."""
-    asked = {name: getattr(workload, name) for name in ("keys", "late_one_in", "density")}
-    asked |= {"records": records, "seed": seed, "form": form}
-    name = hashlib.sha256(json.dumps([FORMAT, asked], sort_keys=True).encode()).hexdigest()[:8]
-    place = cache / "logs" / f"{records}x{workload.keys}-{form.replace(' ', '-')}-{name}"
-    if not place.exists():
-        job = {"workload": workload.to_json(), "records": records, "seed": seed, "form": form, "place": str(place)}
-        command = [sys.executable, "-m", "tests.bench.log_forms", json.dumps(job)]
-        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-        subprocess.run(command, cwd=ROOT, env=environ, check=True, stdout=sys.stderr)
-    return str(place)
+    return cached_log("tests.bench.log_forms", workload, records, cache=cache, seed=seed, form=form)
 
 
 def write_form(spark: "SparkSession", place: Path, workload: Workload, records: int, *, form: Form, seed: int) -> None:
@@ -97,12 +81,9 @@ def _main(job: dict[str, Any]) -> None:
     from jobs.spark.session import spark_session
 
     spark = spark_session("hindcast bench: log")
-    place = Path(job["place"])
-    half = place.with_name(place.name + ".half")
-    shutil.rmtree(half, ignore_errors=True)
     workload = Workload.from_json(job["workload"])
-    write_form(spark, half, workload, job["records"], form=job["form"], seed=job["seed"])
-    half.rename(place)
+    with whole_log(Path(job["place"])) as place:
+        write_form(spark, place, workload, job["records"], form=job["form"], seed=job["seed"])
     spark.stop()
 
 
