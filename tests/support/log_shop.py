@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
+
+import pyarrow as pa
 
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
@@ -28,6 +30,17 @@ windows: {{tumbling: {{size: 3h}}, allowed_lateness: 30m}}
 aggregates: {{n: {{count: {{}}}}, total: {{sum: v}}, texts: {{collect_list: text}}}}
 """
 """A pipeline over three days from 2026-03-01 on. `form` has further lines of `log`."""
+Row = dict[str, Any]
+"""A record of its log, with the columns of `SCHEMA`."""
+FIRST_MS = 1_772_323_200_000
+DAY_MS = 86_400_000
+SCHEMA = pa.schema(
+    [
+        ("k", pa.string()), ("at", pa.int64()), ("v", pa.int32()), ("text", pa.string()), ("seq", pa.int64()),
+        ("day", pa.date32()),
+    ]
+)  # fmt: skip
+"""The columns of the records. The first day begins at FIRST_MS."""
 
 
 def _no_session(*_: object) -> NoReturn:

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,19 +17,10 @@ from jobs.lake.log_rows import find_record
 from jobs.publishing.accepting import rewrites_of
 from tests.support.delta_logs import commits_of
 from tests.support.fuzzing import seeds
-from tests.support.log_shop import LogShop
+from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row
 from tests.support.replays import pipeline_of
 from windowlib.errors import LogError, RequestError, SpecError
 
-Row = dict[str, Any]
-FIRST_MS = 1_772_323_200_000
-DAY_MS = 86_400_000
-SCHEMA = pa.schema(
-    [
-        ("k", pa.string()), ("at", pa.int64()), ("v", pa.int32()), ("text", pa.string()), ("seq", pa.int64()),
-        ("day", pa.date32()),
-    ]
-)  # fmt: skip
 FEED = {"delta.enableChangeDataFeed": "true"}
 
 

@@ -4,7 +4,6 @@ import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -23,22 +22,13 @@ from jobs.planning.restating import propose
 from jobs.planning.watching import Watch, read_watch, sign_of
 from jobs.publishing.accepting import rewrites_of
 from tests.support.fuzzing import seeds
-from tests.support.log_shop import LogShop
+from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import LogError, RequestError, SpecError
 
 FORM = "format: parquet\npartitions: {day: date}"
 DISTINCT = "distinct: {by: [text], within: 1d}"
 DAYS = ("2026-03-01", "2026-03-02", "2026-03-03")
-FIRST_MS = 1_772_323_200_000
-DAY_MS = 86_400_000
-SCHEMA = pa.schema(
-    [
-        ("k", pa.string()), ("at", pa.int64()), ("v", pa.int32()), ("text", pa.string()), ("seq", pa.int64()),
-        ("day", pa.date32()),
-    ]
-)  # fmt: skip
-Row = dict[str, Any]
 
 
 def _rows(chance: random.Random, day: int, count: int) -> list[Row]:
