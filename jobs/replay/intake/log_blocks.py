@@ -7,6 +7,7 @@ the log under their own names and with their own types.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 from zoneinfo import ZoneInfo
 
@@ -100,15 +101,12 @@ class LogColumns:
             yield own.take(order.slice(start, self.rows_per_batch))
 
     def bytes_of(self, block: Block) -> int:
-        """Return about how many bytes the records of a block take in memory, by the footer of its file.
+        """Return about how many bytes the records of a file take in memory, by its footer.
 
         Raises:
             LogError: the file cannot be read.
         """
-        with self.reading(block):
-            footer = self._open(block).metadata
-            groups = range(footer.num_row_groups)
-            chunks = [footer.row_group(group).column(at) for group in groups for at in range(footer.num_columns)]
+        chunks = chain.from_iterable(self._chunks(block))
         return sum(max(chunk.total_uncompressed_size, chunk.num_values * _width(chunk)) for chunk in chunks)
 
     def has_all(self, block: Block, names: Sequence[str]) -> bool:
@@ -117,14 +115,15 @@ class LogColumns:
         Raises:
             LogError: the file cannot be read.
         """
+        groups = self._chunks(block)
+        return all({*names} <= {chunk.path_in_schema for chunk in own if _is_filled(chunk)} for own in groups)
+
+    def _chunks(self, block: Block) -> list[list[pq.ColumnChunkMetaData]]:
+        """Return what the footer of a file has about each row group: its columns."""
         with self.reading(block):
             footer = self._open(block).metadata
-            groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
-            filled = [
-                {chunk.path_in_schema for at in range(footer.num_columns) if _is_filled(chunk := group.column(at))}
-                for group in groups
-            ]
-        return all({*names} <= own for own in filled)
+            groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+            return [[group.column(at) for at in range(footer.num_columns)] for group in groups]
 
     def _stored(self, block: Block, columns: Sequence[str] | None, hidden: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the records of a block in the order of its file."""
