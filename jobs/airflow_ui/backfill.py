@@ -143,7 +143,7 @@ def _check_rights(found: PipelineContext) -> None:
 
 def _with_the_gap(found: PipelineContext) -> _Form:
     """Return the form with the dates of the first slices that readers do not see."""
-    log, grid = replayable_range(found.workspace), slice_grid(found.pipeline)
+    log, grid = replayable_range(found.request_context), slice_grid(found.pipeline)
     entered = {"publish": "on", "if_open": "refuse"}
     if log is not None and log.gap is not None:
         entered |= {"from": show_ms(grid, log.gap.start_ms), "to": show_ms(grid, log.last.end_ms)}
@@ -157,7 +157,7 @@ def _with_plan(found: PipelineContext, entered: dict[str, str], replaces: tuple[
     `replaces` are the open requests that the page has shown; None: the plan is shown for the first time.
     """
     made = _Form(entered=entered, log_range=_log_range(found))
-    grid, work = slice_grid(found.pipeline), found.workspace
+    grid, work = slice_grid(found.pipeline), found.request_context
     try:
         seen = {} if replaces is None else {"replaces": list(replaces)}
         form = checked_form(work, _conf(entered) | seen, now_ms=now_ms())
@@ -174,7 +174,7 @@ def _with_plan(found: PipelineContext, entered: dict[str, str], replaces: tuple[
 
 
 def _log_range(found: PipelineContext) -> str:
-    log, zone = replayable_range(found.workspace), found.pipeline.log.slice.timezone
+    log, zone = replayable_range(found.request_context), found.pipeline.log.slice.timezone
     if log is None:
         return f"The log has no complete slice. The time zone is {zone}."
     return f"The log has complete slices from {log.first.slice_id} to {log.last.slice_id}. The time zone is {zone}."

@@ -22,7 +22,7 @@ from jobs.lake.opened_tables import opening_tables_once
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.files import BrokenPipeline, PipelineFiles, load_all
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.workspace import Workspace, open_workspace
+from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.project import HOME, ROOT
 from jobs.review.pages.decision_forms import DecisionForms, decision_forms
 from jobs.wall_clock import now_ms
@@ -98,9 +98,9 @@ class PipelineContext:
         return self.pipeline.name
 
     @property
-    def workspace(self) -> Workspace:
-        """The workspace, for the rules of publication. The pages do not write into its ledger."""
-        return open_workspace(self.pipeline, self.lake, now_ms=now_ms)
+    def request_context(self) -> RequestContext:
+        """The context, for the rules of publication. The pages do not write into its ledger."""
+        return open_request_context(self.pipeline, self.lake, now_ms=now_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class DecisionPlace:
     def forms(self) -> DecisionForms:
         """The decisions that are possible here now."""
         return decision_forms(
-            self.context.workspace,
+            self.context.request_context,
             self.context.view,
             request_id=self.request_id,
             slice_id=self.slice_id,

@@ -27,7 +27,7 @@ from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_form import BackfillForm, FormError
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid
-from jobs.planning.workspace import IfOpen, open_workspace
+from jobs.planning.request_context import IfOpen, open_request_context
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError
 
@@ -119,7 +119,7 @@ def _read(pipeline: Pipeline, conf: Mapping[str, Any]) -> BackfillForm | None:
         FormError: a field of the form is wrong.
     """
     try:
-        work = open_workspace(pipeline, Site.of_environment().lake(), now_ms=now_ms)
+        work = open_request_context(pipeline, Site.of_environment().lake(), now_ms=now_ms)
         return checked_form(work, conf, now_ms=now_ms())
     except FormError:
         raise

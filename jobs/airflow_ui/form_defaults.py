@@ -17,7 +17,7 @@ from jobs.airflow_ui.context import Site
 from jobs.orchestration.backfill_form import BOUND_TEXTS, ReplayableRange, replayable_range
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid
-from jobs.planning.workspace import open_workspace
+from jobs.planning.request_context import open_request_context
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError
 
@@ -68,7 +68,7 @@ class BackfillFormDefaults:
     def _range(self, pipeline: Pipeline) -> ReplayableRange | None:
         at_s, found = self.kept.get(pipeline.name, (-KEPT_S, None))
         if time.monotonic() - at_s >= KEPT_S:
-            work = open_workspace(pipeline, Site.of_environment().lake(), now_ms=now_ms)
+            work = open_request_context(pipeline, Site.of_environment().lake(), now_ms=now_ms)
             found = replayable_range(work)
             self.kept[pipeline.name] = (time.monotonic(), found)
         return found

@@ -93,14 +93,14 @@ def _stop(session: "Session", dag_id: str, run_id: str) -> str | None:
         return None
     from jobs.airflow_ui.context import Site
     from jobs.orchestration.dag_leases import stop
-    from jobs.planning.workspace import open_workspace
+    from jobs.planning.request_context import open_request_context
     from jobs.wall_clock import now_ms
 
     site = Site.of_environment()
     pipeline = next((one for one in site.files().good if one.name == name), None)
     if pipeline is None:
         return None
-    work = open_workspace(pipeline, site.lake(), now_ms=now_ms)
+    work = open_request_context(pipeline, site.lake(), now_ms=now_ms)
     try:
         return stop(work, (dag_id, run_id), who=_person(session, dag_id, run_id))
     except HindcastError as error:

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from jobs.cli import common
+from jobs.cli import options
 from jobs.lake.rewrite_search import FoundRewrites
 from jobs.lake.rewrites import Rewrite
 from jobs.ledger.acceptances import AcceptedRewrite, by_table
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 from jobs.publishing.accepting import Acceptance, accept_rewrites, chosen_rewrites, rewrites_of, told_earlier
 from windowlib.errors import RequestError
 
@@ -38,8 +38,8 @@ UNKNOWN = "unknown"
 )
 @click.option("--yes", "is_sure", is_flag=True, help="Accept without a question.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Only show the commits and the slices that they touched.")
-@common.json_option
-@common.existing_place_options
+@options.json_option
+@options.existing_place_options
 def accept_rewrite_command(
     *,
     pipeline_name: str,
@@ -48,7 +48,7 @@ def accept_rewrite_command(
     is_sure: bool,
     is_dry: bool,
     as_json: bool,
-    places: common.Places,
+    places: options.Places,
 ) -> int:
     """Accept commits of the log that removed or changed records, for example because a person has to be forgotten.
 
@@ -58,7 +58,7 @@ def accept_rewrite_command(
 
     The command prints the commits, and asks on a terminal. Elsewhere it needs --yes. Then run `hindcast plan`.
     """
-    work = places.workspace(places.pipeline(pipeline_name))
+    work = places.request_context(places.pipeline(pipeline_name))
     view = work.ledger.view()
     found = rewrites_of(work, view)
     chosen = chosen_rewrites(work, view, found, versions=versions)
@@ -68,14 +68,14 @@ def accept_rewrite_command(
     if chosen and not is_dry:
         why = _reason(reason, chosen)
         if not (is_sure or _confirmed(work, chosen, may_ask=not as_json)):
-            common.complain("nothing was accepted")
-            return common.REFUSED
-        done = accept_rewrites(work, found, chosen, reason=why, who=common.who())
+            options.complain("nothing was accepted")
+            return options.REFUSED
+        done = accept_rewrites(work, found, chosen, reason=why, who=options.who())
     if as_json:
-        common.print_json(_json(work, view, found, chosen=chosen, accepted=done.accepted))
+        options.print_json(_json(work, view, found, chosen=chosen, accepted=done.accepted))
     else:
         _tell(work, done)
-    return common.OK
+    return options.OK
 
 
 def _reason(reason: str | None, chosen: Sequence[Rewrite]) -> str:
@@ -91,15 +91,15 @@ def _named(chosen: Sequence[Rewrite]) -> str:
     return ", ".join(one.named for one in chosen)
 
 
-def _confirmed(work: Workspace, chosen: Sequence[Rewrite], *, may_ask: bool) -> bool:
+def _confirmed(work: RequestContext, chosen: Sequence[Rewrite], *, may_ask: bool) -> bool:
     """Return whether a person confirms the acceptance on a terminal.
 
     Raises:
         RequestError: there is no terminal.
     """
     if not (may_ask and sys.stdin.isatty() and sys.stdout.isatty()):
-        options = " ".join(f"--version {one.version}" for one in chosen)
-        command = f"hindcast accept-rewrite {work.pipeline.name} {options} --reason … --yes"
+        chosen_versions = " ".join(f"--version {one.version}" for one in chosen)
+        command = f"hindcast accept-rewrite {work.pipeline.name} {chosen_versions} --reason … --yes"
         raise RequestError(
             f"nothing was accepted, because nobody can be asked here. To accept {_named(chosen)}, run: {command}"
         )
@@ -107,20 +107,20 @@ def _confirmed(work: Workspace, chosen: Sequence[Rewrite], *, may_ask: bool) -> 
 
 
 def _show(
-    work: Workspace,
+    work: RequestContext,
     view: LedgerView,
     found: FoundRewrites,
     *,
     chosen: Sequence[Rewrite],
 ) -> None:
     if not chosen:
-        common.say(
+        options.say(
             f"{work.pipeline.name}: nothing to accept. Up to version {found.version} of event log {found.uri}, no "
             "commit that nobody has accepted removed or changed records of a slice",
             *(told_earlier(one) for one in view.accepted if one.table_id == found.table_id),
         )
         return
-    common.print_table(
+    options.print_table(
         f"{work.pipeline.name}: commits of event log {found.uri} that removed or changed records",
         ("commit", "time", "operation", "slice", "records before", "after", "readers see it"),
         _rows(view, chosen),
@@ -128,7 +128,7 @@ def _show(
         whole=("slice",),
     )
     slices = {name for one in chosen for name in one.slices}
-    common.say(
+    options.say(
         f"If accepted, {counted(len(slices), 'slice')} {'is' if len(slices) == 1 else 'are'} `input changed`, and "
         "slices after them follow if the state before them changes. What readers see does not change before a run is "
         "published."
@@ -148,14 +148,14 @@ def _count(records: int | None) -> str:
     return UNKNOWN if records is None else f"{records:,}"
 
 
-def _tell(work: Workspace, done: Acceptance) -> None:
+def _tell(work: RequestContext, done: Acceptance) -> None:
     for one in done.earlier:
-        common.say(told_earlier(one))
+        options.say(told_earlier(one))
     accepted = done.accepted
     if not accepted:
         return
     names = sorted({name for one in accepted for name in one.rewrite.slices})
-    common.say(
+    options.say(
         f"accepted: {', '.join(one.rewrite.named for one in accepted)} for {work.pipeline.name}, by {accepted[0].who}: "
         f"{accepted[0].reason}",
         f"next: hindcast plan {work.pipeline.name} --from {names[0]} --to …",
@@ -163,7 +163,7 @@ def _tell(work: Workspace, done: Acceptance) -> None:
 
 
 def _json(
-    work: Workspace,
+    work: RequestContext,
     view: LedgerView,
     found: FoundRewrites,
     *,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from jobs.cli import common
+from jobs.cli import options
 from jobs.durations import format_duration, parse_duration
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
@@ -32,10 +32,10 @@ AGE = "7d"
     help="Keep files that were written later than this time ago, such as 12h.",
 )
 @click.option("--remove/--dry-run", "is_real", default=False, help="Remove the files.  [default: only list them]")
-@common.json_option
-@common.existing_place_options
-def clean_command(*, pipeline_name: str, age: str, is_real: bool, as_json: bool, places: common.Places) -> int:
-    """Remove what killed replays have left in the lake: files that no commit of a table names, and fragments.
+@options.json_option
+@options.existing_place_options
+def clean_command(*, pipeline_name: str, age: str, is_real: bool, as_json: bool, places: options.Places) -> int:
+    """Remove what killed replays have left in the lake: files that no commit names, and shuffle files.
 
     Committed rows stay, and so do the files of requests on which a process works. Before the first file of an attempt
     that was never staged is removed, the ledger condemns the attempt, so that no run of it can be staged any more.
@@ -44,21 +44,21 @@ def clean_command(*, pipeline_name: str, age: str, is_real: bool, as_json: bool,
         older_than_ms = parse_duration(age)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--older-than") from None
-    work = places.workspace(places.pipeline(pipeline_name))
+    work = places.request_context(places.pipeline(pipeline_name))
     files = LakeFiles(lake=places.lake, pipeline=work.pipeline.name)
     found = clean(
         work,
         files,
         older_than_ms=older_than_ms,
-        who=common.who(),
+        who=options.who(),
         check_rows=rows_checker(places.lake, work.pipeline.name),
         dry_run=not is_real,
     )
     if as_json:
-        common.print_json(found.to_json())
+        options.print_json(found.to_json())
     else:
-        common.say(*_lines(found, older_than_ms))
-    return common.OK
+        options.say(*_lines(found, older_than_ms))
+    return options.OK
 
 
 def rows_checker(lake: Lake, pipeline: str) -> CheckRows:

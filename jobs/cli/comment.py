@@ -2,9 +2,9 @@
 
 import click
 
-from jobs.cli import common
+from jobs.cli import options
 from jobs.publishing.comments import Entry, comment
-from jobs.publishing.seen import By
+from jobs.publishing.optimistic_check import By
 from windowlib.errors import RequestError
 
 
@@ -19,10 +19,10 @@ from windowlib.errors import RequestError
 )
 @click.option("--text", default="", help="The comment. The ledger stores it with your name.")
 @click.option("--assign", default=None, metavar="NAME", help='Who looks after the request from now on; "": nobody.')
-@common.json_option
-@common.existing_place_options
+@options.json_option
+@options.existing_place_options
 def comment_command(
-    *, pipeline_name: str, request_id: str, text: str, assign: str | None, as_json: bool, places: common.Places
+    *, pipeline_name: str, request_id: str, text: str, assign: str | None, as_json: bool, places: options.Places
 ) -> int:
     """Write into the thread of a request, which its page shows. A comment changes nothing else.
 
@@ -31,12 +31,12 @@ def comment_command(
     if not text.strip() and assign is None:
         raise RequestError("nothing to write: give --text, --assign, or both")
     pipeline = places.pipeline(pipeline_name)
-    work = places.workspace(pipeline)
-    chosen = common.request_of(work, request_id)
-    by = By(who=common.who(), decision_id=work.new_id())
+    work = places.request_context(pipeline)
+    chosen = options.request_of(work, request_id)
+    by = By(who=options.who(), decision_id=work.new_id())
     done = comment(work, chosen, by=by, entry=Entry(text=text, assignee=assign))
     if as_json:
-        common.print_json({"pipeline": pipeline.name, "request_id": chosen, "who": by.who, "why": done})
+        options.print_json({"pipeline": pipeline.name, "request_id": chosen, "who": by.who, "why": done})
     else:
-        common.say(f"{pipeline.name}: {done}")
-    return common.OK
+        options.say(f"{pipeline.name}: {done}")
+    return options.OK

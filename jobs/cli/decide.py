@@ -4,14 +4,14 @@ import sys
 
 import click
 
-from jobs.cli import common
+from jobs.cli import options
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import show_instant
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 from jobs.publishing.decisions import cancel, resume, rollback
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
-from jobs.publishing.rules import Publication, describe_run, stop_reasons
-from jobs.publishing.seen import By
+from jobs.publishing.rules import PublicationAttempt, describe_run, stop_reasons
 from jobs.publishing.waivers import SliceWaiver, runs_to_examine, waive, waive_events
 from jobs.runs import SHOWN_DIGITS, optional_fates
 from windowlib.errors import RequestError
@@ -28,9 +28,9 @@ from windowlib.errors import RequestError
     metavar="ID",
     help="The request to publish.  [default: the newest open request that can be published]",
 )
-@common.json_option
-@common.existing_place_options
-def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool, places: common.Places) -> int:
+@options.json_option
+@options.existing_place_options
+def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool, places: options.Places) -> int:
     """Publish all slices of a staged request in one ledger commit. After it, readers see the new results.
 
     The command publishes nothing and has exit status 1 if a check failed for one of the slices, or if published slices
@@ -42,19 +42,19 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
     from jobs.orchestration.outside_airflow import advice, airflow_of_environment, clear_gates, runs_of_request
 
     airflow = airflow_of_environment()
-    work = places.workspace(places.pipeline(pipeline_name))
-    done = publish(work, who=common.who(), request_id=request_id)
+    work = places.request_context(places.pipeline(pipeline_name))
+    done = publish(work, who=options.who(), request_id=request_id)
     status = _tell(done, as_json=as_json)
     runs = runs_of_request(work.ledger.view(), done.request_id) if done.is_published else ()
     if airflow is None:
         for line in advice(runs):
-            common.complain(line)
+            options.complain(line)
         return status
     is_right = True
     for one in clear_gates(airflow, runs) if runs else ():
         is_right = is_right and one.is_right
-        common.complain(f"{one.run.dag_id} {one.run.run_id}: {one.why}")
-    return status if is_right else common.REFUSED
+        options.complain(f"{one.run.dag_id} {one.run.run_id}: {one.why}")
+    return status if is_right else options.REFUSED
 
 
 @click.command(
@@ -73,10 +73,10 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
     help="The id of the run that you have examined, or its first digits; `hindcast status` prints it. "
     "Without this option, the command shows the run and asks on a terminal, and is refused elsewhere.",
 )
-@common.json_option
-@common.existing_place_options
+@options.json_option
+@options.existing_place_options
 def waive_command(
-    *, pipeline_name: str, slice_id: str, reason: str, run_id: str | None, as_json: bool, places: common.Places
+    *, pipeline_name: str, slice_id: str, reason: str, run_id: str | None, as_json: bool, places: options.Places
 ) -> int:
     """Accept one failed slice, with a reason, so that it can be published. SLICE is its id, such as 2013-02-08.
 
@@ -84,30 +84,32 @@ def waive_command(
     which is checked again. A check that itself failed to run (verdict error) cannot be waived.
     """
     pipeline = places.pipeline(pipeline_name)
-    work = places.workspace(pipeline)
+    work = places.request_context(pipeline)
     seen = None
     if run_id is None:
         seen = work.ledger.view()
         examined = _confirmed_run(work, seen, slice_id, reason=reason, may_ask=not as_json)
         if examined is None:
-            common.complain("nothing was waived")
-            return common.REFUSED
+            options.complain("nothing was waived")
+            return options.REFUSED
         run_id = examined.result.run_id
-    by = By(who=common.who(), decision_id=work.new_id(), seen=seen)
+    by = By(who=options.who(), decision_id=work.new_id(), seen=seen)
     run = waive(work, slice_id, run_id=run_id, reason=reason, by=by)
     one = {"pipeline": pipeline.name, "slice_id": run.result.slice.slice_id, "run_id": run.result.run_id}
     if as_json:
-        common.print_json(one | {"who": common.who(), "reason": reason.strip()})
+        options.print_json(one | {"who": options.who(), "reason": reason.strip()})
     else:
-        common.say(
+        options.say(
             f"waived: slice {one['slice_id']} of {pipeline.name} (run {one['run_id'][:SHOWN_DIGITS]}), by "
-            f"{common.who()}: {reason.strip()}",
+            f"{options.who()}: {reason.strip()}",
             f"next: hindcast publish {pipeline.name}",
         )
-    return common.OK
+    return options.OK
 
 
-def _confirmed_run(work: Workspace, view: LedgerView, slice_id: str, *, reason: str, may_ask: bool) -> StagedRun | None:
+def _confirmed_run(
+    work: RequestContext, view: LedgerView, slice_id: str, *, reason: str, may_ask: bool
+) -> StagedRun | None:
     """Show the failed run of a slice on a terminal, and return it if the person confirms the waiver, otherwise None.
 
     Raises:
@@ -125,8 +127,8 @@ def _confirmed_run(work: Workspace, view: LedgerView, slice_id: str, *, reason: 
     [run] = runs
     counts, run_id = run.result.counts, run.result.run_id
     waiver = SliceWaiver(slice_id=slice_id, run_id=run_id, reason=reason)
-    waive_events(work, view, waivers=[waiver], by=By(who=common.who(), decision_id="", seen=view))
-    common.say(
+    waive_events(work, view, waivers=[waiver], by=By(who=options.who(), decision_id="", seen=view))
+    options.say(
         f"slice {run.result.slice.slice_id} of {work.pipeline.name}, run {run_id[:SHOWN_DIGITS]} of request "
         f"{run.request_id[:SHOWN_DIGITS]}, staged at {show_instant(run.at_ms)}",
         f"  records {counts.read:,}, late {counts.late:,}, invalid {counts.invalid:,}, panes {counts.panes:,}"
@@ -146,9 +148,9 @@ def _confirmed_run(work: Workspace, view: LedgerView, slice_id: str, *, reason: 
     "--request", "request_id", required=True, metavar="ID", help="The request, or the first letters of its id."
 )
 @click.option("--reason", required=True, help="Why. The ledger stores it with your name.")
-@common.json_option
-@common.existing_place_options
-def cancel_command(*, pipeline_name: str, request_id: str, reason: str, as_json: bool, places: common.Places) -> int:
+@options.json_option
+@options.existing_place_options
+def cancel_command(*, pipeline_name: str, request_id: str, reason: str, as_json: bool, places: options.Places) -> int:
     """Close an open request, so that nobody publishes it or continues it. Its runs stay in the ledger.
 
     The command is refused, with the holder and how to stop it, while a process or a DAG run works on the request. With
@@ -159,16 +161,16 @@ def cancel_command(*, pipeline_name: str, request_id: str, reason: str, as_json:
 
     airflow = airflow_of_environment()
     pipeline = places.pipeline(pipeline_name)
-    work = places.workspace(pipeline)
-    chosen = common.request_of(work, request_id)
+    work = places.request_context(pipeline)
+    chosen = options.request_of(work, request_id)
     for line in () if airflow is None else free_ended(airflow, work):
-        common.complain(line)
-    request = cancel(work, chosen, reason=reason, by=By(who=common.who(), decision_id=work.new_id()))
+        options.complain(line)
+    request = cancel(work, chosen, reason=reason, by=By(who=options.who(), decision_id=work.new_id()))
     if as_json:
-        common.print_json({"pipeline": pipeline.name, "request_id": chosen, "why": request.failure})
+        options.print_json({"pipeline": pipeline.name, "request_id": chosen, "why": request.failure})
     else:
-        common.say(f"{pipeline.name}: request {chosen} is {request.failure}")
-    return common.OK
+        options.say(f"{pipeline.name}: request {chosen} is {request.failure}")
+    return options.OK
 
 
 @click.command(
@@ -185,16 +187,18 @@ def cancel_command(*, pipeline_name: str, request_id: str, reason: str, as_json:
     help="The number of the publication in `hindcast status`. It must be the newest.",
 )
 @click.option("--reason", required=True, help="Why. The ledger stores it with your name.")
-@common.json_option
-@common.existing_place_options
-def rollback_command(*, pipeline_name: str, publication: int, reason: str, as_json: bool, places: common.Places) -> int:
+@options.json_option
+@options.existing_place_options
+def rollback_command(
+    *, pipeline_name: str, publication: int, reason: str, as_json: bool, places: options.Places
+) -> int:
     """Take the newest publication back, so that readers see the results from before it. Nothing is deleted.
 
     After a rollback the pipeline is held: its schedule replays nothing until a person publishes (`hindcast run`,
     `hindcast publish --request`) or ends the hold (`hindcast resume`).
     """
     pipeline = places.pipeline(pipeline_name)
-    done = rollback(places.workspace(pipeline), publication, reason=reason, who=common.who())
+    done = rollback(places.request_context(pipeline), publication, reason=reason, who=options.who())
     return _tell(done, as_json=as_json, what="rolled back")
 
 
@@ -205,24 +209,24 @@ def rollback_command(*, pipeline_name: str, publication: int, reason: str, as_js
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.option("--reason", required=True, help="Why. The ledger stores it with your name.")
-@common.json_option
-@common.existing_place_options
-def resume_command(*, pipeline_name: str, reason: str, as_json: bool, places: common.Places) -> int:
+@options.json_option
+@options.existing_place_options
+def resume_command(*, pipeline_name: str, reason: str, as_json: bool, places: options.Places) -> int:
     """End the hold after a rollback. The schedule replays and publishes the slices after the last published one."""
     pipeline = places.pipeline(pipeline_name)
-    ended = resume(places.workspace(pipeline), reason=reason, who=common.who())
+    ended = resume(places.request_context(pipeline), reason=reason, who=options.who())
     if as_json:
-        common.print_json({"pipeline": pipeline.name, "rolled_back": ended.undoes, "by": ended.who})
+        options.print_json({"pipeline": pipeline.name, "rolled_back": ended.undoes, "by": ended.who})
     else:
-        common.say(f"resumed: {pipeline.name}; it was held because {ended.who} rolled back publication {ended.undoes}")
-    return common.OK
+        options.say(f"resumed: {pipeline.name}; it was held because {ended.who} rolled back publication {ended.undoes}")
+    return options.OK
 
 
-def _tell(publication: Publication, *, as_json: bool, what: str = "published") -> int:
+def _tell(publication: PublicationAttempt, *, as_json: bool, what: str = "published") -> int:
     if as_json:
-        common.print_json(publication.to_json())
+        options.print_json(publication.to_json())
     elif publication.is_published:
-        common.say(f"{what}: {publication.why} (ledger version {publication.ledger_version})")
+        options.say(f"{what}: {publication.why} (ledger version {publication.ledger_version})")
     else:
-        common.complain(f"not published: {publication.why}")
-    return common.OK if publication.is_published else common.REFUSED
+        options.complain(f"not published: {publication.why}")
+    return options.OK if publication.is_published else options.REFUSED

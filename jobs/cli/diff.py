@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import click
 
-from jobs.cli import common
+from jobs.cli import options
 from jobs.comparing.sides import Sides, differing_request, request_sides, run_sides, version_sides
 from jobs.ledger.view import LedgerView
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 
 BOTH = 2
 SAMPLES, SAMPLES_JSON, SAMPLES_AFTER_A_RUN = 5, 20, 3
@@ -51,11 +51,11 @@ SAMPLES, SAMPLES_JSON, SAMPLES_AFTER_A_RUN = 5, 20, 3
     "--json]",
 )
 @click.option("--verify", is_flag=True, help="Compute the id of every row from its content. By default: up to 250,000.")
-@common.json_option
-@common.existing_place_options
+@options.json_option
+@options.existing_place_options
 def diff_command(  # noqa: PLR0913 - one parameter per option
     *, pipeline_name: str, request_id: str | None, versions: Sequence[int], run_ids: Sequence[str], all_panes: bool,
-    limit: int | None, verify: bool, as_json: bool, places: common.Places,
+    limit: int | None, verify: bool, as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
     """Print the windows and records that two views of a pipeline have differently: before, and after.
 
@@ -63,31 +63,31 @@ def diff_command(  # noqa: PLR0913 - one parameter per option
     it differs. Then some rows side by side. Windows are compared by what readers see, which is the last firing.
     """
     pipeline = places.pipeline(pipeline_name)
-    view = places.workspace(pipeline).ledger.view()
+    view = places.request_context(pipeline).ledger.view()
     sides = _sides(view, request_id, versions=versions, run_ids=run_ids)
     samples = limit if limit is not None else SAMPLES_JSON if as_json else SAMPLES
     from jobs.comparing.compare import Comparison, compare
 
     content_rows = None if verify else Comparison().content_rows
-    options = Comparison(all_panes=all_panes, samples=samples, content_rows=content_rows)
-    found = compare(places.lake, pipeline.name, sides, options=options)
+    comparison = Comparison(all_panes=all_panes, samples=samples, content_rows=content_rows)
+    found = compare(places.lake, pipeline.name, sides, options=comparison)
     if as_json:
-        common.print_json(found.to_json())
+        options.print_json(found.to_json())
     else:
-        common.say(*found.lines(samples=None))
-    return common.OK
+        options.say(*found.lines(samples=None))
+    return options.OK
 
 
-def say_differences(work: Workspace, request_id: str) -> None:
+def say_differences(work: RequestContext, request_id: str) -> None:
     """Print what a staged request would change, if it would change anything."""
     view = work.ledger.view()
     if differing_request(view, request_id) is None:
         return
     from jobs.comparing.compare import Comparison, compare
 
-    options = Comparison(samples=SAMPLES_AFTER_A_RUN)
-    found = compare(work.lake, work.pipeline.name, request_sides(view, request_id), options=options)
-    common.say(*found.lines(samples=None))
+    comparison = Comparison(samples=SAMPLES_AFTER_A_RUN)
+    found = compare(work.lake, work.pipeline.name, request_sides(view, request_id), options=comparison)
+    options.say(*found.lines(samples=None))
 
 
 def _sides(view: LedgerView, request_id: str | None, *, versions: Sequence[int], run_ids: Sequence[str]) -> Sides:

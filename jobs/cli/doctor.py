@@ -10,7 +10,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import click
 from rich.text import Text
 
-from jobs.cli import common
+from jobs.cli import options
 from jobs.doctor.column_roles import Roles, Wishes
 from jobs.doctor.examination import SAMPLE, Examination, Request, examine
 from jobs.doctor.finding import Finding, Severity
@@ -102,10 +102,10 @@ def duration_ms(text: str, option: str) -> int:
 @column_options
 @sample_option
 @click.option("--horizon", default="30d", show_default=True, help="How far back changes of the log should be seen.")
-@common.json_option
-@common.place_options
+@options.json_option
+@options.place_options
 def doctor_command(
-    *, table: str, wishes: Wishes, sample: int, horizon: str, as_json: bool, places: common.Places
+    *, table: str, wishes: Wishes, sample: int, horizon: str, as_json: bool, places: options.Places
 ) -> int:
     """Examine a Delta table: TABLE is a path or URI, or a path below the lake. Nothing is written.
 
@@ -117,16 +117,16 @@ def doctor_command(
     request = request_of(table, places, wishes=wishes, sample=sample)
     found = examine(replace(request, horizon_ms=duration_ms(horizon, "--horizon")), now_ms=now_ms())
     if as_json:
-        common.print_json(examination_json(found))
+        options.print_json(examination_json(found))
     else:
         show_examination(found, window_ms=wishes.window_ms)
         way_on = "and `hindcast init` writes it" if found.accepted else "`hindcast init` needs the errors mended first"
-        common.say(f"{_tally(found.findings)}; {way_on}.")
+        options.say(f"{_tally(found.findings)}; {way_on}.")
     is_ill = found.accepted is None or any(one.severity is Severity.ERROR for one in found.findings)
-    return common.REFUSED if is_ill else common.OK
+    return options.REFUSED if is_ill else options.OK
 
 
-def request_of(table: str, places: common.Places, *, wishes: Wishes, sample: int, name: str | None = None) -> Request:
+def request_of(table: str, places: options.Places, *, wishes: Wishes, sample: int, name: str | None = None) -> Request:
     """Return what to examine. A relative path is one below the working directory if it exists there, else the lake.
 
     Raises:
@@ -170,14 +170,14 @@ def _in_the_file(uri: str, lake: Lake) -> str:
 
 def show_examination(found: Examination, *, window_ms: int) -> None:
     """Print findings, and the histogram of the delays."""
-    common.say(f"{found.facts.uri}, version {found.facts.log.version}", style="bold")
-    common.say(*_wrapped(f"columns: {_roles_text(found.roles)}"))
+    options.say(f"{found.facts.uri}, version {found.facts.log.version}", style="bold")
+    options.say(*_wrapped(f"columns: {_roles_text(found.roles)}"))
     for finding in found.findings:
         _show_finding(finding)
     if found.measures is None or not found.measures.records:
         return
     of = "" if found.facts.records is None else f" of {found.facts.records:,}"
-    common.print_table(
+    options.print_table(
         f"Share of {found.sampled:,}{of} records by bound + allowed lateness, windows of {format_duration(window_ms)}",
         ("bound", "behind", "late", ""),
         [
@@ -194,7 +194,7 @@ def _bar(share: float) -> Text:
 
 def _wrapped(text: str) -> list[str]:
     """Return the lines of a finding's text, for the width of the console."""
-    width = max(min(common.out().width, _WIDEST) - _INDENT, 2 * _INDENT)
+    width = max(min(options.out().width, _WIDEST) - _INDENT, 2 * _INDENT)
     return textwrap.wrap(escaped(text), width, break_on_hyphens=False, break_long_words=False)
 
 
@@ -207,11 +207,11 @@ def _roles_text(roles: Roles) -> str:
 
 def _show_finding(finding: Finding) -> None:
     first, *others = _wrapped(f"{finding.subject}: {finding.text}")
-    common.say(f"{finding.severity.value:<{_INDENT}}{first}", style=_STYLES[finding.severity])
+    options.say(f"{finding.severity.value:<{_INDENT}}{first}", style=_STYLES[finding.severity])
     for line in others:
-        common.say(" " * _INDENT + line)
+        options.say(" " * _INDENT + line)
     if finding.mend:
-        common.say(f"{' ' * _INDENT}→ {finding.mend}")
+        options.say(f"{' ' * _INDENT}→ {finding.mend}")
 
 
 def _tally(findings: tuple[Finding, ...]) -> str:

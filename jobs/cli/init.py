@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from jobs.cli import common
+from jobs.cli import options
 from jobs.cli.doctor import column_options, duration_ms, request_of, sample_option, show_examination
 from jobs.cli.slice_lines import show_plan
 from jobs.doctor.column_roles import TimeRole, Wishes
@@ -33,9 +33,9 @@ from windowlib.errors import RequestError
 @sample_option
 @click.option("--yes", "takes_all", is_flag=True, help="Ask nothing: take the options, and the proposals for the rest.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
-@common.place_options
+@options.place_options
 def init_command(
-    *, table: str, name: str | None, wishes: Wishes, sample: int, takes_all: bool, force: bool, places: common.Places
+    *, table: str, name: str | None, wishes: Wishes, sample: int, takes_all: bool, force: bool, places: options.Places
 ) -> int:
     """Examine a Delta table as `hindcast doctor` does, and write PIPELINES/NAME.yaml, which runs.
 
@@ -52,19 +52,19 @@ def init_command(
         found = examine(request, now_ms=now_ms())
     if found.accepted is None:
         show_examination(found, window_ms=request.wishes.window_ms)
-        common.complain(
+        options.complain(
             f"error: no pipeline file can be proposed for {request.uri}, and nothing was written: mend the errors above"
         )
-        return common.REFUSED
+        return options.REFUSED
     request.path.parent.mkdir(parents=True, exist_ok=True)
     write_new(request.path, found.accepted.text, replaces=force, way_on="use --force or another --name")
-    common.say(*found.accepted.text.splitlines())
+    options.say(*found.accepted.text.splitlines())
     for one in found.findings:
         if one.severity in {Severity.ERROR, Severity.WARNING}:
-            common.say(f"{one.severity.value}: {one.subject}: {one.text}")
-    common.say(f"wrote {request.path}")
+            options.say(f"{one.severity.value}: {one.subject}: {one.text}")
+    options.say(f"wrote {request.path}")
     _show_plan(found.accepted, request, places)
-    return common.OK
+    return options.OK
 
 
 def _refuse_existing(request: Request, *, force: bool) -> None:
@@ -116,22 +116,22 @@ def _time_text(role: TimeRole | None) -> str:
     return "" if role is None else role.column + (f":{role.unit}" if role.unit else "")
 
 
-def _show_plan(accepted: Accepted, request: Request, places: common.Places) -> None:
+def _show_plan(accepted: Accepted, request: Request, places: options.Places) -> None:
     """Print the plan of the slices that are over."""
     pipeline = places.pipeline(str(request.path))
     if accepted.range_ms is None:
-        common.say("The table has no records, so there is nothing to plan.")
+        options.say("The table has no records, so there is nothing to plan.")
         return
     start_ms, end_ms = accepted.range_ms
     now = now_ms()
     over_ms = min(end_ms, slice_at(slice_grid(pipeline), now).start_ms)
     if start_ms >= over_ms:
         first_ms = slice_at(slice_grid(pipeline), start_ms).end_ms
-        common.say(
+        options.say(
             f"No slice is over yet, so there is nothing to plan: the first one ends at {show_instant(first_ms)}."
         )
         return
-    view = places.workspace(pipeline).ledger.view()
+    view = places.request_context(pipeline).ledger.view()
     planned = plan_range(pipeline, places.lake, view, from_ms=start_ms, to_ms=over_ms, now_ms=now)
     show_plan(planned)
-    common.say(f"Next: hindcast run {pipeline.name} --from {planned.from_text} --to {planned.to_text}")
+    options.say(f"Next: hindcast run {pipeline.name} --from {planned.from_text} --to {planned.to_text}")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from typing_extensions import override
 
-from jobs.cli import common
+from jobs.cli import options
 from jobs.cli.arrow_start import keep_pandas_out
 from jobs.console import log_to_stderr
 from jobs.spark.child_env import clean_environment
@@ -20,7 +20,7 @@ COMMANDS: Mapping[str, str] = {
     "plan": "jobs.cli.run:plan_command",
     "run": "jobs.cli.run:run_command",
     "status": "jobs.cli.status:status_command",
-    "show": "jobs.cli.look:show_command",
+    "show": "jobs.cli.inspect:show_command",
     "diff": "jobs.cli.diff:diff_command",
     "publish": "jobs.cli.decide:publish_command",
     "waive": "jobs.cli.decide:waive_command",
@@ -29,8 +29,8 @@ COMMANDS: Mapping[str, str] = {
     "rollback": "jobs.cli.decide:rollback_command",
     "resume": "jobs.cli.decide:resume_command",
     "accept-rewrite": "jobs.cli.accept_rewrite:accept_rewrite_command",
-    "explain": "jobs.cli.look:explain_command",
-    "report": "jobs.cli.look:report_command",
+    "explain": "jobs.cli.inspect:explain_command",
+    "report": "jobs.cli.inspect:report_command",
     "verify": "jobs.cli.verify:verify_command",
     "clean": "jobs.cli.clean:clean_command",
     "recover": "jobs.cli.recover:recover_command",
@@ -106,7 +106,7 @@ def main() -> None:
     if sys.argv[1:2] and sys.argv[1] in READERS:
         keep_pandas_out()
     gc.freeze()  # the garbage collector need not look at the modules again and again while a large ledger is read
-    sys.exit(common.run_cli(hindcast))
+    sys.exit(options.run_cli(hindcast))
 
 
 if __name__ == "__main__":

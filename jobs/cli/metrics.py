@@ -8,7 +8,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
-from jobs.cli import common
+from jobs.cli import options
 from jobs.pipeline.slices import slice_grid
 from jobs.planning.change_sentences import told_changes
 from jobs.review.metrics import HELP, Gauge, gauges
@@ -25,9 +25,9 @@ READABLE: Final = "readable"
     epilog="Example: hindcast metrics > /var/lib/node_exporter/hindcast.prom",
 )
 @click.argument("pipeline_name", metavar="[PIPELINE]", required=False)
-@common.json_option
-@common.existing_place_options
-def metrics_command(*, pipeline_name: str | None, as_json: bool, places: common.Places) -> int:
+@options.json_option
+@options.existing_place_options
+def metrics_command(*, pipeline_name: str | None, as_json: bool, places: options.Places) -> int:
     """Print gauges in the text format of Prometheus: slices, held slices, open requests, age of the newest publication.
 
     The gauge hindcast_changed_slices compares the log with what the published runs read. It is missing for a pipeline
@@ -38,26 +38,26 @@ def metrics_command(*, pipeline_name: str | None, as_json: bool, places: common.
     """
     files = places.chosen(pipeline_name)
     found: dict[str, list[Gauge]] = {one.name: [_readable(0)] for one in files.broken}
-    status = common.REFUSED if found else common.OK
+    status = options.REFUSED if found else options.OK
     for pipeline in files.good:
         try:
-            work = places.workspace(pipeline)
+            work = places.request_context(pipeline)
             view = work.ledger.view()
             changes = told_changes(work, view)
             if changes.slices is None:
-                common.complain(f"{pipeline.name}: {' '.join(changes.sentences)}")
+                options.complain(f"{pipeline.name}: {' '.join(changes.sentences)}")
             changed = None if changes.slices is None else len(changes.slices)
             grid = slice_grid(pipeline)
             found[pipeline.name] = [_readable(1), *gauges(view, grid=grid, now_ms=now_ms(), changed=changed)]
         except HindcastError as error:
-            common.complain(f"{pipeline.name}: {error}")
+            options.complain(f"{pipeline.name}: {error}")
             found[pipeline.name] = [_readable(0)]
-            status = common.REFUSED
+            status = options.REFUSED
     if as_json:
-        common.print_json({name: {one.name: one.value for one in own} for name, own in found.items()})
+        options.print_json({name: {one.name: one.value for one in own} for name, own in found.items()})
     else:
         for line in prometheus_text(found).splitlines():
-            common.say(line)
+            options.say(line)
     return status
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from jobs.cli import common
+from jobs.cli import options
 
 
 @click.command(
@@ -12,18 +12,18 @@ from jobs.cli import common
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.option("--reason", required=True, help="Why the commits cannot be restored. The ledger stores it.")
-@common.existing_place_options
-def recover_command(*, pipeline_name: str, reason: str, places: common.Places) -> int:
+@options.existing_place_options
+def recover_command(*, pipeline_name: str, reason: str, places: options.Places) -> int:
     """Let a ledger go on without its last commits, after they were lost for good.
 
     Every other command refuses a ledger that has lost commits, because readers would see publications that a person has
     withdrawn, or miss decisions. Restore the directory of the ledger from a backup, if there is one. This command
     accepts the loss: what the lost commits recorded has not happened. Run `hindcast status` and `hindcast verify` then.
     """
-    work = places.workspace(places.pipeline(pipeline_name))
-    lost = work.ledger.recover(who=common.who(), reason=reason)
-    common.say(
+    work = places.request_context(places.pipeline(pipeline_name))
+    lost = work.ledger.recover(who=options.who(), reason=reason)
+    options.say(
         f"{work.pipeline.name}: the ledger goes on at version {work.ledger.view().version}; the commits up to version "
         f"{lost.version} that were lost have not happened. Look at `hindcast status {work.pipeline.name}`"
     )
-    return common.OK
+    return options.OK

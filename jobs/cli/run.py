@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from jobs.cli import common
+from jobs.cli import options
 from jobs.cli.slice_lines import all_option, progress_lines, show_outcome, show_plan
 from jobs.orchestration.open_ranges import RangeTaken, in_the_way
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import RECORDS_PER_CHUNK, Staging, run_request
 from jobs.orchestration.requests import Progress as Staged
 from jobs.pipeline.models.pipeline import Pipeline
@@ -22,8 +22,8 @@ from jobs.pipeline.slices import check_range, parse_bound, slices_between
 from jobs.plain_text import counted
 from jobs.planning.fingerprints import checks_fingerprint
 from jobs.planning.plan import Plan, plan_range
+from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
-from jobs.planning.workspace import Asked, IfOpen, Workspace
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import RunResult
 from windowlib.errors import RequestError
@@ -65,7 +65,7 @@ With --json, a current slice has the id and the verdict of its run. If a person 
     epilog="Example: hindcast plan flights --from 2013-02-01 --to 2013-02-08",
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
-@common.range_options
+@options.range_options
 @click.option("--fresh", is_flag=True, help="Plan a new chain that begins at --from without a state from before.")
 @click.option(
     "--verify",
@@ -79,17 +79,17 @@ With --json, a current slice has the id and the verdict of its run. If a person 
     is_flag=True,
     help="Say which executor computes the windows, how tasks read the log, and why.",
 )
-@common.master_option
+@options.master_option
 @all_option
-@common.json_option
-@common.place_options
+@options.json_option
+@options.place_options
 def plan_command(  # noqa: PLR0913 - one parameter per option
     *, pipeline_name: str, from_text: str, to_text: str, fresh: bool, verify: bool, explains: bool, master: str | None,
-    fold_from: int, as_json: bool, places: common.Places,
+    fold_from: int, as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
     """Print the plan of a range; its help is PLAN_HELP."""
     pipeline = places.pipeline(pipeline_name)
-    work = places.workspace(pipeline)
+    work = places.request_context(pipeline)
     bounds = {"from_ms": parse_bound(pipeline, from_text), "to_ms": parse_bound(pipeline, to_text)}
 
     def planned_now() -> Plan:
@@ -103,30 +103,30 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
     how = _execution(work, planned, bounds) if explains else None
     if as_json:
         verified = {} if found is None else {"verified": asdict(found)}
-        common.print_json(planned.to_json() | verified | ({} if how is None else {"execution": asdict(how)}))
+        options.print_json(planned.to_json() | verified | ({} if how is None else {"execution": asdict(how)}))
     else:
         show_plan(planned, at_least=fold_from)
         for sentence in () if how is None else how.sentences:
-            common.say(sentence)
+            options.say(sentence)
         if found is not None:
-            common.say(found.summary)
-    return common.REFUSED if found is not None and found.different else common.OK
+            options.say(found.summary)
+    return options.REFUSED if found is not None and found.different else options.OK
 
 
-def _execution(work: Workspace, planned: Plan, bounds: Mapping[str, int]) -> "Execution":
+def _execution(work: RequestContext, planned: Plan, bounds: Mapping[str, int]) -> "Execution":
     from jobs.review.execution import execution
 
     slices = slices_between(work.pipeline, bounds["from_ms"], bounds["to_ms"])
     return execution(work.pipeline, work.lake, slices, known=planned.known)
 
 
-def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verification":
+def _verify(work: RequestContext, planned: Plan, *, master: str | None) -> "Verification":
     from jobs.review.verify_input import verify_inputs
     from jobs.spark.lazy_session import LazySession
 
     session = LazySession.named("hindcast plan --verify", master)
     try:
-        return verify_inputs(session, work, planned, who=common.who())
+        return verify_inputs(session, work, planned, who=options.who())
     finally:
         session.stop()
 
@@ -137,7 +137,7 @@ def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verificat
     epilog="Example: hindcast run flights --from 2013-02-01 --to 2013-02-08 --chunk 3",
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
-@partial(common.range_options, required=False)
+@partial(options.range_options, required=False)
 @click.option(
     "--request",
     "request_text",
@@ -175,15 +175,15 @@ def _verify(work: Workspace, planned: Plan, *, master: str | None) -> "Verificat
     "--wait", "if_open", flag_value=IfOpen.WAIT.value, help="Start when the open requests that have slices of the "
     "range have ended.",
 )  # fmt: skip
-@common.master_option
+@options.master_option
 @all_option
-@common.json_option
-@common.place_options
+@options.json_option
+@options.place_options
 def run_command(  # noqa: PLR0913  (its options)
     *, pipeline_name: str, from_text: str | None, to_text: str | None, request_text: str | None, chunk: int | None,
     chunk_records: int, no_publish: bool, fresh: bool, reason: str, if_open: str | None, master: str | None,
     fold_from: int, as_json: bool,
-    places: common.Places,
+    places: options.Places,
 ) -> int:  # fmt: skip
     """Replay the missing and stale slices of [from, to), check them, and publish all of them or none.
 
@@ -195,7 +195,7 @@ def run_command(  # noqa: PLR0913  (its options)
     the publication was refused; the message has the reason.
     """
     pipeline = places.pipeline(pipeline_name)
-    work = places.workspace(pipeline, checks=_suite_fingerprint(pipeline))
+    work = places.request_context(pipeline, checks=_suite_fingerprint(pipeline))
     if request_text is None:
         asked = _asked(work, from_text, to_text, is_fresh=fresh, reason=reason)
         asked = replace(asked, if_open=IfOpen(if_open or IfOpen.REFUSE.value))
@@ -208,19 +208,19 @@ def run_command(  # noqa: PLR0913  (its options)
         run = partial(run_request, work, replayer=replayer, staging=staging, publish=not no_publish)
         outcome = _in_its_turn(work, asked, run)
     if as_json:
-        common.print_json(outcome.to_json())
+        options.print_json(outcome.to_json())
     else:
         show_outcome(outcome, at_least=fold_from)
     if outcome.publication is not None and not outcome.is_published:
-        common.complain(f"not published: {outcome.publication.why}")
+        options.complain(f"not published: {outcome.publication.why}")
     if no_publish and not as_json:
         from jobs.cli.diff import say_differences
 
         say_differences(work, outcome.request_id)
-    return common.OK if _is_good(outcome) else common.REFUSED
+    return options.OK if _is_good(outcome) else options.REFUSED
 
 
-def _in_its_turn(work: Workspace, asked: Asked, run: Callable[[Asked], Outcome]) -> Outcome:
+def _in_its_turn(work: RequestContext, asked: Asked, run: Callable[[Asked], RequestOutcome]) -> RequestOutcome:
     """Run a request. If it is to wait, and others have slices of its range, it is tried again until they have ended.
 
     Raises:
@@ -235,28 +235,28 @@ def _in_its_turn(work: Workspace, asked: Asked, run: Callable[[Asked], Outcome])
             if asked.if_open is not IfOpen.WAIT:
                 raise RequestError(f"{error.facts}. {_WAYS}" if error.can_replace else error.facts) from None
             if error.facts != told:
-                common.complain(f"waiting for their end: {error.facts}")
+                options.complain(f"waiting for their end: {error.facts}")
             told = error.facts
         sleep(WAIT_POLL_S)
 
 
-def _asked(work: Workspace, from_text: str | None, to_text: str | None, *, is_fresh: bool, reason: str) -> Asked:
+def _asked(work: RequestContext, from_text: str | None, to_text: str | None, *, is_fresh: bool, reason: str) -> Asked:
     if from_text is None or to_text is None:
         missing = "--from" if from_text is None else "--to"
         raise click.UsageError(f"Missing option '{missing}'. Give --from and --to, or --request.")
     pipeline = work.pipeline
     from_ms, to_ms = parse_bound(pipeline, from_text), parse_bound(pipeline, to_text)
     check_range(pipeline, from_ms, to_ms, now_ms=work.ledger.now_ms())
-    return Asked(from_ms=from_ms, to_ms=to_ms, who=common.who(), reason=reason, is_fresh=is_fresh)
+    return Asked(from_ms=from_ms, to_ms=to_ms, who=options.who(), reason=reason, is_fresh=is_fresh)
 
 
-def _continued(work: Workspace, request_text: str) -> tuple[Workspace, Asked]:
-    """Return the workspace with the spec of an open request, and what continues it."""
-    work, request = request_to_continue(work, common.request_of(work, request_text))
+def _continued(work: RequestContext, request_text: str) -> tuple[RequestContext, Asked]:
+    """Return the context with the spec of an open request, and what continues it."""
+    work, request = request_to_continue(work, options.request_of(work, request_text))
     asked = Asked(
         from_ms=request.from_ms,
         to_ms=request.to_ms,
-        who=common.who(),
+        who=options.who(),
         reason=request.reason,
         kind=request.kind,
         is_fresh=request.is_fresh,
@@ -281,9 +281,9 @@ def _continued(work: Workspace, request_text: str) -> tuple[Workspace, Asked]:
     show_default=True,
     help="The day after the last day.",
 )
-@common.master_option
-@common.place_options
-def load_flights_command(*, from_day: datetime, to_day: datetime, master: str | None, places: common.Places) -> int:
+@options.master_option
+@options.place_options
+def load_flights_command(*, from_day: datetime, to_day: datetime, master: str | None, places: options.Places) -> int:
     """Create or extend the demo's event log, event_logs/flights: the flights that left New York in 2013.
 
     The command loads the flights that were reported in [from, to), in UTC days, with one commit for each day. Days that
@@ -301,11 +301,11 @@ def load_flights_command(*, from_day: datetime, to_day: datetime, master: str | 
 
         summary = load_flights(places.lake.root, first, last, progress=advance, master=master)
     skipped = f"; {counted(len(summary.skipped), 'day')} loaded before" if summary.skipped else ""
-    common.say(
+    options.say(
         f"{summary.records:,} flights of {counted(len(summary.loaded), 'day')} in [{_iso(first)}, {_iso(last)}) loaded "
         f"into {summary.table}{skipped}"
     )
-    return common.OK
+    return options.OK
 
 
 @dataclass(slots=True)
@@ -338,7 +338,7 @@ def _suite_fingerprint(pipeline: Pipeline) -> str | None:
     return None if suites is None else checks_fingerprint(pipeline, suites.document)
 
 
-def _is_good(outcome: Outcome) -> bool:
+def _is_good(outcome: RequestOutcome) -> bool:
     if outcome.publication is not None:
         return outcome.is_published
     return all(run.is_publishable for run in outcome.runs)
@@ -352,7 +352,7 @@ def _bar() -> Progress:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    return Progress(*columns, console=common.err(), transient=True)
+    return Progress(*columns, console=options.err(), transient=True)
 
 
 @contextmanager
@@ -379,7 +379,7 @@ class _Reporter:
             self._task, completed=progress.done, total=progress.total, description=f"replaying {self.name} {what}"
         )
         for verdict, line in progress_lines(progress.results, at_least=self.at_least):
-            common.say(line, style=common.VERDICT_STYLES[verdict], console=self.bar.console)
+            options.say(line, style=options.VERDICT_STYLES[verdict], console=self.bar.console)
 
 
 def _iso(day: date) -> str:

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 import click
 from rich.text import Text
 
-from jobs.cli import common
+from jobs.cli import options
 from jobs.durations import human_duration
 from jobs.folding import FOLD_FROM, Stretch, fold, folded_line, how_many, span
 from jobs.ledger.acceptances import told_together
 from jobs.ledger.tally import Standing, in_words, standing_of, tally
 from jobs.ledger.view import StagedRun
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.plain_text import counted
 from jobs.planning.plan import Plan, Reason, Step
 from jobs.runs import OPTIONAL_FATES, RunResult, Verdict, optional_fates
@@ -41,13 +41,13 @@ def show_plan(planned: Plan, *, at_least: int = FOLD_FROM) -> None:
     columns = ("slice", "replay", "because", "records", "bytes", "about")
     share = f"{len(planned.stale)} of {counted(len(planned.steps), 'slice')} to replay"
     title = f"{planned.pipeline} [{planned.from_text}, {planned.to_text}) half-open: {share}"
-    common.print_table(title, columns, rows, right=("records", "bytes", "about"), whole=("slice",))
+    options.print_table(title, columns, rows, right=("records", "bytes", "about"), whole=("slice",))
     seconds = _seconds(planned.stale)
     total = "" if seconds is None else f", about {human_duration(seconds * 1_000)} according to past runs"
     records = sum(step.records for step in planned.stale)
-    common.say(f"{planned.chain_note}. To read: {counted(records, 'record')}{total}.")
+    options.say(f"{planned.chain_note}. To read: {counted(records, 'record')}{total}.")
     for warning in planned.warnings:
-        common.say(f"warning: {warning}")
+        options.say(f"warning: {warning}")
 
 
 def _plan_row(stretch: Stretch[Step]) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def _seconds(steps: Iterable[Step]) -> float | None:
     return sum(known) if known else None
 
 
-def show_outcome(outcome: Outcome, *, at_least: int = FOLD_FROM) -> None:
+def show_outcome(outcome: RequestOutcome, *, at_least: int = FOLD_FROM) -> None:
     """Print the runs of a request: a line for each, or for a stretch of runs with the same verdict."""
     few = sum(not run.is_publishable for run in outcome.runs) <= MAX_STOPPED
 
@@ -95,17 +95,17 @@ def show_outcome(outcome: Outcome, *, at_least: int = FOLD_FROM) -> None:
     numbers = tuple(name for name in _NUMBERS if name not in OPTIONAL_FATES or name in present)
     rows = [_run_row(stretch, numbers) for stretch in fold(outcome.runs, alike, at_least=at_least)]
     columns = ("slice", "verdict", "run", *numbers)
-    common.print_table(outcome.pipeline, columns, rows, right=numbers, whole=("slice", "run"))
+    options.print_table(outcome.pipeline, columns, rows, right=numbers, whole=("slice", "run"))
     state = "published" if outcome.is_published else "staged, not published"
     counted = in_words(tally(outcome.runs)) or "no run"
-    common.say(f"{how_many(outcome.replayed)} replayed, {len(outcome.runs)} in the range: {counted}; {state}.")
+    options.say(f"{how_many(outcome.replayed)} replayed, {len(outcome.runs)} in the range: {counted}; {state}.")
 
 
 def _run_row(stretch: Stretch[StagedRun], numbers: Sequence[str]) -> tuple[str | Text, ...]:
     first, runs = stretch.first, stretch.items
     return (
         span([run.result.slice.slice_id for run in runs]),
-        common.verdict_text(first.verdict, is_waived=standing_of(first) is Standing.WAIVED),
+        options.verdict_text(first.verdict, is_waived=standing_of(first) is Standing.WAIVED),
         "" if stretch.is_folded else first.result.run_id[:12],
         *(f"{count:,}" for count in _sums([run.result for run in runs], numbers)),
     )

@@ -5,15 +5,15 @@ from typing import Any
 
 import click
 
-from jobs.cli import common
+from jobs.cli import options
 from jobs.folding import Stretch, fold, how_many, spans
 from jobs.ledger.tally import in_words, tally
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import told_changes
+from jobs.planning.request_context import RequestContext, is_live
 from jobs.planning.standing import empty_slices
-from jobs.planning.workspace import Workspace, is_live
 from jobs.publishing.rules import describe_hold, judge_publication
 from jobs.review.freshness import freshness_line
 from jobs.review.pages.state import awaited
@@ -27,9 +27,9 @@ from windowlib.errors import HindcastError
     epilog="Examples: hindcast status; hindcast status flights --json",
 )
 @click.argument("pipeline_name", metavar="[PIPELINE]", required=False)
-@common.json_option
-@common.existing_place_options
-def status_command(*, pipeline_name: str | None, as_json: bool, places: common.Places) -> int:
+@options.json_option
+@options.existing_place_options
+def status_command(*, pipeline_name: str | None, as_json: bool, places: options.Places) -> int:
     """Print what is published, which requests are open, and why each is not published.
 
     The command also compares the log with what the published runs read, by the commits of the log alone, and prints the
@@ -40,26 +40,26 @@ def status_command(*, pipeline_name: str | None, as_json: bool, places: common.P
     """
     files = places.chosen(pipeline_name)
     broken = [{"pipeline": one.name, "error": one.error} for one in files.broken]
-    states, status = [], common.OK
+    states, status = [], options.OK
     for pipeline in files.good:
         try:
-            states.append(_state(places.workspace(pipeline)))
+            states.append(_state(places.request_context(pipeline)))
         except HindcastError as error:
             if pipeline_name is not None:
                 raise
             broken.append({"pipeline": pipeline.name, "error": str(error)})  # the others are still shown (law L10)
-            status = common.REFUSED
+            status = options.REFUSED
     if as_json:
-        common.print_json({"pipelines": states, "broken": broken})
+        options.print_json({"pipelines": states, "broken": broken})
         return status
     for state in states:
         _show_state(state)
     for one in broken:
-        common.say(f"{one['pipeline']}: broken: {one['error']}")
+        options.say(f"{one['pipeline']}: broken: {one['error']}")
     return status
 
 
-def _state(work: Workspace) -> dict[str, Any]:
+def _state(work: RequestContext) -> dict[str, Any]:
     view = work.ledger.view()
     published = list(view.published)
     return {
@@ -107,7 +107,7 @@ def _newest_publication(view: LedgerView) -> dict[str, Any] | None:
     }
 
 
-def _request(work: Workspace, view: LedgerView, request: Request) -> dict[str, Any]:
+def _request(work: RequestContext, view: LedgerView, request: Request) -> dict[str, Any]:
     grid = slice_grid(work.pipeline)
     return {
         "request_id": request.request_id,
@@ -127,7 +127,7 @@ def _request(work: Workspace, view: LedgerView, request: Request) -> dict[str, A
     }
 
 
-def _not_staged(work: Workspace, request: Request) -> str:
+def _not_staged(work: RequestContext, request: Request) -> str:
     if not request.is_proposed:
         return "nothing staged yet"
     name, request_id = work.pipeline.name, request.request_id[:SHOWN_DIGITS]
@@ -144,21 +144,21 @@ def _show_state(state: Mapping[str, Any]) -> None:
         ends = [list(dict.fromkeys(pair)) for pair in state["published_ranges"]]
         empty = f"; {how_many(len(published['empty']))} without a record" if published["empty"] else ""
         seen = f"{how_many(published['slices'])}, {spans(ends)}: {in_words(state['published_verdicts'])}{empty}"
-    common.say(f"{state['pipeline']}: readers see {seen} (ledger version {state['ledger_version']})")
+    options.say(f"{state['pipeline']}: readers see {seen} (ledger version {state['ledger_version']})")
     if newest is not None:
-        common.say(
+        options.say(
             f"  newest publication: {newest['publication']}, {how_many(newest['slices'])}, by {newest['who']} at "
             f"{newest['at']}"
         )
-    common.say(f"  {state['freshness']}")
+    options.say(f"  {state['freshness']}")
     if state["waits"]:
-        common.say(f"  the schedule {state['waits']}")
+        options.say(f"  the schedule {state['waits']}")
     if state["held"]:
-        common.say(f"  {state['held']}")
+        options.say(f"  {state['held']}")
     for sentence in state["changed"]["sentences"]:
-        common.say(f"  {sentence}")
+        options.say(f"  {sentence}")
     for stretch in fold(state["requests"], _alike):
-        common.say(*_request_lines(stretch))
+        options.say(*_request_lines(stretch))
 
 
 def _alike(request: Mapping[str, Any]) -> tuple[object, ...]:

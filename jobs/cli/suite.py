@@ -9,13 +9,13 @@ from rich.text import Text
 from expectations.loader import check_suite_file
 from expectations.suites import SEVERITIES
 from expectations.units import percent, spell
-from jobs.cli import common
+from jobs.cli import options
 from jobs.cli.slice_lines import all_option
 from jobs.folding import fold, how_many, span, spans
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.fingerprints import checks_fingerprint
-from jobs.planning.workspace import on_published_spec
+from jobs.planning.request_context import on_published_spec
 from jobs.reading.verify import Span
 from jobs.replay.checks import checked_columns, load_checks
 from jobs.review.suites.history import PastTables, good_history, whole_history
@@ -68,10 +68,10 @@ def suite_command() -> None:
     show_default=True,
     help="With fewer published runs, the proposal says that its history is too short.",
 )
-@common.existing_place_options
+@options.existing_place_options
 def propose_command(
     *, pipeline_name: str, output: Path | None, from_text: str | None, to_text: str | None, margin: float,
-    runs_needed: int, places: common.Places,
+    runs_needed: int, places: options.Places,
 ) -> int:  # fmt: skip
     """Write a first suite of checks, made from the published runs of PIPELINE. Reads rows; starts no Spark.
 
@@ -81,26 +81,26 @@ def propose_command(
     file, and try it with `hindcast suite try`.
     """
     pipeline = places.pipeline(pipeline_name)
-    work, _ = on_published_spec(places.workspace(pipeline))
+    work, _ = on_published_spec(places.request_context(pipeline))
     view = work.ledger.view()
     history = good_history(pipeline.name, view, _span(pipeline, from_text, to_text))
     past = PastTables(lake=places.lake, view=view, history=history)
     proposal = propose(work.pipeline, past, rule=Rule(margin=margin), runs_needed=runs_needed)
     if output is None:
-        common.print_json(proposal.document, indent=2)
+        options.print_json(proposal.document, indent=2)
     else:
         write_new(output, proposal.text)
-        common.say(f"{how_many(proposal.checks, 'check')} from {_of(history.slice_ids)}, written to {output}")
-        common.say(f"Next: `hindcast suite try {output} {pipeline.name}` prints what it would have said of the past.")
+        options.say(f"{how_many(proposal.checks, 'check')} from {_of(history.slice_ids)}, written to {output}")
+        options.say(f"Next: `hindcast suite try {output} {pipeline.name}` prints what it would have said of the past.")
     _warn(proposal, history.left_out)
-    return common.OK
+    return options.OK
 
 
 def _warn(proposal: Proposal, left_out: Mapping[str, tuple[str, ...]]) -> None:
     for reason, names in left_out.items():
-        common.complain(f"left out: {_of(names)}: {reason}")
+        options.complain(f"left out: {_of(names)}: {reason}")
     if not proposal.has_enough:
-        common.complain(
+        options.complain(
             f"warning: {how_many(proposal.runs, 'run')} are too little history for ranges; a proposal needs "
             f"{proposal.runs_needed} published runs (--runs-needed). Widen the ranges before they stop publication"
         )
@@ -118,11 +118,11 @@ def _warn(proposal: Proposal, left_out: Mapping[str, tuple[str, ...]]) -> None:
     help="The least severity that stops publication.  [default: that of the pipeline file, else critical]",
 )
 @all_option
-@common.json_option
-@common.existing_place_options
+@options.json_option
+@options.existing_place_options
 def try_command(
     *, suite_file: Path, pipeline_name: str, from_text: str | None, to_text: str | None, fail_on: str | None,
-    fold_from: int, as_json: bool, places: common.Places,
+    fold_from: int, as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
     """Print what the suite in FILE would have said of every past slice of PIPELINE. Writes nothing; starts no Spark.
 
@@ -130,7 +130,7 @@ def try_command(
     pipeline file names. The exit status is 0 also if checks fail.
     """
     pipeline = places.pipeline(pipeline_name)
-    work = places.workspace(pipeline)
+    work = places.request_context(pipeline)
     candidate = check_suite_file(suite_file, columns=checked_columns(pipeline))
     view = work.ledger.view()
     history = whole_history(pipeline.name, view, _span(pipeline, from_text, to_text))
@@ -138,10 +138,10 @@ def try_command(
     present = _present(pipeline)
     trial = try_suite(candidate, present, past, fail_on=fail_on or present.fail_on)
     if as_json:
-        common.print_json(trial.to_json())
+        options.print_json(trial.to_json())
     else:
         _show(trial, at_least=fold_from)
-    return common.OK
+    return options.OK
 
 
 def _present(pipeline: Pipeline) -> Present:
@@ -169,30 +169,30 @@ def _show(trial: Trial, *, at_least: int) -> None:
     rows = [
         (
             span([one.slice_id for one in stretch.items]),
-            common.verdict_text(stretch.first.verdict),
+            options.verdict_text(stretch.first.verdict),
             _was(stretch.first),
             "; ".join(stretch.first.failed),
         )
         for stretch in stretches
     ]
     title = f"{trial.pipeline}: {trial.suite} would have said of {how_many(len(trial.slices))}: {words}"
-    common.print_table(title, ("slice", "verdict", "now", "checks that did not pass"), rows, whole=("slice",))
-    common.say("")
+    options.print_table(title, ("slice", "verdict", "now", "checks that did not pass"), rows, whole=("slice",))
+    options.say("")
     checks = sorted(trial.checks, key=lambda one: -(one.failed + one.errors))
-    common.print_table(
+    options.print_table(
         "Checks, those that failed most often first:",
         ("failed", "severity", "first", "last", "check", "found"),
         [_check_row(one) for one in checks],
         right=("failed",),
         whole=("severity", "first", "last"),
     )
-    common.say("", _changes(trial))
+    options.say("", _changes(trial))
     for reason, names in trial.left_out.items():
-        common.say(f"not tried: {_of(names)}: {reason}")
+        options.say(f"not tried: {_of(names)}: {reason}")
 
 
 def _was(one: TriedSlice) -> Text:
-    return common.verdict_text(one.was, is_waived=one.is_waived and one.was is Verdict.FAIL)
+    return options.verdict_text(one.was, is_waived=one.is_waived and one.was is Verdict.FAIL)
 
 
 def _check_row(one: TriedCheck) -> tuple[str, ...]:

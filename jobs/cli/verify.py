@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import click
 
-from jobs.cli import common
+from jobs.cli import options
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
 from jobs.reading.verified_ledger import verify_ledger
@@ -22,10 +22,10 @@ from jobs.reading.verify import Span, verify
 @click.option(
     "--to", "to_text", default=None, metavar="DATE", help="End of the range, not included in it.  [default: no limit]"
 )
-@common.json_option
-@common.existing_place_options
+@options.json_option
+@options.existing_place_options
 def verify_command(
-    *, pipeline_name: str, from_text: str | None, to_text: str | None, as_json: bool, places: common.Places
+    *, pipeline_name: str, from_text: str | None, to_text: str | None, as_json: bool, places: options.Places
 ) -> int:
     """Compare the ledger, every stored row of published and staged runs, and the log's files with what was written.
 
@@ -34,7 +34,7 @@ def verify_command(
     compares them with their checksums, or with the digests that the runs have stored. Notes name files of the ledger
     that no commit names. The exit status is 1 if there is a finding.
     """
-    work = places.workspace(places.pipeline(pipeline_name))
+    work = places.request_context(places.pipeline(pipeline_name))
     bounds = [None if text is None else parse_bound(work.pipeline, text) for text in (from_text, to_text)]
     span = Span(from_ms=bounds[0], to_ms=bounds[1])
     view = work.ledger.view()
@@ -44,13 +44,13 @@ def verify_command(
     found = replace(found, findings=(*ledger.findings, *found.findings, *log.findings))
     if as_json:
         further = {"notes": [*ledger.notes], "log_files": log.files, "log_files_unknown": log.unknown}
-        common.print_json(found.to_json() | further)
+        options.print_json(found.to_json() | further)
     else:
-        common.say(*map(str, found.findings), *(f"note: {note}" for note in ledger.notes))
+        options.say(*map(str, found.findings), *(f"note: {note}" for note in ledger.notes))
         verdict = counted(len(found.findings), "finding") if found.findings else "everything is as it was written"
-        common.say(
+        options.say(
             f"{found.pipeline}: {counted(found.rows, 'row')} of {counted(found.runs, 'run')} "
             f"(ledger version {found.ledger_version}); "
             f"{log}: {verdict}"
         )
-    return common.REFUSED if found.findings else common.OK
+    return options.REFUSED if found.findings else options.OK

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from jobs.comparing.differences import ColumnDifference
 from jobs.comparing.medians import Doubles, Magnitudes
 from windowlib.columnar.hashing import value_hashes
-from windowlib.columnar.steps import Bools
+from windowlib.columnar.watermark_steps import Bools
 from windowlib.columnar.xxhash import Words
 from windowlib.records.xxh64 import SEED
 

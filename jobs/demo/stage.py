@@ -19,7 +19,7 @@ from jobs.orchestration.embedded.airflow_env import Home
 from jobs.orchestration.embedded.homes import demo_home
 from jobs.pipeline.files import load_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.workspace import open_workspace
+from jobs.planning.request_context import open_request_context
 from jobs.project import ROOT
 from jobs.runs import Verdict
 from jobs.wall_clock import now_ms
@@ -91,7 +91,7 @@ class Stage:
 
     def ledger(self) -> LedgerView:
         """Return the present view of the ledger."""
-        return open_workspace(self.pipeline, self.lake, now_ms=now_ms).ledger.view()
+        return open_request_context(self.pipeline, self.lake, now_ms=now_ms).ledger.view()
 
     def of_pipeline(self, name: str) -> "Stage":
         """Return this demonstration with another one of its pipelines."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from jobs.durations import UNIT_MS, parse_duration
 from windowlib.columnar.instants import Codes
-from windowlib.columnar.steps import Int64s
+from windowlib.columnar.watermark_steps import Int64s
 
 LADDER_MS: Final = tuple(
     map(parse_duration, ("0s", "1s", "10s", "1m", "5m", "15m", "30m", "1h", "2h", "6h", "12h", "1d", "3d", "7d", "30d"))

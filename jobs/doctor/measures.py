@@ -14,7 +14,7 @@ from jobs.durations import UNIT_MS
 from jobs.lake.arrow_sql import plain_rows, query
 from windowlib.columnar import instants
 from windowlib.columnar.instants import Codes
-from windowlib.columnar.steps import Int64s
+from windowlib.columnar.watermark_steps import Int64s
 
 _COUNTS: Final = "SELECT n FROM (SELECT count(*) AS n, COLUMNS(*) FROM t GROUP BY ALL)"
 _DUPLICATES: Final = (

@@ -15,7 +15,7 @@ from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
 from jobs.storage import file_system
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.instants import Codes, decodable, read_instants
-from windowlib.columnar.steps import Int64s
+from windowlib.columnar.watermark_steps import Int64s
 from windowlib.errors import SpecError
 
 HEAD_RECORDS: Final = 10_000

@@ -16,7 +16,7 @@ from windowlib.records import tables
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from windowlib.columnar.steps import Bools, Int64s
+    from windowlib.columnar.watermark_steps import Bools, Int64s
 
 Bounds: TypeAlias = Mapping[str, Any]
 """The statistics of a row group: column -> {"min": ..., "max": ...}. Columns without statistics are missing."""

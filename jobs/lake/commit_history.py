@@ -108,7 +108,7 @@ class _Action:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class CommitHistory:
     """What the commits `since..version` did, by group (`Slicing.groups`).
 
     `read` is the number of commits that were read.
@@ -143,10 +143,10 @@ def read_history(
     files: LogFiles | None = None,
     few: int = FEW_COMMITS,
     accepted: Mapping[int, Rewrite] = MappingProxyType({}),
-) -> History:
+) -> CommitHistory:
     """Return what the commits from `start` up to the version of `log` did.
 
-    Commits that log retention has removed cannot be read. `History.since` is the first commit that was read.
+    Commits that log retention has removed cannot be read. `CommitHistory.since` is the first commit that was read.
 
     Args:
         log: the log at a version.
@@ -179,7 +179,7 @@ def read_history(
     if first > log.version and log.version in files.commits:
         # deltalake reads an empty newest commit file as a version without changes. Reading its actions refuses it.
         _actions(files.entries(log.version), groups, version=log.version)
-    return History(since=since, version=log.version, groups=found, read=log.version + 1 - first)
+    return CommitHistory(since=since, version=log.version, groups=found, read=log.version + 1 - first)
 
 
 def newest_data_ms(files: LogFiles, version: int) -> int | None:

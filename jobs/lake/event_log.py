@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.lake.append_order import CommitOrder, with_append_places
-from jobs.lake.commit_history import FEW_COMMITS, History, newest_data_ms
+from jobs.lake.commit_history import FEW_COMMITS, CommitHistory, newest_data_ms
 from jobs.lake.covered_files import CoveredFile
 from jobs.lake.delta_log import log_errors, place_of
 from jobs.lake.known_log import KnownLog, covered_files, refuse_replaced
@@ -73,7 +73,7 @@ class PinnedLog:
     earlier: tuple[PinnedFile, ...]
     data_ms: tuple[int, ...]
     unknown: frozenset[str]
-    history: History
+    history: CommitHistory
     _coordinates: Mapping[str, LogCoordinates]
     _known: KnownLog
     _slicing: Slicing = field(compare=False, repr=False)
@@ -250,7 +250,7 @@ def pin_log(
     )
 
 
-def _without_files(log: LogVersion, history: History, files: LogFiles, *, since: int) -> LogCoordinates:
+def _without_files(log: LogVersion, history: CommitHistory, files: LogFiles, *, since: int) -> LogCoordinates:
     """Return the coordinates of a slice without files. `history.sound` looks at all partitions, so it is read once."""
     return LogCoordinates(
         table_id=log.table_id,

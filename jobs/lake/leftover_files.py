@@ -1,7 +1,7 @@
 """Lists the files of attempts below a pipeline's directory, and tells which of them a commit names. No Spark.
 
-A process that was killed leaves Parquet files that no commit names, fragments below `_scratch/<attempt>`, and perhaps
-a table of `_probe/` (`jobs.ledger.conditional_put`). No reader sees them. This module does not decide what is removed.
+A process that was killed leaves Parquet files that no commit names, shuffle files below `_scratch/<attempt>`, and
+perhaps a table of `_probe/` (`jobs.ledger.conditional_put`). No reader sees them. This module removes nothing.
 """
 
 import re

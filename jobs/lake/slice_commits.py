@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from jobs.lake.commit_history import History, read_history
+from jobs.lake.commit_history import CommitHistory, read_history
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_files import LogFiles
 from jobs.lake.log_version import NO_COMMITS, LogVersion
@@ -12,7 +12,7 @@ from jobs.lake.slicing import Slicing
 
 def known_history(
     log: LogVersion, slicing: Slicing, files: LogFiles, *, digests: Mapping[str, str], known: KnownLog, few: int
-) -> History:
+) -> CommitHistory:
     """Return what the commits did that earlier readers have not covered.
 
     Args:
@@ -34,7 +34,7 @@ def known_history(
     return history
 
 
-def known_since(log: LogVersion, history: History, files: LogFiles, *, known: KnownLog) -> int:
+def known_since(log: LogVersion, history: CommitHistory, files: LogFiles, *, known: KnownLog) -> int:
     """Return the first of the commits that are known without a gap: they were read now, or by earlier readers."""
     if not log.has_commits:
         return NO_COMMITS
@@ -71,7 +71,7 @@ def _commits_before(known: KnownLog, table_id: str) -> dict[str, set[int]]:
 
 
 def slice_commits(
-    history: History, slicing: Slicing, *, known: KnownLog, log: LogVersion, may_be_broken: bool
+    history: CommitHistory, slicing: Slicing, *, known: KnownLog, log: LogVersion, may_be_broken: bool
 ) -> dict[str, set[int]]:
     """Return slice -> versions of the commits that changed its records, with those that were found before.
 

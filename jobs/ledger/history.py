@@ -15,14 +15,14 @@ from typing import Any
 
 from jobs.ledger.chain import Link, Row, check_chain
 from jobs.ledger.events import EventKind, LedgerEvent, StoredDetails
-from jobs.ledger.fold import Fold
 from jobs.ledger.head import lost_head
+from jobs.ledger.projection import Projection
 from jobs.storage import FileStamp
 from windowlib.errors import LedgerError
 
 
 @dataclass(slots=True)
-class History:
+class EventHistory:
     """The events of a ledger up to version `known`, which were checked and folded.
 
     `link` is the last event in the chain. `commits` maps a version to the id of its commit, `tips` to the hash of its
@@ -33,7 +33,7 @@ class History:
 
     table_id: str | None = None
     events: list[LedgerEvent] = field(default_factory=list)
-    fold: Fold = field(default_factory=Fold)
+    project: Projection = field(default_factory=Projection)
     link: Link = field(default_factory=Link)
     commits: dict[int, str] = field(default_factory=dict)
     tips: dict[int, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class History:
                 if event.seq != self.known and self.events:
                     self.tips[self.known] = row["previous"]
                 self.events.append(event)
-                self.fold.add(event)
+                self.project.add(event)
                 self.commits[event.seq] = row["commit_id"]
                 if (lost := lost_head(event)) is not None:
                     self.given_up[lost.tip] = range(event.seq, lost.version + 1)
@@ -74,13 +74,13 @@ class History:
                 self.tips[self.known] = self.link.tip
             self.files.update(files)
 
-    def copy(self) -> "History":
+    def copy(self) -> "EventHistory":
         """Return a history that takes in events of its own. Another thread may take events into this one meanwhile."""
         with self._lock:
-            return History(
+            return EventHistory(
                 table_id=self.table_id,
                 events=self.events.copy(),
-                fold=self.fold.copy(),
+                project=self.project.copy(),
                 link=self.link,
                 commits=self.commits.copy(),
                 tips=self.tips.copy(),
@@ -99,10 +99,10 @@ class Remembered:
     def forget_all(self) -> None:
         """Drop all histories. A forked process does so, because another thread may have held a lock at the fork."""
         self._lock = Lock()
-        self._found: OrderedDict[str, History] = OrderedDict()
+        self._found: OrderedDict[str, EventHistory] = OrderedDict()
         self._is_off = False
 
-    def keep(self, uri: str, history: History) -> None:
+    def keep(self, uri: str, history: EventHistory) -> None:
         """Remember a history, which its `Ledger` may still extend."""
         with self._lock:
             if self._is_off:
@@ -112,13 +112,13 @@ class Remembered:
             while len(self._found) > self._most:
                 self._found.popitem(last=False)
 
-    def drop(self, uri: str, history: History) -> None:
+    def drop(self, uri: str, history: EventHistory) -> None:
         """Forget a history that holds a part of the rows of a read."""
         with self._lock:
             if self._found.get(uri) is history:
                 del self._found[uri]
 
-    def find(self, uri: str) -> History | None:
+    def find(self, uri: str) -> EventHistory | None:
         """Return a copy of the history of a ledger; None if there is none."""
         with self._lock:
             found = self._found.get(uri)

@@ -16,9 +16,9 @@ from random import SystemRandom
 
 from jobs.ledger.chain import linked
 from jobs.ledger.events import LedgerEvent
-from jobs.ledger.fold import fold
 from jobs.ledger.head import Head, recovered_event
-from jobs.ledger.history import REMEMBERED, History
+from jobs.ledger.history import REMEMBERED, EventHistory
+from jobs.ledger.projection import project
 from jobs.ledger.table import ConflictError, LedgerStore, LedgerTable, event_rows
 from jobs.ledger.view import LedgerView
 from windowlib.errors import LedgerError
@@ -80,8 +80,8 @@ class Ledger:
         if at is not None and at > version:
             raise LedgerError(f"ledger {self.uri} has no version {at} yet; its newest is {version}")
         if at is None:
-            return self._history.fold.view(version)
-        return fold((event for event in self._history.events if event.seq <= at), version=at)
+            return self._history.project.view(version)
+        return project((event for event in self._history.events if event.seq <= at), version=at)
 
     def write(self, decide: Decide) -> LedgerView:
         """Append the events that `decide` returns, in one commit. If it returns none, write nothing.
@@ -137,7 +137,7 @@ class Ledger:
         return head
 
     def _forget(self) -> None:
-        self._history = History()
+        self._history = EventHistory()
 
     def _refresh(self) -> int:
         """Read and check the new events; return the version, 0 for a ledger without events.
@@ -181,7 +181,9 @@ class Ledger:
         remembered = None if self._history.events else REMEMBERED.find(self.uri)
         version = self._store.refresh()
         if self._table is not None and not self._history.events:
-            self._history = self._usable(remembered, self._table, version) or History(table_id=self._table.table_id)
+            self._history = self._usable(remembered, self._table, version) or EventHistory(
+                table_id=self._table.table_id
+            )
         known = self._history.known
         if version < known:
             raise self._lost_commits(version, known)
@@ -189,7 +191,7 @@ class Ledger:
             self._read(after=known)
         return version
 
-    def _usable(self, history: History | None, table: LedgerTable, version: int) -> History | None:
+    def _usable(self, history: EventHistory | None, table: LedgerTable, version: int) -> EventHistory | None:
         """Return what this process has read of the ledger, if a read of the present version would give it again.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The content of a ledger at one version, as values: runs, requests, publications. `jobs.ledger.fold` builds them."""
+"""The content of a ledger at one version, as values: runs, requests, publications (see `projection`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

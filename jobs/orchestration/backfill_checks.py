@@ -11,11 +11,11 @@ from jobs.plain_text import shortened
 from jobs.planning.chains import ChainError, ChainGap, chain_before
 from jobs.planning.plan import Ask
 from jobs.planning.readiness import ready_prefix
-from jobs.planning.workspace import Asked, IfOpen, Workspace
+from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.runs import Slice
 
 
-def checked_form(work: Workspace, given: Mapping[str, Any], *, now_ms: int) -> BackfillForm:
+def checked_form(work: RequestContext, given: Mapping[str, Any], *, now_ms: int) -> BackfillForm:
     """Return the content of the form if its range can be replayed now. `replaces` has the open requests of its range.
 
     Raises:
@@ -32,7 +32,7 @@ def checked_form(work: Workspace, given: Mapping[str, Any], *, now_ms: int) -> B
     return form if form.replaces is not None else replace(form, replaces=frozenset(in_range))
 
 
-def check_open(work: Workspace, form: BackfillForm) -> tuple[str, ...]:
+def check_open(work: RequestContext, form: BackfillForm) -> tuple[str, ...]:
     """Check that no other open request has slices of the range, or that the form tells what becomes of it.
 
     Returns:
@@ -61,7 +61,7 @@ def check_open(work: Workspace, form: BackfillForm) -> tuple[str, ...]:
     return tuple(one.request_id for one in in_the_way(work, view, asked) if one.request_id != resumed)
 
 
-def check_log_end(work: Workspace, form: BackfillForm) -> None:
+def check_log_end(work: RequestContext, form: BackfillForm) -> None:
     """Check that the data of the range have arrived: a later slice has a record, or `log.ready` says so.
 
     Raises:
@@ -89,11 +89,11 @@ def check_log_end(work: Workspace, form: BackfillForm) -> None:
     raise FormError(Problem(f"{problem} {right}", "to"))
 
 
-def check_chain(work: Workspace, form: BackfillForm, *, request_id: str | None = None) -> None:
+def check_chain(work: RequestContext, form: BackfillForm, *, request_id: str | None = None) -> None:
     """Check that the chain can begin with the first slice of a form.
 
     Args:
-        work: the workspace of the pipeline.
+        work: the context of the pipeline.
         form: a valid form.
         request_id: the request of the DAG run, if it has one already. Its own runs count.
 
@@ -109,13 +109,13 @@ def check_chain(work: Workspace, form: BackfillForm, *, request_id: str | None =
         raise FormError(Problem(_chain_problem(work, error.gap, form), "from")) from None
 
 
-def _arrived(work: Workspace, late: Sequence[Slice]) -> int:
+def _arrived(work: RequestContext, late: Sequence[Slice]) -> int:
     """Return how many of the slices after the last record have arrived: the first ones, as `log.ready` tells."""
     view = work.ledger.view()
     return len(ready_prefix(work, view, late, log=work.log_state(view, late)).slices) if late else 0
 
 
-def _chain_problem(work: Workspace, gap: ChainGap, form: BackfillForm) -> str:
+def _chain_problem(work: RequestContext, gap: ChainGap, form: BackfillForm) -> str:
     grid, staged = slice_grid(work.pipeline), ""
     if gap.staged_by:
         request = gap.staged_by[-1]

@@ -25,7 +25,10 @@ from windowlib.errors import InvariantBroken, RangeError, RequestError
 
 if TYPE_CHECKING:
     from jobs.orchestration.open_ranges import OpenRange
-    from jobs.planning.workspace import IfOpen, Workspace  # a DAG file that is parsed does not import deltalake
+    from jobs.planning.request_context import (
+        IfOpen,
+        RequestContext,
+    )  # a DAG file that is parsed does not import deltalake
 
 FIELDS: Final = ("from", "to", "reason", "publish", "fresh", "if_open", "replaces", "request")
 IF_OPEN_TEXTS: Final = {
@@ -89,7 +92,7 @@ class BackfillForm:
     request: str | None = None
 
 
-def replayable_range(work: "Workspace") -> ReplayableRange | None:
+def replayable_range(work: "RequestContext") -> ReplayableRange | None:
     """Return the slices that can be replayed now; None if the log has no complete slice with records.
 
     Raises:
@@ -126,7 +129,7 @@ def read_form(
     Raises:
         FormError: a field is wrong, or unknown.
     """
-    from jobs.planning.workspace import IfOpen
+    from jobs.planning.request_context import IfOpen
 
     problems = [_unknown(key) for key in given if key not in FIELDS]
     reason = given.get("reason")

@@ -10,7 +10,7 @@ from jobs.orchestration.plan_outline import expected_seconds, folded
 from jobs.pipeline.slices import next_slice, show_ms, slice_grid, slices_between
 from jobs.plain_text import counted
 from jobs.planning.plan import Ask, Plan, Reason, Step
-from jobs.planning.workspace import Asked, IfOpen, Workspace
+from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.review.pages.state import OpenRequest, open_request
 from jobs.runs import Slice
 
@@ -44,7 +44,7 @@ class BackfillPlan:
     open: tuple[OpenRequest, ...] = ()
 
 
-def backfill_plan(work: Workspace, form: BackfillForm) -> BackfillPlan:
+def backfill_plan(work: RequestContext, form: BackfillForm) -> BackfillPlan:
     """Return what a backfill would do, from the Delta log and the ledger. The form is valid (`checked_form`).
 
     Raises:
@@ -73,7 +73,7 @@ def backfill_plan(work: Workspace, form: BackfillForm) -> BackfillPlan:
     )
 
 
-def later_slices(work: Workspace, form: BackfillForm) -> tuple[Slice, ...]:
+def later_slices(work: RequestContext, form: BackfillForm) -> tuple[Slice, ...]:
     """Return the published slices after the range that were computed from its state: to the end of their chain."""
     view, grid, found = work.ledger.view(), slice_grid(work.pipeline), list[Slice]()
     one = next_slice(grid, slices_between(work.pipeline, form.from_ms, form.to_ms)[-1])
@@ -83,7 +83,7 @@ def later_slices(work: Workspace, form: BackfillForm) -> tuple[Slice, ...]:
     return tuple(found)
 
 
-def _about(work: Workspace, later: tuple[Slice, ...]) -> str:
+def _about(work: RequestContext, later: tuple[Slice, ...]) -> str:
     end = show_ms(slice_grid(work.pipeline), later[-1].end_ms)
     return (
         f"Readers see {folded([one.slice_id for one in later])}, computed from the state after this range. If the "

@@ -10,7 +10,7 @@ from jobs.ledger.leases import Lease
 from jobs.ledger.view import LedgerView, Request
 from jobs.plain_text import counted, escaped
 from jobs.planning.lease_keeping import release
-from jobs.planning.workspace import Opened, Workspace, holders
+from jobs.planning.request_context import Opened, RequestContext, holders
 
 RunStateOf = Callable[[str, str], str | None]
 """DAG id, run id -> the state of the DAG run in Airflow's words; None if there is no such DAG run."""
@@ -21,12 +21,12 @@ _ENDED = frozenset({"success", "failed"})
 
 
 def release_ended(
-    work: Workspace, state: RunStateOf, *, own: DagRunKey | None = None, own_lease: str | None = None
+    work: RequestContext, state: RunStateOf, *, own: DagRunKey | None = None, own_lease: str | None = None
 ) -> tuple[str, ...]:
     """Release the leases of DAG runs that are over, and return one sentence for each.
 
     Args:
-        work: the workspace of the pipeline.
+        work: the context of the pipeline.
         state: returns the state of a DAG run. It may raise `LookupError` if Airflow does not tell: nothing is released.
         own: the DAG run that asks, if one does.
         own_lease: its lease. Other leases of `own` are from before it was cleared.
@@ -44,7 +44,7 @@ def release_ended(
     return tuple(found)
 
 
-def stop(work: Workspace, run: DagRunKey, *, who: str) -> str | None:
+def stop(work: RequestContext, run: DagRunKey, *, who: str) -> str | None:
     """Release the leases of a DAG run that a person has marked as failed, and return the text for its note.
 
     Returns:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jobs.plain_text import shortened
-from jobs.planning.workspace import Opened
+from jobs.planning.request_context import Opened
 from windowlib.errors import RequestError
 
 

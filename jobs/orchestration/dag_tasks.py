@@ -31,7 +31,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import shortened
 from jobs.planning.readiness import AssetEvent, Waiting
-from jobs.planning.workspace import Asked, IfOpen, open_workspace
+from jobs.planning.request_context import Asked, IfOpen, open_request_context
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
@@ -117,7 +117,7 @@ def plan(
     """
     pipeline, place = load_file(Path(pipeline_file)), _lake(lake)
     if state is not None:
-        work = open_workspace(pipeline, place, now_ms=now_ms)
+        work = open_request_context(pipeline, place, now_ms=now_ms)
         release_ended(work, state, own=(run.dag_id, run.run_id), own_lease=request_id(run))
     # Operators start the runs that the schedule needs besides its own: one that waits, and an automatic restatement.
     by = "scheduled" if run.run_type == "operator_triggered" else run.run_type
@@ -161,7 +161,7 @@ def places(order: Order) -> tuple[str, str]:
 def gauges_of(order: Order) -> tuple[str, list[Gauge]]:
     """Return the name of the order's pipeline and the gauges of its ledger now."""
     pipeline = load_file(Path(order.pipeline))
-    work = open_workspace(pipeline, Lake(root=order.lake), now_ms=now_ms)
+    work = open_request_context(pipeline, Lake(root=order.lake), now_ms=now_ms)
     return pipeline.name, gauges(work.ledger.view(), grid=slice_grid(pipeline), now_ms=now_ms())
 
 
@@ -208,7 +208,7 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
     if not order.publish:
         scheduling.leave_staged(pipeline, lake, opened=order.opened, now_ms=now_ms())
         return Published(is_published=False, why="staged, not published, as the run's parameters ask")
-    view = open_workspace(pipeline, lake, now_ms=now_ms).ledger.view()
+    view = open_request_context(pipeline, lake, now_ms=now_ms).ledger.view()
     request = view.requests.get(order.request_id)
     settled = None if request is None else settled_elsewhere(view, request)
     if settled is not None:
@@ -225,7 +225,7 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
 
 def runs_to_clear(order: Order, state: RunStateOf, *, publisher: str) -> tuple[DagRunOrigin, ...]:
     """Return the failed DAG runs of others that the publication of an order has settled. `publisher`: as `publish`."""
-    work = open_workspace(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
+    work = open_request_context(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
     return tuple(
         one
         for one in settled_runs(work.ledger.view(), order.request_id)
@@ -239,7 +239,7 @@ def deadlines(
     """Return the messages of `alert_<name>` that are due now; raises as `jobs.orchestration.deadlines.look` does."""
     if pipeline.alerts is None:
         return Checked(messages=(), told=told)
-    work = open_workspace(pipeline, _lake(lake), now_ms=now_ms)
+    work = open_request_context(pipeline, _lake(lake), now_ms=now_ms)
     return look(work, pipeline.alerts, told, url=url, everything=everything)
 
 
@@ -296,7 +296,7 @@ def _settled_meanwhile(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | No
     """Return a skip if this DAG run was cleared after somebody else had published what it had asked for."""
     if not run.clear_number:
         return None
-    work = open_workspace(pipeline, lake, now_ms=now_ms)
+    work = open_request_context(pipeline, lake, now_ms=now_ms)
     before = run.params.get("request") or request_id(replace(run, clear_number=run.clear_number - 1))
     settled = was_settled(work, before, publisher=f"{run.dag_id}/{run.run_id}")
     return None if settled is None else Skip(why=settled)
@@ -307,7 +307,7 @@ def _origin(run: DagRun) -> DagRunOrigin:
 
 
 def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
-    work = open_workspace(pipeline, lake, now_ms=now_ms)
+    work = open_request_context(pipeline, lake, now_ms=now_ms)
     form = read_form(pipeline, run.params, now_ms=now_ms(), replayable=lambda: replayable_range(work))
     asked = Asked(
         from_ms=form.from_ms,

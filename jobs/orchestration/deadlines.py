@@ -17,8 +17,8 @@ from jobs.orchestration.plan_outline import folded
 from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.slices import local_midnight_ms, show_instant, slice_grid, slices_ending_in
 from jobs.plain_text import counted
+from jobs.planning.request_context import RequestContext, covers, is_live
 from jobs.planning.standing import Standing, standing
-from jobs.planning.workspace import Workspace, covers, is_live
 from jobs.publishing.rules import describe_hold, stop_reasons
 from jobs.review import links
 from jobs.review.digest import digest
@@ -65,12 +65,12 @@ class Checked:
 
 
 def look(
-    work: Workspace, alerts: AlertsGrammar, told: Told, *, url: Callable[[str], str], everything: bool = False
+    work: RequestContext, alerts: AlertsGrammar, told: Told, *, url: Callable[[str], str], everything: bool = False
 ) -> Checked:
     """Return the messages that are due now, and what is told with them.
 
     Args:
-        work: the workspace of the pipeline. Its ledger's clock gives the time.
+        work: the context of the pipeline. Its ledger's clock gives the time.
         alerts: the messages that the pipeline file asks for.
         told: what earlier runs have told.
         url: returns the address of a page.
@@ -110,7 +110,7 @@ _DATA, _HELD = "no data ", "held "
 class _Place:
     """What the messages are made of."""
 
-    work: Workspace
+    work: RequestContext
     view: LedgerView
     url: Callable[[str], str]
 

@@ -25,7 +25,7 @@ from jobs.orchestration.dag_leases import RunStateOf, release_ended
 from jobs.orchestration.decision_actions import Action
 from jobs.orchestration.decision_fields import Decision
 from jobs.pipeline.files import load_file
-from jobs.planning.workspace import Workspace, open_workspace
+from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.publishing.comments import comment, comment_events
 from jobs.publishing.decisions import (
     cancel,
@@ -36,9 +36,9 @@ from jobs.publishing.decisions import (
     rollback_events,
 )
 from jobs.publishing.judging import is_due, judge_request
+from jobs.publishing.optimistic_check import By, OutdatedDecision
 from jobs.publishing.publishing import publish_events, publish_request
-from jobs.publishing.rules import Publication, judge_publication, listed
-from jobs.publishing.seen import By, OutdatedDecision
+from jobs.publishing.rules import PublicationAttempt, judge_publication, listed
 from jobs.publishing.waivers import waive_all, waive_events
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
@@ -76,7 +76,7 @@ class Decided(BaseModel):
         return self.model_dump(mode="json")
 
 
-def check(work: Workspace, view: LedgerView, decision: Decision, *, who: str, seen: LedgerView | None) -> None:
+def check(work: RequestContext, view: LedgerView, decision: Decision, *, who: str, seen: LedgerView | None) -> None:
     """Check whether a decision could be made now, and write nothing. A page calls it before it starts the DAG.
 
     Raises:
@@ -120,7 +120,7 @@ def decide(
         OutdatedDecision: what the person looked at has changed since. The message tells what happened.
         RequestError: the decision is not possible.
     """
-    work = _workspace(pipeline_file, lake)
+    work = _request_context(pipeline_file, lake)
     by = By(who=decider.who, decision_id=decider.decision_id, seen=seen_view(work, decision.ledger_version))
     if state is not None:
         release_ended(work, state)
@@ -147,7 +147,9 @@ def decide(
             assert_never(decision.action)
 
 
-def publish_decided(pipeline_file: str, decided: Decided, decider: Decider, *, lake: str | None = None) -> Publication:
+def publish_decided(
+    pipeline_file: str, decided: Decided, decider: Decider, *, lake: str | None = None
+) -> PublicationAttempt:
     """Publish the request of a decision, in the name of the person.
 
     Returns:
@@ -158,8 +160,8 @@ def publish_decided(pipeline_file: str, decided: Decided, decider: Decider, *, l
         RequestError: the publication was refused.
     """
     if not decided.publishes:
-        return Publication(request_id="", is_published=False, why=decided.why, changed=tuple(decided.changed))
-    work = _workspace(pipeline_file, lake)
+        return PublicationAttempt(request_id="", is_published=False, why=decided.why, changed=tuple(decided.changed))
+    work = _request_context(pipeline_file, lake)
     by = By(
         who=decider.who,
         decision_id=f"{decider.decision_id}/publish",
@@ -194,7 +196,7 @@ def runs_to_clear(
     """
     if not decided.publishes:
         return ()
-    view = _workspace(pipeline_file, lake).ledger.view()
+    view = _request_context(pipeline_file, lake).ledger.view()
     return tuple(one for one in settled_runs(view, decided.request_id) if state(one.dag_id, one.run_id) == "failed")
 
 
@@ -222,7 +224,7 @@ def stopped_runs(view: LedgerView, request: Request, *, waived: Sequence[str] = 
     )
 
 
-def seen_view(work: Workspace, version: int | None) -> LedgerView | None:
+def seen_view(work: RequestContext, version: int | None) -> LedgerView | None:
     """Return the ledger as the person saw it; None if the decision names no version.
 
     Raises:
@@ -239,13 +241,13 @@ def seen_view(work: Workspace, version: int | None) -> LedgerView | None:
     return work.ledger.view(version)
 
 
-def was_settled(work: Workspace, lease_id: str, *, publisher: str) -> str | None:
+def was_settled(work: RequestContext, lease_id: str, *, publisher: str) -> str | None:
     """Return a sentence if somebody else has published what a DAG run had asked for, else None.
 
     A DAG run that was cleared as a whole ends with it, so that it does not replay a log that has grown.
 
     Args:
-        work: the workspace of the pipeline.
+        work: the context of the pipeline.
         lease_id: the lease of the DAG run before it was cleared.
         publisher: the name by which the publish task of the DAG run publishes.
     """
@@ -259,7 +261,7 @@ def was_settled(work: Workspace, lease_id: str, *, publisher: str) -> str | None
     return None
 
 
-def _waived(work: Workspace, decision: Decision, by: By) -> Decided:
+def _waived(work: RequestContext, decision: Decision, by: By) -> Decided:
     publishes = decision.action is Action.WAIVE_AND_PUBLISH
     request_id = _request_id(decision)
     runs = waive_all(work, decision.waivers, by=by, request_id=request_id, all_of_it=publishes)
@@ -268,7 +270,7 @@ def _waived(work: Workspace, decision: Decision, by: By) -> Decided:
     return Decided(why=f"waived: {listed(names)}", request_id=request_id, publishes=publishes, seen=version)
 
 
-def _publication(work: Workspace, decision: Decision, by: By) -> Decided:
+def _publication(work: RequestContext, decision: Decision, by: By) -> Decided:
     """Check a publication. `publish_decided` checks it again, and publishes."""
     request_id = _request_id(decision)
     view = judge_request(work, request_id)
@@ -279,7 +281,7 @@ def _publication(work: Workspace, decision: Decision, by: By) -> Decided:
     return Decided(why=found.why, request_id=request_id, publishes=True, seen=decision.ledger_version)
 
 
-def _check_published(work: Workspace, found: Publication) -> None:
+def _check_published(work: RequestContext, found: PublicationAttempt) -> None:
     if not found.is_published:
         raise RequestError(f"request {found.request_id} of pipeline {work.pipeline.name} is not published: {found.why}")
 
@@ -289,10 +291,10 @@ def _request_id(decision: Decision) -> str:
     return decision.request_id
 
 
-def _workspace(pipeline_file: str, lake: str | None) -> Workspace:
+def _request_context(pipeline_file: str, lake: str | None) -> RequestContext:
     root = lake or os.environ.get("HINDCAST_LAKE")
     if not root:
         raise RequestError("no lake: set HINDCAST_LAKE for Airflow's tasks and start Airflow again")
     place = Lake(root=root)
     place.check(must_exist=True)
-    return open_workspace(load_file(Path(pipeline_file)), place, now_ms=now_ms)
+    return open_request_context(load_file(Path(pipeline_file)), place, now_ms=now_ms)

@@ -8,14 +8,14 @@ from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted
 from jobs.planning.lease_keeping import release
-from jobs.planning.workspace import Opened, open_workspace
+from jobs.planning.request_context import Opened, open_request_context
 from jobs.publishing.judging import judge_request
 from jobs.publishing.rules import listed, stop_reasons, waiver_advice
 from windowlib.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldSlice:
+class BlockingSlice:
     """A slice that stops a request, and why: `share of invalid records 30.8 %, limit 25 %`, one reason per check."""
 
     slice_id: str
@@ -36,7 +36,7 @@ class Gate:
     """
 
     slices: int
-    held: tuple[HeldSlice, ...] = ()
+    held: tuple[BlockingSlice, ...] = ()
     advice: str = ""
     settled: str = ""
 
@@ -72,7 +72,7 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
     Raises:
         RequestError: there is no such request.
     """
-    work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
+    work = open_request_context(pipeline, lake, now_ms=lambda: now_ms)
     view = judge_request(work, opened.request_id)
     request = view.requests.get(opened.request_id)
     if request is None:
@@ -88,7 +88,7 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
         return Gate(slices=len(runs))
     release(work, opened)
     held = (
-        HeldSlice(slice_id=run.result.slice.slice_id, run_id=run.result.run_id, reasons=stop_reasons(run))
+        BlockingSlice(slice_id=run.result.slice.slice_id, run_id=run.result.run_id, reasons=stop_reasons(run))
         for run in stopping
     )
     return Gate(slices=len(runs), held=tuple(held), advice=waiver_advice(stopping))

@@ -10,7 +10,7 @@ from jobs.orchestration.dag_orders import Order
 from jobs.orchestration.plan_outline import folded
 from jobs.pipeline.files import load_file
 from jobs.planning.lease_keeping import release
-from jobs.planning.workspace import open_workspace
+from jobs.planning.request_context import open_request_context
 from jobs.wall_clock import now_ms
 
 LEAST_LIMIT_S: Final = 1_800.0
@@ -41,7 +41,7 @@ def interrupted(order: Order) -> tuple[str | None, str]:
     Raises:
         HindcastError: the ledger cannot be read or written.
     """
-    work = open_workspace(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
+    work = open_request_context(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
     view = work.ledger.view()
     request = view.requests[order.request_id]
     if any(lease.lease_id == order.lease_id and lease.holder is None for lease in request.leases):

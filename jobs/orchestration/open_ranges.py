@@ -13,11 +13,11 @@ from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import counted, shortened
 from jobs.planning.plan import Plan
-from jobs.planning.workspace import (
+from jobs.planning.request_context import (
     Asked,
     IfOpen,
     Opened,
-    Workspace,
+    RequestContext,
     covers,
     find_resumable,
     holders,
@@ -74,7 +74,7 @@ class RangeTaken(RequestError):  # noqa: N818
         super().__init__(f"{self.facts}. {IN_THE_FORM}" if self.can_replace else self.facts)
 
 
-def open_range(work: Workspace, asked: Asked) -> Opened:
+def open_range(work: RequestContext, asked: Asked) -> Opened:
     """Open a request for a range, or resume one; close the open ones in its range if it is to replace them.
 
     Raises:
@@ -84,7 +84,7 @@ def open_range(work: Workspace, asked: Asked) -> Opened:
     return open_request(work, asked, make_room=lambda view, request_id: _room(work, view, asked, request_id=request_id))
 
 
-def check_range_is_free(work: Workspace, view: LedgerView, asked: Asked) -> str | None:
+def check_range_is_free(work: RequestContext, view: LedgerView, asked: Asked) -> str | None:
     """Check that a request could be opened now; return the id of the open one that it would resume, if there is one.
 
     Raises:
@@ -96,7 +96,7 @@ def check_range_is_free(work: Workspace, view: LedgerView, asked: Asked) -> str 
     return resumed
 
 
-def in_the_way(work: Workspace, view: LedgerView, asked: Asked) -> tuple[Request, ...]:
+def in_the_way(work: RequestContext, view: LedgerView, asked: Asked) -> tuple[Request, ...]:
     """Return the open requests of others that have slices of a range, and a run or a holder; oldest first."""
     if asked.from_ms is None or asked.to_ms is None:
         raise InvariantBroken("a request without a range is in nobody's way; please report this")
@@ -110,7 +110,9 @@ def in_the_way(work: Workspace, view: LedgerView, asked: Asked) -> tuple[Request
     )
 
 
-def refuse_without_work(work: Workspace, view: LedgerView, asked: Asked, *, resumed: str | None, planned: Plan) -> None:
+def refuse_without_work(
+    work: RequestContext, view: LedgerView, asked: Asked, *, resumed: str | None, planned: Plan
+) -> None:
     """Refuse to resume a held request of others if there is nothing to replay: it would be held again.
 
     Raises:
@@ -123,7 +125,7 @@ def refuse_without_work(work: Workspace, view: LedgerView, asked: Asked, *, resu
         raise RangeTaken([_shown(work, view, request)], asked=_range_of(work, asked))
 
 
-def _room(work: Workspace, view: LedgerView, asked: Asked, *, request_id: str) -> Sequence[LedgerEvent]:
+def _room(work: RequestContext, view: LedgerView, asked: Asked, *, request_id: str) -> Sequence[LedgerEvent]:
     """Return the events that close the requests which a new one replaces.
 
     Raises:
@@ -156,11 +158,11 @@ def _replaced(one: Request, asked: Asked, request_id: str) -> LedgerEvent:
     )
 
 
-def _shown(work: Workspace, view: LedgerView, request: Request) -> OpenRange:
+def _shown(work: RequestContext, view: LedgerView, request: Request) -> OpenRange:
     return OpenRange(request=shown_request(work, view, request), held=held_of(view, request))
 
 
-def _range_of(work: Workspace, asked: Asked) -> str:
+def _range_of(work: RequestContext, asked: Asked) -> str:
     grid = slice_grid(work.pipeline)
     assert asked.from_ms is not None, "in_the_way() has checked it"
     assert asked.to_ms is not None, "in_the_way() has checked it"

@@ -4,18 +4,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from jobs.ledger.view import StagedRun
-from jobs.publishing.rules import Publication
+from jobs.publishing.rules import PublicationAttempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RequestOutcome:
     """The runs of a request in slice order, how many were replayed, and its publication (None: not attempted)."""
 
     pipeline: str
     request_id: str
     runs: tuple[StagedRun, ...]
     replayed: int
-    publication: Publication | None
+    publication: PublicationAttempt | None
 
     @property
     def is_published(self) -> bool:

@@ -14,7 +14,7 @@ from jobs.ledger.view import DagRunOrigin, LedgerView
 from jobs.orchestration.dag_leases import release_ended
 from jobs.orchestration.decisions import settled_runs
 from jobs.orchestration.embedded.airflow_api import FINISHED_STATES, AirflowApi, AirflowRefused
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 from windowlib.errors import RequestError
 
 URL, TOKEN, USER, PASSWORD = (
@@ -100,7 +100,7 @@ def _end_of(api: AirflowApi, run: DagRunOrigin, *, wait_s: float, sleep: Callabl
         waited += POLL_S
 
 
-def free_ended(airflow: AirflowApi, work: Workspace) -> tuple[str, ...]:
+def free_ended(airflow: AirflowApi, work: RequestContext) -> tuple[str, ...]:
     """Release the leases of DAG runs that have ended in Airflow, and return one sentence for each.
 
     Raises:

@@ -12,7 +12,7 @@ from jobs.durations import human_duration
 from jobs.orchestration.plan_outline import folded
 from jobs.orchestration.requests import Progress
 from jobs.plain_text import counted
-from jobs.replay.stages import RUNNING
+from jobs.replay.stage_times import RUNNING
 from jobs.runs import RunResult, Verdict
 
 log = logging.getLogger("hindcast")

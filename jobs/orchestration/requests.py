@@ -11,15 +11,15 @@ from typing import Final, assert_never
 from jobs.ledger.events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.orchestration.open_ranges import check_range_is_free, open_range
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import leased
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Ask, Plan, Reason, Step, make_plan
-from jobs.planning.workspace import Asked, Workspace, request_workspace
+from jobs.planning.request_context import Asked, RequestContext, context_of
 from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish_staged
-from jobs.publishing.rules import Publication
+from jobs.publishing.rules import PublicationAttempt
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import EMPTY_STATE, RunResult, Slice
 from windowlib.errors import AuditError, HindcastError, InvariantBroken, RequestError
@@ -61,8 +61,8 @@ class Staging:
 
 
 def run_request(
-    work: Workspace, asked: Asked, replayer: Replayer, *, staging: Staging | None = None, publish: bool = True
-) -> Outcome:
+    work: RequestContext, asked: Asked, replayer: Replayer, *, staging: Staging | None = None, publish: bool = True
+) -> RequestOutcome:
     """Open or resume a request for a range, replay stale slices, and publish all of it if every verdict allows.
 
     Raises:
@@ -100,23 +100,23 @@ def run_request(
         return replace(outcome, publication=publish_staged(work, opened, who=asked.who))
 
 
-def _nothing_to_do(work: Workspace, view: LedgerView, planned: Plan) -> Outcome:
+def _nothing_to_do(work: RequestContext, view: LedgerView, planned: Plan) -> RequestOutcome:
     runs = tuple(step.run for step in planned.steps if step.run is not None)
-    seen = Publication(
+    seen = PublicationAttempt(
         request_id="", is_published=True, why="every slice is current and published", ledger_version=view.version
     )
-    return Outcome(pipeline=work.pipeline.name, request_id="", runs=runs, replayed=0, publication=seen)
+    return RequestOutcome(pipeline=work.pipeline.name, request_id="", runs=runs, replayed=0, publication=seen)
 
 
 def stage(
-    work: Workspace,
+    work: RequestContext,
     request_id: str,
     slices: Sequence[Slice],
     *,
     replayer: Replayer,
     staging: Staging,
     planned: tuple[LogState, Plan] | None = None,
-) -> Outcome:
+) -> RequestOutcome:
     """Replay the stale ones of contiguous slices, chunk by chunk, and record the runs. Readers do not see them yet.
 
     After a crash, the same call in any process continues: runs in the ledger are not computed again. If another process
@@ -127,7 +127,7 @@ def stage(
         RequestError: the request is unknown or closed, or the slice before has no run.
         HindcastError: the replayer failed.
     """
-    work, request = request_workspace(work, request_id)
+    work, request = context_of(work, request_id)
     ask = Ask(slices=tuple(slices), request_id=request_id, is_fresh=request.is_fresh, checks=work.checks)
     # The scheduled chain stops at a failed check.
     stops_on_fail = staging.stop_on_fail or request.kind is RequestKind.SCHEDULED
@@ -213,7 +213,7 @@ def _has_unpublishable(current: Plan) -> bool:
     )
 
 
-def _adopt(work: Workspace, request_id: str, current: Plan) -> None:
+def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
     """Record in the request the current runs that it does not have.
 
     A run that readers see is recorded only if the request has another run of the same slice.
@@ -243,7 +243,7 @@ def _adopt(work: Workspace, request_id: str, current: Plan) -> None:
         work.ledger.write(decide)
 
 
-def _complete(work: Workspace, request_id: str) -> None:
+def _complete(work: RequestContext, request_id: str) -> None:
     """Record that no slice of the request's range is left to replay."""
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
@@ -268,7 +268,7 @@ class _Next:
         return self.plan.steps[index - 1] if index else None
 
 
-def _order(work: Workspace, request_id: str, following: _Next) -> ReplayOrder:
+def _order(work: RequestContext, request_id: str, following: _Next) -> ReplayOrder:
     """Return the order for a chunk as a new attempt; the ledger gives the checkpoint of the run before it."""
     before, predecessor = following.plan.before, following.predecessor
     if predecessor is not None:
@@ -294,7 +294,7 @@ class AttemptCondemned(RequestError):  # noqa: N818
     """`hindcast clean` has condemned the attempt while it ran, because its lease had expired. Its files may be gone."""
 
 
-def _replay_until_closed(work: Workspace, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
+def _replay_until_closed(work: RequestContext, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
     """Replay a chunk, and once more, as a new attempt, if it is void (`AuditError`) or was condemned.
 
     A Storm spout also emits a failed tuple again (docs/ACKER.md). If the second attempt fails in the same way, the
@@ -308,7 +308,7 @@ def _replay_until_closed(work: Workspace, order: ReplayOrder, *, replayer: Repla
     return _replay(work, again, replayer=replayer)
 
 
-def _replay(work: Workspace, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
+def _replay(work: RequestContext, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
     """Replay one chunk, and write its events: started, then staged and checked, or failed."""
     started = LedgerEvent(
         kind=EventKind.STARTED,
@@ -369,14 +369,16 @@ def _check_results(order: ReplayOrder, results: Sequence[RunResult]) -> None:
         state = result.state_after
 
 
-def _record_failure(work: Workspace, order: ReplayOrder, why: str) -> None:
+def _record_failure(work: RequestContext, order: ReplayOrder, why: str) -> None:
     event = LedgerEvent(kind=EventKind.FAILED, request_id=order.request_id, attempt_id=order.attempt_id, reason=why)
     work.ledger.write(lambda _view: [event])
 
 
-def _outcome(work: Workspace, request_id: str, slices: Sequence[Slice], *, replayed: int) -> Outcome:
+def _outcome(work: RequestContext, request_id: str, slices: Sequence[Slice], *, replayed: int) -> RequestOutcome:
     view = work.ledger.view()
     request = view.requests[request_id]
     ids = [request.runs.get(one.slice_id) or view.published.get(one.slice_id) for one in slices]
     runs = tuple(view.run(run_id) for run_id in ids if run_id is not None)
-    return Outcome(pipeline=work.pipeline.name, request_id=request_id, runs=runs, replayed=replayed, publication=None)
+    return RequestOutcome(
+        pipeline=work.pipeline.name, request_id=request_id, runs=runs, replayed=replayed, publication=None
+    )

@@ -15,9 +15,9 @@ from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.change_sentences import ToldChanges, told
 from jobs.planning.plan import Ask
+from jobs.planning.request_context import Asked, RequestContext, is_live, on_published_spec, open_request_context
 from jobs.planning.restating import open_proposal, propose, request_slices, request_to_continue, restate_rule
 from jobs.planning.watching import watch_ledger
-from jobs.planning.workspace import Asked, Workspace, is_live, on_published_spec, open_workspace
 from jobs.publishing.rules import describe_hold
 from jobs.review.pages.state import held_of
 from jobs.wall_clock import now_ms as wall_clock_ms
@@ -39,7 +39,7 @@ def propose_changes(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) ->
     A log that cannot be compared is told, and does not stop the caller. Nothing is written for a pipeline without a
     publication.
     """
-    work, _ = on_published_spec(open_workspace(pipeline, lake, now_ms=lambda: now_ms))
+    work, _ = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
     if not work.ledger.view().published:
         return ToldChanges(slices=(), sentences=())
     rule = pipeline.restate or RestateGrammar()
@@ -59,7 +59,7 @@ def plan_request(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
         RequestError: there is no such request, or it is not open; or the slice before its range has no run.
         LogError, SpecError: the log is missing or does not fit the pipeline.
     """
-    work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
+    work = open_request_context(pipeline, lake, now_ms=lambda: now_ms)
     if asked.request_id is None:
         raise RequestError("the DAG run names no request that it continues")
     work, request = request_to_continue(work, asked.request_id, lease_id=asked.lease_id)
@@ -72,7 +72,7 @@ def plan_request(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
     return replay_of(planned, opened_for(work, asked, slices))
 
 
-def restatement_conf(work: Workspace, request: Request, *, publish: bool) -> dict[str, Any]:
+def restatement_conf(work: RequestContext, request: Request, *, publish: bool) -> dict[str, Any]:
     """Return the fields of the form of `backfill_<name>` for a run that continues an open request with a range.
 
     Raises:
@@ -98,7 +98,7 @@ def to_start(pipeline_file: str, *, lake: str | None = None) -> BackfillStart | 
     pipeline, root = load_file(Path(pipeline_file)), lake or os.environ.get("HINDCAST_LAKE")
     if not root:
         raise RequestError("no lake: set HINDCAST_LAKE for Airflow's tasks and start Airflow again")
-    work = open_workspace(pipeline, Lake(root=root), now_ms=wall_clock_ms)
+    work = open_request_context(pipeline, Lake(root=root), now_ms=wall_clock_ms)
     if restate_rule(work).mode != "auto":
         return "restate.mode is not auto"
     view = work.ledger.view()
@@ -123,7 +123,7 @@ def _was_started(request: Request) -> bool:
     return _run_id(request) in {origin.run_id for origin in request.origins}
 
 
-def _failed(work: Workspace, view: LedgerView) -> Request | None:
+def _failed(work: RequestContext, view: LedgerView) -> Request | None:
     """Return the newest restatement that was started by itself, and that nobody works on. No failed check holds it."""
     for request in reversed(view.open_requests(RequestKind.RESTATEMENT)):
         is_left = not request.is_proposed and not is_live(work, request) and not held_of(view, request)
@@ -132,7 +132,7 @@ def _failed(work: Workspace, view: LedgerView) -> Request | None:
     return None
 
 
-def _stopped(work: Workspace, view: LedgerView, wanted: Request) -> str:
+def _stopped(work: RequestContext, view: LedgerView, wanted: Request) -> str:
     """Return why a restatement must not start by itself now; empty if it may."""
     if view.hold is not None:
         return describe_hold(view.hold)

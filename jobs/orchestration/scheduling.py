@@ -12,7 +12,7 @@ from typing import assert_never
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind
 from jobs.orchestration.open_ranges import RangeTaken, check_range_is_free, open_range, refuse_without_work
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.passing_slices import until_held
 from jobs.orchestration.plan_outline import expected_seconds, outline
 from jobs.orchestration.requests import Staging, stage
@@ -30,22 +30,22 @@ from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Ask, Plan, Reason, make_plan
 from jobs.planning.readiness import AssetEvent, Waiting, describe_unarrived, ready_prefix
-from jobs.planning.standing import due_slices
-from jobs.planning.watching import Watch, watch_ledger, watch_log
-from jobs.planning.workspace import (
+from jobs.planning.request_context import (
     Asked,
     IfOpen,
     Opened,
-    Workspace,
+    RequestContext,
     covers,
     holders,
     on_published_spec,
     open_request,
-    open_workspace,
+    open_request_context,
     shared_request,
 )
+from jobs.planning.standing import due_slices
+from jobs.planning.watching import Watch, watch_ledger, watch_log
 from jobs.publishing.publishing import publish_staged
-from jobs.publishing.rules import Publication, describe_hold
+from jobs.publishing.rules import PublicationAttempt, describe_hold
 from jobs.replay.orders import Replayer
 from jobs.runs import Slice
 from windowlib.errors import RequestError
@@ -134,7 +134,7 @@ def plan_scheduled(
         LogError, SpecError: the log is missing or does not fit the pipeline.
         RequestError: there are too many slices.
     """
-    work, warnings = on_published_spec(open_workspace(pipeline, lake, now_ms=lambda: now_ms))
+    work, warnings = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
     decided = _scheduled(work, interval_end_ms, own_request=request_id, events=events)
     match decided:
         case Wait() | Skip():
@@ -177,7 +177,7 @@ def plan_backfill_interval(
     All DAG runs share one open request of the pipeline. `lease_id` is the same for every retry of one DAG run, which
     `origin` names. Raises as `plan_scheduled` does.
     """
-    work, warnings = on_published_spec(open_workspace(pipeline, lake, now_ms=lambda: now_ms))
+    work, warnings = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
     slices = tuple(one for one in slices_ending_in(work.pipeline, start_ms, end_ms) if one.end_ms <= now_ms)
     if not slices:
         interval = f"({show_instant(start_ms)}, {show_instant(end_ms)}]"
@@ -207,7 +207,7 @@ def plan_backfill_interval(
     return replace(_open_unless_current(work, planned, asked), warnings=warnings)
 
 
-def _in_words_of_the_backfill(work: Workspace, gap: ChainGap) -> str:
+def _in_words_of_the_backfill(work: RequestContext, gap: ChainGap) -> str:
     """Return why a range of Airflow's own backfill cannot begin, with the words of its dialog and of our form."""
     named = [f"request {one.request_id} of {one.who} ({one.reason})" for one in gap.staged_by]
     staged = (
@@ -228,7 +228,7 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
         RequestError: the range is not valid, or the slice before it has no run.
         LogError, SpecError: the log is missing or does not fit the pipeline.
     """
-    work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
+    work = open_request_context(pipeline, lake, now_ms=lambda: now_ms)
     if asked.from_ms is None or asked.to_ms is None:
         raise RequestError("a backfill by hand has no range; give it the parameters `from` and `to`")
     slices = check_range(pipeline, asked.from_ms, asked.to_ms, now_ms=now_ms)
@@ -255,13 +255,13 @@ def replay(
     replayer: Replayer,
     now_ms: Callable[[], int],
     staging: Staging | None = None,
-) -> Outcome:
+) -> RequestOutcome:
     """Stage the slices of a decision under the lease of the DAG run, with the spec of the request.
 
     Raises:
         HindcastError: the replay failed. The same call continues after the last staged slice.
     """
-    work = open_workspace(pipeline, lake, now_ms=now_ms)
+    work = open_request_context(pipeline, lake, now_ms=now_ms)
     chosen = [slice_of_id(pipeline, slice_id) for slice_id in slices]
     with leased(work, opened, hands_on=True):
         return stage(work, opened.request_id, chosen, replayer=replayer, staging=staging or Staging())
@@ -276,7 +276,7 @@ def publish_task(
     now_ms: int,
     slices: Sequence[str] | None = None,
     publisher: str | None = None,
-) -> Publication:
+) -> PublicationAttempt:
     """Publish a request as a whole if it may be published; release the lease either way.
 
     With `slices`, those of a DAG run that shares its request: if only slices of other DAG runs stop the publication,
@@ -285,7 +285,7 @@ def publish_task(
     Raises:
         RequestError: there is no such request, or it was closed.
     """
-    work = open_workspace(pipeline, lake, now_ms=lambda: now_ms)
+    work = open_request_context(pipeline, lake, now_ms=lambda: now_ms)
     try:
         found = publish_staged(work, opened, who=who, publisher=publisher)
     finally:
@@ -300,7 +300,7 @@ def publish_task(
 
 def leave_staged(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int) -> None:
     """Release the DAG run's lease of a request that a person will publish."""
-    release(open_workspace(pipeline, lake, now_ms=lambda: now_ms), opened)
+    release(open_request_context(pipeline, lake, now_ms=lambda: now_ms), opened)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +315,7 @@ class _Due:
 
 
 def _scheduled(
-    work: Workspace, interval_end_ms: int, *, own_request: str | None, events: Sequence[AssetEvent]
+    work: RequestContext, interval_end_ms: int, *, own_request: str | None, events: Sequence[AssetEvent]
 ) -> _Due | Wait | Skip:
     view = work.ledger.view()
     if view.hold is not None:
@@ -345,7 +345,7 @@ def _scheduled(
     return _Due(slices=passing, planned=planned, unarrived=unarrived, given_up=prefix.given_up, waiting=left)
 
 
-def _open_unless_current(work: Workspace, planned: Plan, asked: Asked) -> Replay | Skip:
+def _open_unless_current(work: RequestContext, planned: Plan, asked: Asked) -> Replay | Skip:
     """Open the request for all slices of a plan; skip if each of them is current and published."""
     if all(step.reason is Reason.CURRENT and step.is_published for step in planned.steps):
         return Skip(why="every slice is current and published")
@@ -365,7 +365,7 @@ def replay_of(planned: Plan, opened: Opened) -> Replay:
 
 
 def busy_with(
-    work: Workspace, view: LedgerView, slices: Sequence[Slice], *, own: str | None, kinds: Sequence[RequestKind]
+    work: RequestContext, view: LedgerView, slices: Sequence[Slice], *, own: str | None, kinds: Sequence[RequestKind]
 ) -> str | None:
     """Return a sentence that names the request which is replaying one of the slices or the slice before; else None.
 
@@ -386,7 +386,7 @@ def busy_with(
     return None
 
 
-def opened_for(work: Workspace, asked: Asked, slices: Sequence[Slice]) -> Opened:
+def opened_for(work: RequestContext, asked: Asked, slices: Sequence[Slice]) -> Opened:
     """Open or resume a request for the later tasks. The lease has no process until one of these tasks works."""
     if asked.origin is not None:
         asked = replace(asked, origin=replace(asked.origin, slice_ids=_ids(slices)))

@@ -10,8 +10,8 @@ from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.changed_slices import in_words
+from jobs.planning.request_context import RequestContext
 from jobs.planning.restating import SHOWN_ID, Assessed, Restating, restate_rule, restating
-from jobs.planning.workspace import Workspace
 from windowlib.errors import LogError
 
 
@@ -37,12 +37,12 @@ class ToldChanges:
         return {"slices": slices, "proposal": self.request_id, "sentences": list(self.sentences)}
 
 
-def told_changes(work: Workspace, view: LedgerView) -> ToldChanges:
+def told_changes(work: RequestContext, view: LedgerView) -> ToldChanges:
     """Return the changed slices of a pipeline. An unreadable log is told; it raises nothing, and writes nothing."""
     return told(work, lambda: restating(work, view))
 
 
-def told(work: Workspace, find: Callable[[], Restating]) -> ToldChanges:
+def told(work: RequestContext, find: Callable[[], Restating]) -> ToldChanges:
     """Return what `find` finds, as people see it. If it raises LogError, the result tells that error."""
     try:
         found = find()
@@ -56,7 +56,7 @@ def told(work: Workspace, find: Callable[[], Restating]) -> ToldChanges:
     )
 
 
-def sentences(work: Workspace, found: Restating) -> tuple[str, ...]:
+def sentences(work: RequestContext, found: Restating) -> tuple[str, ...]:
     """Return what has changed in one sentence, and one for each group of slices: its request, or why there is none."""
     if not found.assessed:
         return ()
@@ -67,7 +67,7 @@ def _group(one: Assessed) -> tuple[str, str]:
     return "" if one.request is None else one.request.request_id, one.why_not
 
 
-def _fate(work: Workspace, group: Sequence[Assessed]) -> str:
+def _fate(work: RequestContext, group: Sequence[Assessed]) -> str:
     first = group[0]
     which = spans([[one.change.slice.slice_id for one in group]])
     if first.request is not None:

@@ -21,7 +21,7 @@ from jobs.pipeline.look_back import look_back, readers_of
 from jobs.pipeline.slices import next_slice, slice_at, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.log_state import known_log
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 from jobs.runs import LogCoordinates, Slice
 
 WRITE_AFTER: Final = 20
@@ -67,7 +67,7 @@ _KEPT: Final = KeptResults[object, LogLook](_MOST_KEPT)
 """The newest looks of this process, by all that they follow from."""
 
 
-def changed_slices(work: Workspace, view: LedgerView) -> tuple[ChangedSlice, ...]:
+def changed_slices(work: RequestContext, view: LedgerView) -> tuple[ChangedSlice, ...]:
     """Return the published slices whose input is not the one that their run has read, oldest first.
 
     Raises:
@@ -76,7 +76,7 @@ def changed_slices(work: Workspace, view: LedgerView) -> tuple[ChangedSlice, ...
     return look_at_log(work, view).changed
 
 
-def look_at_log(work: Workspace, view: LedgerView) -> LogLook:
+def look_at_log(work: RequestContext, view: LedgerView) -> LogLook:
     """Compare what the published runs read with the newest version of the log; raises as `changed_slices` does."""
     runs = {slice_id: view.runs[run_id] for slice_id, run_id in view.published.items() if run_id in view.runs}
     if not runs:
@@ -96,7 +96,7 @@ def look_at_log(work: Workspace, view: LedgerView) -> LogLook:
     return known
 
 
-def _looked(work: Workspace, view: LedgerView, tip: LogTip, *, runs: Mapping[str, StagedRun]) -> LogLook:
+def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, runs: Mapping[str, StagedRun]) -> LogLook:
     """Return a look at the log for published runs (slice -> run). Runs of condemned attempts are not among them."""
     base = view.look if view.look is not None and _is_of(view.look, tip) else None
     touched = None if base is None else _touched(work, tip, base)
@@ -131,7 +131,7 @@ def _is_of(look: Look, tip: LogTip) -> bool:
     return look.version < tip.version and look.commit == commit_digest(tip.files, look.version)
 
 
-def _touched(work: Workspace, tip: LogTip, base: Look) -> Mapping[str, int] | None:
+def _touched(work: RequestContext, tip: LogTip, base: Look) -> Mapping[str, int] | None:
     """Return slice -> the newest commit since a look that touched it; None if all slices have to be examined."""
     cut = Cut(uri=tip.files.uri, by=work.pipeline.log.slice, slices=())
     touched = touched_since(tip, base.version, cut)
@@ -153,7 +153,7 @@ def _published_after(view: LedgerView, seq: int) -> frozenset[str]:
 
 
 def _with(
-    work: Workspace,
+    work: RequestContext,
     view: LedgerView,
     tip: LogTip,
     *,
@@ -196,7 +196,7 @@ def _changed(view: LedgerView, run: StagedRun, seen: SeenInput) -> ChangedSlice 
     return ChangedSlice(run=run, match=match, now=seen.log, removed=seen.removed, accepted=accepted)
 
 
-def in_words(work: Workspace, changed: Sequence[ChangedSlice]) -> str:
+def in_words(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:
     """Return how many slices have changed, which, and their records: `2 published days changed: 2026-11-11 … `.
 
     The accepted commits that removed or changed their records are named as well.

@@ -9,14 +9,14 @@ from dataclasses import replace
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import RENEWALS_PER_LEASE
 from jobs.ledger.view import LedgerView
-from jobs.planning.workspace import Opened, Workspace, leased_event
+from jobs.planning.request_context import Opened, RequestContext, leased_event
 from windowlib.errors import LedgerError
 
 log = logging.getLogger(__name__)
 
 
 @contextmanager
-def leased(work: Workspace, opened: Opened, *, hands_on: bool = False) -> Iterator[None]:
+def leased(work: RequestContext, opened: Opened, *, hands_on: bool = False) -> Iterator[None]:
     """Keep a lease while the caller works; then release it, or hand it on to the next task of the DAG run.
 
     `open_request` or the task before has taken the lease. If another holder has it, it is renewed at once. A thread
@@ -24,7 +24,7 @@ def leased(work: Workspace, opened: Opened, *, hands_on: bool = False) -> Iterat
     process of the DAG run takes it, the thread ends, and the lease is neither renewed nor handed on.
 
     Args:
-        work: the workspace of the holder.
+        work: the context of the holder.
         opened: the request and its lease.
         hands_on: whether another task continues the request if this one succeeds.
     """
@@ -46,8 +46,8 @@ def leased(work: Workspace, opened: Opened, *, hands_on: bool = False) -> Iterat
             log.warning("lease of request %s was not released; it expires by itself: %s", opened.request_id, error)
 
 
-def renew(work: Workspace, opened: Opened, *, only_from_others: bool = False) -> bool:
-    """Record that the workspace's holder works on the request; return whether the request is still open.
+def renew(work: RequestContext, opened: Opened, *, only_from_others: bool = False) -> bool:
+    """Record that the holder of the context works on the request; return whether the request is still open.
 
     With `only_from_others`, write nothing if the holder has the lease already.
     """
@@ -65,7 +65,7 @@ def renew(work: Workspace, opened: Opened, *, only_from_others: bool = False) ->
     return is_open
 
 
-def release(work: Workspace, opened: Opened, *, who: str | None = None, reason: str | None = None) -> None:
+def release(work: RequestContext, opened: Opened, *, who: str | None = None, reason: str | None = None) -> None:
     """Record that nobody works on the request under this lease any more. If the lease has ended, write nothing.
 
     `who` and `reason`: who has stopped the holder, and how. The reason is shown as the failure of the request.
@@ -89,7 +89,7 @@ def _released(opened: Opened, *, who: str | None = None, reason: str | None = No
     )
 
 
-def _keep(work: Workspace, opened: Opened, done: threading.Event) -> None:
+def _keep(work: RequestContext, opened: Opened, done: threading.Event) -> None:
     """Renew the lease until the work is done. After a failed renewal, the next one is made at its usual time."""
     work = replace(work, ledger=work.ledger.twin())
     while not done.wait(work.lease_ms / 1000 / RENEWALS_PER_LEASE):
@@ -100,8 +100,8 @@ def _keep(work: Workspace, opened: Opened, done: threading.Event) -> None:
             log.warning("lease of request %s was not renewed: %s", opened.request_id, error)
 
 
-def _write_if_held(work: Workspace, opened: Opened, event: LedgerEvent) -> bool:
-    """Write an event if the workspace's holder still has the lease, also an expired one; return whether it has."""
+def _write_if_held(work: RequestContext, opened: Opened, event: LedgerEvent) -> bool:
+    """Write an event if the holder of the context still has the lease, also an expired one; return whether it has."""
     has_it = False
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
@@ -113,7 +113,7 @@ def _write_if_held(work: Workspace, opened: Opened, event: LedgerEvent) -> bool:
     return has_it
 
 
-def _is_held_by(work: Workspace, view: LedgerView, opened: Opened) -> bool:
+def _is_held_by(work: RequestContext, view: LedgerView, opened: Opened) -> bool:
     request = view.requests.get(opened.request_id)
     leases = () if request is None else request.leases
     return any(lease.lease_id == opened.lease_id and lease.holder == work.holder for lease in leases)

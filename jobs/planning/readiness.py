@@ -17,7 +17,7 @@ from jobs.pipeline.models.ready import ConditionGrammar, MinRecordsGrammar, Read
 from jobs.pipeline.slices import show_instant, slice_at, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.log_state import LogState
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 from jobs.runs import Slice
 from jobs.storage import file_system
 
@@ -132,12 +132,12 @@ class Evidence:
 
 
 def ready_prefix(
-    work: Workspace, view: LedgerView, slices: Sequence[Slice], *, log: LogState, events: Sequence[AssetEvent] = ()
+    work: RequestContext, view: LedgerView, slices: Sequence[Slice], *, log: LogState, events: Sequence[AssetEvent] = ()
 ) -> ReadyPrefix:
     """Return the slices up to the first that is not ready.
 
     Args:
-        work: the workspace.
+        work: the context.
         view: the ledger, which knows the records of published slices.
         slices: slices that are over, contiguous, oldest first.
         log: the state of the log for these slices.
@@ -309,7 +309,7 @@ def _no_record_since(evidence: Evidence) -> str:
     return "no slice has a record" if last is None else f"no record since {last.slice_id}"
 
 
-def _evidence(work: Workspace, view: LedgerView, *, log: LogState, events: Sequence[AssetEvent]) -> Evidence:
+def _evidence(work: RequestContext, view: LedgerView, *, log: LogState, events: Sequence[AssetEvent]) -> Evidence:
     grid = slice_grid(work.pipeline)
 
     def records_of(one: Slice) -> int | None:

@@ -19,7 +19,7 @@ from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
 from jobs.plain_text import counted, shortened
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
 from jobs.planning.fingerprints import spec_fingerprint
-from jobs.planning.workspace import Workspace, covers, holders, is_live, request_workspace
+from jobs.planning.request_context import RequestContext, context_of, covers, holders, is_live
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -63,12 +63,12 @@ class Restating:
         return tuple(one.change for one in self.assessed)
 
 
-def restate_rule(work: Workspace) -> RestateGrammar:
+def restate_rule(work: RequestContext) -> RestateGrammar:
     """Return the `restate` part of the pipeline file, or its defaults."""
     return work.pipeline.restate or RestateGrammar()
 
 
-def restating(work: Workspace, view: LedgerView, *, rule: RestateGrammar | None = None) -> Restating:
+def restating(work: RequestContext, view: LedgerView, *, rule: RestateGrammar | None = None) -> Restating:
     """Return the changed slices and what becomes of them. Nothing is written.
 
     Raises:
@@ -77,11 +77,11 @@ def restating(work: Workspace, view: LedgerView, *, rule: RestateGrammar | None 
     return assess(work, view, changed_slices(work, view), rule=rule or restate_rule(work))
 
 
-def propose(work: Workspace, *, rule: RestateGrammar, who: str) -> Restating:
+def propose(work: RequestContext, *, rule: RestateGrammar, who: str) -> Restating:
     """Compare the log with the published slices, and open, change or close the proposal. A second call changes nothing.
 
     Args:
-        work: the workspace with the spec of the published chain.
+        work: the context with the spec of the published chain.
         rule: the `restate` part of the pipeline file.
         who: recorded in the ledger with a new proposal.
 
@@ -99,13 +99,15 @@ def propose(work: Workspace, *, rule: RestateGrammar, who: str) -> Restating:
     return restating(work, view, rule=rule)
 
 
-def open_proposal(work: Workspace, view: LedgerView) -> Request | None:
+def open_proposal(work: RequestContext, view: LedgerView) -> Request | None:
     """Return the restatement that waits to be started; None if there is none."""
     requests = view.open_requests(RequestKind.RESTATEMENT)
     return next((one for one in reversed(requests) if one.is_proposed and not is_live(work, one)), None)
 
 
-def assess(work: Workspace, view: LedgerView, changed: Sequence[ChangedSlice], *, rule: RestateGrammar) -> Restating:
+def assess(
+    work: RequestContext, view: LedgerView, changed: Sequence[ChangedSlice], *, rule: RestateGrammar
+) -> Restating:
     """Return what becomes of changed slices. This function reads neither the log nor the ledger."""
     proposal = open_proposal(work, view)
     if not changed:
@@ -133,7 +135,7 @@ class _Assessor:
     `ends` maps a published slice to the last slice of its chain, `removed` a slice to the commit that removed records.
     """
 
-    work: Workspace
+    work: RequestContext
     view: LedgerView
     rule: RestateGrammar
     proposal: Request | None
@@ -249,7 +251,7 @@ def _chain_ends(view: LedgerView) -> dict[str, Slice]:
 
 
 def _proposal_events(
-    work: Workspace,
+    work: RequestContext,
     view: LedgerView,
     changed: Sequence[ChangedSlice],
     *,
@@ -275,7 +277,7 @@ def _names(proposal: Request, one: Assessed) -> bool:
     return one.change.slice.slice_id in proposal.changes
 
 
-def _is_equal(proposal: Request, wanted: Sequence[Assessed], work: Workspace) -> bool:
+def _is_equal(proposal: Request, wanted: Sequence[Assessed], work: RequestContext) -> bool:
     """Return whether a proposal has the range, the spec and the changes that a new one would have."""
     return (
         (proposal.from_ms, proposal.to_ms) == (wanted[0].change.slice.start_ms, wanted[0].until.end_ms)
@@ -285,7 +287,7 @@ def _is_equal(proposal: Request, wanted: Sequence[Assessed], work: Workspace) ->
     )
 
 
-def _requested(work: Workspace, wanted: Sequence[Assessed], *, who: str, request_id: str) -> LedgerEvent:
+def _requested(work: RequestContext, wanted: Sequence[Assessed], *, who: str, request_id: str) -> LedgerEvent:
     changes = {one.change.slice.slice_id: one.change.now for one in wanted}
     return LedgerEvent(
         kind=EventKind.REQUESTED,
@@ -304,8 +306,10 @@ def _requested(work: Workspace, wanted: Sequence[Assessed], *, who: str, request
     )
 
 
-def request_to_continue(work: Workspace, request_id: str, *, lease_id: str | None = None) -> tuple[Workspace, Request]:
-    """Return an open request that the caller is about to start or continue, and the workspace with its spec.
+def request_to_continue(
+    work: RequestContext, request_id: str, *, lease_id: str | None = None
+) -> tuple[RequestContext, Request]:
+    """Return an open request that the caller is about to start or continue, and the context with its spec.
 
     A proposal is extended to the published head. `lease_id`: the caller's lease from an earlier try.
 
@@ -317,10 +321,10 @@ def request_to_continue(work: Workspace, request_id: str, *, lease_id: str | Non
     if others:
         who = ", ".join(str(one.holder) if one.holder else "a DAG run" for one in others)
         raise RequestError(f"request {request_id} of pipeline {work.pipeline.name} is being worked on by {who}")
-    return request_workspace(work, request_id)
+    return context_of(work, request_id)
 
 
-def up_to_head(work: Workspace, request_id: str) -> Request:
+def up_to_head(work: RequestContext, request_id: str) -> Request:
     """Return an open request with a range, before it is started. A proposal is extended to the published head.
 
     Raises:
@@ -365,7 +369,7 @@ def up_to_head(work: Workspace, request_id: str) -> Request:
     return request
 
 
-def request_slices(work: Workspace, request: Request) -> tuple[Slice, ...]:
+def request_slices(work: RequestContext, request: Request) -> tuple[Slice, ...]:
     """Return the slices of the range of a request; none if it has no range.
 
     Raises:

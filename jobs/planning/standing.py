@@ -9,7 +9,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import MAX_SLICES, next_slice, past_end, slice_grid
 from jobs.planning.changed_slices import ChangedSlice, changed_slices
 from jobs.planning.readiness import Waiting, ready_prefix
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -44,7 +44,7 @@ class Standing:
         return self.due[len(self.ready) :]
 
 
-def standing(work: Workspace, view: LedgerView, *, until_ms: int | None = None) -> Standing:
+def standing(work: RequestContext, view: LedgerView, *, until_ms: int | None = None) -> Standing:
     """Return where a pipeline stands. `until_ms`: slices that end later are not due; None: now.
 
     Raises:
@@ -67,7 +67,7 @@ def standing(work: Workspace, view: LedgerView, *, until_ms: int | None = None) 
     )
 
 
-def awaited_slice(work: Workspace, view: LedgerView, *, until_ms: int) -> Waiting | None:
+def awaited_slice(work: RequestContext, view: LedgerView, *, until_ms: int) -> Waiting | None:
     """Return the slice that the schedule waits for: the one after the published head, if it has ended by `until_ms`.
 
     None: there is no such slice, it is complete, or a person has to decide before it is replayed.
@@ -91,7 +91,7 @@ def empty_slices(view: LedgerView) -> tuple[Slice, ...]:
     return tuple(run.result.slice for run in runs if run is not None and not run.result.counts.read)
 
 
-def due_slices(work: Workspace, view: LedgerView, until_ms: int, *, most: int = MAX_SLICES) -> tuple[Slice, ...]:
+def due_slices(work: RequestContext, view: LedgerView, until_ms: int, *, most: int = MAX_SLICES) -> tuple[Slice, ...]:
     """Return the slices that end by `until_ms`, from the published head (or the beginning of the log's data) on.
 
     After the last slice with records, at most `most` slices are returned.

@@ -12,7 +12,7 @@ from jobs.lake.log_places import place_at
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.log import LogFormat
 from jobs.planning.readiness import Waiting, marker_exists
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 from jobs.storage import is_remote
 from windowlib.errors import RequestError
 
@@ -51,7 +51,7 @@ class Watch(BaseModel):
 Sign = Literal["clock", "log", "marker", "ledger"]
 
 
-def watch_log(work: Workspace, view: LedgerView, waiting: Waiting, *, version: int) -> Watch:
+def watch_log(work: RequestContext, view: LedgerView, waiting: Waiting, *, version: int) -> Watch:
     """Return the signs that a slice may be complete now. `version` is that of the log in the decision to wait.
 
     Nothing here can see the events of an asset, so with `ready.producer` the decision is made again every minute.
@@ -69,7 +69,7 @@ def watch_log(work: Workspace, view: LedgerView, waiting: Waiting, *, version: i
     )
 
 
-def watch_ledger(work: Workspace, view: LedgerView) -> Watch:
+def watch_ledger(work: RequestContext, view: LedgerView) -> Watch:
     """Return the signs that another request has ended: a change of the ledger after half a minute, or a whole minute.
 
     A lease that ends because its process has died is no event of the ledger. A process that works renews its lease
@@ -107,7 +107,7 @@ def read_watch(data: Mapping[str, Any]) -> Watch:
         ) from error
 
 
-def _ledger(work: Workspace, view: LedgerView) -> tuple[str, int] | None:
+def _ledger(work: RequestContext, view: LedgerView) -> tuple[str, int] | None:
     """Return the place and the version of the ledger; None if it has no event, because its table may not exist."""
     return (_anywhere(work.ledger.uri), view.version) if view.version else None
 

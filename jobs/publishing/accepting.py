@@ -18,7 +18,7 @@ from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import next_slice, show_instant, slice_at, slice_grid, slice_of_id
 from jobs.planning.log_pin import pin_input
 from jobs.planning.log_state import known_log
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 from jobs.publishing.decisions import checked_reason
 from jobs.runs import Slice
 from windowlib.errors import LogError, RequestError
@@ -32,7 +32,7 @@ class Acceptance:
     earlier: tuple[AcceptedRewrite, ...]
 
 
-def rewrites_of(work: Workspace, view: LedgerView) -> FoundRewrites:
+def rewrites_of(work: RequestContext, view: LedgerView) -> FoundRewrites:
     """Return the commits of the log that removed or changed records, and that nobody has accepted.
 
     Raises:
@@ -50,7 +50,7 @@ def rewrites_of(work: Workspace, view: LedgerView) -> FoundRewrites:
     return find_rewrites(place, by=work.pipeline.log.slice, slices=slices, known=known)
 
 
-def _slices_with_records(work: Workspace, place: LogPlace, known: KnownLog) -> set[Slice]:
+def _slices_with_records(work: RequestContext, place: LogPlace, known: KnownLog) -> set[Slice]:
     """Return the slices of the pipeline of which the log has records, or had some."""
     grid, found = slice_grid(work.pipeline), set[Slice]()
     spans = spans_with_records(place, by=work.pipeline.log.slice, known=known)
@@ -68,7 +68,7 @@ def _slices_with_records(work: Workspace, place: LogPlace, known: KnownLog) -> s
 
 
 def chosen_rewrites(
-    work: Workspace, view: LedgerView, found: FoundRewrites, *, versions: Sequence[int]
+    work: RequestContext, view: LedgerView, found: FoundRewrites, *, versions: Sequence[int]
 ) -> tuple[Rewrite, ...]:
     """Return the commits that are to be accepted: the given versions, or all. Those accepted before are left out.
 
@@ -83,7 +83,7 @@ def chosen_rewrites(
     return tuple(one for one in found.rewrites if not versions or one.version in versions)
 
 
-def _unknown(work: Workspace, found: FoundRewrites, version: int) -> str:
+def _unknown(work: RequestContext, found: FoundRewrites, version: int) -> str:
     names = ", ".join(str(one.version) for one in found.rewrites) or "none"
     if version > found.version:
         why = f"event log {found.uri} has no commit {version} yet; its newest is {found.version}"
@@ -96,7 +96,7 @@ def _unknown(work: Workspace, found: FoundRewrites, version: int) -> str:
 
 
 def accept_rewrites(
-    work: Workspace, found: FoundRewrites, chosen: Sequence[Rewrite], *, reason: str, who: str
+    work: RequestContext, found: FoundRewrites, chosen: Sequence[Rewrite], *, reason: str, who: str
 ) -> Acceptance:
     """Accept commits of the log, in one event of the ledger. Commits that the ledger has already are not written again.
 
@@ -131,7 +131,7 @@ def acceptance_events(
     return [accepted_event(table_id, new, who=who, reason=reason)] if new else []
 
 
-def _refuse_unreadable(work: Workspace, found: FoundRewrites, chosen: Sequence[Rewrite]) -> None:
+def _refuse_unreadable(work: RequestContext, found: FoundRewrites, chosen: Sequence[Rewrite]) -> None:
     """Pin the slices of commits as if all found commits were accepted, and refuse commits whose slices are refused.
 
     Raises:

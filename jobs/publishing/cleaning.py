@@ -20,7 +20,7 @@ from typing import Any, Final
 from jobs.lake.leftover_files import PROBE, SCRATCH, AttemptFiles, ListedFile
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.planning.workspace import Workspace, holders
+from jobs.planning.request_context import RequestContext, holders
 
 PROBE_MS: Final = 3_600_000
 """A file of `_probe` that is younger than this may belong to a process that makes its first commit now."""
@@ -69,7 +69,7 @@ class Leftovers:
 
 
 def clean(
-    work: Workspace,
+    work: RequestContext,
     files: AttemptFiles,
     *,
     older_than_ms: int,
@@ -121,7 +121,7 @@ def clean(
 
 
 def _condemn(
-    work: Workspace, old: Sequence[ListedFile], *, who: str, dry_run: bool
+    work: RequestContext, old: Sequence[ListedFile], *, who: str, dry_run: bool
 ) -> tuple[LedgerView, tuple[str, ...]]:
     """Condemn the attempts of old files that nobody works on. Return the view, and the ids of these attempts."""
     if dry_run or not any(one.attempt_id for one in old):
@@ -137,7 +137,7 @@ def _condemn(
     return work.ledger.write(decide), condemned
 
 
-def _lost(work: Workspace, view: LedgerView, old: Iterable[ListedFile]) -> tuple[str, ...]:
+def _lost(work: RequestContext, view: LedgerView, old: Iterable[ListedFile]) -> tuple[str, ...]:
     """Return the attempts with old files that nobody works on, that were not staged and are not condemned."""
     held = {
         attempt.attempt_id

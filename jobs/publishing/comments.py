@@ -10,8 +10,8 @@ from functools import partial
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.provenance import comment_details
 from jobs.ledger.view import LedgerView
-from jobs.planning.workspace import Workspace
-from jobs.publishing.seen import By
+from jobs.planning.request_context import RequestContext
+from jobs.publishing.optimistic_check import By
 from windowlib.errors import RequestError
 
 MAX_TEXT = 2_000
@@ -28,7 +28,7 @@ class Entry:
     assignee: str | None = None
 
 
-def comment(work: Workspace, request_id: str, *, by: By, entry: Entry) -> str:
+def comment(work: RequestContext, request_id: str, *, by: By, entry: Entry) -> str:
     """Add an entry to the thread of a request. Returns a sentence that tells what was done.
 
     Raises:
@@ -41,7 +41,7 @@ def comment(work: Workspace, request_id: str, *, by: By, entry: Entry) -> str:
 
 
 def comment_events(
-    work: Workspace, view: LedgerView, *, request_id: str, by: By, entry: Entry
+    work: RequestContext, view: LedgerView, *, request_id: str, by: By, entry: Entry
 ) -> Sequence[LedgerEvent]:
     """Return the event that adds an entry to the thread of a request, open or not; none if it was written before.
 

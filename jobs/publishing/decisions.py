@@ -15,13 +15,13 @@ from jobs.ledger.leases import Lease
 from jobs.ledger.provenance import decision_details
 from jobs.ledger.view import Hold, LedgerView, Request
 from jobs.plain_text import counted
-from jobs.planning.workspace import Workspace
-from jobs.publishing.rules import Publication, changed_slices, listed, other_holders
-from jobs.publishing.seen import By, check_seen_chain, check_seen_request
+from jobs.planning.request_context import RequestContext
+from jobs.publishing.optimistic_check import By, check_seen_chain, check_seen_request
+from jobs.publishing.rules import PublicationAttempt, changed_slices, listed, other_holders
 from windowlib.errors import RequestError
 
 
-def cancel(work: Workspace, request_id: str, *, reason: str, by: By) -> Request:
+def cancel(work: RequestContext, request_id: str, *, reason: str, by: By) -> Request:
     """Close an open request that nobody works on. It is not published, and its runs stay in the ledger.
 
     Raises:
@@ -32,7 +32,9 @@ def cancel(work: Workspace, request_id: str, *, reason: str, by: By) -> Request:
     ]
 
 
-def cancel_events(work: Workspace, view: LedgerView, *, request_id: str, reason: str, by: By) -> Sequence[LedgerEvent]:
+def cancel_events(
+    work: RequestContext, view: LedgerView, *, request_id: str, reason: str, by: By
+) -> Sequence[LedgerEvent]:
     """Return the event that closes a request; none if this decision was made before.
 
     Raises:
@@ -62,11 +64,13 @@ def cancel_events(work: Workspace, view: LedgerView, *, request_id: str, reason:
     ]
 
 
-def rollback(work: Workspace, publication: int, *, reason: str, who: str, by: By | None = None) -> Publication:
+def rollback(
+    work: RequestContext, publication: int, *, reason: str, who: str, by: By | None = None
+) -> PublicationAttempt:
     """Show readers what they saw before a publication, and hold the chain until a person publishes or resumes.
 
     Args:
-        work: the workspace of the pipeline.
+        work: the context of the pipeline.
         publication: the ledger version that names the publication. It must be the newest that is not rolled back.
         reason: the ledger stores it.
         who: the person.
@@ -81,7 +85,7 @@ def rollback(work: Workspace, publication: int, *, reason: str, who: str, by: By
     decider = by or By(who=who, decision_id=work.new_id())
     view = work.ledger.write(partial(rollback_events, work, publication=publication, reason=reason, by=decider))
     done = next(one for one in view.publications if one.seq == view.decisions[decider.decision_id].seq)
-    return Publication(
+    return PublicationAttempt(
         request_id="",
         is_published=True,
         why=f"as before publication {publication}: {counted(len(done.changes), 'slice')}; the chain is held until a "
@@ -92,7 +96,7 @@ def rollback(work: Workspace, publication: int, *, reason: str, who: str, by: By
 
 
 def rollback_events(
-    work: Workspace, view: LedgerView, *, publication: int, reason: str, by: By
+    work: RequestContext, view: LedgerView, *, publication: int, reason: str, by: By
 ) -> Sequence[LedgerEvent]:
     """Return the events that revert the newest publication; none if this decision was made before.
 
@@ -118,7 +122,7 @@ def rollback_events(
     ]
 
 
-def resume(work: Workspace, *, reason: str, who: str, by: By | None = None) -> Hold:
+def resume(work: RequestContext, *, reason: str, who: str, by: By | None = None) -> Hold:
     """End the hold after a rollback: the schedule again replays and publishes the slices after the published head.
 
     Returns:
@@ -142,7 +146,7 @@ def resume(work: Workspace, *, reason: str, who: str, by: By | None = None) -> H
     return ended
 
 
-def resume_events(work: Workspace, view: LedgerView, *, reason: str, by: By) -> Sequence[LedgerEvent]:
+def resume_events(work: RequestContext, view: LedgerView, *, reason: str, by: By) -> Sequence[LedgerEvent]:
     """Return the event that ends the hold; none if this decision was made before.
 
     Raises:
@@ -179,7 +183,7 @@ def _how_to_stop(lease: Lease) -> str:
     return f"press Ctrl-C there, or run `kill -INT {lease.holder.pid}` on {lease.holder.host}."
 
 
-def open_request_of(work: Workspace, view: LedgerView, request_id: str) -> Request:
+def open_request_of(work: RequestContext, view: LedgerView, request_id: str) -> Request:
     """Return an open request.
 
     Raises:
@@ -199,7 +203,7 @@ def open_request_of(work: Workspace, view: LedgerView, request_id: str) -> Reque
     return request
 
 
-def _undo(work: Workspace, view: LedgerView, publication: int) -> dict[str, str | None]:
+def _undo(work: RequestContext, view: LedgerView, publication: int) -> dict[str, str | None]:
     """Return the changes that revert the newest publication that is not rolled back: slice -> run, or None."""
     standing = view.standing
     undone = next((one for one in view.publications if one.undoes == publication), None)

@@ -15,7 +15,7 @@ from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.models.publish import SettledGrammar
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 from jobs.publishing.rules import NO_RULE, is_ready, settled_basis
 from jobs.runs import ARRIVAL, SETTLED, CheckResult, Verdict
 
@@ -27,12 +27,12 @@ ARRIVED: Final = "slice_has_arrived"
 MAX_TRIES: Final = 20
 
 
-def is_due(work: Workspace, view: LedgerView, request: Request) -> bool:
+def is_due(work: RequestContext, view: LedgerView, request: Request) -> bool:
     """Return whether a request has to be judged before it can be published: it is complete, and its basis is new."""
     return settled_basis(work, view, request).is_outdated and is_ready(work, view, request)
 
 
-def judge_request(work: Workspace, request_id: str) -> LedgerView:
+def judge_request(work: RequestContext, request_id: str) -> LedgerView:
     """Judge a request if that is due, and return the newest view. Without the rule, this costs one read of the ledger.
 
     Raises:
@@ -51,7 +51,7 @@ def judge_request(work: Workspace, request_id: str) -> LedgerView:
 class _Recording:
     """Records a judgement that was made in a view, unless its basis has changed since."""
 
-    def __init__(self, work: Workspace, request_id: str, view: LedgerView) -> None:
+    def __init__(self, work: RequestContext, request_id: str, view: LedgerView) -> None:
         self._work, self._request_id = work, request_id
         request = view.requests[request_id]
         self._basis = settled_basis(work, view, request).now
@@ -63,7 +63,7 @@ class _Recording:
         return [self._event] if is_same and is_due(self._work, view, request) else []
 
 
-def judged_checks_of(work: Workspace, view: LedgerView, request: Request) -> Mapping[str, tuple[CheckResult, ...]]:
+def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -> Mapping[str, tuple[CheckResult, ...]]:
     """Return run id -> a failed check if its slice has not arrived, and a check if it changes a settled window."""
     checks: dict[str, tuple[CheckResult, ...]] = {
         run_id: (_not_arrived(slice_id, request.unarrived[slice_id]),) if slice_id in request.unarrived else ()

@@ -5,24 +5,23 @@ from dataclasses import replace
 
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.provenance import decision_details
-from jobs.ledger.view import LedgerView, Request, RequestState
-from jobs.ledger.view import Publication as LedgerPublication
+from jobs.ledger.view import LedgerView, Publication, Request, RequestState
 from jobs.pipeline.slices import slice_of_id, slices_between
-from jobs.planning.workspace import Opened, Workspace, covers, is_live
+from jobs.planning.request_context import Opened, RequestContext, covers, is_live
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
-from jobs.publishing.rules import Publication, changed_slices, has_equal_rows, judge_publication, other_holders
-from jobs.publishing.seen import By, check_seen_request
+from jobs.publishing.optimistic_check import By, check_seen_request
+from jobs.publishing.rules import PublicationAttempt, changed_slices, has_equal_rows, judge_publication, other_holders
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
 
-def publish_request(work: Workspace, request_id: str, *, who: str, by: By | None = None) -> Publication:
+def publish_request(work: RequestContext, request_id: str, *, who: str, by: By | None = None) -> PublicationAttempt:
     """Publish a whole request for a person, or return why not. A second call changes nothing.
 
     A person may publish after a rollback, when the schedule may not. This ends the hold of the chain.
 
     Args:
-        work: the workspace of the pipeline.
+        work: the context of the pipeline.
         request_id: the request.
         who: the person.
         by: the person and what they saw; None: `who`, without a comparison. A second call with the same decision id
@@ -35,13 +34,15 @@ def publish_request(work: Workspace, request_id: str, *, who: str, by: By | None
     return _publish(work, request_id, by or By(who=who, decision_id=work.new_id()), lease_id=None)
 
 
-def publish_staged(work: Workspace, opened: Opened, *, who: str, publisher: str | None = None) -> Publication:
+def publish_staged(
+    work: RequestContext, opened: Opened, *, who: str, publisher: str | None = None
+) -> PublicationAttempt:
     """Publish a whole request for its holder, after the holder has staged all slices, or return why not.
 
     If the request has no run of its own, because readers see a current run of every slice, it is closed.
 
     Args:
-        work: the workspace of the holder.
+        work: the context of the holder.
         opened: the request and the lease of the holder.
         who: recorded with the publication.
         publisher: names the caller, if it is a DAG run, which sends asset events. If the same DAG run has published the
@@ -56,8 +57,8 @@ def publish_staged(work: Workspace, opened: Opened, *, who: str, publisher: str 
 
 
 def publish_events(
-    work: Workspace, view: LedgerView, *, request_id: str, by: By, lease_id: str | None = None
-) -> tuple[Publication, Sequence[LedgerEvent]]:
+    work: RequestContext, view: LedgerView, *, request_id: str, by: By, lease_id: str | None = None
+) -> tuple[PublicationAttempt, Sequence[LedgerEvent]]:
     """Return whether a request may be published, and the events that publish it (none if it may not).
 
     Raises:
@@ -86,7 +87,7 @@ def publish_events(
     return found, _published_events(work, view, request, by=by, is_person=lease_id is None)
 
 
-def _to_tell(view: LedgerView, request: Request, by: By) -> LedgerPublication | None:
+def _to_tell(view: LedgerView, request: Request, by: By) -> Publication | None:
     """Return the publication of a request whose asset events the caller sends: its own, or one that no task tells."""
     newest = next((one for one in reversed(view.publications) if one.request_id == request.request_id), None)
     if newest is None:
@@ -95,14 +96,14 @@ def _to_tell(view: LedgerView, request: Request, by: By) -> LedgerPublication | 
     return newest if is_mine or (by.tells and newest.told_by is None) else None
 
 
-def _told_event(publication: LedgerPublication, by: By) -> LedgerEvent:
+def _told_event(publication: Publication, by: By) -> LedgerEvent:
     """Return the event by which one task takes over the asset events of a publication."""
     details = {"publication": publication.seq, "told_by": by.decision_id}
     return LedgerEvent(kind=EventKind.TOLD, request_id=publication.request_id, who=by.who, details=details)
 
 
-def _publish(work: Workspace, request_id: str, by: By, *, lease_id: str | None) -> Publication:
-    found = Publication(request_id=request_id, is_published=False, why="")
+def _publish(work: RequestContext, request_id: str, by: By, *, lease_id: str | None) -> PublicationAttempt:
+    found = PublicationAttempt(request_id=request_id, is_published=False, why="")
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         nonlocal found
@@ -119,7 +120,7 @@ def _publish(work: Workspace, request_id: str, by: By, *, lease_id: str | None) 
     return replace(found, ledger_version=view.version)
 
 
-def publish(work: Workspace, *, who: str, request_id: str | None = None) -> Publication:
+def publish(work: RequestContext, *, who: str, request_id: str | None = None) -> PublicationAttempt:
     """Publish for a person: the request with an id, or the newest open request whose runs are all publishable.
 
     An older request is skipped if a newer open one has runs of the same slices. A request that is worked on is skipped,
@@ -148,7 +149,7 @@ def publish(work: Workspace, *, who: str, request_id: str | None = None) -> Publ
 
 
 def _published_events(
-    work: Workspace, view: LedgerView, request: Request, *, by: By, is_person: bool
+    work: RequestContext, view: LedgerView, request: Request, *, by: By, is_person: bool
 ) -> list[LedgerEvent]:
     details = {"published_by": by.decision_id, "told_by": by.decision_id if by.tells else None} | (
         decision_details(by.decision_id, "publish") if is_person else {}
@@ -172,7 +173,7 @@ def _published_events(
     return events + [_closed(other, why, by=request) for other in settled]
 
 
-def _settles(work: Workspace, view: LedgerView, request: Request, *, other: Request) -> bool:
+def _settles(work: RequestContext, view: LedgerView, request: Request, *, other: Request) -> bool:
     """Return whether the publication of `request` leaves nothing to decide in `other`, on which nobody works.
 
     That is so if readers then see each slice of `other` by a run that an equal or a later request has made.

@@ -8,12 +8,11 @@ from typing import Any
 from expectations import wording
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.leases import Lease
-from jobs.ledger.view import Hold, LedgerView, Request, RequestKind, RequestState, StagedRun
-from jobs.ledger.view import Publication as LedgerPublication
+from jobs.ledger.view import Hold, LedgerView, Publication, Request, RequestKind, RequestState, StagedRun
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
 from jobs.plain_text import counted, shortened
 from jobs.planning.fingerprints import fingerprint
-from jobs.planning.workspace import Workspace, holders
+from jobs.planning.request_context import RequestContext, holders
 from jobs.runs import EMPTY_STATE, SHOWN_DIGITS, CheckResult, Slice, Verdict
 
 MAX_NAMED = 8
@@ -30,7 +29,7 @@ _NO_WAIVER = "an error cannot be waived; run again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
+class PublicationAttempt:
     """The result of an attempt to publish a request.
 
     If it is not published, `why` tells the reason, and `stopped_by` or `waits_for` name the slices (or holders) that
@@ -61,19 +60,19 @@ class Publication:
 
 
 def judge_publication(
-    work: Workspace, view: LedgerView, request: Request, *, lease_id: str | None = None
-) -> Publication:
+    work: RequestContext, view: LedgerView, request: Request, *, lease_id: str | None = None
+) -> PublicationAttempt:
     """Return whether a request may be published in a view, and if not, why.
 
     Args:
-        work: the workspace of the pipeline.
+        work: the context of the pipeline.
         view: the ledger.
         request: a request of the view.
         lease_id: the lease of the caller that has staged the request; None if a person publishes.
     """
     is_begun = bool(request.runs) or request.is_complete
     if is_begun and all(view.published.get(slice_id) == run_id for slice_id, run_id in request.runs.items()):
-        return Publication(request_id=request.request_id, is_published=True, is_seen_already=True, why=SEEN)
+        return PublicationAttempt(request_id=request.request_id, is_published=True, is_seen_already=True, why=SEEN)
     held = (
         _worked_on(work, request, lease_id=lease_id)
         or _rolled_back(view, request, is_person=lease_id is None)
@@ -96,10 +95,10 @@ def judge_publication(
     why = f"{counted(len(unseen), 'slice')} published together"
     if len(unseen) < len(request.runs):
         why += f"; readers saw the other {len(request.runs) - len(unseen)} of the request before"
-    return Publication(request_id=request.request_id, is_published=True, why=why, changed=changed)
+    return PublicationAttempt(request_id=request.request_id, is_published=True, why=why, changed=changed)
 
 
-def changed_slices(view: LedgerView, publication: LedgerPublication) -> tuple[str, ...]:
+def changed_slices(view: LedgerView, publication: Publication) -> tuple[str, ...]:
     """Return the slices of a publication whose rows differ from what readers saw directly before it."""
     earlier = view.published_at(publication.seq - 1)
     return tuple(
@@ -118,7 +117,7 @@ class Basis:
     is_outdated: bool
 
 
-def settled_basis(work: Workspace, view: LedgerView, request: Request) -> Basis:
+def settled_basis(work: RequestContext, view: LedgerView, request: Request) -> Basis:
     """Return the basis of a judgement of a request in a view.
 
     `now` is None if the pipeline file has no rule for settled windows, and every slice of the request has arrived.
@@ -134,14 +133,14 @@ def settled_basis(work: Workspace, view: LedgerView, request: Request) -> Basis:
     return Basis(now=now, is_outdated=bool(judged - {now}))
 
 
-def is_ready(work: Workspace, view: LedgerView, request: Request) -> bool:
+def is_ready(work: RequestContext, view: LedgerView, request: Request) -> bool:
     """Return whether nothing but checks, holders and a hold can stop the publication of a request."""
     if request.state is RequestState.CLOSED or not (request.runs or request.is_complete):
         return False
     return not (_replaced(view, request) or _incomplete(work, request) or _broken_chain(work, view, request))
 
 
-def _unjudged(work: Workspace, view: LedgerView, request: Request) -> Publication | None:
+def _unjudged(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
     """Refuse if the change of settled windows was not judged against what readers see now."""
     if not settled_basis(work, view, request).is_outdated:
         return None
@@ -204,7 +203,7 @@ def describe_hold(hold: Hold) -> str:
     )
 
 
-def other_holders(work: Workspace, request: Request, *, lease_id: str | None) -> tuple[Lease, ...]:
+def other_holders(work: RequestContext, request: Request, *, lease_id: str | None) -> tuple[Lease, ...]:
     """Return the leases of others than the caller: of other processes, and of DAG runs with another `lease_id`."""
     return tuple(
         lease
@@ -215,13 +214,13 @@ def other_holders(work: Workspace, request: Request, *, lease_id: str | None) ->
 
 def _refused(
     request: Request, why: str, *, stopped_by: tuple[str, ...] = (), waits_for: str | None = None
-) -> Publication:
-    return Publication(
+) -> PublicationAttempt:
+    return PublicationAttempt(
         request_id=request.request_id, is_published=False, why=why, stopped_by=stopped_by, waits_for=waits_for
     )
 
 
-def _worked_on(work: Workspace, request: Request, *, lease_id: str | None) -> Publication | None:
+def _worked_on(work: RequestContext, request: Request, *, lease_id: str | None) -> PublicationAttempt | None:
     """Refuse while another holder works on the request: publication would end the request under it."""
     others = other_holders(work, request, lease_id=lease_id)
     if not others:
@@ -231,7 +230,7 @@ def _worked_on(work: Workspace, request: Request, *, lease_id: str | None) -> Pu
     return _refused(request, why, waits_for=who)
 
 
-def _rolled_back(view: LedgerView, request: Request, *, is_person: bool) -> Publication | None:
+def _rolled_back(view: LedgerView, request: Request, *, is_person: bool) -> PublicationAttempt | None:
     """Refuse the schedule, and requests from before the rollback, while a rollback holds the chain."""
     if is_person:
         return None
@@ -244,7 +243,7 @@ def _rolled_back(view: LedgerView, request: Request, *, is_person: bool) -> Publ
     return None
 
 
-def _replaced(view: LedgerView, request: Request) -> Publication | None:
+def _replaced(view: LedgerView, request: Request) -> PublicationAttempt | None:
     """Refuse a published request of which a later publication has replaced slices."""
     if request.state is not RequestState.PUBLISHED:
         return None
@@ -256,7 +255,7 @@ def _replaced(view: LedgerView, request: Request) -> Publication | None:
     return _refused(request, why)
 
 
-def _held(view: LedgerView, request: Request) -> Publication | None:
+def _held(view: LedgerView, request: Request) -> PublicationAttempt | None:
     """Refuse while the checks of a run stop publication."""
     stopping = [run for run_id in request.runs.values() if not (run := view.run(run_id)).is_publishable]
     if not stopping:
@@ -270,7 +269,7 @@ def _held(view: LedgerView, request: Request) -> Publication | None:
     return _refused(request, why, stopped_by=tuple(run.result.slice.slice_id for run in stopping))
 
 
-def _unverified(work: Workspace, view: LedgerView, request: Request) -> Publication | None:
+def _unverified(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
     """Refuse, until a person publishes, slices with other records if it is not known whether some were removed."""
     slices = unverified_slices(view, request)
     if not slices:
@@ -297,7 +296,7 @@ def _is_unverified(view: LedgerView, slice_id: str, run_id: str) -> bool:
     return is_other and match_input(published.sightings, now.log) is Match.UNKNOWN
 
 
-def _incomplete(work: Workspace, request: Request) -> Publication | None:
+def _incomplete(work: RequestContext, request: Request) -> PublicationAttempt | None:
     """Refuse while slices of the range are left to replay."""
     if request.from_ms is None or request.to_ms is None or request.is_complete:
         return None
@@ -307,13 +306,13 @@ def _incomplete(work: Workspace, request: Request) -> Publication | None:
     return _refused(request, why, stopped_by=missing)
 
 
-def _empty(request: Request) -> Publication:
+def _empty(request: Request) -> PublicationAttempt:
     """Refuse a request without runs."""
     why = f"request {request.request_id} has no runs yet; run it first"
     return _refused(request, why)
 
 
-def _broken_chain(work: Workspace, view: LedgerView, request: Request) -> Publication | None:
+def _broken_chain(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
     """Refuse if a published run would not start from the state that the run before it leaves."""
     grid = slice_grid(work.pipeline)
     merged = {**view.published, **request.runs}
@@ -338,7 +337,7 @@ def _state_after(view: LedgerView, merged: Mapping[str, str], one: Slice | None)
     )
 
 
-def _gap_before(work: Workspace, request: Request, *, one: Slice, before: Slice | None) -> Publication:
+def _gap_before(work: RequestContext, request: Request, *, one: Slice, before: Slice | None) -> PublicationAttempt:
     name = before.slice_id if before else "nothing"
     why = (
         f"slice {one.slice_id} was replayed from another state than the one that {name} has for readers now, because "
@@ -348,7 +347,7 @@ def _gap_before(work: Workspace, request: Request, *, one: Slice, before: Slice 
     return _refused(request, why, stopped_by=(one.slice_id,))
 
 
-def _gap_after(work: Workspace, view: LedgerView, request: Request, *, after: Slice) -> Publication:
+def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, after: Slice) -> PublicationAttempt:
     """Refuse because published slices after the request were computed from another state than it leaves."""
     grid = slice_grid(work.pipeline)
     along = _published_run_on(grid, view, after)

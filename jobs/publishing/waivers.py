@@ -11,10 +11,10 @@ from jobs.ledger.provenance import decision_details
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import counted, shortened
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 from jobs.publishing.decisions import checked_reason, open_request_of
+from jobs.publishing.optimistic_check import By, check_seen_request, check_seen_run
 from jobs.publishing.rules import describe_run, describe_stop
-from jobs.publishing.seen import By, check_seen_request, check_seen_run
 from jobs.runs import SHOWN_DIGITS, Slice, Verdict
 from windowlib.errors import RequestError
 
@@ -28,11 +28,11 @@ class SliceWaiver:
     reason: str
 
 
-def waive(work: Workspace, slice_id: str, *, run_id: str, reason: str, by: By) -> StagedRun:
+def waive(work: RequestContext, slice_id: str, *, run_id: str, reason: str, by: By) -> StagedRun:
     """Let a failed run of a slice pass, and return it. It is not published by this call.
 
     Args:
-        work: the workspace of the pipeline.
+        work: the context of the pipeline.
         slice_id: the slice.
         run_id: the run that the person has examined, or the first digits of its id.
         reason: why the run may pass; the ledger stores it.
@@ -46,12 +46,17 @@ def waive(work: Workspace, slice_id: str, *, run_id: str, reason: str, by: By) -
 
 
 def waive_all(
-    work: Workspace, waivers: Sequence[SliceWaiver], *, by: By, request_id: str | None = None, all_of_it: bool = False
+    work: RequestContext,
+    waivers: Sequence[SliceWaiver],
+    *,
+    by: By,
+    request_id: str | None = None,
+    all_of_it: bool = False,
 ) -> tuple[StagedRun, ...]:
     """Let failed runs pass in one commit, all of them or none, and return them. Nothing is published by this call.
 
     Args:
-        work: the workspace of the pipeline.
+        work: the context of the pipeline.
         waivers: the runs, each with a reason.
         by: the person and what they saw.
         request_id: the request that has the runs. None: any open request.
@@ -75,7 +80,7 @@ def waive_all(
 
 
 def waive_events(
-    work: Workspace,
+    work: RequestContext,
     view: LedgerView,
     *,
     waivers: Sequence[SliceWaiver],
@@ -109,7 +114,7 @@ def waive_events(
     return events
 
 
-def runs_to_examine(work: Workspace, view: LedgerView, slice_id: str) -> tuple[StagedRun, ...]:
+def runs_to_examine(work: RequestContext, view: LedgerView, slice_id: str) -> tuple[StagedRun, ...]:
     """Return the failed runs of a slice that a waiver could name. The run of the newest request is the last one.
 
     Raises:
@@ -124,7 +129,7 @@ def runs_to_examine(work: Workspace, view: LedgerView, slice_id: str) -> tuple[S
 
 
 def _waived_event(
-    work: Workspace, view: LedgerView, one: SliceWaiver, *, by: By, request_id: str | None
+    work: RequestContext, view: LedgerView, one: SliceWaiver, *, by: By, request_id: str | None
 ) -> LedgerEvent:
     reason = checked_reason(one.reason, "a waiver")
     chosen = slice_of_id(work.pipeline, one.slice_id)
@@ -148,7 +153,7 @@ def _waived_event(
     )
 
 
-def _staged_runs(work: Workspace, view: LedgerView, one: Slice, *, request_id: str | None) -> list[str]:
+def _staged_runs(work: RequestContext, view: LedgerView, one: Slice, *, request_id: str | None) -> list[str]:
     """Return the ids of the runs of a slice that open requests have. That of the newest request is the last one.
 
     Raises:
@@ -166,7 +171,7 @@ def _staged_runs(work: Workspace, view: LedgerView, one: Slice, *, request_id: s
     return list(reversed(dict.fromkeys(reversed(staged))))
 
 
-def _named_run(work: Workspace, view: LedgerView, one: Slice, *, staged: Sequence[str], named: str) -> StagedRun:
+def _named_run(work: RequestContext, view: LedgerView, one: Slice, *, staged: Sequence[str], named: str) -> StagedRun:
     """Return the one staged run whose id begins with the digits that a person has named.
 
     Raises:
@@ -194,7 +199,7 @@ def _named_run(work: Workspace, view: LedgerView, one: Slice, *, staged: Sequenc
     )
 
 
-def _obstacle(work: Workspace, run: StagedRun) -> str | None:
+def _obstacle(work: RequestContext, run: StagedRun) -> str | None:
     """Return why a run cannot be waived; None if it can."""
     name = _name(work, run.result.slice)
     if run.verdict is Verdict.ERROR:
@@ -206,7 +211,7 @@ def _obstacle(work: Workspace, run: StagedRun) -> str | None:
     return None
 
 
-def _name(work: Workspace, one: Slice) -> str:
+def _name(work: RequestContext, one: Slice) -> str:
     return f"slice {one.slice_id} of pipeline {work.pipeline.name}"
 
 

@@ -13,7 +13,7 @@ from jobs.replay.checked_tables import CommittedSlices, run_rows
 from jobs.replay.checks import conservation, quality_rows, run_checks, verdict
 from jobs.replay.chunk.driver_rows import append_driver_rows, identified
 from jobs.replay.chunk.slice_runs import SliceRun
-from jobs.replay.chunk.tallies import Tallies
+from jobs.replay.chunk.tallies import ChunkTallies
 from jobs.replay.computed import Computed
 from jobs.replay.equations import Audit
 from jobs.replay.pinned import Pinned
@@ -168,7 +168,7 @@ def _result(computed: Computed, one: SliceRun, checks: tuple[CheckResult, ...], 
     )
 
 
-def _checkpoint_form(pinned: Pinned, tallies: Tallies, one: SliceRun) -> CheckpointForm:
+def _checkpoint_form(pinned: Pinned, tallies: ChunkTallies, one: SliceRun) -> CheckpointForm:
     if one.stores_whole_state:
         return CheckpointForm()
     names = {table.name for table in pinned.tables.stored} & {*tables.INCREMENTAL_TABLES, tables.STATE_REMOVALS}

@@ -8,10 +8,10 @@ from jobs.planning.fingerprints import run_id
 from jobs.replay.chunk.checkpoint_forms import full_checkpoints, stored_sums
 from jobs.replay.chunk.chunk_run import ChunkRun
 from jobs.replay.chunk.slice_runs import SliceRun
-from jobs.replay.chunk.tallies import CLOCK, FATES, ROWS, Sums, Tallies, state_fingerprint
+from jobs.replay.chunk.tallies import CLOCK, FATES, ROWS, ChunkTallies, Sums, state_fingerprint
 from jobs.replay.chunk.time_steps import watermark_row
-from jobs.replay.files.way import run_files
 from jobs.replay.pinned import Pinned
+from jobs.replay.stages.run_chunk import run_chunk
 from jobs.runs import EMPTY_STATE, CheckpointPart
 from jobs.spark.lazy_session import LazySession
 from windowlib.records import tables
@@ -31,7 +31,7 @@ class Computed:
     pinned: Pinned
     run: ChunkRun
     watermarks: WatermarkRows
-    tallies: Tallies
+    tallies: ChunkTallies
     runs: tuple[SliceRun, ...]
 
 
@@ -45,7 +45,7 @@ def compute(session: LazySession, pinned: Pinned) -> Computed:
         AuditError: a file that tasks exchange is damaged; the attempt is void.
     """
     pinned.tables.functions.ship()
-    run = run_files(session, pinned)
+    run = run_chunk(session, pinned)
     try:
         return _computed(pinned, run)
     except BaseException:
@@ -56,7 +56,7 @@ def compute(session: LazySession, pinned: Pinned) -> Computed:
 def _computed(pinned: Pinned, run: ChunkRun) -> Computed:
     watermarks = tuple(tuple(watermark_row(source) for source in after) for after in run.time.after)
     is_full = full_checkpoints(run.counted, len(run.slices))
-    tallies = Tallies(
+    tallies = ChunkTallies(
         stored_sums(run.counted, is_full)
         | _driver_sums(run, watermarks, has_duplicates=pinned.order.pipeline.log.distinct is not None)
     )
@@ -82,7 +82,9 @@ def _driver_sums(run: ChunkRun, watermarks: WatermarkRows, *, has_duplicates: bo
     return found
 
 
-def _slice_runs(pinned: Pinned, run: ChunkRun, tallies: Tallies, *, is_full: tuple[bool, ...]) -> tuple[SliceRun, ...]:
+def _slice_runs(
+    pinned: Pinned, run: ChunkRun, tallies: ChunkTallies, *, is_full: tuple[bool, ...]
+) -> tuple[SliceRun, ...]:
     """Give each slice its run id; each run starts from the state that the one before it left."""
     order = pinned.order
     parts = order.before.parts if order.before else ()

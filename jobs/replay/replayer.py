@@ -20,7 +20,7 @@ from jobs.replay.computed import compute
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.replay.pinned import Pinned, pin
 from jobs.replay.sizes import SIZES, Sizes
-from jobs.replay.stages import stage
+from jobs.replay.stage_times import stage
 from jobs.replay.written import write
 from jobs.runs import RunResult
 from jobs.spark.lazy_session import LazySession
@@ -49,7 +49,7 @@ def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SI
 
     Raises:
         LogError, SpecError, CheckpointError: before anything is written.
-        AuditError: an equation does not close, or a fragment is damaged; the attempt is void.
+        AuditError: an equation does not close, or a shuffle file is damaged; the attempt is void.
     """
     return replay_in(LazySession.of(spark), order, sizes=sizes)
 

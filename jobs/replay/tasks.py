@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from jobs.replay.stages import counting
+from jobs.replay.stage_times import counting
 from jobs.spark.lazy_session import LazySession
 from windowlib.errors import HindcastError
 

@@ -25,7 +25,7 @@ def write(computed: Computed) -> Written:
 
     Raises:
         SpecError: a table holds columns that the pipeline's rows do not fit.
-        AuditError: a fragment is damaged; the attempt is void.
+        AuditError: a shuffle file is damaged; the attempt is void.
     """
     pinned, tallies = computed.pinned, computed.tallies
     for table in pinned.tables.stored:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
+from jobs.planning.request_context import RequestContext
 from jobs.planning.standing import Standing
-from jobs.planning.workspace import Workspace
 from jobs.publishing.rules import describe_hold, listed
 from jobs.review.freshness import Freshness, freshness
 from jobs.review.pages.state import held_slices
@@ -78,7 +78,7 @@ class Digest:
         return ", ".join(words) or "no news"
 
 
-def digest(work: Workspace, view: LedgerView, state: Standing, *, since_ms: int) -> Digest:
+def digest(work: RequestContext, view: LedgerView, state: Standing, *, since_ms: int) -> Digest:
     """Return the news of a pipeline since an instant.
 
     Raises:

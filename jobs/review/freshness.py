@@ -7,8 +7,8 @@ from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import counted
+from jobs.planning.request_context import RequestContext
 from jobs.planning.standing import due_slices
-from jobs.planning.workspace import Workspace
 from windowlib.errors import HindcastError
 
 
@@ -38,7 +38,7 @@ class Freshness:
         return f"{counted(slices, self.unit)} behind the schedule" if slices else "on schedule"
 
 
-def freshness(work: Workspace, view: LedgerView) -> Freshness:
+def freshness(work: RequestContext, view: LedgerView) -> Freshness:
     """Return how far a pipeline is behind its schedule at the time of the ledger's clock.
 
     A slice is expected when it has ended before the last time of the cron schedule. Without one: when it has ended.
@@ -58,7 +58,7 @@ def freshness(work: Workspace, view: LedgerView) -> Freshness:
     )
 
 
-def freshness_line(work: Workspace, view: LedgerView) -> str:
+def freshness_line(work: RequestContext, view: LedgerView) -> str:
     """Return the freshness of a pipeline on one line, or why it is not known."""
     try:
         return freshness(work, view).text

@@ -13,11 +13,11 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.log_pin import pin_input
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.chunk.time_steps import time_before
-from jobs.replay.files.counted import chunk_time, counted_log, reading_tasks
-from jobs.replay.files.judging import ScanPlan, judged_batches
-from jobs.replay.files.side_records import hash_texts
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.chunk_log import ChunkLog
+from jobs.replay.stages.counted import chunk_time, counted_log, reading_tasks
+from jobs.replay.stages.judging import ScanPlan, judged_batches
+from jobs.replay.stages.side_records import hash_texts
 from jobs.runs import CheckpointRef, Slice
 from jobs.spark.lazy_session import LazySession
 from windowlib.bounds import MIN_TIME_MS

@@ -13,10 +13,10 @@ from jobs.plain_text import counted
 from jobs.planning.log_pin import pin_input
 from jobs.planning.log_state import known_log
 from jobs.planning.plan import Plan, Step
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 from jobs.replay.chunk.log_bytes import check_log_bytes
-from jobs.replay.files.counted import counted_log, reading_tasks, slice_inputs
 from jobs.replay.intake.chunk_log import ChunkLog
+from jobs.replay.stages.counted import counted_log, reading_tasks, slice_inputs
 from jobs.runs import RunResult, Sighting
 from jobs.spark.lazy_session import LazySession
 
@@ -50,7 +50,7 @@ class Verification:
 
 
 def verify_inputs(
-    session: LazySession, work: Workspace, planned: Plan, *, who: str, records_per_job: int = RECORDS_PER_JOB
+    session: LazySession, work: RequestContext, planned: Plan, *, who: str, records_per_job: int = RECORDS_PER_JOB
 ) -> Verification:
     """Compare the log's records with what the runs of a plan read, by the fingerprint that the replay makes.
 
@@ -85,7 +85,7 @@ def verify_inputs(
     )
 
 
-def _record(work: Workspace, events: Sequence[LedgerEvent]) -> None:
+def _record(work: RequestContext, events: Sequence[LedgerEvent]) -> None:
     work.ledger.write(lambda _view: events)
 
 
@@ -104,7 +104,7 @@ def _jobs(steps: Sequence[Step], most: int) -> Iterator[list[Step]]:
         yield job
 
 
-def _read(session: LazySession, work: Workspace, steps: Sequence[Step]) -> Iterator[tuple[Step, Sighting, str]]:
+def _read(session: LazySession, work: RequestContext, steps: Sequence[Step]) -> Iterator[tuple[Step, Sighting, str]]:
     """Read the slices as the replay does; the fingerprint of each, and whether its run has the same."""
     slices = [step.slice for step in steps]
     pinned = pin_input(work.pipeline, work.lake, slices, known=known_log(work.ledger.view(), slices))

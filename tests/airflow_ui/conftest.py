@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.planning.workspace import Workspace, open_workspace
+from jobs.planning.request_context import RequestContext, open_request_context
 from tests.support.fake_replay import FAILS, PIPELINE, append_day, day_ms, sales
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Place:
 
     lake: Path
     pipelines: Path
-    work: Workspace
+    work: RequestContext
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         append_day(lake, day, {"a": amount, "b": 1})
     monkeypatch.setenv("HINDCAST_LAKE", str(lake))
     monkeypatch.setenv("HINDCAST_PIPELINES", str(pipelines))
-    work = open_workspace(sales(), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    work = open_request_context(sales(), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
     return Place(lake=lake, pipelines=pipelines, work=work)
 
 

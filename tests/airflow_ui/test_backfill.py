@@ -9,7 +9,7 @@ import pytest
 
 from jobs.ledger.view import DagRunOrigin
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, open_request
+from jobs.planning.request_context import Asked, open_request
 from jobs.review import links
 from tests.airflow_ui.conftest import Clients, Place
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked
+from jobs.planning.request_context import Asked
 from tests.airflow_ui.conftest import Place
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms
 

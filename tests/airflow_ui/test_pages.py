@@ -16,7 +16,7 @@ import pytest
 
 from jobs.ledger.view import DagRunOrigin
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked
+from jobs.planning.request_context import Asked
 from jobs.publishing.publishing import publish
 from jobs.review import links
 from jobs.runs import RunResult

@@ -9,8 +9,8 @@ import pytest
 from jobs.ledger.view import Request
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.restate import RestateGrammar
+from jobs.planning.request_context import Asked
 from jobs.planning.restating import propose
-from jobs.planning.workspace import Asked
 from jobs.review import links
 from tests.airflow_ui.conftest import Clients, Place
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.ledger.view import DagRunOrigin, Request
 from jobs.orchestration.requests import Staging, run_request
-from jobs.planning.workspace import Asked, open_request, open_workspace
+from jobs.planning.request_context import Asked, open_request, open_request_context
 from jobs.replay.orders import ReplayOrder
 from jobs.wall_clock import now_ms
 from tests.airflow_ui.conftest import Place
@@ -87,7 +87,7 @@ def _running(dag: Any) -> Any:  # noqa: ANN401 - a DAG, a DagRun of the database
 def test_marking_a_run_as_failed_frees_its_request_and_the_note_tells_what_was_staged(
     place: Place, api: "TestClient"
 ) -> None:
-    work = open_workspace(place.work.pipeline, place.work.lake, now_ms=now_ms)
+    work = open_request_context(place.work.pipeline, place.work.lake, now_ms=now_ms)
     origin = DagRunOrigin(dag_id=DAG, run_id=RUN, slice_ids=DAYS[:2])
     asked = Asked(
         from_ms=day_ms(DAYS[0]), to_ms=day_ms("2024-01-03"), who="ines", reason="x", request_id="r", origin=origin

@@ -14,7 +14,7 @@ HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow"
         ("jobs.cli.status, jobs.ledger.table", 470),
         ("jobs.cli.decide", 470),
         ("jobs.cli.run", 495),
-        ("jobs.cli.look", 620),
+        ("jobs.cli.inspect", 620),
         ("jobs.cli.run, jobs.review.execution", 760),
     ],
 )

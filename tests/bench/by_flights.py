@@ -25,7 +25,7 @@ from tests.bench.stages import Stopwatch
 from tests.support.places import ROOT
 
 if TYPE_CHECKING:
-    from jobs.orchestration.outcomes import Outcome
+    from jobs.orchestration.outcomes import RequestOutcome
 
 FIRST: Final = date(2013, 1, 1)
 WARM_UP_DAYS: Final = 3
@@ -58,7 +58,7 @@ class _Flights:
         self._lake = Path(job.scratch) / "lake"
         self._log = flights_for(Path(job.options["cache"]), job.options["log_days"])
         self._watch = Stopwatch()
-        self._outcome: Outcome | None = None
+        self._outcome: RequestOutcome | None = None
         self._empty()
         self.begin()
 

@@ -12,21 +12,21 @@ from deltalake import DeltaTable
 
 from jobs.lake.arrow_sql import query
 from jobs.lake.lake import Lake
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.files import build_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
-from jobs.planning.workspace import Asked, open_workspace
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.publishing.publishing import publish_request
 from jobs.replay import replayer
-from jobs.replay.files.ascending import Ascending
-from jobs.replay.files.counted import block_groups, chunk_time, scan_plan
-from jobs.replay.files.judging import ScanPlan
-from jobs.replay.files.scan import NEVER_MS, Scanned, latest_before
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.intake import take_in
 from jobs.replay.pinned import pin
+from jobs.replay.stages.ascending import Ascending
+from jobs.replay.stages.counted import block_groups, chunk_time, scan_plan
+from jobs.replay.stages.judging import ScanPlan
+from jobs.replay.stages.scan import NEVER_MS, Scanned, latest_before
 from jobs.replay.tasks import SparkTasks
 from jobs.runs import Verdict
 from jobs.spark.session import spark_session
@@ -57,7 +57,7 @@ class UnpublishedRun(RuntimeError):  # noqa: N818 - it says what happened
 
 def run_days(
     spark: "SparkSession", lake: Path, pipeline: Pipeline, bounds: tuple[str, str], *, checks: str | None = None
-) -> tuple[Outcome, Stopwatch]:
+) -> tuple[RequestOutcome, Stopwatch]:
     """Run `[from, to)` as `hindcast run` does, and return the outcome and the seconds by stage.
 
     If checks of slices fail, they are waived, and the request is published: so does a person for the blizzard of the
@@ -69,7 +69,7 @@ def run_days(
     start_ms, end_ms = (parse_bound(pipeline, text) for text in bounds)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="make bench", reason="")
     with watched(replayer) as watch, watch.timed(WHOLE):
-        work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=now_ms, checks=checks)
+        work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=now_ms, checks=checks)
         outcome = run_request(work, asked, lambda order: replayer.replay_chunk(spark, order), staging=Staging())
         failed = [run for run in outcome.runs if run.verdict is Verdict.FAIL and run.waiver is None]
         for run in failed:
@@ -139,7 +139,7 @@ class Replay:
 class Scan:
     """The time of a chunk through files: from the Delta log to the steps of its watermark.
 
-    The parts are those of a replay (`jobs.replay.files`), without what its scan also does: hashes, fragments by key.
+    The parts are those of a replay (`jobs.replay.stages`), without the hashes and the shuffle of its scan.
     """
 
     def prepare(self, job: Job) -> None:

@@ -13,7 +13,7 @@ from tests.support.bucket_feed import bucket_plan, tables_of
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.executor import Executor
 from windowlib.columnar.plan import BucketPlan, SliceRange
-from windowlib.columnar.steps import Beginning, Steps
+from windowlib.columnar.watermark_steps import Beginning, Steps
 from windowlib.records import tables
 
 BATCH: Final = 65_536

@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 
 from jobs.ledger.events import LedgerEvent
-from jobs.ledger.fold import fold
+from jobs.ledger.projection import project
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Ask, Reason, make_plan
@@ -138,7 +138,7 @@ def _panes() -> tuple[BucketPlan, pa.Table]:
 def plan_seconds() -> float:
     """Return the CPU seconds for one slice of a plan over many, all of them current."""
     slices, events, log = _ledger(PLAN_SLICES)
-    view = fold(events, version=len(events))
+    view = project(events, version=len(events))
     began = time.process_time()
     planned = make_plan(sales(), view, log, ask=Ask(slices=slices))
     seconds = time.process_time() - began
@@ -150,7 +150,7 @@ def fold_seconds() -> float:
     """Return the CPU seconds for one slice when a ledger is folded."""
     slices, events, _ = _ledger(PLAN_SLICES)
     began = time.process_time()
-    fold(events, version=len(events))
+    project(events, version=len(events))
     return (time.process_time() - began) / len(slices)
 
 

@@ -19,8 +19,8 @@ from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIME_MS, MIN_TIMESTAMP_MS, wr
 from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.columnar.restored import DAMAGED
-from windowlib.columnar.steps import Beginning, Steps, columns_of
 from windowlib.columnar.tagged_rows import KEPT_TAG
+from windowlib.columnar.watermark_steps import Beginning, Steps, columns_of
 from windowlib.execution.bucket import FEED_KINDS, replay_bucket
 from windowlib.functions.window_functions import Reduce, Whole
 from windowlib.records import tables

@@ -159,11 +159,11 @@ def test_the_publication_of_a_backfill_turns_the_red_run_before_it_green(world: 
 
 
 def test_a_publication_of_the_command_line_is_told_when_the_gate_is_cleared(world: World) -> None:
-    from jobs.planning.workspace import open_workspace
+    from jobs.planning.request_context import open_request_context
     from jobs.publishing.publishing import publish
 
     order = world.backfill("b1")
-    work = open_workspace(sales(), world.lake, now_ms=now_ms)
+    work = open_request_context(sales(), world.lake, now_ms=now_ms)
     waive_newest(work, HELD, reason="real", who="shell")
     dag_tasks.gate(order)
     scheduling.leave_staged(sales(), world.lake, opened=order.opened, now_ms=now_ms())

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, open_workspace
+from jobs.planning.request_context import Asked, open_request_context
 from tests.dags.conftest import import_dag_file
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.places import ROOT
@@ -45,7 +45,7 @@ def test_the_example_writes_the_windows_of_its_slice(
     lake = Lake(root=str(tmp_path / "lake"))
     for number, day in enumerate(DAYS):
         append_day(Path(lake.root), day, {"a": 10 + number, "b": 1})
-    work = open_workspace(sales(), lake, now_ms=lambda: day_ms("2024-02-01"))
+    work = open_request_context(sales(), lake, now_ms=lambda: day_ms("2024-02-01"))
     asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-04"), who="me", reason="test")
     run_request(work, asked, FakeReplayer())
     monkeypatch.setenv("HINDCAST_LAKE", lake.root)

@@ -425,11 +425,15 @@ def test_a_killed_replay_leaves_one_line_that_says_who_has_cancelled_it(
     from airflow.providers.common.compat.sdk import AirflowException
 
     from jobs.orchestration.dag_leases import stop
-    from jobs.planning.workspace import open_workspace
+    from jobs.planning.request_context import open_request_context
 
     def submit(self: Any, _context: object) -> None:  # noqa: ANN401
         if person is not None:
-            stop(open_workspace(sales(), lake, now_ms=now_ms), ("replay_sales", "scheduled__2024-01-02"), who=person)
+            stop(
+                open_request_context(sales(), lake, now_ms=now_ms),
+                ("replay_sales", "scheduled__2024-01-02"),
+                who=person,
+            )
         self.on_kill()  # as the handler of SIGTERM does
         for line in ("Sending kill signal to spark-submit", "Killed", "py4j.Py4JNetworkError: Answer from Java"):
             self._get_hook().log.info(line)

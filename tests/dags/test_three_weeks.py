@@ -21,8 +21,8 @@ from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.orchestration.dag_leases import stop
 from jobs.orchestration.restatements import restatement_conf
 from jobs.planning import changed_slices
+from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.planning.standing import Standing, standing
-from jobs.planning.workspace import Workspace, open_workspace
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import RunResult
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
@@ -109,9 +109,9 @@ class Weeks:
         rows = amounts or {"a": number, "b": 2 * number}
         self.when(at(on if on is not None else number + 1, hour), lambda: self.writer.append(number, rows))
 
-    def work(self) -> Workspace:
+    def work(self) -> RequestContext:
         clock = self.airflow.clock
-        return open_workspace(sales(TEXT), self.airflow.lake, now_ms=lambda: clock.ms)
+        return open_request_context(sales(TEXT), self.airflow.lake, now_ms=lambda: clock.ms)
 
     def now(self) -> tuple[LedgerView, Standing]:
         work = self.work()

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, open_workspace
+from jobs.planning.request_context import Asked, open_request_context
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def test_airflow_resumes_a_waiting_run_when_its_slice_arrives(
     lake = Lake(root=str(tmp_path / "lake"))
     monkeypatch.setenv("HINDCAST_LAKE", lake.root)
     append_day(Path(lake.root), "2024-01-01", {"a": 1})
-    work = open_workspace(sales(), lake, now_ms=lambda: day_ms("2024-01-02"))
+    work = open_request_context(sales(), lake, now_ms=lambda: day_ms("2024-01-02"))
     asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="me", reason="test")
     run_request(work, asked, FakeReplayer())
     ready = "slice: {by: day}\n  ready: {any: [{min_records: 1}, {producer: 's3://raw'}]}"

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, assert_never
 
 import pytest
 
-from jobs.cli.common import run_cli
 from jobs.cli.main import hindcast
+from jobs.cli.options import run_cli
 from jobs.cli.slice_lines import progress_lines
 from jobs.lake.lake import Lake
 from jobs.orchestration import dag_orders, dag_tasks
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.pipeline.files import load_pipeline
+from jobs.planning.request_context import open_request_context
 from jobs.planning.standing import standing
-from jobs.planning.workspace import open_workspace
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
 from tests.support.places import ROOT
@@ -167,7 +167,7 @@ def reader(
     for name, value in {"PWD": str(Path.cwd()), "COLUMNS": "120", "HINDCAST_WHO": "ann"}.items():
         monkeypatch.setenv(name, value)
     person = Reader(capsys, monkeypatch)
-    for module in ("jobs.cli.common", "jobs.orchestration.dag_tasks"):
+    for module in ("jobs.cli.options", "jobs.orchestration.dag_tasks"):
         monkeypatch.setattr(f"{module}.now_ms", person.now_ms)
     monkeypatch.setattr("jobs.replay.replayer.spark_replayer", lambda _master=None: _replayer(spark))
     return person
@@ -188,7 +188,7 @@ def test_the_log_of_the_readme_fits_its_pipeline(reader: Reader) -> None:
     for block in blocks:
         reader.do(block[1], block[2], section[: block.start()])
     assert "7 slices replayed, 7 in the range: 7 passed; published." in reader.seen
-    work = open_workspace(load_pipeline("clicks", Path("pipelines")), Lake(root="lake"), now_ms=reader.now_ms)
+    work = open_request_context(load_pipeline("clicks", Path("pipelines")), Lake(root="lake"), now_ms=reader.now_ms)
     assert len(work.ledger.view().published) == 7
     assert standing(work, work.ledger.view()).ready == ()
 

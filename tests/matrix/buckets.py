@@ -26,8 +26,8 @@ from tests.support.bucket_feed import (
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
 from windowlib.columnar.restored import BEFORE, DAMAGED, STATE_KINDS
-from windowlib.columnar.steps import Beginning, Steps
 from windowlib.columnar.tagged_rows import KEPT_TAG
+from windowlib.columnar.watermark_steps import Beginning, Steps
 from windowlib.execution.bucket import replay_bucket
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum

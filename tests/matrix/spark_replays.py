@@ -10,7 +10,7 @@ from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.log_pin import pin_input
-from jobs.planning.workspace import open_workspace
+from jobs.planning.request_context import open_request_context
 from jobs.readers import published
 from jobs.reading.published import read_published
 from tests.matrix.checks import view_differs
@@ -27,7 +27,7 @@ from windowlib.profiles import EngineFault
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.orchestration.outcomes import Outcome
+    from jobs.orchestration.outcomes import RequestOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +76,14 @@ def _way(slices: int | None) -> str:
     return "in one chunk" if slices is None else f"in chunks of {slices} slices"
 
 
-def _what_differs(case: Case, said: Answer, *, log: SparkLog, outcome: "Outcome") -> Iterator[str]:
+def _what_differs(case: Case, said: Answer, *, log: SparkLog, outcome: "RequestOutcome") -> Iterator[str]:
     place, pipeline = Lake(root=str(log.lake)), case.pipeline
     committed = _committed(case, place, outcome)
     if (found := first_difference(expected_rows(case, said), committed)) is not None:
         yield f"committed: {found}"
     if not outcome.is_published:
         yield f"it was not published: {outcome.publication}"
-    view = open_workspace(pipeline, place, now_ms=lambda: NOW_MS).ledger.view()
+    view = open_request_context(pipeline, place, now_ms=lambda: NOW_MS).ledger.view()
     plain = read_published(place, pipeline.name, view)
     yield from (
         f"to a reader without Spark, {found}" for found in view_differs(case, said, _numbered(plain.to_pylist()))
@@ -92,7 +92,7 @@ def _what_differs(case: Case, said: Answer, *, log: SparkLog, outcome: "Outcome"
     yield from (f"to a reader with Spark, {found}" for found in view_differs(case, said, _numbered(spark.to_pylist())))
 
 
-def _committed(case: Case, place: Lake, outcome: "Outcome") -> Rows:
+def _committed(case: Case, place: Lake, outcome: "RequestOutcome") -> Rows:
     attempts = [(run.result.slice.slice_id, run.result.attempt_id) for run in outcome.runs]
     read = {name: read_attempts(place.table(case.pipeline.name, name), attempts) for name in table_names(case)}
     return {name: _numbered(rows.to_pylist()) for name, rows in read.items()}

@@ -9,18 +9,18 @@ import pytest
 from jobs.demo.flights import TABLE
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
-from jobs.planning.workspace import Asked, open_workspace
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.readers import published
 from jobs.reading.verify import verify
-from jobs.replay.files import way
 from jobs.replay.pinned import Pinned
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
+from jobs.replay.stages import run_chunk
 from jobs.storage import file_system
 from tests.support.object_store import SOURCE
 from tests.support.places import ROOT
@@ -51,9 +51,11 @@ def _pipeline(table: str = TABLE, *, order: str = "commits") -> Pipeline:
     return parse_pipeline(text, source=str(path))
 
 
-def _run(spark: "SparkSession", lake: str, pipeline: Pipeline, to: str, *, sizes: Sizes | None = None) -> Outcome:
+def _run(
+    spark: "SparkSession", lake: str, pipeline: Pipeline, to: str, *, sizes: Sizes | None = None
+) -> RequestOutcome:
     asked = Asked(from_ms=parse_bound(pipeline, FROM), to_ms=parse_bound(pipeline, to), who="a test", reason="S3")
-    work = open_workspace(pipeline, Lake(root=lake), now_ms=lambda: NOW_MS)
+    work = open_request_context(pipeline, Lake(root=lake), now_ms=lambda: NOW_MS)
     used = sizes or Sizes()
     return run_request(work, asked, lambda order: replay_chunk(spark, order, sizes=used), staging=Staging(chunk=5))
 
@@ -78,7 +80,7 @@ def test_tasks_may_sort_in_the_store(
     spark: "SparkSession", log: Path, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = what_was_run(_run(spark, str(log), _pipeline(order=ORDER), SOON))
-    monkeypatch.setattr(way, "_directory", lambda _tasks, pinned: pinned.order.lake.scratch("flights", "sorted"))
+    monkeypatch.setattr(run_chunk, "_directory", lambda _tasks, pinned: pinned.order.lake.scratch("flights", "sorted"))
     found = _run(spark, f"{lake}/sorted", _pipeline(f"{SOURCE}/{TABLE}", order=ORDER), SOON, sizes=SMALL)
     assert what_was_run(found) == expected
 
@@ -101,7 +103,7 @@ def test_tasks_may_exchange_rows_through_the_store(
         used.append(pinned.order.lake.scratch("flights", pinned.order.attempt_id))
         return used[-1]
 
-    monkeypatch.setattr(way, "_directory", scratch)
+    monkeypatch.setattr(run_chunk, "_directory", scratch)
     found = _run(spark, lake, _pipeline(f"{SOURCE}/{TABLE}"), SOON, sizes=SMALL)
     assert what_was_run(found) == expected[:3]
     for place in used:

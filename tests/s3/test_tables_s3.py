@@ -1,4 +1,4 @@
-"""Tables in the store without Spark: slice ids of any text, appends at once, fragments, damaged and lost objects."""
+"""Tables in the store without Spark: slice ids of any text, appends at once, shuffles, damaged and lost objects."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,14 +12,14 @@ from jobs.lake.delta_tables import open_delta
 from jobs.lake.file_commits import append_rows, attempt_files, commit_files
 from jobs.lake.lake import Lake
 from jobs.lake.store import ensure_table, read_attempts
-from jobs.replay.files.fragments import FragmentWriter, read_fragments
-from jobs.replay.files.row_files import KnownRun, RowFiles
-from jobs.replay.files.windows import load_steps, save_steps
+from jobs.replay.stages.parquet_writer import KnownRun, SliceWriter
+from jobs.replay.stages.shuffle_files import ShuffleWriter, read_shuffled
+from jobs.replay.stages.windows import load_steps, save_steps
 from jobs.storage import remove_directory
 from tests.support.leftovers import check_leftover_files
 from tests.support.object_store import BUCKET, ObjectStore
 from windowlib.columnar.arrow import arrow_type
-from windowlib.columnar.steps import Steps
+from windowlib.columnar.watermark_steps import Steps
 from windowlib.errors import StoreError
 from windowlib.records import tables
 
@@ -50,7 +50,7 @@ def test_rows_of_any_slice_are_read_back(lake: str) -> None:
     uri = f"{lake}/p/window_outputs"
     ensure_table(uri, TABLE)
     for number, slice_id in enumerate(SLICE_IDS):
-        files = RowFiles(table=TABLE, root=uri, columns=columns_of(slice_id), rows_per_file=10)
+        files = SliceWriter(table=TABLE, root=uri, columns=columns_of(slice_id), rows_per_file=10)
         for _ in range(3):
             files.write(rows_of(7 + number))
         files.close()
@@ -71,26 +71,26 @@ def test_appends_at_once_are_all_kept(lake: str) -> None:
     assert open_delta(uri).to_pyarrow_table().num_rows == 72
 
 
-def test_fragments_and_steps_pass_through_the_store(lake: str) -> None:
+def test_shuffle_files_and_steps_pass_through_the_store(lake: str) -> None:
     place, random = f"{lake}/p/_scratch/a", Random(7)
     rows = pa.table({"n": np.arange(1_000)})
-    writer = FragmentWriter(place, "rows")
+    writer = ShuffleWriter(place, "rows")
     starts = sorted(random.sample(range(1, 1_000), 9))
     for start, end in zip([0, *starts], [*starts, 1_000], strict=True):
         writer.write(rows.slice(start, end - start), slice_no=0)
     writer.close()
-    batches = [batch for _, batch in read_fragments(random.sample(writer.fragments, len(writer.fragments)))]
+    batches = [batch for _, batch in read_shuffled(random.sample(writer.shuffled, len(writer.shuffled)))]
     assert sorted(pa.Table.from_batches(batches)["n"].to_pylist()) == [*range(1_000)]
     arrays = {name: np.arange(50) for name in ("sequence", "slice_start_ms", "rank", "due_ms", "clock_ms")}
     steps = Steps(**arrays, watermark_ms=np.zeros(50, np.int64), slice_ends=(50,))
-    bare, fragments = save_steps(steps, place)
-    stored = load_steps(fragments, bare.slice_ends)
+    bare, shuffled = save_steps(steps, place)
+    stored = load_steps(shuffled, bare.slice_ends)
     assert (stored.due_ms == steps.due_ms).all()
     assert (stored.watermark_ms == 0).all()
     assert len(stored.watermark_ms) == 50
     remove_directory(place)
     with pytest.raises(OSError, match=r"\w"):
-        list(read_fragments(writer.fragments))
+        list(read_shuffled(writer.shuffled))
 
 
 def test_the_files_of_a_failed_attempt_are_removed(store: ObjectStore, lake: str) -> None:
@@ -100,7 +100,7 @@ def test_the_files_of_a_failed_attempt_are_removed(store: ObjectStore, lake: str
     known = KnownRun(
         slice_no=0, columns=columns_of("2013-02-01T00:00"), roots={TABLE.name: uri}, rows_from=0, rows_per_file=10
     )
-    files = RowFiles(table=TABLE, root=uri, columns=known.columns, rows_per_file=10)
+    files = SliceWriter(table=TABLE, root=uri, columns=known.columns, rows_per_file=10)
     files.write(rows_of(5))
     files.close()
     assert len(_data(store, uri)) == 2

@@ -34,11 +34,11 @@ from jobs.lake.leftover_files import SCRATCH, ListedFile
 from jobs.lake.rewrites import Rewrite, RewrittenSlice
 from jobs.ledger.chain import Link, Row, check_chain
 from jobs.ledger.events import EventKind
-from jobs.ledger.fold import Fold
 from jobs.ledger.head import Head
 from jobs.ledger.history import event_of
 from jobs.ledger.leases import Holder, Lease, is_held
 from jobs.ledger.ledger import Ledger, LedgerLimits
+from jobs.ledger.projection import Projection
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.requests import Staging, run_request
@@ -48,12 +48,12 @@ from jobs.pipeline.slices import slices_between
 from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.planning.lease_keeping import renew
 from jobs.planning.log_state import LogState, known_log
-from jobs.planning.workspace import Asked, IfOpen, Opened, Workspace, covers, open_workspace
+from jobs.planning.request_context import Asked, IfOpen, Opened, RequestContext, covers, open_request_context
 from jobs.publishing.accepting import acceptance_events
 from jobs.publishing.cleaning import clean
 from jobs.publishing.decisions import resume, rollback
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
-from jobs.publishing.seen import By
 from jobs.publishing.waivers import waive
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import EMPTY_STATE, SETTLED, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
@@ -138,8 +138,8 @@ class World:
             table_id="log", version=0, commits=commits, files=len(amounts), records=len(amounts), bytes=1
         )
 
-    def workspace(self, writer: Writer, text: str) -> Workspace:
-        """The workspace of one process."""
+    def request_context(self, writer: Writer, text: str) -> RequestContext:
+        """The context of one process."""
         pipeline = (RULED if self.is_ruled else PIPELINES)[text]
         place = {"host": writer.host, "boot_id": "b", "pid_namespace": "n"}
 
@@ -157,7 +157,7 @@ class World:
         limits = LedgerLimits(attempts=50, compact_every=self.rng.choice([1, 2, 5, 100]))
         ledger = Ledger("memory", now_ms=now_ms, sleep=lambda _s: None, limits=limits, store=store)
         return replace(
-            open_workspace(pipeline, LAKE, now_ms=lambda: self.now_ms),
+            open_request_context(pipeline, LAKE, now_ms=lambda: self.now_ms),
             ledger=ledger,
             new_id=self.new_id,
             holder=Holder(**place, pid=writer.pid, start_ticks=1),
@@ -196,7 +196,7 @@ class Replayer:
         return results
 
     def _write(self, attempt_id: str) -> None:
-        """Write fragments, a file of a task that is tried again, and files that are committed, table by table."""
+        """Write shuffle files, a file of a task that is tried again, and files that are committed, table by table."""
         world = self.world
         scratch, _tried = world.write_file(SCRATCH, attempt_id), world.write_file("panes", attempt_id)
         written = [world.write_file(table, attempt_id) for table in ("panes", "late", "timers")]
@@ -275,7 +275,7 @@ def run_by_hand(world: World, writer: Writer, rng: Random) -> None:
     """Play `hindcast run`, with or without publication."""
     world.kinds[writer.pid] = RUN
     text = SPECS[0] if rng.random() < 0.85 else SPECS[1]
-    work = world.workspace(writer, text)
+    work = world.request_context(writer, text)
     start = rng.choice([0, 0, 0, rng.randrange(DAYS)])
     end = rng.randrange(start, DAYS) + 1
     asked = Asked(
@@ -336,7 +336,7 @@ def _planned(world: World, kind: str, name: str, *, end: int) -> Decision:
 def decide(world: World, writer: Writer, rng: Random) -> None:
     """Play a person who publishes, waives, rolls back, resumes or accepts commits that removed records."""
     world.kinds[writer.pid] = HUMAN
-    work = world.workspace(writer, SPECS[0])
+    work = world.request_context(writer, SPECS[0])
     view = work.ledger.view()
     match rng.choice(["publish", "publish one", "waive", "rollback", "rollback", "resume", "accept", "accept"]):
         case "accept":
@@ -358,7 +358,7 @@ def decide(world: World, writer: Writer, rng: Random) -> None:
             resume(work, reason="continue", who=writer.name)
 
 
-def accept_erased(world: World, work: Workspace, writer: Writer, only: int | None) -> None:
+def accept_erased(world: World, work: RequestContext, writer: Writer, only: int | None) -> None:
     """Accept the commits that removed amounts up to now, or one of them."""
     chosen = [
         Rewrite(
@@ -381,7 +381,7 @@ def tidy(world: World, writer: Writer, rng: Random) -> None:
     world.kinds[writer.pid] = HUMAN
     if rng.random() < 0.5:
         writer.host, world.ahead_ms[writer.pid] = "h3", YEAR_MS
-    work, files = world.workspace(writer, SPECS[0]), MemoryFiles(world, writer)
+    work, files = world.request_context(writer, SPECS[0]), MemoryFiles(world, writer)
     for _ in range(rng.choice([1, 3])):
         older_than_ms = rng.choice([0, 0, 5_000, LEASE_MS])
         clean(
@@ -397,7 +397,7 @@ class Laws:
     """Checks the laws after each commit of the ledger."""
 
     world: World
-    fold: Fold = field(default_factory=Fold)
+    project: Projection = field(default_factory=Projection)
     link: Link = field(default_factory=Link)
     view: LedgerView = field(default_factory=lambda: LedgerView(version=0))
     seen: dict[str, str | None] = field(default_factory=dict)
@@ -414,8 +414,8 @@ class Laws:
         self.commits.add(rows[0]["commit_id"])
         self.link = check_chain(rows, self.link, uri="memory")
         for row in rows:
-            self.fold.add(event_of(row))
-        self.view = self.fold.view(version)
+            self.project.add(event_of(row))
+        self.view = self.project.view(version)
         self._no_publication_is_lost(rows)
         self._readers_see_a_chain(rows)
         self._a_published_run_was_judged(before, rows)
@@ -567,14 +567,16 @@ def play(seed: int, monkeypatch: pytest.MonkeyPatch) -> World:
     world.is_ruled = rng.random() < 0.5
     current: list[Writer] = []
 
-    def judged(_work: Workspace, view: LedgerView, request: Request) -> dict[str, tuple[CheckResult, ...]]:
+    def judged(_work: RequestContext, view: LedgerView, request: Request) -> dict[str, tuple[CheckResult, ...]]:
         if current:
             current[-1].stop_here()
         return judged_by_hash(view, request)
 
     monkeypatch.setattr("jobs.publishing.judging.judged_checks_of", judged)
     monkeypatch.setattr(
-        scheduling, "open_workspace", lambda pipeline, _lake, **_kw: world.workspace(current[-1], _text(pipeline))
+        scheduling,
+        "open_request_context",
+        lambda pipeline, _lake, **_kw: world.request_context(current[-1], _text(pipeline)),
     )
     budget = rng.randrange(3, 13)
     while budget or world.writers:
@@ -648,7 +650,7 @@ def _renew(world: World) -> None:
             keeper = Writer(name="keeper", host=lease.holder.host, pid=lease.holder.pid, work=lambda _writer: None)
             store = _Unstopped(world.table, keeper, Faults(Random(0), ambiguous=0, failed=0))
             ledger = Ledger("memory", now_ms=lambda: world.now_ms, store=store)
-            work = replace(world.workspace(keeper, SPECS[0]), ledger=ledger, holder=lease.holder)
+            work = replace(world.request_context(keeper, SPECS[0]), ledger=ledger, holder=lease.holder)
             renew(work, Opened(request_id=request.request_id, lease_id=lease.lease_id))
 
 
@@ -682,7 +684,7 @@ def _settle(world: World, rng: Random) -> None:
 
     def work(writer: Writer) -> None:
         world.kinds[writer.pid] = HUMAN
-        place = world.workspace(writer, SPECS[0])
+        place = world.request_context(writer, SPECS[0])
         accept_erased(world, place, writer, None)
         asked = Asked(
             from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="last", reason="settle", if_open=IfOpen.REPLACE
@@ -715,7 +717,7 @@ def _is_clean_after(world: World) -> None:
     sweeper = Writer(name="sweeper", host="h1", pid=0, work=lambda _writer: None)
     store = _Unstopped(world.table, sweeper, Faults(Random(0), ambiguous=0, failed=0))
     work = replace(
-        world.workspace(sweeper, SPECS[0]), ledger=Ledger("memory", now_ms=lambda: world.now_ms, store=store)
+        world.request_context(sweeper, SPECS[0]), ledger=Ledger("memory", now_ms=lambda: world.now_ms, store=store)
     )
     world.alive.clear()
     world.now_ms += YEAR_MS

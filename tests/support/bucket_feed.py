@@ -18,7 +18,7 @@ from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.arrow import arrow_struct, arrow_type
 from windowlib.columnar.plan import BucketPlan, SliceRange
 from windowlib.columnar.restored import STATE_KINDS
-from windowlib.columnar.steps import Beginning, Steps, columns_of
+from windowlib.columnar.watermark_steps import Beginning, Steps, columns_of
 from windowlib.execution.bucket import FEED_KINDS
 from windowlib.records.column_types import parse_type
 from windowlib.watermarks.timeline import Step, Timeline

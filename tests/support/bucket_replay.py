@@ -38,8 +38,8 @@ from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.arrow import arrow_struct
 from windowlib.columnar.plan import CheckpointRules, SliceRange
 from windowlib.columnar.restored import DAMAGED, STATE_KINDS
-from windowlib.columnar.steps import Beginning, Steps
 from windowlib.columnar.tagged_rows import KEPT_TAG
+from windowlib.columnar.watermark_steps import Beginning, Steps
 from windowlib.execution.bucket import replay_bucket
 from windowlib.records import tables
 from windowlib.records.named_rows import tally_content

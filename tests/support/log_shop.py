@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.changed_slices import look_at_log
-from jobs.planning.workspace import Asked, IfOpen, Workspace, open_workspace
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.replay.replayer import replay_in
 from jobs.replay.sizes import Sizes
 from jobs.spark.lazy_session import LazySession
@@ -64,10 +64,10 @@ class LogShop:
         return YAML.format(form="".join(f"\n  {line}" for line in lines))
 
     @property
-    def work(self) -> Workspace:
-        return open_workspace(pipeline_of(self.text), Lake(root=str(self.root)), now_ms=lambda: NOW_MS)
+    def work(self) -> RequestContext:
+        return open_request_context(pipeline_of(self.text), Lake(root=str(self.root)), now_ms=lambda: NOW_MS)
 
-    def run(self, first: int = 0, end: int = 3) -> Outcome:
+    def run(self, first: int = 0, end: int = 3) -> RequestOutcome:
         """Replay and publish days, by their numbers from 0; `end` is not included."""
         start_ms, end_ms = (parse_bound(self.work.pipeline, f"2026-03-0{1 + day}") for day in (first, end))
         session = LazySession(_no_session, is_local=True)

@@ -16,7 +16,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.checked_tables import run_rows
-from jobs.review.suites.history import History, PastTables
+from jobs.review.suites.history import PastTables, RunHistory
 from jobs.runs import Counts, LogCoordinates, RunResult, Slice, Verdict
 
 DAY = timedelta(days=1)
@@ -107,7 +107,7 @@ def random_past(chance: random.Random, slices: int, *, rows_max: int, rows_at_on
     return MemoryTables(
         lake=Lake(root="/nowhere"),
         view=LedgerView(version=3),
-        history=History(pipeline="sales", ledger_version=3, runs=tuple(runs)),
+        history=RunHistory(pipeline="sales", ledger_version=3, runs=tuple(runs)),
         rows_at_once=rows_at_once,
         outputs=pa.Table.from_pylist(outputs, OUTPUTS),
         late=pa.Table.from_pylist(late, LATE),

@@ -11,9 +11,9 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.chunk_run import SliceInput
 from jobs.replay.chunk.log_bytes import check_log_bytes
-from jobs.replay.files.counted import counted_log, reading_tasks, slice_inputs
-from jobs.replay.files.judging import judged_batches
 from jobs.replay.intake.chunk_log import ChunkLog
+from jobs.replay.stages.counted import counted_log, reading_tasks, slice_inputs
+from jobs.replay.stages.judging import judged_batches
 from jobs.runs import Slice
 from jobs.spark.lazy_session import LazySession
 from windowlib.columnar.instants import problem_names

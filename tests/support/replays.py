@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.lake.lake import Lake
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
-from jobs.planning.workspace import Asked, open_workspace
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.replay.audited import audit, check
 from jobs.replay.computed import compute
 from jobs.replay.orders import ReplayOrder
@@ -40,15 +40,15 @@ def run_range(
     *,
     chunk: int | None = None,
     sizes: Sizes = SIZES,
-) -> Outcome:
+) -> RequestOutcome:
     """Run `[from, to)` as `hindcast run` does, in the session of the tests."""
     start_ms, end_ms = (parse_bound(pipeline, text) for text in bounds)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="to see what happens")
-    work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
     return run_request(work, asked, lambda order: replay_chunk(spark, order, sizes=sizes), staging=Staging(chunk=chunk))
 
 
-def what_was_run(outcome: Outcome) -> list[dict[str, object]]:
+def what_was_run(outcome: RequestOutcome) -> list[dict[str, object]]:
     """The content of the runs: all that has to be equal between lakes, chunks and machines."""
     return list(outcome.to_json()["runs"])
 

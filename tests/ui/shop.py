@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.pipeline.files import load_pipeline
-from jobs.planning.workspace import Workspace, open_workspace
+from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.wall_clock import now_ms
 from tests.support.delta_logs import commits_of, track_rows
 
@@ -100,13 +100,13 @@ class Shop:
         place.parent.mkdir()
         place.write_text(json.dumps(suite), encoding="utf-8")
 
-    def workspace(self, name: str) -> Workspace:
-        """Return the workspace of a pipeline, to read its ledger."""
-        return open_workspace(load_pipeline(name, self.pipelines), Lake(root=str(self.lake)), now_ms=now_ms)
+    def request_context(self, name: str) -> RequestContext:
+        """Return the context of a pipeline, to read its ledger."""
+        return open_request_context(load_pipeline(name, self.pipelines), Lake(root=str(self.lake)), now_ms=now_ms)
 
     def published(self, name: str) -> dict[str, str]:
         """Return the slices that readers of a pipeline see: slice -> run."""
-        return dict(self.workspace(name).ledger.view().published)
+        return dict(self.request_context(name).ledger.view().published)
 
     def append(self, day: str, orders: int, *, first: int = 0, nameless: int = 0) -> None:
         """Append a commit with one order every ten minutes of a day. The last ones have no customer."""

@@ -102,7 +102,7 @@ def test_a_changed_day_is_proposed_compared_and_published(shop: Shop, owner: Per
     """Six records come to a published day. The next scheduled run proposes to restate it; a person does so."""
     before = shop.published("orders")
     shop.append(CHANGED, 6, first=24)
-    view = shop.workspace("orders").ledger
+    view = shop.request_context("orders").ledger
     wait_until(lambda: any(one.is_proposed for one in view.view().open_requests()), what="the restatement is proposed")
     _switch(owner, "replay_orders")  # no further run, so that this test reads a still page
     card = _card(owner)
@@ -135,7 +135,7 @@ def test_a_changed_day_is_proposed_compared_and_published(shop: Shop, owner: Per
 def test_a_backfill_is_cancelled_and_runs_again(shop: Shop, owner: Person, airflow: AirflowApi) -> None:
     """A replay that runs is marked as failed in Airflow. Its range is free at once, and the same backfill publishes."""
     pages = owner.pages
-    ledger = shop.workspace("plain").ledger
+    ledger = shop.request_context("plain").ledger
     _ask(owner, "plain", FIRST, BAD, reason="the first days")
     owner.click(pages.get_by_role("button", name="Start the backfill"))
     with _halted_driver(ledger):

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, ViewportSize
 from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, open_workspace
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.review import links
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.ui.person import browser
@@ -50,7 +50,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     (root / "pipelines" / "sales.yaml").write_text(PIPELINE, encoding="utf-8")
     for day, amount in (("2024-01-01", 1), ("2024-01-02", 2), (HELD, FAILS), ("2024-01-04", 4)):
         append_day(root, day, {"a": amount, "b": 1})
-    work = open_workspace(sales(), Lake(root=str(root)), now_ms=lambda: day_ms("2024-02-01"))
+    work = open_request_context(sales(), Lake(root=str(root)), now_ms=lambda: day_ms("2024-02-01"))
     run_request(work, _asked("2024-01-01", "2024-01-03"), FakeReplayer())
     origin = DagRunOrigin(dag_id="backfill_sales", run_id="manual__1", slice_ids=(HELD, "2024-01-04"))
     made = run_request(work, _asked(HELD, "2024-01-05", origin=origin), FakeReplayer())

@@ -12,7 +12,7 @@ from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.slices import parse_bound
-from jobs.planning.workspace import Asked, open_workspace
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.publishing.accepting import accept_rewrites, rewrites_of
 from jobs.replay.replayer import replay_in
 from jobs.replay.sizes import Sizes
@@ -82,7 +82,7 @@ class Zoo:
         pipeline, lake = entry.pipeline(), Lake(root=str(root))
         start_ms, end_ms = (parse_bound(pipeline, text) for text in entry.bounds)
         session = LazySession(lambda _records, _places: self.spark(), is_local=True)
-        work = open_workspace(pipeline, lake, now_ms=lambda: NOW_MS)
+        work = open_request_context(pipeline, lake, now_ms=lambda: NOW_MS)
         if entry.is_accepted:
             found = rewrites_of(work, work.ledger.view())
             accept_rewrites(work, found, found.rewrites, reason="by law", who="a test")

@@ -40,7 +40,7 @@ from windowlib.records.records import (
     Tally,
     Unassigned,
 )
-from windowlib.records.tallies import FIRED, NEW, Tallies
+from windowlib.records.tallies import FIRED, NEW, EdgeTallies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class AtlasOperator:
         self._is_event_time = windowing.windows.is_event_time
         self._open = OpenDocuments(windowing.closes_at, groups, stale_max=windowing.stale_max)
         self._outputs: list[Output] = []
-        self._tallies = Tallies()
+        self._tallies = EdgeTallies()
         self.watermark_ms = MIN_TIME_MS
         self.processing_time_ms = 0
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from windowlib.bounds import SAFE_TIME_MS
 from windowlib.columnar.arrow import plain_values
 from windowlib.columnar.record_values import KeyReader, ValueLayout, batch_values
-from windowlib.columnar.steps import Int64s
+from windowlib.columnar.watermark_steps import Int64s
 from windowlib.records.record_columns import ByInterval, Intervals
 from windowlib.records.records import Record, Value
 from windowlib.records.row_ids import IdSum

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from windowlib.columnar.steps import Int64s
+from windowlib.columnar.watermark_steps import Int64s
 from windowlib.records.records import Fate
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from windowlib.columnar.words import int_words, is_constant, is_number, short_decimals, spans_of, validity
+from windowlib.columnar.hash_input import int_words, is_constant, is_number, short_decimals, spans_of, validity
 from windowlib.columnar.xxhash import Numbers, Words, fold_words, hash_short, hash_spans, hash_words, is_compiled
 from windowlib.errors import SpecError
 from windowlib.records.xxh64 import SEED, name_seed

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
-from windowlib.columnar.steps import Int64s
 from windowlib.columnar.undecodable import undecodable_rows, without_undecodable
+from windowlib.columnar.watermark_steps import Int64s
 from windowlib.errors import SpecError
 from windowlib.records.instants import (
     INFINITE_TIME,

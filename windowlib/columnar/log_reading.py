@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from windowlib.columnar.steps import Int64s
+from windowlib.columnar.watermark_steps import Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

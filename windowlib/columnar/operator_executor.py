@@ -15,7 +15,7 @@ from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.record_values import KeyReader
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.state_rows import NamedRow, StateRows
-from windowlib.columnar.steps import Int64s, Walk
+from windowlib.columnar.watermark_steps import Int64s, Walk
 from windowlib.errors import InvariantBroken
 from windowlib.keyed.operator_protocol import BulkOperator
 from windowlib.keyed.timers import KeyGroupRange

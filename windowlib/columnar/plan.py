@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from windowlib.columnar.record_values import ValueLayout
-from windowlib.columnar.steps import Beginning, Steps
+from windowlib.columnar.watermark_steps import Beginning, Steps
 from windowlib.keyed.operator_protocol import OperatorSpec
 from windowlib.records.tables import Table
 

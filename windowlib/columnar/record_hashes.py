@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.hash_input import validity
 from windowlib.columnar.hashing import STACKED, Special, row_hashes, value_hashes
-from windowlib.columnar.words import validity
 from windowlib.columnar.xxhash import Numbers, Words
 from windowlib.records import tables
 from windowlib.records.column_types import parse_type

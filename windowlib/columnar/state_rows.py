@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from windowlib.bounds import GLOBAL_WINDOW, TimeWindow, Window
-from windowlib.columnar.steps import Beginning
+from windowlib.columnar.watermark_steps import Beginning
 from windowlib.errors import CheckpointError
 from windowlib.keyed.snapshots import Snapshot, WindowStateRow
 from windowlib.keyed.state import UserStateRow

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pyarrow as pa
 
-from windowlib.columnar.steps import Bools, Int64s
+from windowlib.columnar.watermark_steps import Bools, Int64s
 from windowlib.records import tables
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from windowlib.columnar.executor import Executor, StateColumns
 from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.row_identity import RowIdentity
-from windowlib.columnar.steps import Bools, Int64s
+from windowlib.columnar.watermark_steps import Bools, Int64s
 from windowlib.errors import InvariantBroken
 from windowlib.execution.known_rows import KnownRows, are_among, difference
 from windowlib.records import tables

@@ -21,7 +21,7 @@ FARTHEST_MS: Final = 1 << 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class RecordBlock:
     """Records of one slice in log order.
 
     Arrays have one element per record. `steps_before` is the number of the chunk's steps before a record, and
@@ -95,7 +95,9 @@ class Clock:
         return ranks
 
 
-def block_of(batch: pa.RecordBatch, plan: BucketPlan, keys: KeyTable, *, clock: Clock, slice_start_ms: int) -> Block:
+def block_of(
+    batch: pa.RecordBatch, plan: BucketPlan, keys: KeyTable, *, clock: Clock, slice_start_ms: int
+) -> RecordBlock:
     """Return the columns of a batch (see `Executor.process`) as a block."""
     sequence = batch.column("sequence").to_numpy()
     steps_before = clock.steps_before(sequence)
@@ -104,7 +106,7 @@ def block_of(batch: pa.RecordBatch, plan: BucketPlan, keys: KeyTable, *, clock: 
         event_time = event_time.fill_null(0)
     layout = plan.layout
     named = value_columns(batch, layout)
-    return Block(
+    return RecordBlock(
         slice_start_ms=slice_start_ms,
         key_code=keys.encode([batch.column(f"k{i}") for i in range(len(plan.keys))], batch.num_rows),
         sequence=sequence,

@@ -12,12 +12,12 @@ import numpy as np
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 from windowlib.kernels.aggregates.segments import sizes_of
-from windowlib.kernels.block import Block, added
+from windowlib.kernels.block import RecordBlock, added
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import distinct_numbers, is_in, sorted_rows, stable_order, starts_of, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import LATE_CODE, ON_TIME_CODE, Panes
-from windowlib.kernels.windows import Frame, Outcome
+from windowlib.kernels.windows import BlockOutcome, Frame
 from windowlib.records.tallies import FIRED, LEFT_OVER, NEVER_FIRED, NEW
 
 
@@ -53,7 +53,7 @@ class CompletedWindows:
         cleaned: Bools = (cleanup_ms <= watermark_ms) & (cleanup_ms < MAX_TIME_MS)
         return cleaned
 
-    def fire(self, fired: OpenWindows, slice_start_ms: int, outcome: Outcome) -> OpenWindows:
+    def fire(self, fired: OpenWindows, slice_start_ms: int, outcome: BlockOutcome) -> OpenWindows:
         """Emit the panes of windows at their end, which the steps of this slice reach. Return the windows after it.
 
         The `fired` tallies and counts of panes of the windows are ignored.
@@ -70,7 +70,7 @@ class CompletedWindows:
 
     def emit(
         self, key_code: Int64s, start_ms: Int64s, record_count: Int64s, *, states: tuple[object, ...],
-        slice_start_ms: int, outcome: Outcome,
+        slice_start_ms: int, outcome: BlockOutcome,
     ) -> None:  # fmt: skip
         """Emit the panes of windows at their end, which the steps of this slice reach."""
         if not len(start_ms):
@@ -102,7 +102,7 @@ class CompletedWindows:
         if len(windows):
             self.windows = OpenWindows.concat([self.windows, windows], self._frame.aggregates)
 
-    def enter(self, block: Block, late: LateEntries, outcome: Outcome) -> None:
+    def enter(self, block: RecordBlock, late: LateEntries, outcome: BlockOutcome) -> None:
         """Add records to windows after their end; each emits a pane. All windows that have fired must be here."""
         if not len(late.rows):
             return
@@ -121,7 +121,7 @@ class CompletedWindows:
         after = self._fire_late(touched, sizes[is_touched] - 1, block, late.rows[entered], outcome=outcome)
         self.windows = OpenWindows.concat([untouched, after], self._frame.aggregates)
 
-    def clean_up(self, watermark_ms: int, outcome: Outcome) -> None:
+    def clean_up(self, watermark_ms: int, outcome: BlockOutcome) -> None:
         """Delete the windows whose cleanup instant the watermark has reached."""
         cleaned = self.is_cleaned(self.windows.start_ms, watermark_ms)
         if not cleaned.any():
@@ -149,7 +149,7 @@ class CompletedWindows:
             self.add(fresh)
 
     def _fire_late(  # noqa: PLR0917
-        self, windows: OpenWindows, counts: Int64s, block: Block, rows: Int64s, *, outcome: Outcome
+        self, windows: OpenWindows, counts: Int64s, block: RecordBlock, rows: Int64s, *, outcome: BlockOutcome
     ) -> OpenWindows:
         """Emit a pane for each late record. Return the windows after it.
 
@@ -213,7 +213,7 @@ class CompletedWindows:
         return frame.ranged(frame.taken(every, order), low[of], place + 1)
 
 
-def close(windows: OpenWindows, outcome: Outcome) -> None:
+def close(windows: OpenWindows, outcome: BlockOutcome) -> None:
     """Count the edges of deleted windows: as fired if a pane has shown them, else by why they were not shown."""
     outcome.frame.touched.add(windows.key_code)
     outcome.add_edges(FIRED, windows.fired)

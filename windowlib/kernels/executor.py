@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from windowlib.columnar.executor import BucketTallies, Emission, StateColumns
 from windowlib.columnar.plan import BucketPlan
-from windowlib.columnar.steps import Int64s
+from windowlib.columnar.watermark_steps import Int64s
 from windowlib.errors import InvariantBroken
 from windowlib.kernels.aggregates.choice import column_aggregates, reads_order
 from windowlib.kernels.block import Clock, block_of, check_times
@@ -17,7 +17,7 @@ from windowlib.kernels.partials import PartialRows
 from windowlib.kernels.sessions.sessions import SessionWindows
 from windowlib.kernels.sliding import SlidingWindows
 from windowlib.kernels.tumbling import TumblingWindows
-from windowlib.kernels.windows import Frame, Outcome, Windows
+from windowlib.kernels.windows import BlockOutcome, Frame, Windows
 from windowlib.records.records import Fate
 from windowlib.records.row_ids import IdSum
 from windowlib.triggers.wrappers import Purging
@@ -48,7 +48,7 @@ class KernelExecutor:
 
     def process(self, records: pa.RecordBatch) -> Emission:
         """Process records. They wait until there are enough of them for a block."""
-        outcome = Outcome(self._frame)
+        outcome = BlockOutcome(self._frame)
         block_max, start = self._plan.records_per_block, 0
         while start < records.num_rows:
             part = records.slice(start, block_max - self._waiting_rows)
@@ -68,14 +68,14 @@ class KernelExecutor:
         watermark_ms = self._frame.clock.watermarks[self._steps_taken]
         if not windows.slices.are_before_end(found.number, watermark_ms).all():
             raise InvariantBroken(f"a partial's window has ended at the watermark {watermark_ms}; please report this")
-        outcome = Outcome(self._frame)
+        outcome = BlockOutcome(self._frame)
         self._frame.touched.add(found.key_code)
         windows.merge(found, outcome)
         self._counted(outcome)
 
     def end_slice(self) -> Emission:
         """Process the records that wait, take the remaining steps of the slice, and begin the next slice."""
-        outcome = Outcome(self._frame)
+        outcome = BlockOutcome(self._frame)
         self._process_waiting(outcome, is_slice_end=True)
         self._slice = next(self._slices, self._slice)
         return self._counted(outcome)
@@ -104,7 +104,7 @@ class KernelExecutor:
         self._fates, self._edges = {}, {}
         return BucketTallies(fates=fates, edges=edges)
 
-    def _process_waiting(self, outcome: Outcome, *, is_slice_end: bool) -> None:
+    def _process_waiting(self, outcome: BlockOutcome, *, is_slice_end: bool) -> None:
         batch = self._batch()
         if self._frame.spec.assigner.is_event_time:
             check_times(batch.column("event_time_ms"))
@@ -126,7 +126,7 @@ class KernelExecutor:
             return _no_records(self._plan)
         return waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
 
-    def _counted(self, outcome: Outcome) -> Emission:
+    def _counted(self, outcome: BlockOutcome) -> Emission:
         for fate, ids in outcome.fates.items():
             self._fates.setdefault(fate, IdSum()).merge(ids)
         for term, ids in outcome.edges.items():

@@ -7,12 +7,12 @@ import numpy as np
 
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 from windowlib.kernels.aggregates.segments import sizes_of
-from windowlib.kernels.block import Block
+from windowlib.kernels.block import RecordBlock
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import is_in, stable_order, starts_of
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import EARLY_CODE, Panes
-from windowlib.kernels.windows import Frame, Outcome
+from windowlib.kernels.windows import BlockOutcome, Frame
 from windowlib.records.tallies import FIRED, NEW
 from windowlib.triggers.flink import CountReached
 from windowlib.triggers.wrappers import Purging
@@ -41,7 +41,7 @@ class GlobalWindows:
         """Return the open windows."""
         return self._windows
 
-    def process(self, block: Block, until_step: int, outcome: Outcome) -> None:  # noqa: ARG002
+    def process(self, block: RecordBlock, until_step: int, outcome: BlockOutcome) -> None:  # noqa: ARG002
         """Process a block of records. Steps have no effect."""
         if not len(block):
             return
@@ -72,7 +72,7 @@ class GlobalWindows:
         self._windows = windows.take(np.argsort(windows.key_code), self._frame.aggregates)
 
     def _counted(
-        self, windows: OpenWindows, block: Block, order: Int64s, *, starts: Int64s, outcome: Outcome
+        self, windows: OpenWindows, block: RecordBlock, order: Int64s, *, starts: Int64s, outcome: BlockOutcome
     ) -> OpenWindows:
         """Add records to their windows, and fire a window at every n-th record. Return the windows after it.
 
@@ -115,12 +115,12 @@ class GlobalWindows:
     def _fire(
         self,
         windows: OpenWindows,
-        block: Block,
+        block: RecordBlock,
         rows: Int64s,
         *,
         runs: tuple[Int64s, Bools],
         contents: tuple[EdgeColumns, tuple[Any, ...]],
-        outcome: Outcome,
+        outcome: BlockOutcome,
     ) -> None:
         """Emit a pane for each full run, at its last record. `runs`: the window of each run, and whether it is full."""
         of, is_full = runs

@@ -12,7 +12,7 @@ from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.output_rows import US_PER_MS
 from windowlib.columnar.plan import BucketPlan
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
-from windowlib.kernels.block import Block
+from windowlib.kernels.block import RecordBlock
 from windowlib.kernels.keys import KeyTable
 from windowlib.records import tables
 from windowlib.records.records import EARLY, LATE_FIRING, ON_TIME, PAST_CLEANUP, Mode, PaneKind
@@ -106,7 +106,7 @@ class OutputColumns:
         }
         return self._table(tables.WINDOW_OUTPUTS, found, count)
 
-    def late(self, block: Block, misses: Misses) -> pa.Table:
+    def late(self, block: RecordBlock, misses: Misses) -> pa.Table:
         """Return rows of `late_records`."""
         rows = misses.rows
         watermark_ms = block.watermark_ms[rows]
@@ -124,7 +124,7 @@ class OutputColumns:
         }
         return self._table(tables.LATE_RECORDS, found, len(rows))
 
-    def unassigned(self, block: Block, rows: Int64s) -> pa.Table:
+    def unassigned(self, block: RecordBlock, rows: Int64s) -> pa.Table:
         """Return rows of `unassigned_records` for these records of a block."""
         found = {**_record_columns(block, rows), "watermark_ms": block.watermark_ms[rows]}
         return self._table(tables.UNASSIGNED_RECORDS, found, len(rows))
@@ -180,7 +180,7 @@ def _last_instants(end_ms: Int64s) -> pa.Array:
     return pa.array(last_ms, mask=last_ms == MAX_TIME_MS if (last_ms == MAX_TIME_MS).any() else None)
 
 
-def _record_columns(block: Block, rows: Int64s) -> dict[str, Int64s]:
+def _record_columns(block: RecordBlock, rows: Int64s) -> dict[str, Int64s]:
     return {
         "record_hash": block.record_hash[rows],
         "event_time_ms": block.event_time_ms[rows],

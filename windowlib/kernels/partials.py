@@ -22,7 +22,7 @@ from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Int64s, 
 from windowlib.kernels.block import chosen_rows, value_columns
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.keys import KeyTable, feed_type
-from windowlib.kernels.record_groups import Grid, GroupColumns, RecordGroups, in_cells, sorted_groups
+from windowlib.kernels.record_groups import CellGrid, GroupColumns, RecordGroups, in_cells, sorted_groups
 from windowlib.kernels.slices_of_time import SlicesOfTime
 from windowlib.kernels.windows import Partials
 from windowlib.keyed.operator_protocol import OperatorSpec
@@ -142,7 +142,7 @@ class Combiner:
             values=[None if name is None else columns[name] for name in self._plan.layout.columns],
             rows=rows,
         )
-        grid = Grid.of(to_group)
+        grid = CellGrid.of(to_group)
         if not grid.fits(self._plan.cells_max):
             return None
         groups = self._grouped(to_group, grid)
@@ -151,7 +151,7 @@ class Combiner:
         )
         return Combined(partials=self._rows.rows(groups), others=others)
 
-    def _grouped(self, columns: GroupColumns, grid: Grid) -> RecordGroups:
+    def _grouped(self, columns: GroupColumns, grid: CellGrid) -> RecordGroups:
         found = in_cells(self._aggregates, columns, grid) if grid.fits(record_groups.CELLS_MAX) else None
         if found is not None:
             return found

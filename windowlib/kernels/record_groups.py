@@ -14,7 +14,7 @@ import pyarrow as pa
 from windowlib.kernels.aggregates.cells import CellAggregate, Cells, cell_states
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Int64s
 from windowlib.kernels.aggregates.segments import sizes_of
-from windowlib.kernels.block import Block, chosen_rows
+from windowlib.kernels.block import RecordBlock, chosen_rows
 from windowlib.kernels.edges import EdgeColumns, id_sum
 from windowlib.kernels.grouping import sorted_rows, starts_of, window_codes
 from windowlib.kernels.windows import Frame
@@ -113,7 +113,7 @@ class GroupColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class CellGrid:
     """The cells of some records: each key, from number 0, in each window from the `first` to the last one."""
 
     records: int
@@ -122,7 +122,7 @@ class Grid:
     keys: int
 
     @classmethod
-    def of(cls, columns: GroupColumns) -> "Grid":
+    def of(cls, columns: GroupColumns) -> "CellGrid":
         """Return the grid of records."""
         number, key_code = columns.number, columns.key_code
         if not len(number):
@@ -141,7 +141,7 @@ class Grid:
 
 
 def grouped(
-    frame: Frame, block: Block, number: Int64s, *, rows: Int64s | slice, cells_max: float = CELLS_MAX
+    frame: Frame, block: RecordBlock, number: Int64s, *, rows: Int64s | slice, cells_max: float = CELLS_MAX
 ) -> RecordGroups:
     """Return the groups of some records of a block. `number` is the number of each record's window.
 
@@ -154,7 +154,7 @@ def grouped(
         values=block.values[: len(frame.aggregates)],
         rows=rows,
     )
-    grid = Grid.of(columns)
+    grid = CellGrid.of(columns)
     if grid.fits(cells_max):
         found = in_cells(frame.aggregates, columns, grid)
         if found is not None:
@@ -186,7 +186,7 @@ def sorted_groups(columns: GroupColumns, reduced: Callable[[Int64s, Int64s], tup
     )
 
 
-def in_cells(aggregates: Sequence[AnyAggregate], columns: GroupColumns, grid: Grid) -> RecordGroups | None:
+def in_cells(aggregates: Sequence[AnyAggregate], columns: GroupColumns, grid: CellGrid) -> RecordGroups | None:
     """Return the groups of one or more records, which are cells of a grid; None if an aggregate needs them sorted."""
     if not all(isinstance(one, CellAggregate) for one in aggregates):
         return None

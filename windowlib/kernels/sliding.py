@@ -16,14 +16,14 @@ import numpy as np
 
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
-from windowlib.kernels.block import FARTHEST_MS, Block
+from windowlib.kernels.block import FARTHEST_MS, RecordBlock
 from windowlib.kernels.completed import CompletedWindows, LateEntries
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import counts_below, expanded, sorted_rows, starts_of, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
 from windowlib.kernels.slices_of_time import SlicesOfTime
-from windowlib.kernels.windows import Frame, Outcome, Partials
+from windowlib.kernels.windows import BlockOutcome, Frame, Partials
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tallies import FIRED, NEW
 from windowlib.windows.assigners import Sliding
@@ -97,7 +97,7 @@ class SlidingWindows:
             pending = self._frame.one_per_window(OpenWindows.concat([pending, *opened], aggregates))
         return OpenWindows.concat([pending, self._completed.windows], aggregates)
 
-    def merge(self, partials: Partials, outcome: Outcome) -> None:
+    def merge(self, partials: Partials, outcome: BlockOutcome) -> None:
         """Add partials of slices of time, whose windows are all before their end."""
         outcome.add_assigned(partials.edges.sum())
         spans = self._windows_at(partials.number * self._slice_ms + self._offset_ms)
@@ -105,7 +105,7 @@ class SlidingWindows:
         new = _Slices(key_code=partials.key_code, number=partials.number, edges=partials.edges, states=partials.states)
         self._slices = self._joined(self._slices, new)
 
-    def process(self, block: Block, until_step: int, outcome: Outcome) -> None:
+    def process(self, block: RecordBlock, until_step: int, outcome: BlockOutcome) -> None:
         """Process a block of records and the steps before `until_step`."""
         spans = self._windows_at(block.event_time_ms)
         has_none = spans.low > spans.high
@@ -137,7 +137,7 @@ class SlidingWindows:
         since_ms = min(max(watermark_ms, -FARTHEST_MS), 4 * FARTHEST_MS) - (self._offset_ms + self._size_ms - 1)
         return since_ms // self._slide_ms
 
-    def _exceptions(self, block: Block, spans: _Spans, rows: Int64s, *, outcome: Outcome) -> LateEntries:
+    def _exceptions(self, block: RecordBlock, spans: _Spans, rows: Int64s, *, outcome: BlockOutcome) -> LateEntries:
         """Process records that arrive after the end of some of their windows, in log order.
 
         Emits the records that miss windows, and adds the others to their windows before the end. Returns the entries
@@ -156,7 +156,7 @@ class SlidingWindows:
         at, number = expanded(np.maximum(cleaned + 1, spans.low), ended)
         return LateEntries(rows=rows[at], start_ms=number * self._slide_ms + self._offset_ms)
 
-    def _miss(self, block: Block, missed: _Spans, rows: Int64s, *, is_all: Bools, outcome: Outcome) -> None:
+    def _miss(self, block: RecordBlock, missed: _Spans, rows: Int64s, *, is_all: Bools, outcome: BlockOutcome) -> None:
         places = np.flatnonzero(missed.low <= missed.high)
         missed = missed.take(places)
         # The assigner returns the newest window first.
@@ -175,7 +175,7 @@ class SlidingWindows:
             ),
         )
 
-    def _add_alone(self, block: Block, rows: Int64s, number: Int64s, *, outcome: Outcome) -> None:
+    def _add_alone(self, block: RecordBlock, rows: Int64s, number: Int64s, *, outcome: BlockOutcome) -> None:
         """Add records to windows before their end, window by window."""
         if not len(rows):
             return
@@ -193,7 +193,7 @@ class SlidingWindows:
         windows = OpenWindows.concat([self._alone, opened], self._frame.aggregates)
         self._alone = self._frame.one_per_window(windows)
 
-    def _collect(self, block: Block, rows: Int64s | slice) -> None:
+    def _collect(self, block: RecordBlock, rows: Int64s | slice) -> None:
         """Add records to their slices."""
         number = self.slices.numbers(block.event_time_ms[rows])
         if not len(number):
@@ -270,7 +270,7 @@ class SlidingWindows:
             states=self._contents(ranges),
         )
 
-    def _fire(self, ended: int, slice_start_ms: int, outcome: Outcome) -> None:
+    def _fire(self, ended: int, slice_start_ms: int, outcome: BlockOutcome) -> None:
         """Fire the windows up to the number `ended`, and forget the slices that only they have."""
         if ended <= self._ended:
             return
@@ -304,7 +304,7 @@ class SlidingWindows:
         self._ended = ended
 
     def _fire_kept(
-        self, ranges: _Ranges, lone: Bools, joined: list[OpenWindows], *, slice_start_ms: int, outcome: Outcome
+        self, ranges: _Ranges, lone: Bools, joined: list[OpenWindows], *, slice_start_ms: int, outcome: BlockOutcome
     ) -> None:
         """Fire windows that stay open for late records. Those that have contents outside of slices join `joined`."""
         is_lone = self._are_among(ranges, lone)
@@ -327,7 +327,7 @@ class SlidingWindows:
             among[place[codes[place] == wanted]] = True
         return among
 
-    def _fire_alone(self, ended: int, slice_start_ms: int, outcome: Outcome) -> None:
+    def _fire_alone(self, ended: int, slice_start_ms: int, outcome: BlockOutcome) -> None:
         aggregates = self._frame.aggregates
         is_fired = self._alone.start_ms <= ended * self._slide_ms + self._offset_ms
         if not is_fired.any():
@@ -336,7 +336,7 @@ class SlidingWindows:
         self._completed.add(self._completed.fire(fired, slice_start_ms, outcome))
         self._alone = self._alone.take(np.flatnonzero(~is_fired), aggregates)
 
-    def _emit(self, ranges: _Ranges, slice_start_ms: int, outcome: Outcome) -> None:
+    def _emit(self, ranges: _Ranges, slice_start_ms: int, outcome: BlockOutcome) -> None:
         """Fast path: without lateness, windows whose contents are all in slices are fired and cleaned up at once."""
         if len(ranges.number):
             self._completed.emit(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from windowlib.kernels.aggregates.column_aggregate import Int64s
-from windowlib.kernels.block import Block
+from windowlib.kernels.block import RecordBlock
 from windowlib.kernels.completed import CompletedWindows, LateEntries
 from windowlib.kernels.edges import id_sum
 from windowlib.kernels.grouping import stable_order, window_codes
@@ -11,7 +11,7 @@ from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
 from windowlib.kernels.record_groups import CELLS_MAX, RecordGroups, grouped
 from windowlib.kernels.slices_of_time import SlicesOfTime
-from windowlib.kernels.windows import Frame, Outcome, Partials
+from windowlib.kernels.windows import BlockOutcome, Frame, Partials
 from windowlib.records.tallies import FIRED, NEW
 from windowlib.windows.assigners import Tumbling
 
@@ -44,7 +44,7 @@ class TumblingWindows:
         """Return the open windows."""
         return OpenWindows.concat([self._pending, self._completed.windows], self._frame.aggregates)
 
-    def merge(self, partials: Partials, outcome: Outcome) -> None:
+    def merge(self, partials: Partials, outcome: BlockOutcome) -> None:
         """Add partials of windows before their end."""
         entered = partials.edges.sum()
         outcome.add_assigned(entered)
@@ -56,7 +56,7 @@ class TumblingWindows:
         windows = OpenWindows.concat([self._pending, opened], self._frame.aggregates)
         self._pending = self._frame.one_per_window(windows)
 
-    def process(self, block: Block, until_step: int, outcome: Outcome) -> None:
+    def process(self, block: RecordBlock, until_step: int, outcome: BlockOutcome) -> None:
         """Process a block of records and the steps before `until_step`."""
         number = self.slices.numbers(block.event_time_ms)
         start_ms = number * self._size_ms + self._offset_ms
@@ -74,7 +74,7 @@ class TumblingWindows:
         self._completed.enter(block, late, outcome)
         self._completed.clean_up(self._watermark_ms, outcome)
 
-    def _late(self, block: Block, start_ms: Int64s, rows: Int64s, *, outcome: Outcome) -> LateEntries:
+    def _late(self, block: RecordBlock, start_ms: Int64s, rows: Int64s, *, outcome: BlockOutcome) -> LateEntries:
         """Emit the records that miss their window. Return those that enter it after its end."""
         start_ms = start_ms[rows]
         late_from_ms = self._completed.cleanup_ms(start_ms)
@@ -95,7 +95,7 @@ class TumblingWindows:
         outcome.add_assigned(block.record_hash[entered])
         return LateEntries(rows=entered, start_ms=start_ms[~is_missed])
 
-    def _collect(self, block: Block, number: Int64s, rows: Int64s | slice, *, outcome: Outcome) -> None:
+    def _collect(self, block: RecordBlock, number: Int64s, rows: Int64s | slice, *, outcome: BlockOutcome) -> None:
         """Add records to windows before their end, and fire the windows whose end is reached."""
         carried = self._pending
         groups = grouped(self._frame, block, number, rows=rows, cells_max=self._cells_max)
@@ -126,11 +126,11 @@ class TumblingWindows:
             states=self._frame.taken(groups.states, np.arange(low, high, dtype=np.int64)),
         )
 
-    def _fire(self, ended: OpenWindows, block: Block, outcome: Outcome) -> None:
+    def _fire(self, ended: OpenWindows, block: RecordBlock, outcome: BlockOutcome) -> None:
         if len(ended):
             self._completed.add(self._completed.fire(ended, block.slice_start_ms, outcome))
 
-    def _fire_groups(self, groups: RecordGroups, ended: range, block: Block, *, outcome: Outcome) -> None:
+    def _fire_groups(self, groups: RecordGroups, ended: range, block: RecordBlock, *, outcome: BlockOutcome) -> None:
         """Fire windows that have records of this block only."""
         if not ended:
             return

@@ -10,7 +10,7 @@ import pyarrow as pa
 from windowlib.columnar.executor import BucketTallies, Emission
 from windowlib.columnar.plan import BucketPlan
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Int64s, Positions
-from windowlib.kernels.block import Block, Clock
+from windowlib.kernels.block import Clock, RecordBlock
 from windowlib.kernels.edges import EdgeColumns, id_sum
 from windowlib.kernels.grouping import stable_order, starts_of, window_codes
 from windowlib.kernels.keys import KeyTable, TouchedKeys
@@ -41,7 +41,7 @@ class Frame:
     discards: bool
     needs_positions: bool
 
-    def reduced(self, block: Block, rows: Int64s | slice, starts: Int64s) -> tuple[Any, ...]:
+    def reduced(self, block: RecordBlock, rows: Int64s | slice, starts: Int64s) -> tuple[Any, ...]:
         """Return the states of groups of records: `rows` in the order of the groups, inside a group in log order."""
         nothing = np.broadcast_to(np.int64(0), len(block.rank[rows]) if isinstance(rows, slice) else len(rows))
         positions = Positions(nothing, nothing)
@@ -108,7 +108,7 @@ class Partials:
 
 
 @dataclass(slots=True)
-class Outcome:
+class BlockOutcome:
     """What a block and its steps caused: rows by table, fates, and edges by term of the audit."""
 
     frame: Frame
@@ -128,13 +128,13 @@ class Outcome:
             self.frame.touched.add(panes.key_code)
             self.add_rows({tables.WINDOW_OUTPUTS: self.frame.outputs.panes(panes)})
 
-    def add_late(self, block: Block, misses: Misses) -> None:
+    def add_late(self, block: RecordBlock, misses: Misses) -> None:
         """Add records that missed windows. Their fate is late if they entered no window."""
         if len(misses.rows):
             self.add_rows({tables.LATE_RECORDS: self.frame.outputs.late(block, misses)})
             self.add_fate(LATE, block.record_hash[misses.rows[misses.missed_all]])
 
-    def add_unassigned(self, block: Block, rows: Int64s) -> None:
+    def add_unassigned(self, block: RecordBlock, rows: Int64s) -> None:
         """Add records in a gap between windows, with their fate."""
         if len(rows):
             self.add_rows({tables.UNASSIGNED_RECORDS: self.frame.outputs.unassigned(block, rows)})
@@ -174,7 +174,7 @@ class Windows(Protocol):
     def restore(self, opened: OpenWindows) -> None:
         """Load the open windows of a checkpoint. Called once, before the first block."""
 
-    def process(self, block: Block, until_step: int, outcome: Outcome) -> None:
+    def process(self, block: RecordBlock, until_step: int, outcome: BlockOutcome) -> None:
         """Process a block of records and the steps before `until_step`, and add what they cause to the outcome.
 
         Args:

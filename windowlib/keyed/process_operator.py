@@ -14,7 +14,7 @@ from windowlib.keyed.state import KeyedState, StateSpec
 from windowlib.keyed.timers import EVENT, PROCESSING, STALE_MAX, Domain, KeyGroupRange, TimerService
 from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import ASSIGNED, START, Emitted, Fate, Output, Position, Record, Tally
-from windowlib.records.tallies import NEW, Tallies
+from windowlib.records.tallies import NEW, EdgeTallies
 
 PROCESSED: Final = "closed:processed"
 _NO_NAMESPACE: Final = GLOBAL_WINDOW
@@ -77,7 +77,7 @@ class KeyedProcessOperator:
         self._timers = TimerService("user-timers", groups, stale_max=stale_max)
         self._state = KeyedState(function.state, self._timers.order)
         self._outputs: list[Output] = []
-        self._tallies = Tallies()
+        self._tallies = EdgeTallies()
 
     def begin(self, first_arrival_ms: int) -> None:
         pass  # no timer depends on the first arrival

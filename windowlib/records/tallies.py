@@ -25,7 +25,7 @@ LOST_IDENTICAL: Final = "closed:F1_identical_session"
 LOST_AT_END: Final = "closed:retired_at_last_watermark"
 
 
-class Tallies:
+class EdgeTallies:
     """The edges of each term since the last `take`."""
 
     __slots__ = ("_terms",)

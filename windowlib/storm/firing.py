@@ -11,7 +11,7 @@ from windowlib.keyed.call_context import CallContext
 from windowlib.keyed.state import KeyedState, StateView
 from windowlib.keyed.timers import TimerService
 from windowlib.records.records import ON_TIME, Output, Pane, Position, Value
-from windowlib.records.tallies import FIRED, Tallies
+from windowlib.records.tallies import FIRED, EdgeTallies
 from windowlib.storm.manager import Policies, Queued
 from windowlib.storm.manager_rows import edges_of
 from windowlib.storm.profiles import StormProfile
@@ -44,7 +44,7 @@ class Runtime:
     timers: TimerService
     user_state: KeyedState
     outputs: list[Output]
-    tallies: Tallies
+    tallies: EdgeTallies
 
 
 @dataclass(slots=True)

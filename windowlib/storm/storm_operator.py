@@ -28,7 +28,7 @@ from windowlib.records.records import (
     Tally,
     Unassigned,
 )
-from windowlib.records.tallies import NEW, Tallies, signed
+from windowlib.records.tallies import NEW, EdgeTallies, signed
 from windowlib.storm.firing import Cause, Firing, LastPane, Runtime, Windows
 from windowlib.storm.manager import Queued, WindowManager
 from windowlib.storm.manager_rows import edges_of, manager_row, restore_manager
@@ -66,7 +66,7 @@ class StormOperator:
         self._user_state = KeyedState(then.state if then else (), self._timers.order)
         self._keys: dict[Hashable, _Windowed] = {}
         self._outputs: list[Output] = []
-        self._tallies = Tallies()
+        self._tallies = EdgeTallies()
         self._runtime = Runtime(
             windows=windows,
             timers=self._timers,

@@ -283,7 +283,7 @@ KNOWN_MAX: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class WindowGrid:
     """Event-time windows that are the same for all instants of an interval. The intervals are numbered.
 
     Interval n is `[offset + n * every, offset + (n + 1) * every)`. Windows begin and end only at edges of intervals.
@@ -314,13 +314,13 @@ class Grid:
         return _shared_windows(range(newest_ms, newest_ms - size_ms, -self.every_ms), size_ms)
 
 
-def grid_of(assigner: Assigner, profile: Profile) -> Grid | None:
+def grid_of(assigner: Assigner, profile: Profile) -> WindowGrid | None:
     """Return the grid of the assigner's windows, None if they have none."""
     if assigner.is_event_time and not profile.wraps_int64:
         if type(assigner) is Tumbling and assigner.stagger is _ALIGNED:
-            return Grid(assigner.size_ms, assigner.offset_ms, 1)
+            return WindowGrid(assigner.size_ms, assigner.offset_ms, 1)
         if type(assigner) is Sliding and assigner.is_regular:
-            return Grid(assigner.slide_ms, assigner.offset_ms, assigner.size_ms // assigner.slide_ms)
+            return WindowGrid(assigner.slide_ms, assigner.offset_ms, assigner.size_ms // assigner.slide_ms)
     return None
 
 
@@ -338,7 +338,7 @@ def assigning(assigner: Assigner, ctx: AssignerContext, *, known_max: int = KNOW
     return lambda record: assign(record, ctx)
 
 
-def _aligned(assigner: Assigner, ctx: AssignerContext, grid: Grid, *, known_max: int) -> _Assign:
+def _aligned(assigner: Assigner, ctx: AssignerContext, grid: WindowGrid, *, known_max: int) -> _Assign:
     """Return `assigner.assign` for windows of a grid."""
     offset_ms, every_ms = grid.offset_ms, grid.every_ms
     known: dict[int, Sequence[Window]] = {}

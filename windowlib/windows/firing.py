@@ -29,7 +29,7 @@ from windowlib.records.tallies import (
     NO_EDGES,
     PURGED,
     Edges,
-    Tallies,
+    EdgeTallies,
     difference,
     together,
 )
@@ -79,7 +79,7 @@ class Firing:
         self._timers = runtime.timers
         self._contents = contents
         self._store = store
-        self.tallies = Tallies()
+        self.tallies = EdgeTallies()
         self.is_plain = (
             windowing.trigger in (EventTime(), Purging(EventTime()))
             and store.shares_timers

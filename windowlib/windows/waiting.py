@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from windowlib.bounds import TimeWindow, Window
 from windowlib.records.record_columns import ByInterval, RecordColumns
 from windowlib.records.records import Record
-from windowlib.windows.assigners import Assigner, Grid, grid_of
+from windowlib.windows.assigners import Assigner, WindowGrid, grid_of
 from windowlib.windows.open_windows import Runtime
 from windowlib.windows.opening import Opening
 
@@ -92,7 +92,9 @@ class WaitingRecords:
         return found
 
 
-def _entering(places: Mapping[int, Sequence[int]], grid: Grid) -> Iterable[tuple[Sequence[Window], Sequence[int]]]:
+def _entering(
+    places: Mapping[int, Sequence[int]], grid: WindowGrid
+) -> Iterable[tuple[Sequence[Window], Sequence[int]]]:
     """Yield windows, and the places of the records that enter each of them, ascending: contents are in log order.
 
     A window of several intervals gets their records merged. One interval after the other would be another order than

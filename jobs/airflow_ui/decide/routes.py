@@ -95,7 +95,7 @@ async def replay(request: Request, found: PipelineDep, request_id: str) -> Respo
     if proposed is None or not proposed.is_proposed:
         text = "This restatement does not wait to be started any more. Look at the page of the request."
         return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
-    conf = restatement_conf(found.workspace, proposed, publish=False)
+    conf = restatement_conf(found.request_context, proposed, publish=False)
     async with UsersAirflow(token_of(request)) as airflow:
         try:
             if await airflow.is_paused(dag_id):
@@ -147,7 +147,7 @@ def _check(found: PipelineContext, decision: Decision) -> None:
     Raises:
         RequestError: it would be refused.
     """
-    work = found.workspace
+    work = found.request_context
     seen: LedgerView | None = found.view
     if decision.ledger_version != found.view.version:
         seen = seen_view(work, decision.ledger_version)

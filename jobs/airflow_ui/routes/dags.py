@@ -60,7 +60,7 @@ def dag_run(
     requests = requests_of_dag_run(found.view, dag_id, run_id)
     if len(requests) == 1:
         return _see(request, links.request_page(found.name, requests[0].request_id))
-    work = found.workspace
+    work = found.request_context
     values = {
         "name": found.name,
         "dag_id": dag_id,

@@ -17,7 +17,7 @@ router = APIRouter()
 @opening_once
 def pipeline_digest(request: Request, found: PipelineDep) -> HTMLResponse:
     """Return the page of the digest, with the rows that the daily message has."""
-    work = found.workspace
+    work = found.request_context
     since_ms = work.ledger.now_ms() - UNIT_MS["d"]
     news = digest(work, found.view, standing(work, found.view), since_ms=since_ms)
     values = {"name": found.name, "since": show_instant(since_ms // 1000 * 1000), "rows": news.rows}

@@ -24,7 +24,7 @@ def overview(request: Request, user: GetUserDep) -> HTMLResponse:
     states, failed = _states(found)
     values = {
         "states": sorted(states, key=lambda one: not one.is_held),
-        "freshness": {one.name: freshness_line(one.workspace, one.view) for one in found.contexts},
+        "freshness": {one.name: freshness_line(one.request_context, one.view) for one in found.contexts},
         "broken": found.broken,
         "failed": failed,
     }
@@ -65,7 +65,7 @@ def _states(found: Visible) -> tuple[list[PipelineState], dict[str, str]]:
     states, failed = [], dict(found.failed)
     for context in found.contexts:
         try:
-            states.append(pipeline_state(context.workspace, context.view))
+            states.append(pipeline_state(context.request_context, context.view))
         except HindcastError as error:  # the other pipelines are still shown (law L10)
             failed[context.name] = str(error)
     return states, failed

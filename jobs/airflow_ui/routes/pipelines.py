@@ -61,7 +61,7 @@ def pipeline(request: Request, found: PipelineDep, last: str | None = None) -> H
     """Return the page of a pipeline: its state, and the report of up to 400 slices, the last of which is `last`."""
     name, to = found.name, linker(request)
     rows = collect_view(found.lake, found.pipeline, found.view, part=Part(count=SHOWN_SLICES, last=last, known=_KNOWN))
-    state = pipeline_state(found.workspace, found.view)
+    state = pipeline_state(found.request_context, found.view)
     model = build_model(_with_awaited(rows, state.awaits))
     values = section_values(model, lambda slice_id: str(to(links.slice_page(name, slice_id))))
     ids = list(found.view.slices)

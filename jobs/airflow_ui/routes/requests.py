@@ -13,7 +13,7 @@ from jobs.comparing.sides import request_sides
 from jobs.ledger.view import Request as AskedRequest
 from jobs.orchestration.plan_outline import outline
 from jobs.pipeline.files import pipeline_from_json
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 from jobs.review import links
 from jobs.review.pages.request_page import plan_of, plan_reasons, request_page
 from windowlib.errors import SpecError
@@ -32,7 +32,7 @@ def one_request(
     load again, so that a person can write.
     """
     asked = find_request(found, request_id)
-    work, problem = _workspace(found, asked)
+    work, problem = _request_context(found, asked)
     planned, cannot_plan = None, problem
     if problem is None and asked.is_open and not asked.is_complete:
         planned, cannot_plan = plan_of(work, found.view, asked)
@@ -68,9 +68,9 @@ def find_request(found: PipelineContext, request_id: str) -> AskedRequest:
     return begun[0]
 
 
-def _workspace(found: PipelineContext, asked: AskedRequest) -> tuple[Workspace, str | None]:
-    """Return the workspace with the spec of the request, and the problem if that spec cannot be read any more."""
-    work = found.workspace
+def _request_context(found: PipelineContext, asked: AskedRequest) -> tuple[RequestContext, str | None]:
+    """Return the context with the spec of the request, and the problem if that spec cannot be read any more."""
+    work = found.request_context
     source = f"request {asked.request_id} in the ledger"
     try:
         spec = pipeline_from_json(asked.spec_json, source=source, functions_dir=found.pipeline.functions_dir)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from jobs.replay.chunk.slice_runs import SliceRun
-from jobs.replay.chunk.tallies import Sums, Tallies
+from jobs.replay.chunk.tallies import ChunkTallies, Sums
 from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.tasks import Tasks
 from windowlib.records.row_ids import IdSum
@@ -38,7 +38,7 @@ class ComputedRows(Protocol):
         """Runs further tasks where the rows were made."""
         ...
 
-    def write(self, runs: Sequence[SliceRun], tallies: Tallies) -> None:
+    def write(self, runs: Sequence[SliceRun], tallies: ChunkTallies) -> None:
         """Append the rows to their tables: one commit per table for all slices, at most once."""
 
     def close(self) -> None:

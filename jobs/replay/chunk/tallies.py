@@ -17,7 +17,7 @@ FATES, ROWS, CLOCK, STATE = "fates", "rows", "clock", "state"
 
 
 @dataclass(frozen=True, slots=True)
-class Tallies:
+class ChunkTallies:
     """The counts of all slices of a chunk, complete: those of the tasks and those of the driver."""
 
     sums: Mapping[tuple[int, str, str], IdSum]

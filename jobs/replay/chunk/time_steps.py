@@ -23,7 +23,7 @@ from windowlib.columnar.arrow import column_values
 from windowlib.columnar.log_reading import Rises
 from windowlib.columnar.plan import SliceRange
 from windowlib.columnar.row_identity import RowIdentity
-from windowlib.columnar.steps import Beginning, Int64s, Steps, columns_of
+from windowlib.columnar.watermark_steps import Beginning, Int64s, Steps, columns_of
 from windowlib.errors import CheckpointError
 from windowlib.records import tables
 from windowlib.records.plain_json import from_json, to_json

@@ -10,7 +10,7 @@ from jobs.replay.intake.blocks import Block
 from jobs.runs import Slice
 from jobs.storage import file_system
 from windowlib.columnar.plan import SliceRange
-from windowlib.columnar.steps import Int64s
+from windowlib.columnar.watermark_steps import Int64s
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

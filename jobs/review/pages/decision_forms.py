@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.view import LedgerView, Request, StagedRun
-from jobs.planning.workspace import Workspace, is_live
+from jobs.planning.request_context import RequestContext, is_live
 from jobs.publishing.decisions import cancel_events, rollback_events
 from jobs.publishing.judging import is_due
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.rules import judge_publication, stop_reasons
-from jobs.publishing.seen import By
 from jobs.runs import Verdict
 from windowlib.errors import RequestError
 
@@ -19,7 +19,7 @@ _ANYBODY = By(who="", decision_id="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldSlice:
+class HeldSliceForm:
     """A slice whose run stops the publication. `cannot` tells why it cannot be waived; empty if it can."""
 
     slice_id: str
@@ -46,7 +46,7 @@ class RequestForms:
     """
 
     request_id: str
-    held: tuple[HeldSlice, ...]
+    held: tuple[HeldSliceForm, ...]
     held_count: int
     publish: Possible
     cancel: Possible
@@ -83,7 +83,7 @@ class DecisionForms:
 
 
 def decision_forms(
-    work: Workspace,
+    work: RequestContext,
     view: LedgerView,
     *,
     request_id: str | None = None,
@@ -93,7 +93,7 @@ def decision_forms(
     """Return the decisions that are possible at a place.
 
     Args:
-        work: the workspace of the pipeline, for the rules.
+        work: the context of the pipeline, for the rules.
         view: the ledger as the page shows it.
         request_id: a request. Its decisions are shown.
         slice_id: a slice. The decisions on the newest open request that is held by it are shown, for this slice only.
@@ -128,7 +128,9 @@ def _request_at(view: LedgerView, *, request_id: str | None, slice_id: str | Non
     return None
 
 
-def _request_forms(work: Workspace, view: LedgerView, request: Request, *, slice_id: str | None) -> RequestForms | None:
+def _request_forms(
+    work: RequestContext, view: LedgerView, request: Request, *, slice_id: str | None
+) -> RequestForms | None:
     if not request.is_open and not (request.runs and _may_publish_again(work, view, request)):
         return None
     held = [run for run in held_runs(view, request) if slice_id is None or run.result.slice.slice_id == slice_id]
@@ -143,22 +145,22 @@ def _request_forms(work: Workspace, view: LedgerView, request: Request, *, slice
     )
 
 
-def _may_publish_again(work: Workspace, view: LedgerView, request: Request) -> bool:
+def _may_publish_again(work: RequestContext, view: LedgerView, request: Request) -> bool:
     """Return whether a rolled back request may be published again."""
     found = judge_publication(work, view, request)
     return found.is_published and not found.is_seen_already
 
 
-def _held(run: StagedRun) -> HeldSlice:
+def _held(run: StagedRun) -> HeldSliceForm:
     cannot = (
         "" if run.verdict is Verdict.FAIL else "the check itself failed, so its result is unknown; run the slice again"
     )
-    return HeldSlice(
+    return HeldSliceForm(
         slice_id=run.result.slice.slice_id, run_id=run.result.run_id, reasons=stop_reasons(run), cannot=cannot
     )
 
 
-def _publish(work: Workspace, view: LedgerView, request: Request) -> Possible:
+def _publish(work: RequestContext, view: LedgerView, request: Request) -> Possible:
     if is_due(work, view, request):
         return Possible()  # the worker compares the settled windows before it publishes
     found = judge_publication(work, view, request)
@@ -167,7 +169,7 @@ def _publish(work: Workspace, view: LedgerView, request: Request) -> Possible:
     return Possible(why_not=found.why)
 
 
-def _roll_back(work: Workspace, view: LedgerView, publication: int) -> Possible:
+def _roll_back(work: RequestContext, view: LedgerView, publication: int) -> Possible:
     return _tried(lambda: rollback_events(work, view, publication=publication, reason="-", by=_ANYBODY))
 
 

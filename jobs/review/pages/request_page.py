@@ -9,7 +9,7 @@ from expectations.units import duration, instant
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
 from jobs.pipeline.slices import slice_grid, slices_between
 from jobs.planning.estimate import seconds_left
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 from jobs.review.pages.slice_page import CheckLine, check_lines
 from jobs.review.pages.state import HeldSlice, OpenRequest, held_of, open_request
 from jobs.review.report.collect import run_row
@@ -75,11 +75,11 @@ class RequestPage:
         return len(self.request.runs)
 
 
-def request_page(work: Workspace, view: LedgerView, request: Request, *, why: Mapping[str, str]) -> RequestPage:
+def request_page(work: RequestContext, view: LedgerView, request: Request, *, why: Mapping[str, str]) -> RequestPage:
     """Return the page of a request.
 
     Args:
-        work: the workspace of the pipeline.
+        work: the context of the pipeline.
         view: the ledger.
         request: a request of the view.
         why: slice -> why the plan wants to replay it, for slices without a run.
@@ -123,7 +123,7 @@ def requests_of_dag_run(view: LedgerView, dag_id: str, run_id: str) -> tuple[Req
     )
 
 
-def _slices(work: Workspace, view: LedgerView, request: Request) -> tuple[Slice, ...]:
+def _slices(work: RequestContext, view: LedgerView, request: Request) -> tuple[Slice, ...]:
     known = [view.slices[slice_id] for slice_id in request.slice_ids if slice_id in view.slices]
     if request.from_ms is not None and request.to_ms is not None:
         try:
@@ -185,7 +185,7 @@ def _remaining(own: list[StagedRun], left: int) -> str | None:
     return None if seconds is None else duration(seconds * 1000)
 
 
-def plan_of(work: Workspace, view: LedgerView, request: Request) -> tuple["Plan | None", str | None]:
+def plan_of(work: RequestContext, view: LedgerView, request: Request) -> tuple["Plan | None", str | None]:
     """Return the plan of an open request, and the problem if it cannot be planned now. A long one is not planned."""
     from jobs.planning.plan import Ask
 

@@ -8,8 +8,8 @@ from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.slices import past_end, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import ToldChanges, told_changes
+from jobs.planning.request_context import RequestContext, holders
 from jobs.planning.standing import awaited_slice, empty_slices
-from jobs.planning.workspace import Workspace, holders
 from jobs.publishing.rules import UNVERIFIED, judge_publication, listed, stop_reasons, unverified_slices
 from jobs.review.freshness import last_tick_ms
 from jobs.runs import Slice, Verdict
@@ -124,7 +124,7 @@ def held_slices(view: LedgerView) -> tuple[HeldSlice, ...]:
     return tuple(found[slice_id] for slice_id in sorted(found))
 
 
-def pipeline_state(work: Workspace, view: LedgerView) -> PipelineState:
+def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
     """Return the state of a pipeline in a view of its ledger."""
     head = view.head
     watermark = head.result.watermark_ms if head else None
@@ -145,7 +145,7 @@ def pipeline_state(work: Workspace, view: LedgerView) -> PipelineState:
     )
 
 
-def awaited(work: Workspace, view: LedgerView) -> Awaited | None:
+def awaited(work: RequestContext, view: LedgerView) -> Awaited | None:
     """Return what the schedule waits for; None for nothing, or if the log cannot be read."""
     now_ms = work.ledger.now_ms()
     try:
@@ -155,7 +155,7 @@ def awaited(work: Workspace, view: LedgerView) -> Awaited | None:
     return None if waiting is None else Awaited(slice=waiting.slice, line=waiting.line(now_ms))
 
 
-def open_request(work: Workspace, view: LedgerView, request: Request) -> OpenRequest:
+def open_request(work: RequestContext, view: LedgerView, request: Request) -> OpenRequest:
     """Return an open request as the pages show it."""
     held = sum(1 for _ in _held(view, request))
     workers = tuple(lease.worker for lease in holders(work, request))
@@ -176,7 +176,7 @@ def open_request(work: Workspace, view: LedgerView, request: Request) -> OpenReq
     )
 
 
-def range_text(work: Workspace, request: Request) -> str:
+def range_text(work: RequestContext, request: Request) -> str:
     """Return the half-open range of a request; for one without a range, the slices that it has staged."""
     if request.from_ms is not None and request.to_ms is not None:
         grid = slice_grid(work.pipeline)
@@ -240,14 +240,14 @@ def _hold(view: LedgerView) -> str | None:
     )
 
 
-def _slice_count(work: Workspace, request: Request) -> int | None:
+def _slice_count(work: RequestContext, request: Request) -> int | None:
     if request.from_ms is None or request.to_ms is None:
         return None
     every = work.pipeline.log.slice.every_ms
     return max(1, round((request.to_ms - request.from_ms) / every))
 
 
-def _waits(work: Workspace, view: LedgerView, request: Request, *, held: int, workers: Sequence[str]) -> str:
+def _waits(work: RequestContext, view: LedgerView, request: Request, *, held: int, workers: Sequence[str]) -> str:
     if workers:
         return f"is being worked on by {', '.join(workers)}"
     if held:

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from jobs.plain_text import counted
 from jobs.review.report.model import MAX_LISTED_SLICES, ReportModel, SliceLine
-from jobs.review.report.svg import Grid, cell_grid
+from jobs.review.report.svg import CalendarGrid, cell_grid
 
 PER_ROW = 96
 _DAYS = 7
@@ -61,7 +61,7 @@ def strips(model: ReportModel) -> tuple[Strip, ...]:
     if model.is_daily:
         return _years(model.lines)
     rows = _rows(model)
-    grid = Grid(
+    grid = CalendarGrid(
         cells=[(column, row, line) for row, lines in enumerate(rows) for column, line in enumerate(lines)],
         label=f"{counted(len(model.lines), 'slice')} in {counted(len(rows), 'row')}; the label of a row is its "
         "first slice",
@@ -97,7 +97,7 @@ def _years(lines: Sequence[SliceLine]) -> tuple[Strip, ...]:
 def _year(year: int, cells: Sequence[tuple[int, int, SliceLine]]) -> Strip:
     months = {_week(date(year, month, 1)): date(year, month, 1).strftime("%b") for month in range(1, 13)}
     last = max(column for column, _, _ in cells)
-    grid = Grid(
+    grid = CalendarGrid(
         cells=cells,
         label=f"{counted(len(cells), 'day')} of {year}, a column per week from Monday to Sunday",
         rows={0: "Mo", 6: "Su"},

@@ -103,7 +103,7 @@ def verdict_strip(trend: CheckTrend, *, width: int = 300, height: int = 12) -> M
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class CalendarGrid:
     """The cells as (column, row, slice). `rows` and `columns` map the number of a row or column to its label."""
 
     cells: Sequence[tuple[int, int, SliceLine]]
@@ -114,7 +114,7 @@ class Grid:
     left: int = 0
 
 
-def cell_grid(grid: Grid) -> Markup:
+def cell_grid(grid: CalendarGrid) -> Markup:
     """Return slices as cells: one path per status, and a sign with a title on slices that need attention.
 
     A slice takes about 15 bytes, so a page can have ten thousand.

@@ -22,7 +22,7 @@ OTHER_SPEC = "another spec, with other columns or another meaning"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class RunHistory:
     """The runs that a suite is made from or tried on, in slice order, one for each slice.
 
     `left_out` maps a reason to the slices that are not among them.
@@ -39,19 +39,19 @@ class History:
         return tuple(run.result.slice.slice_id for run in self.runs)
 
 
-def good_history(pipeline: str, view: LedgerView, span: Span) -> History:
+def good_history(pipeline: str, view: LedgerView, span: Span) -> RunHistory:
     """Return the published runs that no person had to waive, of the spec of the newest one."""
     published = [view.run(run_id) for run_id in view.published.values()]
     return _history(pipeline, view, [run for run in published if span.holds(run)], skips_waived=True)
 
 
-def whole_history(pipeline: str, view: LedgerView, span: Span) -> History:
+def whole_history(pipeline: str, view: LedgerView, span: Span) -> RunHistory:
     """Return the newest run of every slice, published or held, of the spec of the newest one."""
     newest = {run.result.slice.slice_id: run for run in sorted(view.runs.values(), key=lambda run: run.seq)}
     return _history(pipeline, view, [run for run in newest.values() if span.holds(run)], skips_waived=False)
 
 
-def _history(pipeline: str, view: LedgerView, runs: Sequence[StagedRun], *, skips_waived: bool) -> History:
+def _history(pipeline: str, view: LedgerView, runs: Sequence[StagedRun], *, skips_waived: bool) -> RunHistory:
     ordered = sorted(runs, key=lambda run: run.result.slice.start_ms)
     spec = max(ordered, key=lambda run: run.seq).result.spec_fingerprint if ordered else ""
     kept: list[StagedRun] = []
@@ -62,7 +62,7 @@ def _history(pipeline: str, view: LedgerView, runs: Sequence[StagedRun], *, skip
             kept.append(run)
         else:
             left_out.setdefault(reason, []).append(run.result.slice.slice_id)
-    return History(
+    return RunHistory(
         pipeline=pipeline,
         ledger_version=view.version,
         runs=tuple(kept),
@@ -79,7 +79,7 @@ class PastTables:
 
     lake: Lake
     view: LedgerView
-    history: History
+    history: RunHistory
     rows_at_once: int = ROWS_AT_ONCE
 
     def blocks(self) -> Iterator[tuple[StagedRun, ...]]:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from jobs.cli.common import run_cli
 from jobs.cli.main import hindcast
+from jobs.cli.options import run_cli
 from jobs.lake.lake import Lake
-from jobs.planning.workspace import open_workspace
+from jobs.planning.request_context import open_request_context
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, sales
 from tests.support.waiving import newest_failed_run
@@ -35,7 +35,7 @@ class Shell:
 
     def failed_run(self, slice_id: str) -> str:
         """Return the first digits of the failed run of a slice."""
-        return newest_failed_run(open_workspace(sales(), Lake(root=str(self.root)), now_ms=now_ms), slice_id)[:12]
+        return newest_failed_run(open_request_context(sales(), Lake(root=str(self.root)), now_ms=now_ms), slice_id)[:12]
 
     def json(self, *arguments: str) -> Any:  # noqa: ANN401  (what a program would read)
         self(*arguments, "--json")

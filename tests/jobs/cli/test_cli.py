@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from jobs.cli import run as cli_run
-from jobs.cli.common import run_cli
 from jobs.cli.main import COMMANDS, hindcast
+from jobs.cli.options import run_cli
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.table import LedgerTable

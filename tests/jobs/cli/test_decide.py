@@ -6,7 +6,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin
 from jobs.orchestration import outside_airflow
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, open_workspace
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.wall_clock import now_ms
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import FakeReplayer, day_ms, sales
@@ -19,7 +19,7 @@ def request_id(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
     """A request that a DAG run has staged."""
     for name in (outside_airflow.URL, outside_airflow.TOKEN, outside_airflow.USER, outside_airflow.PASSWORD):
         monkeypatch.delenv(name, raising=False)
-    work = open_workspace(sales(), Lake(root=str(shell.root)), now_ms=now_ms)
+    work = open_request_context(sales(), Lake(root=str(shell.root)), now_ms=now_ms)
     origin = DagRunOrigin(dag_id="backfill_sales", run_id=RUN, slice_ids=("2024-01-01", "2024-01-02"))
     asked = Asked(
         from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="ines (Airflow)", reason="a test", origin=origin

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobs import project
-from jobs.cli.common import run_cli
 from jobs.cli.main import hindcast
+from jobs.cli.options import run_cli
 from jobs.orchestration.embedded import airflow_service, homes
 from jobs.orchestration.embedded.airflow_env import Home
 from jobs.processes import process
@@ -23,11 +23,11 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / ".hindcast" / "demo" / str(number) / "lake" / "event_logs").mkdir(parents=True)
     (tmp_path / ".hindcast" / "demo" / "11").mkdir()
     (tmp_path / ".hindcast" / "demo" / "old").mkdir()
-    for module in ("jobs.project", "jobs.cli.common", "jobs.orchestration.embedded.homes"):
+    for module in ("jobs.project", "jobs.cli.options", "jobs.orchestration.embedded.homes"):
         monkeypatch.setattr(f"{module}.ROOT", tmp_path)
     for module in ("jobs.project", "jobs.orchestration.embedded.homes"):
         monkeypatch.setattr(f"{module}.HOME", tmp_path / ".hindcast")
-    monkeypatch.setattr("jobs.cli.common.DEFAULT_LAKE", tmp_path / ".hindcast" / "lake")
+    monkeypatch.setattr("jobs.cli.options.DEFAULT_LAKE", tmp_path / ".hindcast" / "lake")
     monkeypatch.setattr("jobs.project.DEMOS", tmp_path / ".hindcast" / "demo")
     for name in ("HINDCAST_LAKE", "HINDCAST_PIPELINES"):
         monkeypatch.delenv(name, raising=False)

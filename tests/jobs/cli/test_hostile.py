@@ -12,12 +12,12 @@ from typing import NoReturn
 import pytest
 import rich.console
 
-from jobs.cli import look as cli_look
+from jobs.cli import inspect as cli_look
 from jobs.cli import run as cli_run
 from jobs.cli import status as cli_status
-from jobs.cli.common import run_cli
 from jobs.cli.main import COMMANDS as ALL_COMMANDS
 from jobs.cli.main import hindcast
+from jobs.cli.options import run_cli
 from jobs.console import print_table, say
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import FAILS, PIPELINE, append_day

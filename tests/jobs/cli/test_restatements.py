@@ -7,8 +7,8 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.ledger.view import Request
 from jobs.pipeline.models.restate import RestateGrammar
+from jobs.planning.request_context import open_request_context
 from jobs.planning.restating import propose
-from jobs.planning.workspace import open_workspace
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import PIPELINE, append_day, sales
 
@@ -28,7 +28,7 @@ def changed(shell: "Shell") -> "Shell":
 
 
 def proposal(shell: "Shell") -> Request:
-    work = open_workspace(sales(), Lake(root=str(shell.root)), now_ms=now_ms)
+    work = open_request_context(sales(), Lake(root=str(shell.root)), now_ms=now_ms)
     found = propose(work, rule=RestateGrammar.model_validate({"at_most_age": "9999d"}), who="schedule").proposal
     assert found is not None
     return found

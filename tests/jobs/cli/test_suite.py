@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli.common import run_cli
 from jobs.cli.main import hindcast
+from jobs.cli.options import run_cli
 from jobs.lake.lake import Lake
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import FAILS, PIPELINE, append_day

@@ -13,7 +13,7 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.ledger.view import RequestKind, StagedRun
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, open_workspace
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.runs import RunResult
 from jobs.wall_clock import now_ms
 from tests.jobs.cli.conftest import Shell
@@ -25,7 +25,7 @@ REASON = ("--reason", "a real sale")
 
 
 def staged_runs(root: Path) -> list[StagedRun]:
-    work = open_workspace(sales(), Lake(root=str(root)), now_ms=now_ms)
+    work = open_request_context(sales(), Lake(root=str(root)), now_ms=now_ms)
     return [run for run in work.ledger.view().runs.values() if run.result.slice.slice_id == HELD]
 
 
@@ -145,23 +145,23 @@ def test_a_prefix_names_a_run_only_if_no_other_run_begins_with_it(shell: Shell) 
     append_day(shell.root, HELD, {"c": FAILS})
     for seed in seeds(4):
         chance = random.Random(seed)
-        common = "".join(chance.choices("0123456789abcdef", k=chance.randrange(1, 9)))
-        work = open_workspace(sales(), Lake(root=str(shell.root)), now_ms=now_ms)
-        ids = [f"{common}{digit}{chance.randbytes(30).hex()}"[:64] for digit in chance.sample("0123456789abcdef", 2)]
+        options = "".join(chance.choices("0123456789abcdef", k=chance.randrange(1, 9)))
+        work = open_request_context(sales(), Lake(root=str(shell.root)), now_ms=now_ms)
+        ids = [f"{options}{digit}{chance.randbytes(30).hex()}"[:64] for digit in chance.sample("0123456789abcdef", 2)]
         for number, name in enumerate(ids):
             shell.replayer.change = partial(named, run_id=name)
             kind = (RequestKind.RANGE, RequestKind.SCHEDULED)[number]  # the schedule is not refused
             end_ms = day_ms(("2024-01-04", "2024-01-05")[number])
             asked = Asked(from_ms=day_ms(HELD), to_ms=end_ms, who="ann", reason=f"{seed}", kind=kind, is_fresh=True)
             assert not run_request(work, asked, shell.replayer).is_published
-        length = chance.randrange(1, len(common) + 1)
-        assert shell("waive", "sales", HELD, "--run", common[:length], *REASON) == 1, f"seed {seed}"
+        length = chance.randrange(1, len(options) + 1)
+        assert shell("waive", "sales", HELD, "--run", options[:length], *REASON) == 1, f"seed {seed}"
         assert all(name[:12] in shell.err for name in ids), f"seed {seed}: {shell.err}"
         assert "total: failed" in shell.err
         assert shell("waive", "sales", HELD, *REASON) == 1
         assert all(name[:12] in shell.err for name in ids), f"seed {seed}: {shell.err}"
         chosen = chance.choice(ids)
-        assert shell("waive", "sales", HELD, "--run", chosen[: len(common) + 1], *REASON) == 0, f"seed {seed}"
+        assert shell("waive", "sales", HELD, "--run", chosen[: len(options) + 1], *REASON) == 0, f"seed {seed}"
         assert chosen in waived_ids(shell.root)
         assert not ({*ids} - {chosen}) & {*waived_ids(shell.root)}
         for request in shell.json("status", "sales")["pipelines"][0]["requests"]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from jobs.cli.common import run_cli
 from jobs.cli.main import hindcast
+from jobs.cli.options import run_cli
 from jobs.demo.clicks_live import BACKLOG_DAYS, KINDS, TABLE, Delivery, clicks, deliver, deliveries, kind_of
 from tests.support.places import ROOT
 

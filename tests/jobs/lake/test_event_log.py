@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.lake.commit_history import History
+from jobs.lake.commit_history import CommitHistory
 from jobs.lake.delta_place import DeltaPlace
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
@@ -395,10 +395,10 @@ def test_the_sound_version_is_computed_once_for_all_slices(log: Path, monkeypatc
     """It looks at every partition. Once for each slice, it took 17 s for 10,000 slices."""
     calls: list[int] = []
 
-    def counted(self: History) -> int:
+    def counted(self: CommitHistory) -> int:
         calls.append(1)
         return self.version
 
-    monkeypatch.setattr(History, "sound", property(counted))
+    monkeypatch.setattr(CommitHistory, "sound", property(counted))
     assert {pin(log).coordinates(one.slice_id).sound for one in DAYS} == {2}
     assert len(calls) == len(DAYS), "once for each pin"

@@ -24,9 +24,9 @@ from jobs.lake.log_files import DeltaCheckpoint, LogFiles
 from jobs.lake.log_rows import find_record
 from jobs.lake.parquet_files import write_parquet
 from jobs.lake.store import attempt_batches, ensure_table, read_attempts
-from jobs.replay.files.row_files import RowFiles
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.log_blocks import LogColumns
+from jobs.replay.stages.parquet_writer import SliceWriter
 from tests.support.flipped_bits import bits_in_pages, flip, last_bits
 from tests.support.fuzzing import seeds
 from windowlib.columnar.arrow import arrow_type
@@ -159,7 +159,7 @@ def pages_without_checksum(file: Path) -> list[str]:
 
 def row_file(root: Path) -> Path:
     columns = {"slice_id": ATTEMPT[0], "attempt_id": ATTEMPT[1], "run_id": "r"}
-    files = RowFiles(table=TABLE, root=str(root), columns=columns, rows_per_file=COUNT)
+    files = SliceWriter(table=TABLE, root=str(root), columns=columns, rows_per_file=COUNT)
     files.write(stored_rows(Random(2)))
     files.close()
     return root / files.written[0].file.path

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from jobs.ledger.events import EventKind, LedgerEvent
-from jobs.ledger.fold import Fold, fold
-from jobs.ledger.history import REMEMBERED, History, Remembered
+from jobs.ledger.history import REMEMBERED, EventHistory, Remembered
 from jobs.ledger.ledger import Ledger
+from jobs.ledger.projection import Projection, project
 from jobs.ledger.table import LedgerTable
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import slices_between
@@ -121,7 +121,7 @@ def test_a_copied_fold_and_its_original_take_other_events() -> None:
         events = [one for number in range(3) for one in request(number, chance.randrange(1, 5))]
         events = [replace(one, seq=number, ordinal=0) for number, one in enumerate(events, start=1)]
         cut = chance.randrange(len(events))
-        original = Fold()
+        original = Projection()
         for event in events[:cut]:
             original.add(event)
         if chance.random() < 0.5:
@@ -131,8 +131,8 @@ def test_a_copied_fold_and_its_original_take_other_events() -> None:
             copied.add(event)
         for event in other:
             original.add(event)
-        assert copied.view(len(events)) == fold(events, version=len(events)), seed
-        assert original.view(7) == fold([*events[:cut], *other], version=7), seed
+        assert copied.view(len(events)) == project(events, version=len(events)), seed
+        assert original.view(7) == project([*events[:cut], *other], version=7), seed
 
 
 def test_the_next_ledger_of_a_process_reads_the_new_events_only(
@@ -141,13 +141,13 @@ def test_the_next_ledger_of_a_process_reads_the_new_events_only(
     uri = tmp_path / "ledger"
     opened(uri).write(lambda _view: request(1, 20))
     rows: list[int] = []
-    take_in = History.take_in
+    take_in = EventHistory.take_in
 
-    def counted(self: History, *args: Any, **named: Any) -> None:  # noqa: ANN401 - those of the method
+    def counted(self: EventHistory, *args: Any, **named: Any) -> None:  # noqa: ANN401 - those of the method
         rows.append(len(args[0]))
         take_in(self, *args, **named)
 
-    monkeypatch.setattr(History, "take_in", counted)
+    monkeypatch.setattr(EventHistory, "take_in", counted)
     opened(uri).view()
     assert rows == []
     opened(uri).write(lambda _view: [LedgerEvent(kind=EventKind.NOTE, reason="new")])
@@ -157,7 +157,7 @@ def test_the_next_ledger_of_a_process_reads_the_new_events_only(
 
 def test_the_ledger_that_was_used_least_recently_is_forgotten_first() -> None:
     kept = Remembered(2)
-    histories = {name: History() for name in "abc"}
+    histories = {name: EventHistory() for name in "abc"}
     for name in "abac":
         kept.keep(name, histories[name])
     assert [name for name in "abc" if kept.find(name) is not None] == ["a", "c"]
@@ -167,7 +167,7 @@ def test_the_ledger_that_was_used_least_recently_is_forgotten_first() -> None:
 
 
 def test_a_forked_process_remembers_nothing_and_waits_for_no_lock() -> None:
-    REMEMBERED.keep("somewhere", History())
+    REMEMBERED.keep("somewhere", EventHistory())
     with REMEMBERED._lock:  # as if another thread kept a history at the moment of the fork
         child = os.fork()
         if child == 0:

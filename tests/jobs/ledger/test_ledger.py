@@ -16,9 +16,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.ledger.chain import event_hash
 from jobs.ledger.events import EventKind, LedgerEvent
-from jobs.ledger.fold import Fold, fold
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger, LedgerLimits
+from jobs.ledger.projection import Projection, project
 from jobs.ledger.table import LedgerTable, ledger_schema
 from jobs.ledger.view import LedgerView
 from tests.jobs.ledger.test_history import request
@@ -357,9 +357,9 @@ def test_a_fold_costs_time_linear_in_the_events_and_continues_with_the_new_ones_
             for number in range(1, 801)
         ),
     ]  # fmt: skip
-    half, whole = (calls_of(lambda count=count: fold(events[:count], version=1)) for count in (400, 800))  # type: ignore[misc]
+    half, whole = (calls_of(lambda count=count: project(events[:count], version=1)) for count in (400, 800))  # type: ignore[misc]
     assert whole < 2.2 * half, "twice the events, twice the cost"
-    running = Fold()
+    running = Projection()
     for event in events[:-1]:
         running.add(event)
     running.view(1)

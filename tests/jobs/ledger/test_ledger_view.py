@@ -16,9 +16,9 @@ from jobs.ledger.events import (
     staged_event,
     with_checks,
 )
-from jobs.ledger.fold import fold
 from jobs.ledger.leases import Lease
 from jobs.ledger.looks import changes_details, looked_event
+from jobs.ledger.projection import project
 from jobs.ledger.view import LedgerView, Look, RequestState, SeenInput
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 from windowlib.errors import LedgerError
@@ -85,7 +85,7 @@ def about(
 
 
 def view(*events: LedgerEvent) -> LedgerView:
-    return fold([replace(event, seq=index) for index, event in enumerate(events, start=1)], version=len(events))
+    return project([replace(event, seq=index) for index, event in enumerate(events, start=1)], version=len(events))
 
 
 def test_a_result_is_the_same_after_the_ledger() -> None:
@@ -142,7 +142,7 @@ def test_publication_shows_all_slices_of_a_commit_in_slice_order() -> None:
     before = view(*events)
     assert before.published_pairs() == ()
     publish = [replace(about(EventKind.PUBLISHED, one, request_id="r"), seq=9) for one in (second, first)]
-    after = fold([*(replace(event, seq=1) for event in events), *publish], version=9)
+    after = project([*(replace(event, seq=1) for event in events), *publish], version=9)
     assert after.published_pairs() == (("1970-01-01", "a1"), ("1970-01-02", "a1"))
     assert after.head is not None
     assert after.head.result.slice.slice_id == "1970-01-02"
@@ -268,27 +268,27 @@ def proposed(reason: str, *changes: int, request_id: str = "r") -> LedgerEvent:
 
 def test_a_proposal_is_what_its_newest_event_says_until_an_attempt_starts() -> None:
     events = [proposed("one", 1), proposed("two", 1, 2)]
-    view = fold(events, version=1)
+    view = project(events, version=1)
     assert (view.requests["r"].reason, list(view.requests["r"].changes)) == ("two", ["1970-01-01", "1970-01-02"])
     assert view.requests["r"].is_proposed
     started = LedgerEvent(kind=EventKind.STARTED, request_id="r", attempt_id="a1", details={"slices": ["1970-01-01"]})
-    begun = fold([*events, started, proposed("three", 3)], version=2).requests["r"]
+    begun = project([*events, started, proposed("three", 3)], version=2).requests["r"]
     assert (begun.reason, begun.is_proposed) == ("two", False)
     other = replace(proposed("range", 1), details={"kind": "range"})
-    assert fold([other, proposed("two", 2)], version=1).requests["r"].reason == "range"
+    assert project([other, proposed("two", 2)], version=1).requests["r"].reason == "range"
 
 
 def test_the_newest_look_counts_and_a_damaged_one_is_an_error() -> None:
     log = a_result(1).log
     look = Look(table_id="log", version=7, commit="c", changed={"1970-01-01": SeenInput(log=log, removed="commit 3")})
     event = replace(looked_event(look), seq=4)
-    assert fold([], version=0).look is None
-    assert fold([replace(event, seq=3, details={**event.details, "version": 6}), event], version=4).look == replace(
+    assert project([], version=0).look is None
+    assert project([replace(event, seq=3, details={**event.details, "version": 6}), event], version=4).look == replace(
         look, seq=4
     )
     for field in ("table_id", "version", "commit", "changed"):
         damaged = {name: value for name, value in event.details.items() if name != field}
         with pytest.raises(LedgerError, match=r"ledger event looked \(seq 4\) cannot be read"):
-            fold([replace(event, details=damaged)], version=4)
+            project([replace(event, details=damaged)], version=4)
     with pytest.raises(LedgerError, match="ledger event requested"):
-        fold([replace(proposed("x", 1), details={"kind": "restatement", "changes": {"s": 3}})], version=1)
+        project([replace(proposed("x", 1), details={"kind": "restatement", "changes": {"s": 3}})], version=1)

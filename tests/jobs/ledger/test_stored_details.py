@@ -17,7 +17,7 @@ from jobs.ledger.events import (
     encode_details,
     with_checks,
 )
-from jobs.ledger.fold import fold
+from jobs.ledger.projection import project
 from jobs.pipeline.slices import slices_between
 from jobs.runs import Verdict
 from tests.jobs.ledger.test_ledger_view import a_result
@@ -68,7 +68,7 @@ def test_a_fold_decodes_no_checks(monkeypatch: pytest.MonkeyPatch) -> None:
         for event in published_chain(sales(), days, log=a_result(1).log)
     ]
     monkeypatch.setattr(StoredDetails, "_decoded", lambda _: pytest.fail("the details of a check were decoded"))
-    assert len(fold(events, version=len(events)).published) == 5
+    assert len(project(events, version=len(events)).published) == 5
 
 
 def checked(details: Mapping[str, Any]) -> LedgerEvent:

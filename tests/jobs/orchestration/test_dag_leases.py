@@ -16,10 +16,10 @@ from jobs.orchestration.interruptions import interrupted, limit_s, too_long
 from jobs.orchestration.requests import Staging
 from jobs.orchestration.scheduling import Wait
 from jobs.planning.lease_keeping import leased, release, renew
-from jobs.planning.workspace import Asked, Opened, Workspace, holders, open_request, open_workspace
+from jobs.planning.request_context import Asked, Opened, RequestContext, holders, open_request, open_request_context
 from jobs.publishing.decisions import cancel
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.rules import other_holders
-from jobs.publishing.seen import By
 from jobs.replay.orders import ReplayOrder
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import LogError, RequestError
@@ -44,12 +44,12 @@ class Place:
         self.order = self.plan()
 
     @property
-    def work(self) -> Workspace:
-        return open_workspace(sales(), self.lake, now_ms=lambda: self.now_ms)
+    def work(self) -> RequestContext:
+        return open_request_context(sales(), self.lake, now_ms=lambda: self.now_ms)
 
     @property
-    def elsewhere(self) -> Workspace:
-        """The workspace of a process on another host."""
+    def elsewhere(self) -> RequestContext:
+        """The context of a process on another host."""
         return replace(self.work, holder=ELSEWHERE)
 
     @property

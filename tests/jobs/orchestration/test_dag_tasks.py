@@ -15,7 +15,7 @@ from jobs.orchestration.backfill_form import FormError
 from jobs.orchestration.dag_orders import Order
 from jobs.orchestration.dag_tasks import DagRun, Published
 from jobs.orchestration.scheduling import Skip, Wait
-from jobs.planning.workspace import open_workspace
+from jobs.planning.request_context import open_request_context
 from jobs.publishing.publishing import publish_request
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
@@ -68,7 +68,7 @@ class Dag:
 
     @property
     def seen(self) -> list[str]:
-        return list(open_workspace(sales(), self.lake, now_ms=now_ms).ledger.view().published)
+        return list(open_request_context(sales(), self.lake, now_ms=now_ms).ledger.view().published)
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_failed_check_stops_the_run_at_the_gate_until_a_person_decides(dag: Da
     assert [one.line for one in found.held] == ["2024-01-02: total: failed"]
     assert "hindcast waive PIPELINE SLICE --run RUN" in found.advice
     assert dag.seen == []
-    waive_newest(open_workspace(sales(), dag.lake, now_ms=now_ms), "2024-01-02", reason="true", who="ann")
+    waive_newest(open_request_context(sales(), dag.lake, now_ms=now_ms), "2024-01-02", reason="true", who="ann")
     assert dag_tasks.gate(order).is_passed
     assert dag_tasks.publish(order).is_published
     assert dag.seen == DAYS[:3]
@@ -283,7 +283,7 @@ def test_a_refused_range_names_the_open_request_that_has_staged_the_slice_before
     problem = chain_problem(dag, "2024-01-04", "2024-01-05")
     assert f"Request {staged.request_id} of ann (Airflow) (look first) has 2024-01-03 staged" in problem
     assert proposed(problem) == ("2024-01-01", "2024-01-05")
-    work = open_workspace(sales(), dag.lake, now_ms=now_ms)
+    work = open_request_context(sales(), dag.lake, now_ms=now_ms)
     assert publish_request(work, staged.request_id, who="ann").is_published
     assert dag.backfill("2024-01-04", "2024-01-05").slices == ["2024-01-04"]
 

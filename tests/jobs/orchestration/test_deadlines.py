@@ -8,9 +8,9 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.orchestration.alerts import Alert, Event
 from jobs.orchestration.deadlines import Checked, Told, look
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, Workspace, open_request, open_workspace
+from jobs.planning.request_context import Asked, RequestContext, open_request, open_request_context
 from jobs.publishing.decisions import rollback
 from jobs.review.freshness import Freshness, freshness, last_tick_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
@@ -39,10 +39,10 @@ class Place:
         self.run("2024-01-01", "2024-01-03")
 
     @property
-    def work(self) -> Workspace:
-        return open_workspace(sales(PIPELINE + ALERTS), Lake(root=str(self.root)), now_ms=lambda: self.now_ms)
+    def work(self) -> RequestContext:
+        return open_request_context(sales(PIPELINE + ALERTS), Lake(root=str(self.root)), now_ms=lambda: self.now_ms)
 
-    def run(self, start: str, end: str, *, publish: bool = True) -> Outcome:
+    def run(self, start: str, end: str, *, publish: bool = True) -> RequestOutcome:
         asked = Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="me", reason="test")
         return run_request(self.work, asked, FakeReplayer(), publish=publish)
 
@@ -203,7 +203,9 @@ def test_the_digest_tells_the_news_since_the_digest_before(place: Place) -> None
 def test_an_empty_log_with_a_first_slice_is_missing_from_it_on(tmp_path: Path) -> None:
     append_day(tmp_path, "2024-01-01", {})
     text = PIPELINE.replace("slice: {by: day}", 'slice: {by: day, first: "2024-01-01"}') + ALERTS
-    work = open_workspace(sales(text), Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-01-03") + 8 * HOUR_MS)
+    work = open_request_context(
+        sales(text), Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-01-03") + 8 * HOUR_MS
+    )
     assert work.pipeline.alerts is not None
     found = look(work, work.pipeline.alerts, Told.read(None), url=str)
     missing = [one.alert for one in found.messages if one.alert.event is not Event.DIGEST]

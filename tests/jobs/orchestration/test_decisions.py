@@ -19,9 +19,9 @@ from jobs.orchestration.decision_fields import read_decision
 from jobs.orchestration.decisions import Decider
 from jobs.orchestration.requests import run_request
 from jobs.planning.lease_keeping import release
-from jobs.planning.workspace import Asked, Opened, Workspace, open_request, open_workspace
+from jobs.planning.request_context import Asked, Opened, RequestContext, open_request, open_request_context
+from jobs.publishing.optimistic_check import OutdatedDecision
 from jobs.publishing.publishing import publish
-from jobs.publishing.seen import OutdatedDecision
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import BREAKS, FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
@@ -42,11 +42,11 @@ class Place:
         self.file.write_text(PIPELINE, encoding="utf-8")
         for day in DAYS:
             append_day(self.lake, day, {"a": amount if day in HELD else 1})
-        self.work = self.workspace()
+        self.work = self.request_context()
         self.request_id = self.stage("2024-01-01", "2024-01-05")
 
-    def workspace(self) -> Workspace:
-        return open_workspace(sales(), Lake(root=str(self.lake)), now_ms=lambda: NOW_MS)
+    def request_context(self) -> RequestContext:
+        return open_request_context(sales(), Lake(root=str(self.lake)), now_ms=lambda: NOW_MS)
 
     def stage(self, first: str, end: str, reason: str = "a test", *, is_fresh: bool = False) -> str:
         origin = DagRunOrigin(dag_id="backfill_sales", run_id=f"manual__{first}", slice_ids=DAYS)
@@ -141,7 +141,7 @@ def test_an_outdated_decision_is_refused_with_what_happened(place: Place) -> Non
 def test_another_run_of_a_slice_makes_a_decision_outdated(place: Place) -> None:
     stale = place.waiver()
     append_day(place.lake, HELD[0], {"b": FAILS})
-    work = place.workspace()
+    work = place.request_context()
     asked = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms("2024-01-05"), who="ines", reason="again")
     assert run_request(work, asked, FakeReplayer(), publish=False).request_id == place.request_id
     with pytest.raises(OutdatedDecision, match=r"slice 2024-01-02 has run .* it had run"):
@@ -184,7 +184,7 @@ def test_an_error_cannot_be_waived(tmp_path: Path) -> None:
 def test_cancel_closes_a_request_that_nobody_works_on(place: Place) -> None:
     cancel = {"action": "cancel", "request_id": place.request_id, "reason": "wrong range"}
     asked = Asked(from_ms=None, to_ms=None, who="x", reason="x", request_id=place.request_id, lease_id="busy")
-    other = open_workspace(sales(), Lake(root=str(place.lake)), now_ms=now_ms)
+    other = open_request_context(sales(), Lake(root=str(place.lake)), now_ms=now_ms)
     gone = Holder(host="elsewhere", boot_id="b", pid_namespace="n", pid=7, start_ticks=1)
     open_request(replace(other, holder=gone), asked)
     with pytest.raises(RequestError, match="worked on by process 7 on elsewhere"):
@@ -311,7 +311,9 @@ def test_of_publications_at_once_one_changes_what_readers_see(tmp_path: Path) ->
         calls: list[Callable[[], Any]] = [
             partial(place.publish, one, what) for one, what in zip(ready, decided, strict=True)
         ]
-        results = _at_once([*calls, partial(publish, place.workspace(), who="shell", request_id=place.request_id)])
+        results = _at_once(
+            [*calls, partial(publish, place.request_context(), who="shell", request_id=place.request_id)]
+        )
         told = [len(one.changed) for one in results[:-1]]  # the shell tells nobody
         assert sorted(told) == [0, 0, len(DAYS)], (seed, results)
         assert place.publish(ready[told.index(len(DAYS))], decided[told.index(len(DAYS))]).changed == DAYS, "a retry"

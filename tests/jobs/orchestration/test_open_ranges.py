@@ -14,11 +14,11 @@ from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind, Req
 from jobs.orchestration import dag_orders, dag_tasks, gating, scheduling
 from jobs.orchestration.decisions import settled_runs
 from jobs.orchestration.open_ranges import RangeTaken
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import run_request
 from jobs.orchestration.scheduling import Replay, Skip, Wait
 from jobs.planning.lease_keeping import release
-from jobs.planning.workspace import Asked, IfOpen, Opened, Workspace, open_request, open_workspace
+from jobs.planning.request_context import Asked, IfOpen, Opened, RequestContext, open_request, open_request_context
 from jobs.publishing.publishing import publish_request
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 
@@ -29,36 +29,36 @@ END = datetime(2024, 1, 6, tzinfo=UTC)
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Workspace:
+def work(tmp_path: Path) -> RequestContext:
     """Five days of sales, the third of which fails its check."""
     for index, day in enumerate(DAYS):
         append_day(tmp_path, day, {"a": FAILS if day == HELD else 10 + index})
-    return open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    return open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
 
 
 def asked(start: str, end: str, *, who: str = "ann", if_open: IfOpen = IfOpen.REFUSE) -> Asked:
     return Asked(from_ms=day_ms(start), to_ms=day_ms(end), who=who, reason="late files", if_open=if_open)
 
 
-def held(work: Workspace, start: str = DAYS[0], end: str = DAYS[4]) -> str:
+def held(work: RequestContext, start: str = DAYS[0], end: str = DAYS[4]) -> str:
     """Stage a request of ann that its third day holds, and return its id."""
     outcome = run_request(work, asked(start, end), FakeReplayer())
     assert not outcome.is_published
     return outcome.request_id
 
 
-def correct(work: Workspace) -> None:
+def correct(work: RequestContext) -> None:
     append_day(Path(work.lake.root), HELD, {"correction": -FAILS})
 
 
-def request_of(work: Workspace, request_id: str) -> Request:
+def request_of(work: RequestContext, request_id: str) -> Request:
     return work.ledger.view().requests[request_id]
 
 
 # --- asking again -----------------------------------------------------------------------------------------------------
 
 
-def test_asking_for_a_range_that_overlaps_a_held_request_names_it_and_writes_nothing(work: Workspace) -> None:
+def test_asking_for_a_range_that_overlaps_a_held_request_names_it_and_writes_nothing(work: RequestContext) -> None:
     first, version = held(work), work.ledger.view().version
     with pytest.raises(RangeTaken) as refused:
         run_request(work, asked(DAYS[0], DAYS[3], who="bob"), FakeReplayer())
@@ -70,25 +70,25 @@ def test_asking_for_a_range_that_overlaps_a_held_request_names_it_and_writes_not
     assert work.ledger.view().version == version
 
 
-def test_a_person_who_has_corrected_the_log_runs_the_same_range_again(work: Workspace) -> None:
+def test_a_person_who_has_corrected_the_log_runs_the_same_range_again(work: RequestContext) -> None:
     first = held(work)
     correct(work)
     again = run_request(work, asked(DAYS[0], DAYS[4], who="bob"), FakeReplayer())
     assert (again.request_id, again.is_published) == (first, True)
 
 
-def test_a_request_beside_an_open_one_is_not_in_its_way(work: Workspace) -> None:
+def test_a_request_beside_an_open_one_is_not_in_its_way(work: RequestContext) -> None:
     assert run_request(work, asked(DAYS[0], DAYS[2]), FakeReplayer()).is_published
     held(work, DAYS[2], DAYS[4])
     assert run_request(work, asked(DAYS[0], DAYS[2]), FakeReplayer()).is_published
 
 
-def test_a_request_that_a_crash_left_without_a_run_stops_nobody(work: Workspace) -> None:
+def test_a_request_that_a_crash_left_without_a_run_stops_nobody(work: RequestContext) -> None:
     release(work, open_request(work, asked(DAYS[0], DAYS[4])))
     assert run_request(work, asked(DAYS[0], DAYS[2], who="bob"), FakeReplayer()).is_published
 
 
-def test_a_request_that_is_worked_on_is_named_with_its_holder_and_cannot_be_replaced(work: Workspace) -> None:
+def test_a_request_that_is_worked_on_is_named_with_its_holder_and_cannot_be_replaced(work: RequestContext) -> None:
     open_request(work, asked(DAYS[0], DAYS[4]))
     rival = replace(work, ledger=Ledger(work.ledger.uri, now_ms=work.ledger.now_ms))
     for if_open, told in (
@@ -103,7 +103,7 @@ def test_a_request_that_is_worked_on_is_named_with_its_holder_and_cannot_be_repl
 # --- replace ----------------------------------------------------------------------------------------------------------
 
 
-def test_replacing_closes_the_open_one_in_one_commit_and_uses_its_valid_runs_again(work: Workspace) -> None:
+def test_replacing_closes_the_open_one_in_one_commit_and_uses_its_valid_runs_again(work: RequestContext) -> None:
     first = held(work)
     correct(work)
     replayer = FakeReplayer()
@@ -123,19 +123,19 @@ def test_replacing_closes_the_open_one_in_one_commit_and_uses_its_valid_runs_aga
     assert len({one for one in seqs if one <= min(seqs)}) == 1, "close and open are one commit"
 
 
-def test_replacing_with_a_range_that_cannot_begin_closes_nothing(work: Workspace) -> None:
+def test_replacing_with_a_range_that_cannot_begin_closes_nothing(work: RequestContext) -> None:
     first = held(work)
     with pytest.raises(Exception, match="has no published run"):
         run_request(work, asked(DAYS[3], "2024-01-06", who="bob", if_open=IfOpen.REPLACE), FakeReplayer())
     assert request_of(work, first).is_open
 
 
-def test_of_two_people_who_replace_at_once_one_wins_and_the_other_is_told(work: Workspace) -> None:
+def test_of_two_people_who_replace_at_once_one_wins_and_the_other_is_told(work: RequestContext) -> None:
     for _ in range(5):
         first = held(work)
-        ready, done, told = threading.Barrier(2), list[Outcome](), list[RangeTaken]()
+        ready, done, told = threading.Barrier(2), list[RequestOutcome](), list[RangeTaken]()
 
-        def ask(who: str, *, first: str = first, ready: threading.Barrier = ready, done: list[Outcome] = done,
+        def ask(who: str, *, first: str = first, ready: threading.Barrier = ready, done: list[RequestOutcome] = done,
                 told: list[RangeTaken] = told) -> None:  # fmt: skip
             own = replace(work, ledger=Ledger(work.ledger.uri, now_ms=work.ledger.now_ms))
             wanted = replace(asked(DAYS[0], DAYS[4], who=who, if_open=IfOpen.REPLACE), replaces=frozenset({first}))
@@ -160,14 +160,14 @@ def test_of_two_people_who_replace_at_once_one_wins_and_the_other_is_told(work: 
 # --- wait -------------------------------------------------------------------------------------------------------------
 
 
-def by_hand(work: Workspace, name: str, start: str, end: str, *, if_open: IfOpen = IfOpen.REFUSE) -> object:
+def by_hand(work: RequestContext, name: str, start: str, end: str, *, if_open: IfOpen = IfOpen.REFUSE) -> object:
     """Return the decision of the plan task of a backfill by hand."""
     origin = DagRunOrigin(dag_id="backfill_sales", run_id=name, slice_ids=())
     wanted = replace(asked(start, end, who=name, if_open=if_open), request_id=name, origin=origin)
     return scheduling.plan_by_hand(sales(), work.lake, asked=wanted, now_ms=NOW_MS)
 
 
-def replayed(work: Workspace, decision: object) -> Replay:
+def replayed(work: RequestContext, decision: object) -> Replay:
     assert isinstance(decision, Replay)
     scheduling.replay(
         sales(), work.lake, opened=decision.opened, slices=decision.slices, replayer=FakeReplayer(),
@@ -176,7 +176,7 @@ def replayed(work: Workspace, decision: object) -> Replay:
     return decision
 
 
-def published(work: Workspace, decision: Replay, name: str) -> None:
+def published(work: RequestContext, decision: Replay, name: str) -> None:
     done = scheduling.publish_task(
         sales(), work.lake, opened=decision.opened, who=name, now_ms=NOW_MS, slices=decision.slices,
         publisher=f"backfill_sales/{name}",
@@ -184,7 +184,7 @@ def published(work: Workspace, decision: Replay, name: str) -> None:
     assert done.is_published, done.why
 
 
-def test_a_dag_run_waits_until_the_open_request_has_ended(work: Workspace) -> None:
+def test_a_dag_run_waits_until_the_open_request_has_ended(work: RequestContext) -> None:
     correct(work)
     open_one = replayed(work, by_hand(work, "one", DAYS[0], DAYS[4]))
     waits = by_hand(work, "two", DAYS[0], DAYS[3], if_open=IfOpen.WAIT)
@@ -196,7 +196,9 @@ def test_a_dag_run_waits_until_the_open_request_has_ended(work: Workspace) -> No
     assert isinstance(by_hand(work, "two", DAYS[0], "2024-01-06", if_open=IfOpen.WAIT), Replay)
 
 
-def test_a_dag_run_joins_the_held_request_of_its_range_after_a_correction_and_both_runs_end(work: Workspace) -> None:
+def test_a_dag_run_joins_the_held_request_of_its_range_after_a_correction_and_both_runs_end(
+    work: RequestContext,
+) -> None:
     """A second DAG run for the same range does not open a second request."""
     first = replayed(work, by_hand(work, "one", DAYS[0], DAYS[4]))
     assert not gating.gate(sales(), work.lake, opened=first.opened, now_ms=NOW_MS).is_passed
@@ -215,7 +217,7 @@ def test_a_dag_run_joins_the_held_request_of_its_range_after_a_correction_and_bo
 # --- settling ---------------------------------------------------------------------------------------------------------
 
 
-def scheduled_and_held(work: Workspace) -> str:
+def scheduled_and_held(work: RequestContext) -> str:
     """Publish the first two days, and let a scheduled DAG run stage the next ones, the first of which is held."""
     assert run_request(work, asked(DAYS[0], DAYS[2]), FakeReplayer()).is_published
     decision = scheduling.plan_scheduled(
@@ -228,7 +230,7 @@ def scheduled_and_held(work: Workspace) -> str:
     return "daily"
 
 
-def test_a_backfill_that_replaces_a_held_scheduled_request_turns_its_dag_run_green(work: Workspace) -> None:
+def test_a_backfill_that_replaces_a_held_scheduled_request_turns_its_dag_run_green(work: RequestContext) -> None:
     daily = scheduled_and_held(work)
     with pytest.raises(RangeTaken, match="request daily of airflow"):
         by_hand(work, "mine", DAYS[2], DAYS[4])
@@ -245,7 +247,7 @@ def test_a_backfill_that_replaces_a_held_scheduled_request_turns_its_dag_run_gre
 
 @pytest.mark.parametrize("is_replaced", [True, False])
 def test_a_cleared_dag_run_whose_request_was_settled_ends_and_replays_nothing(
-    work: Workspace, tmp_path: Path, *, is_replaced: bool
+    work: RequestContext, tmp_path: Path, *, is_replaced: bool
 ) -> None:
     file = tmp_path / "sales.yaml"
     file.write_text(PIPELINE, encoding="utf-8")
@@ -280,7 +282,7 @@ def replace_request(order: dag_orders.Order, request_id: str | None) -> dag_orde
     return order.model_copy(update={"request_id": request_id})
 
 
-def test_a_later_request_with_other_rows_is_not_settled(work: Workspace) -> None:
+def test_a_later_request_with_other_rows_is_not_settled(work: RequestContext) -> None:
     """Somebody has staged a restatement for review. The publication of the older request decides nothing about it."""
     correct(work)
     older = run_request(work, asked(DAYS[0], DAYS[3]), FakeReplayer(), publish=False).request_id
@@ -291,7 +293,7 @@ def test_a_later_request_with_other_rows_is_not_settled(work: Workspace) -> None
     assert request_of(work, newer_id).is_open
 
 
-def test_a_later_request_with_equal_rows_is_settled(work: Workspace) -> None:
+def test_a_later_request_with_equal_rows_is_settled(work: RequestContext) -> None:
     correct(work)
     older = run_request(work, asked(DAYS[0], DAYS[4]), FakeReplayer(), publish=False).request_id
     newer = replace(asked(DAYS[0], DAYS[3], who="bob"), kind=RequestKind.SCHEDULED)
@@ -302,7 +304,7 @@ def test_a_later_request_with_equal_rows_is_settled(work: Workspace) -> None:
     assert view.settling(settled) is view.publications[-1]
 
 
-def test_a_rolled_back_publication_settles_nothing(work: Workspace) -> None:
+def test_a_rolled_back_publication_settles_nothing(work: RequestContext) -> None:
     from jobs.publishing.decisions import rollback
 
     correct(work)

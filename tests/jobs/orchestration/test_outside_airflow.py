@@ -14,7 +14,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import DagRunOrigin
 from jobs.orchestration import outside_airflow
 from jobs.orchestration.embedded.airflow_api import AirflowApi, AirflowRefused
-from jobs.planning.workspace import Asked, holders, open_request, open_workspace
+from jobs.planning.request_context import Asked, holders, open_request, open_request_context
 from tests.support.fake_replay import append_day, sales
 from windowlib.errors import RequestError
 
@@ -146,7 +146,7 @@ def test_the_lease_of_a_dag_run_ends_with_the_dag_run(
     airflow: Airflow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, status: int, state: str, is_free: bool
 ) -> None:
     """`hindcast cancel` asks Airflow, so it works at once after a DAG run was stopped or deleted."""
-    work = replace(open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=lambda: 1), holder=None)
+    work = replace(open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: 1), holder=None)
     append_day(tmp_path, "2024-01-01", {"a": 1})
     open_request(work, Asked(from_ms=0, to_ms=1, who="ann", reason="x", request_id="r", origin=RUN))
     airflow.state = state

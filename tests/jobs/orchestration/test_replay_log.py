@@ -9,7 +9,7 @@ import pytest
 from jobs.orchestration.driver_lines import DriverLine, read_line
 from jobs.orchestration.replay_progress import ProgressLog, slice_line
 from jobs.orchestration.requests import Progress
-from jobs.replay.stages import RUNNING, counting, stage
+from jobs.replay.stage_times import RUNNING, counting, stage
 from jobs.runs import Counts, LogCoordinates, RunResult, Slice, Verdict
 
 LINES = {

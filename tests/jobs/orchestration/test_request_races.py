@@ -24,11 +24,11 @@ from jobs.orchestration.requests import Staging, run_request, stage
 from jobs.orchestration.scheduling import Decision, Replay, Skip
 from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import leased
-from jobs.planning.workspace import Asked, Opened, Workspace, is_live, open_request, open_workspace
+from jobs.planning.request_context import Asked, Opened, RequestContext, is_live, open_request, open_request_context
 from jobs.publishing.decisions import resume, rollback
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish, publish_request
-from jobs.publishing.rules import Publication
-from jobs.publishing.seen import By
+from jobs.publishing.rules import PublicationAttempt
 from jobs.publishing.waivers import waive
 from jobs.replay.orders import ReplayOrder
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
@@ -57,13 +57,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def work(tmp_path: Path, clock: Clock) -> Workspace:
+def work(tmp_path: Path, clock: Clock) -> RequestContext:
     for index, day in enumerate(DAYS):
         append_day(tmp_path, day, {"a": 10 + index})
-    return open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=clock)
+    return open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=clock)
 
 
-def another(work: Workspace, *, holder: Holder | None = ELSEWHERE) -> Workspace:
+def another(work: RequestContext, *, holder: Holder | None = ELSEWHERE) -> RequestContext:
     """Another process that works on the same pipeline."""
     return replace(work, ledger=Ledger(work.ledger.uri, now_ms=work.ledger.now_ms), holder=holder)
 
@@ -72,18 +72,18 @@ def asked(start: str, end: str, *, who: str = "me") -> Asked:
     return Asked(from_ms=day_ms(start), to_ms=day_ms(end), who=who, reason="test")
 
 
-def run(work: Workspace, start: str, end: str) -> object:
+def run(work: RequestContext, start: str, end: str) -> object:
     return run_request(work, asked(start, end), FakeReplayer())
 
 
-def fails(work: Workspace, day: str) -> None:
+def fails(work: RequestContext, day: str) -> None:
     append_day(Path(work.lake.root), day, {"z": 2_000})
 
 
 # --- 13: publication closes no unrelated request ----------------------------------------------------------------------
 
 
-def test_a_waiting_request_without_runs_is_not_closed_by_another(work: Workspace, clock: Clock) -> None:
+def test_a_waiting_request_without_runs_is_not_closed_by_another(work: RequestContext, clock: Clock) -> None:
     waiting = open_request(work, asked("2024-01-03", "2024-01-06"))
     clock.now_ms += 10 * HOUR_MS  # the lease has expired
     with_other = another(work)
@@ -91,7 +91,7 @@ def test_a_waiting_request_without_runs_is_not_closed_by_another(work: Workspace
     assert work.ledger.view().requests[waiting.request_id].is_open
 
 
-def test_a_request_that_is_worked_on_is_not_closed_by_one_that_covers_it(work: Workspace) -> None:
+def test_a_request_that_is_worked_on_is_not_closed_by_one_that_covers_it(work: RequestContext) -> None:
     rival, states = another(work), []
 
     def meanwhile(order: ReplayOrder) -> None:
@@ -113,7 +113,7 @@ def test_a_request_that_is_worked_on_is_not_closed_by_one_that_covers_it(work: W
     ids=["covers it", "has the same range", "covers a part"],
 )
 def test_a_request_is_superseded_by_one_that_covers_its_whole_range(
-    work: Workspace, clock: Clock, newer: tuple[str, str], *, is_superseded: bool
+    work: RequestContext, clock: Clock, newer: tuple[str, str], *, is_superseded: bool
 ) -> None:
     fails(work, DAYS[0])
     held = run_request(work, asked("2024-01-01", "2024-01-04"), FakeReplayer())
@@ -129,7 +129,7 @@ def test_a_request_is_superseded_by_one_that_covers_its_whole_range(
 # --- 14: leases -------------------------------------------------------------------------------------------------------
 
 
-def test_a_lease_is_renewed_while_the_work_goes_on(work: Workspace) -> None:
+def test_a_lease_is_renewed_while_the_work_goes_on(work: RequestContext) -> None:
     work = replace(work, lease_ms=60)
     opened = open_request(work, asked("2024-01-01", "2024-01-04"))
     before = work.ledger.view().version
@@ -152,7 +152,7 @@ def eventually(is_true: Callable[[], bool], timeout_s: float = 60) -> bool:
     return True
 
 
-def test_a_renewal_that_fails_is_tried_again(work: Workspace, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_renewal_that_fails_is_tried_again(work: RequestContext, caplog: pytest.LogCaptureFixture) -> None:
     failing = FailingTable(work.ledger.uri, fails=2)
     work = replace(work, lease_ms=60, ledger=Ledger(work.ledger.uri, now_ms=work.ledger.now_ms))
     opened = open_request(work, asked("2024-01-01", "2024-01-04"))
@@ -177,7 +177,7 @@ class FailingTable(LedgerTable):
         super().append(rows)  # type: ignore[arg-type]
 
 
-def test_for_a_process_of_this_host_only_its_life_decides(work: Workspace, clock: Clock) -> None:
+def test_for_a_process_of_this_host_only_its_life_decides(work: RequestContext, clock: Clock) -> None:
     opened = open_request(work, asked("2024-01-01", "2024-01-04"))
     clock.now_ms += 365 * 24 * HOUR_MS
     assert is_live(work, work.ledger.view().requests[opened.request_id]), "this process is alive"
@@ -189,14 +189,14 @@ def test_for_a_process_of_this_host_only_its_life_decides(work: Workspace, clock
     assert not is_live(work, work.ledger.view().requests[older.request_id]), "the host has rebooted since"
 
 
-def test_a_clock_that_jumps_back_a_year_ends_a_lease_of_another_host(work: Workspace, clock: Clock) -> None:
+def test_a_clock_that_jumps_back_a_year_ends_a_lease_of_another_host(work: RequestContext, clock: Clock) -> None:
     opened = open_request(another(work), asked("2024-01-01", "2024-01-04"))
     assert is_live(work, work.ledger.view().requests[opened.request_id])
     clock.now_ms -= 365 * 24 * HOUR_MS
     assert not is_live(work, work.ledger.view().requests[opened.request_id])
 
 
-def test_the_failure_of_an_older_attempt_does_not_end_the_work(work: Workspace) -> None:
+def test_the_failure_of_an_older_attempt_does_not_end_the_work(work: RequestContext) -> None:
     opened = open_request(work, asked("2024-01-01", "2024-01-04"))
 
     def fail(_order: ReplayOrder) -> None:
@@ -217,7 +217,7 @@ def test_the_failure_of_an_older_attempt_does_not_end_the_work(work: Workspace) 
     assert is_live(work, request)
 
 
-def test_a_process_whose_request_another_has_published_returns_the_published_runs(work: Workspace) -> None:
+def test_a_process_whose_request_another_has_published_returns_the_published_runs(work: RequestContext) -> None:
     twin = another(work)
 
     def meanwhile(order: ReplayOrder) -> None:
@@ -243,13 +243,13 @@ def test_a_process_whose_request_another_has_published_returns_the_published_run
 # --- 15: rollback -----------------------------------------------------------------------------------------------------
 
 
-def scheduled(work: Workspace, clock: Clock) -> Decision:
+def scheduled(work: RequestContext, clock: Clock) -> Decision:
     return scheduling.plan_scheduled(
         work.pipeline, work.lake, interval_end_ms=day_ms("2024-01-06"), now_ms=clock.now_ms, who="airflow"
     )
 
 
-def test_a_rollback_holds_the_chain_until_a_person_publishes(work: Workspace, clock: Clock) -> None:
+def test_a_rollback_holds_the_chain_until_a_person_publishes(work: RequestContext, clock: Clock) -> None:
     run(work, "2024-01-01", "2024-01-03")
     outcome = run_request(work, asked("2024-01-03", "2024-01-04"), FakeReplayer())
     newest = work.ledger.view().publications[-1].seq
@@ -265,7 +265,7 @@ def test_a_rollback_holds_the_chain_until_a_person_publishes(work: Workspace, cl
     assert isinstance(scheduled(work, clock), Replay)
 
 
-def test_after_resume_the_schedule_continues(work: Workspace, clock: Clock) -> None:
+def test_after_resume_the_schedule_continues(work: RequestContext, clock: Clock) -> None:
     with pytest.raises(RequestError, match="is not held"):
         resume(work, reason="why not", who="ann")
     run(work, "2024-01-01", "2024-01-03")
@@ -278,7 +278,7 @@ def test_after_resume_the_schedule_continues(work: Workspace, clock: Clock) -> N
     assert decision.slices[0] == DAYS[0]
 
 
-def test_a_request_from_before_a_rollback_is_not_published_by_its_holder(work: Workspace) -> None:
+def test_a_request_from_before_a_rollback_is_not_published_by_its_holder(work: RequestContext) -> None:
     run(work, "2024-01-01", "2024-01-03")
 
     def meanwhile(_order: ReplayOrder) -> None:
@@ -295,7 +295,7 @@ def test_a_request_from_before_a_rollback_is_not_published_by_its_holder(work: W
 # --- 16: waivers, and publication of incomplete requests --------------------------------------------------------------
 
 
-def test_a_waiver_is_for_the_run_that_the_person_examined(work: Workspace) -> None:
+def test_a_waiver_is_for_the_run_that_the_person_examined(work: RequestContext) -> None:
     fails(work, DAYS[1])
     first = run_request(work, asked("2024-01-01", "2024-01-04"), FakeReplayer())
     examined = first.runs[1].result.run_id
@@ -309,7 +309,7 @@ def test_a_waiver_is_for_the_run_that_the_person_examined(work: Workspace) -> No
     assert waive(work, DAYS[1], run_id=newest.result.run_id[:8], reason="real", by=by).waiver is not None
 
 
-def test_a_waiver_is_refused_if_the_request_is_closed_meanwhile(work: Workspace) -> None:
+def test_a_waiver_is_refused_if_the_request_is_closed_meanwhile(work: RequestContext) -> None:
     fails(work, DAYS[1])
     first = run_request(work, asked("2024-01-01", "2024-01-04"), FakeReplayer())
     rival = another(work)
@@ -326,7 +326,7 @@ def test_a_waiver_is_refused_if_the_request_is_closed_meanwhile(work: Workspace)
     assert all(run.waiver is None for run in work.ledger.view().runs.values())
 
 
-def test_a_request_without_runs_is_not_published_and_not_closed(work: Workspace) -> None:
+def test_a_request_without_runs_is_not_published_and_not_closed(work: RequestContext) -> None:
     opened = open_request(another(work, holder=None), asked("2024-01-01", "2024-01-04"))
     late = replace(work, ledger=Ledger(work.ledger.uri, now_ms=lambda: NOW_MS + 10 * HOUR_MS))
     found = publish(late, who="ann", request_id=opened.request_id)
@@ -335,7 +335,7 @@ def test_a_request_without_runs_is_not_published_and_not_closed(work: Workspace)
     assert work.ledger.view().requests[opened.request_id].is_open
 
 
-def test_a_person_cannot_publish_an_incomplete_request(work: Workspace) -> None:
+def test_a_person_cannot_publish_an_incomplete_request(work: RequestContext) -> None:
     run(work, "2024-01-01", "2024-01-05")
     append_day(Path(work.lake.root), DAYS[0], {"b": 5})
     append_day(Path(work.lake.root), DAYS[3], {"b": 5})
@@ -356,8 +356,8 @@ def test_a_person_cannot_publish_an_incomplete_request(work: Workspace) -> None:
     assert run_request(work, asked("2024-01-01", "2024-01-05"), FakeReplayer()).is_published
 
 
-def test_a_request_that_is_worked_on_is_not_published_by_another_process(work: Workspace) -> None:
-    found: list[Publication] = []
+def test_a_request_that_is_worked_on_is_not_published_by_another_process(work: RequestContext) -> None:
+    found: list[PublicationAttempt] = []
 
     def meanwhile(order: ReplayOrder) -> None:
         if order.slices[0].slice_id == DAYS[1]:
@@ -369,7 +369,9 @@ def test_a_request_that_is_worked_on_is_not_published_by_another_process(work: W
     assert "is being worked on by process" in publication.why
 
 
-def test_a_shared_request_is_not_published_while_another_dag_run_works_on_it(work: Workspace, clock: Clock) -> None:
+def test_a_shared_request_is_not_published_while_another_dag_run_works_on_it(
+    work: RequestContext, clock: Clock
+) -> None:
     dag = Dag(work, clock)
     first = dag.planned("2024-01-01", "2024-01-02")
     dag.replayed(first)
@@ -387,7 +389,7 @@ def test_a_shared_request_is_not_published_while_another_dag_run_works_on_it(wor
 class Dag:
     """The tasks of Airflow's own backfill."""
 
-    def __init__(self, work: Workspace, clock: Clock) -> None:
+    def __init__(self, work: RequestContext, clock: Clock) -> None:
         self.work, self.clock = work, clock
 
     def decided(self, start: str, end: str) -> Decision:
@@ -407,7 +409,7 @@ class Dag:
             now_ms=self.clock,
         )  # fmt: skip
 
-    def published(self, planned: Replay) -> Publication:
+    def published(self, planned: Replay) -> PublicationAttempt:
         return scheduling.publish_task(
             self.work.pipeline, self.work.lake, opened=planned.opened, slices=planned.slices, who="airflow",
             now_ms=self.clock(),
@@ -417,7 +419,7 @@ class Dag:
 # --- 17: commits of unknown outcome -----------------------------------------------------------------------------------
 
 
-def test_a_commit_that_was_written_but_reported_as_failed_is_not_repeated(work: Workspace) -> None:
+def test_a_commit_that_was_written_but_reported_as_failed_is_not_repeated(work: RequestContext) -> None:
     class Doubtful(LedgerTable):
         def append(self, rows: object) -> None:
             super().append(rows)  # type: ignore[arg-type]
@@ -429,7 +431,7 @@ def test_a_commit_that_was_written_but_reported_as_failed_is_not_repeated(work: 
     assert work.ledger.view().version == 1
 
 
-def test_a_commit_that_failed_for_good_is_an_error_and_can_be_tried_again(work: Workspace) -> None:
+def test_a_commit_that_failed_for_good_is_an_error_and_can_be_tried_again(work: RequestContext) -> None:
     failing = Ledger(work.ledger.uri, now_ms=work.ledger.now_ms, store=FailingTable(work.ledger.uri, fails=1))
     once = LedgerEvent(kind=EventKind.NOTE, reason="once")
     with pytest.raises(LedgerError, match="cannot be written: the network is gone"):

@@ -8,9 +8,9 @@ from deltalake import DeltaTable
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import RequestKind
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
-from jobs.planning.workspace import Asked, IfOpen, Workspace, open_workspace
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.publishing.decisions import rollback
 from jobs.publishing.publishing import publish, publish_request
 from jobs.replay.orders import ReplayOrder
@@ -30,8 +30,8 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def work_on(lake: Path, text: str = PIPELINE) -> Workspace:
-    return open_workspace(sales(text), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+def work_on(lake: Path, text: str = PIPELINE) -> RequestContext:
+    return open_request_context(sales(text), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
 
 
 def asked(start: str, end: str, *, fresh: bool = False) -> Asked:
@@ -44,12 +44,12 @@ def scheduled(start: str, end: str) -> Asked:
 
 
 def run(
-    work: Workspace, start: str, end: str, replayer: FakeReplayer | None = None, *, chunk: int | None = None
-) -> Outcome:
+    work: RequestContext, start: str, end: str, replayer: FakeReplayer | None = None, *, chunk: int | None = None
+) -> RequestOutcome:
     return run_request(work, asked(start, end), replayer or FakeReplayer(), staging=Staging(chunk=chunk))
 
 
-def seen(work: Workspace) -> dict[str, str]:
+def seen(work: RequestContext) -> dict[str, str]:
     return dict(work.ledger.view().published)
 
 
@@ -151,7 +151,9 @@ def test_a_crash_in_the_second_chunk_loses_only_that_chunk(lake: Path) -> None:
     with pytest.raises(Killed):
         run(work, "2024-01-01", "2024-01-11", crashing, chunk=4)
     assert seen(work) == {}
-    later = replace(work, ledger=open_workspace(work.pipeline, work.lake, now_ms=lambda: NOW_MS + 7_200_000).ledger)
+    later = replace(
+        work, ledger=open_request_context(work.pipeline, work.lake, now_ms=lambda: NOW_MS + 7_200_000).ledger
+    )
     replayer = FakeReplayer()
     outcome = run(later, "2024-01-01", "2024-01-11", replayer, chunk=4)
     assert replayer.replayed == [DAYS[4:8], DAYS[8:]]
@@ -255,7 +257,7 @@ def test_another_spec_cannot_continue_from_a_published_state(lake: Path) -> None
 
 def test_two_requests_for_the_same_slices_publish_one_result(lake: Path) -> None:
     work, rival = work_on(lake), work_on(lake)
-    inner: list[Outcome] = []
+    inner: list[RequestOutcome] = []
 
     def meanwhile(_order: object) -> None:
         if not inner:
@@ -272,7 +274,7 @@ def test_two_requests_for_the_same_slices_publish_one_result(lake: Path) -> None
 
 def test_two_attempts_with_different_rows_make_the_run_an_error(lake: Path) -> None:
     work, rival = work_on(lake), work_on(lake)
-    done: list[Outcome] = []
+    done: list[RequestOutcome] = []
 
     def meanwhile(_order: object) -> None:
         if not done:

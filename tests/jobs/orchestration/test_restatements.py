@@ -16,11 +16,11 @@ from jobs.orchestration.dag_tasks import DagRun
 from jobs.orchestration.restatements import BackfillStart, restatement_conf
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.planning import changed_slices
+from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.planning.restating import open_proposal
-from jobs.planning.workspace import Workspace, open_workspace
 from jobs.publishing.decisions import cancel, rollback
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
-from jobs.publishing.seen import By
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
 from windowlib.errors import RequestError
@@ -46,8 +46,8 @@ class Dags:
         append_day(Path(self.lake.root), day, amounts)
 
     @property
-    def work(self) -> Workspace:
-        return open_workspace(sales(self.file.read_text(encoding="utf-8")), self.lake, now_ms=now_ms)
+    def work(self) -> RequestContext:
+        return open_request_context(sales(self.file.read_text(encoding="utf-8")), self.lake, now_ms=now_ms)
 
     @property
     def proposal(self) -> Request | None:
@@ -289,7 +289,7 @@ def test_two_tries_of_the_plan_make_one_proposal(dags: Dags, monkeypatch: pytest
     dags.append("2024-01-02", late=5)
     nested: list[bool] = []
 
-    def look_and_race(work: Workspace, view: LedgerView) -> object:
+    def look_and_race(work: RequestContext, view: LedgerView) -> object:
         found = changed_slices.look_at_log(work, view)
         if not nested:
             nested.append(True)

@@ -13,11 +13,11 @@ from jobs.orchestration.gating import Gate
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.planning.readiness import AssetEvent
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.standing import due_slices
 from jobs.planning.watching import read_watch, sign_of
-from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.publishing.publishing import publish
-from jobs.publishing.rules import Publication
+from jobs.publishing.rules import PublicationAttempt
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.waiving import waive_newest
 from windowlib.errors import RequestError
@@ -33,7 +33,7 @@ class Played:
 
     decision: Replay
     gate: Gate
-    publication: Publication | None = None
+    publication: PublicationAttempt | None = None
 
     @property
     def slices(self) -> tuple[str, ...]:
@@ -52,8 +52,8 @@ class Airflow:
         self.text = text
         self.replayer = FakeReplayer()
 
-    def work(self, now_ms: int) -> Workspace:
-        return open_workspace(sales(self.text), self.lake, now_ms=lambda: now_ms)
+    def work(self, now_ms: int) -> RequestContext:
+        return open_request_context(sales(self.text), self.lake, now_ms=lambda: now_ms)
 
     def decide(self, end: str, *, late_ms: int = 6 * HOUR) -> Decision:
         """The decision of the scheduled run that ends at midnight of a day."""

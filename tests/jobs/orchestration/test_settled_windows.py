@@ -9,9 +9,9 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.gating import gate
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, Opened, Workspace, open_workspace
+from jobs.planning.request_context import Asked, Opened, RequestContext, open_request_context
 from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish, publish_request
 from jobs.reading.stored_rows import digest_of, quality_digest
@@ -35,11 +35,11 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def work_on(lake: Path, text: str = PIPELINE + RULE) -> Workspace:
-    return open_workspace(sales(text), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+def work_on(lake: Path, text: str = PIPELINE + RULE) -> RequestContext:
+    return open_request_context(sales(text), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
 
 
-def run(work: Workspace, start: str, end: str, *, publish: bool = True) -> Outcome:
+def run(work: RequestContext, start: str, end: str, *, publish: bool = True) -> RequestOutcome:
     asked = Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="me", reason="test")
     return run_request(work, asked, FakeReplayer(), publish=publish)
 
@@ -118,7 +118,7 @@ def test_a_publication_between_judgement_and_commit_is_judged(lake: Path, monkey
     request_id = run(work, DAYS[0], "2024-01-11", publish=False).request_id
     overtaken: list[bool] = []
 
-    def overtake(of: Workspace, judged_id: str) -> LedgerView:
+    def overtake(of: RequestContext, judged_id: str) -> LedgerView:
         view = judge_request(of, judged_id)
         if not overtaken:
             overtaken.append(True)
@@ -130,7 +130,7 @@ def test_a_publication_between_judgement_and_commit_is_judged(lake: Path, monkey
     assert [json.loads(check.observed or "")["seen"] for check in judged(work.ledger.view())] == [16]
 
 
-def publish_the_day_after(work: Workspace) -> None:
+def publish_the_day_after(work: RequestContext) -> None:
     """Publish the eleventh day as a chain of its own. One more day is settled then."""
     start, end = day_ms("2024-01-11"), day_ms("2024-01-12")
     fresh = Asked(from_ms=start, to_ms=end, who="me", reason="", is_fresh=True)

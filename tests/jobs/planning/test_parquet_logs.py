@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
 from jobs.lake.log_places import log_place
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.planning.changed_slices import look_at_log
 from jobs.planning.log_state import read_log_state
@@ -45,7 +45,7 @@ def _rows(chance: random.Random, day: int, count: int) -> list[Row]:
     ]
 
 
-def _what(outcome: Outcome) -> list[tuple[str, str, str]]:
+def _what(outcome: RequestOutcome) -> list[tuple[str, str, str]]:
     return [(one.result.slice.slice_id, one.result.run_id, one.result.input_fingerprint) for one in outcome.runs]
 
 

@@ -18,7 +18,7 @@ from jobs.ledger.events import (
     verified_event,
     verified_sighting,
 )
-from jobs.ledger.fold import fold
+from jobs.ledger.projection import project
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.requests import Staging, next_chunk
 from jobs.pipeline.slices import slices_between
@@ -65,7 +65,7 @@ def published(
 ) -> LedgerView:
     """The view of a ledger with a chain of `count` published slices."""
     chain = published_chain(sales(pipeline), SLICES[:count], log=coordinates(), verdict=verdict, checks=checks)
-    return fold(chain, version=len(chain))
+    return project(chain, version=len(chain))
 
 
 def plan(
@@ -157,7 +157,7 @@ def test_a_second_attempt_at_the_same_run_is_a_sighting() -> None:
     assert run is not None
     again = replace(run.result, attempt_id="b", log=cleaned)
     events = [staged_event("r", run.result, is_chain_start=False), staged_event("r", again, is_chain_start=False)]
-    sightings = fold(events, version=2).run(run.result.run_id).sightings
+    sightings = project(events, version=2).run(run.result.run_id).sightings
     assert match_input(sightings, cleaned) is Match.SAME
 
 
@@ -238,7 +238,7 @@ def test_a_plan_as_json_marks_a_waived_run() -> None:
     chain = published_chain(PIPELINE_FILE, SLICES[:2], log=coordinates(), verdict=Verdict.FAIL, checks="suite")
     checked = next(event for event in chain if event.kind is EventKind.CHECKED)
     waived = replace(checked, kind=EventKind.WAIVED, seq=len(chain) + 1, details={}, who="ann", reason="real")
-    steps = plan(fold([*chain, waived], version=waived.seq), log()).to_json()["steps"]
+    steps = plan(project([*chain, waived], version=waived.seq), log()).to_json()["steps"]
     assert [(step["verdict"], step["waived"]) for step in steps[:3]] == [("fail", True), ("fail", False), (None, None)]
 
 
@@ -309,7 +309,7 @@ def test_an_earlier_plan_with_an_equal_basis_gives_the_same_plan() -> None:
         cut = chance.randrange(len(events) // 2, len(events))
         for end in sorted([cut, cut, *(chance.randrange(cut, len(events)) for _ in range(4))]):
             extra = [LedgerEvent(kind=EventKind.NOTE, seq=end + 1)] * chance.randrange(2)
-            view = fold([*events[:end], *extra], version=end + len(extra))
+            view = project([*events[:end], *extra], version=end + len(extra))
             if earlier is not None and chance.random() < 0.3:
                 state = replace(state)
             asked = replace(ask, request_id="r") if chance.random() < 0.5 else ask

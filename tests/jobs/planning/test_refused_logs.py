@@ -14,7 +14,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_pin import pin_input
 from jobs.planning.plan import plan_range
-from jobs.planning.workspace import open_workspace
+from jobs.planning.request_context import open_request_context
 from tests.support.delta_logs import clean_commits, track_rows, track_rows_later
 from tests.support.fake_replay import PIPELINE, append_day, day_ms, sales
 from tests.support.places import ROOT
@@ -92,7 +92,7 @@ def test_a_plan_and_a_run_refuse_a_pipeline_in_the_same_words(tmp_path: Path) ->
 
 def _refusals(lake: Path, pipeline: Pipeline) -> tuple[HindcastError, HindcastError]:
     """Return how a plan and a run of three days refuse a log."""
-    work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
     with pytest.raises(HindcastError) as planned:
         plan_range(pipeline, work.lake, work.ledger.view(), from_ms=RANGE[0], to_ms=RANGE[1], now_ms=NOW_MS)
     slices = slices_between(pipeline, *RANGE)

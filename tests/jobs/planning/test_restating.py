@@ -14,11 +14,11 @@ from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.planning import changed_slices as looking
 from jobs.planning.change_sentences import sentences, told_changes
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.planning.restating import Restating, propose, restating
 from jobs.planning.standing import standing
-from jobs.planning.workspace import Asked, IfOpen, Workspace, open_workspace
 from jobs.publishing.decisions import cancel, rollback
-from jobs.publishing.seen import By, OutdatedDecision
+from jobs.publishing.optimistic_check import By, OutdatedDecision
 from tests.support.delta_logs import clean_commits
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
 
@@ -35,8 +35,8 @@ class Shop:
     replayer: FakeReplayer = field(default_factory=FakeReplayer)
 
     @property
-    def work(self) -> Workspace:
-        return open_workspace(sales(), Lake(root=str(self.root)), now_ms=lambda: day_ms(self.now))
+    def work(self) -> RequestContext:
+        return open_request_context(sales(), Lake(root=str(self.root)), now_ms=lambda: day_ms(self.now))
 
     @property
     def log(self) -> Path:

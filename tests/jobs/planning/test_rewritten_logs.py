@@ -13,12 +13,12 @@ from jobs.lake import slice_commits
 from jobs.lake.commit_history import read_history
 from jobs.lake.lake import Lake
 from jobs.ledger.events import verified_event
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_state import read_log_state
 from jobs.planning.plan import Plan, plan_range
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.publishing.publishing import publish_request
 from jobs.review.pages.state import open_request
 from jobs.runs import Sighting
@@ -31,57 +31,57 @@ RANGE = (day_ms("2024-01-01"), day_ms("2024-01-04"))
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Workspace:
-    """A workspace with three published days of two commits each."""
+def work(tmp_path: Path) -> RequestContext:
+    """A context with three published days of two commits each."""
     for day in (1, 2, 3):
         append_day(tmp_path, f"2024-01-0{day}", {"a": 1})
         append_day(tmp_path, f"2024-01-0{day}", {"b": 2})
-    opened = open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    opened = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
     run(opened)
     return opened
 
 
-def log_of(work: Workspace) -> DeltaTable:
+def log_of(work: RequestContext) -> DeltaTable:
     return DeltaTable(work.lake.event_log(work.pipeline))
 
 
-def run(work: Workspace) -> list[list[str]]:
+def run(work: RequestContext) -> list[list[str]]:
     """Run the three days; return the replayed slices, chunk by chunk."""
     replayer = FakeReplayer()
     run_request(work, Asked(from_ms=RANGE[0], to_ms=RANGE[1], who="me", reason=""), replayer)
     return replayer.replayed
 
 
-def run_outcome(work: Workspace) -> Outcome:
+def run_outcome(work: RequestContext) -> RequestOutcome:
     return run_request(work, Asked(from_ms=RANGE[0], to_ms=RANGE[1], who="me", reason=""), FakeReplayer())
 
 
-def plan_of(work: Workspace) -> Plan:
+def plan_of(work: RequestContext) -> Plan:
     return plan_range(work.pipeline, work.lake, work.ledger.view(), from_ms=RANGE[0], to_ms=RANGE[1], now_ms=NOW_MS)
 
 
-def reasons(work: Workspace) -> list[str]:
+def reasons(work: RequestContext) -> list[str]:
     return [step.reason.value for step in plan_of(work).steps]
 
 
-def forget_commits(work: Workspace) -> None:
+def forget_commits(work: RequestContext) -> None:
     """Remove old commits as log retention does, after a new commit to another slice."""
     append_day(Path(work.lake.root), "2024-01-09", {"a": 1})
     clean_commits(Path(work.lake.event_log(work.pipeline)))
 
 
-def test_optimize_makes_no_slice_stale_while_its_commit_can_be_read(work: Workspace) -> None:
+def test_optimize_makes_no_slice_stale_while_its_commit_can_be_read(work: RequestContext) -> None:
     log_of(work).optimize.compact()
     assert reasons(work) == ["current"] * 3
     assert run(work) == []
 
 
-def test_log_retention_alone_makes_no_slice_stale(work: Workspace) -> None:
+def test_log_retention_alone_makes_no_slice_stale(work: RequestContext) -> None:
     forget_commits(work)
     assert reasons(work) == ["current"] * 3
 
 
-def test_after_optimize_and_log_retention_one_replay_makes_the_slices_current(work: Workspace) -> None:
+def test_after_optimize_and_log_retention_one_replay_makes_the_slices_current(work: RequestContext) -> None:
     """Equal records give the same run. Its second attempt records the new files."""
     published = dict(work.ledger.view().published)
     log_of(work).optimize.compact()
@@ -93,7 +93,7 @@ def test_after_optimize_and_log_retention_one_replay_makes_the_slices_current(wo
     assert run(work) == []
 
 
-def test_a_deleted_and_an_inserted_record_make_a_slice_unverified(work: Workspace) -> None:
+def test_a_deleted_and_an_inserted_record_make_a_slice_unverified(work: RequestContext) -> None:
     """The number of records is the same, and the commits that tell the difference are gone."""
     published = dict(work.ledger.view().published)
     log_of(work).delete("id = '2024-01-02/b/2'")
@@ -110,7 +110,7 @@ def test_a_deleted_and_an_inserted_record_make_a_slice_unverified(work: Workspac
 
 
 @pytest.mark.parametrize("change", ["delete", "update", "delete, then append"])
-def test_a_delete_is_not_taken_for_an_optimize_when_its_commit_is_gone(work: Workspace, change: str) -> None:
+def test_a_delete_is_not_taken_for_an_optimize_when_its_commit_is_gone(work: RequestContext, change: str) -> None:
     """Whatever the number of records is, and whether a readable commit has added records since."""
     published = dict(work.ledger.view().published)
     if change == "update":
@@ -129,7 +129,7 @@ def test_a_delete_is_not_taken_for_an_optimize_when_its_commit_is_gone(work: Wor
     assert dict(work.ledger.view().published) == published
 
 
-def test_a_person_publishes_records_that_could_not_be_verified(work: Workspace) -> None:
+def test_a_person_publishes_records_that_could_not_be_verified(work: RequestContext) -> None:
     published = dict(work.ledger.view().published)
     log_of(work).delete("id = '2024-01-02/b/2'")
     forget_commits(work)
@@ -143,7 +143,7 @@ def test_a_person_publishes_records_that_could_not_be_verified(work: Workspace) 
     assert reasons(work) == ["current"] * 3
 
 
-def test_what_a_person_has_verified_is_published_without_another_decision(work: Workspace) -> None:
+def test_what_a_person_has_verified_is_published_without_another_decision(work: RequestContext) -> None:
     log_of(work).delete("id = '2024-01-02/b/2'")
     forget_commits(work)
     run = work.ledger.view().published_run("2024-01-02")
@@ -155,7 +155,7 @@ def test_what_a_person_has_verified_is_published_without_another_decision(work: 
     assert run_outcome(work).is_published
 
 
-def test_commits_that_some_run_has_read_need_not_be_read_again(work: Workspace) -> None:
+def test_commits_that_some_run_has_read_need_not_be_read_again(work: RequestContext) -> None:
     """A run of another slice has read the commit, which did not remove anything. Then log retention removes it."""
     for day in ("2024-01-02", "2024-01-03"):
         append_day(Path(work.lake.root), day, {"c": 3})
@@ -168,7 +168,7 @@ def test_commits_that_some_run_has_read_need_not_be_read_again(work: Workspace) 
 
 def test_a_plan_of_slices_without_a_run_tells_since_when_the_log_is_known(tmp_path: Path) -> None:
     append_day(tmp_path, "2024-01-01", {"a": 1, "b": 2})
-    opened = open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    opened = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
     assert [step.because for step in plan_of(opened).steps] == ["no run yet"] * 3
     log_of(opened).delete("id = '2024-01-01/b/2'")
     forget_commits(opened)
@@ -179,7 +179,7 @@ def test_a_plan_of_slices_without_a_run_tells_since_when_the_log_is_known(tmp_pa
     ]
 
 
-def test_after_a_delete_and_the_advised_restore_every_slice_is_current(work: Workspace) -> None:
+def test_after_a_delete_and_the_advised_restore_every_slice_is_current(work: RequestContext) -> None:
     version = log_of(work).version()
     log_of(work).delete("id = '2024-01-02/b/2'")
     with pytest.raises(LogError, match=rf"restore the table to version {version}\."):
@@ -191,7 +191,7 @@ def test_after_a_delete_and_the_advised_restore_every_slice_is_current(work: Wor
     assert reasons(work) == ["current", "current", "input changed"]
 
 
-def test_after_a_delete_and_the_advised_copy_only_changed_slices_get_other_runs(work: Workspace) -> None:
+def test_after_a_delete_and_the_advised_copy_only_changed_slices_get_other_runs(work: RequestContext) -> None:
     """A person has to be forgotten: their records are removed from the log, and are to stay removed."""
     published = dict(work.ledger.view().published)
     log_of(work).delete("id = '2024-01-02/b/2'")
@@ -209,7 +209,7 @@ def test_after_a_delete_and_the_advised_copy_only_changed_slices_get_other_runs(
     assert reasons(copied) == ["current"] * 3
 
 
-def test_a_plan_reads_new_commits_only(work: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_reads_new_commits_only(work: RequestContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits that a run has seen are not read again, for any slice."""
     read: list[int] = []
 

@@ -14,8 +14,8 @@ from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.planning.change_sentences import told_changes
 from jobs.planning.plan import Plan, plan_range
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.restating import propose
-from jobs.planning.workspace import Asked, Workspace, open_workspace
 from jobs.publishing.accepting import Acceptance, accept_rewrites, chosen_rewrites, rewrites_of
 from jobs.publishing.decisions import rollback
 from tests.support.delta_logs import clean_commits
@@ -29,13 +29,13 @@ DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
 WHO, WHY = "ines", "erasure request 88"
 
 
-def opened(root: Path, text: str = PIPELINE) -> Workspace:
-    return open_workspace(sales(text), Lake(root=str(root)), now_ms=lambda: NOW_MS)
+def opened(root: Path, text: str = PIPELINE) -> RequestContext:
+    return open_request_context(sales(text), Lake(root=str(root)), now_ms=lambda: NOW_MS)
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Workspace:
-    """A workspace with three published days of two commits each; the commits of the log are 0 to 5."""
+def work(tmp_path: Path) -> RequestContext:
+    """A context with three published days of two commits each; the commits of the log are 0 to 5."""
     for day in DAYS:
         append_day(tmp_path, day, {"a": 1})
         append_day(tmp_path, day, {"b": 2})
@@ -44,44 +44,44 @@ def work(tmp_path: Path) -> Workspace:
     return made
 
 
-def log_of(work: Workspace) -> DeltaTable:
+def log_of(work: RequestContext) -> DeltaTable:
     return DeltaTable(work.lake.event_log(work.pipeline))
 
 
-def run(work: Workspace) -> list[str]:
+def run(work: RequestContext) -> list[str]:
     """Run the three days; return the replayed slices."""
     replayer = FakeReplayer()
     assert run_request(work, Asked(from_ms=RANGE[0], to_ms=RANGE[1], who="me", reason=""), replayer).is_published
     return [name for chunk in replayer.replayed for name in chunk]
 
 
-def plan_of(work: Workspace) -> Plan:
+def plan_of(work: RequestContext) -> Plan:
     return plan_range(work.pipeline, work.lake, work.ledger.view(), from_ms=RANGE[0], to_ms=RANGE[1], now_ms=NOW_MS)
 
 
-def reasons(work: Workspace) -> list[str]:
+def reasons(work: RequestContext) -> list[str]:
     return [step.reason.value for step in plan_of(work).steps]
 
 
-def found(work: Workspace) -> tuple[Rewrite, ...]:
+def found(work: RequestContext) -> tuple[Rewrite, ...]:
     return rewrites_of(work, work.ledger.view()).rewrites
 
 
-def accept(work: Workspace, *versions: int) -> Acceptance:
+def accept(work: RequestContext, *versions: int) -> Acceptance:
     view = work.ledger.view()
     seen = rewrites_of(work, view)
     chosen = chosen_rewrites(work, view, seen, versions=versions)
     return accept_rewrites(work, seen, chosen, reason=WHY, who=WHO)
 
 
-def delete(work: Workspace, *keys: str) -> int:
+def delete(work: RequestContext, *keys: str) -> int:
     """Delete the records day/key of the log; return the version of the commit."""
     named = ", ".join(f"'2024-01-{key}'" for key in keys)
     log_of(work).delete(f"concat(cast(day AS string), '/', key) IN ({named})")
     return log_of(work).version()
 
 
-def test_only_the_slices_of_an_accepted_delete_have_another_input(work: Workspace) -> None:
+def test_only_the_slices_of_an_accepted_delete_have_another_input(work: RequestContext) -> None:
     version = delete(work, "02/b")
     with pytest.raises(LogError, match=r"hindcast accept-rewrite PIPELINE --reason … ?`, which shows the commit"):
         reasons(work)
@@ -103,7 +103,7 @@ def test_only_the_slices_of_an_accepted_delete_have_another_input(work: Workspac
 
 
 def test_a_replay_after_an_acceptance_equals_one_of_a_log_that_never_had_the_records(
-    work: Workspace, tmp_path: Path
+    work: RequestContext, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
     for day, keys in zip(DAYS, ({"a": 1}, {"b": 2}, {"a": 1, "b": 2}), strict=True):
@@ -116,7 +116,7 @@ def test_a_replay_after_an_acceptance_equals_one_of_a_log_that_never_had_the_rec
     assert dict(work.ledger.view().published) == dict(clean.ledger.view().published), "run ids cover all that they read"
 
 
-def test_a_chain_that_reaches_the_same_state_again_stops_the_replay(work: Workspace) -> None:
+def test_a_chain_that_reaches_the_same_state_again_stops_the_replay(work: RequestContext) -> None:
     """An UPDATE of a column that no total depends on makes one slice another run; the slice after it stays."""
     log_of(work).update(predicate="id = '2024-01-02/b/2'", updates={"id": "'2024-01-02/x/2'"})
     [rewrite] = found(work)
@@ -135,7 +135,7 @@ def test_a_chain_that_reaches_the_same_state_again_stops_the_replay(work: Worksp
     assert [name for name in DAYS if after[name] != before[name]] == ["2024-01-02"]
 
 
-def test_a_later_delete_is_refused_again(work: Workspace) -> None:
+def test_a_later_delete_is_refused_again(work: RequestContext) -> None:
     delete(work, "02/b")
     accept(work)
     later = delete(work, "02/a")
@@ -150,7 +150,7 @@ def test_a_later_delete_is_refused_again(work: Workspace) -> None:
     assert run(work) == ["2024-01-02", "2024-01-03"]
 
 
-def test_commits_are_accepted_one_by_one(work: Workspace) -> None:
+def test_commits_are_accepted_one_by_one(work: RequestContext) -> None:
     first, second = delete(work, "01/b"), delete(work, "03/b", "01/a")
     assert [one.version for one in found(work)] == [first, second]
     assert [*found(work)[1].slices] == ["2024-01-01", "2024-01-03"]
@@ -164,7 +164,7 @@ def test_commits_are_accepted_one_by_one(work: Workspace) -> None:
     assert f"1 record was removed by the accepted commit {second}" in plan_of(work).steps[0].because
 
 
-def test_a_commit_is_accepted_by_one_event(work: Workspace, tmp_path: Path) -> None:
+def test_a_commit_is_accepted_by_one_event(work: RequestContext, tmp_path: Path) -> None:
     version = delete(work, "02/b")
     one, other = work, opened(tmp_path)
     both = [(each, rewrites_of(each, each.ledger.view())) for each in (one, other)]
@@ -177,7 +177,7 @@ def test_a_commit_is_accepted_by_one_event(work: Workspace, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("version", [2, 6, 99])
-def test_a_commit_that_removed_nothing_cannot_be_accepted(work: Workspace, version: int) -> None:
+def test_a_commit_that_removed_nothing_cannot_be_accepted(work: RequestContext, version: int) -> None:
     """Commit 2 has appended, the DELETE of commit 6 was undone by a RESTORE, and there is no commit 99."""
     delete(work, "02/b")
     log_of(work).restore(5)
@@ -187,7 +187,7 @@ def test_a_commit_that_removed_nothing_cannot_be_accepted(work: Workspace, versi
     assert work.ledger.view().accepted == ()
 
 
-def test_an_acceptance_needs_a_reason(work: Workspace) -> None:
+def test_an_acceptance_needs_a_reason(work: RequestContext) -> None:
     delete(work, "02/b")
     seen = rewrites_of(work, work.ledger.view())
     with pytest.raises(RequestError, match="needs a reason that is not empty"):
@@ -196,7 +196,7 @@ def test_an_acceptance_needs_a_reason(work: Workspace) -> None:
 
 
 @pytest.mark.parametrize("runs", [0, 1])
-def test_a_restore_after_an_acceptance_makes_the_first_runs_current_again(work: Workspace, runs: int) -> None:
+def test_a_restore_after_an_acceptance_makes_the_first_runs_current_again(work: RequestContext, runs: int) -> None:
     before = dict(work.ledger.view().published)
     version = delete(work, "02/b")
     accept(work)
@@ -209,7 +209,7 @@ def test_a_restore_after_an_acceptance_makes_the_first_runs_current_again(work: 
     assert dict(work.ledger.view().published) == before
 
 
-def test_a_restore_brings_back_what_an_accepted_update_has_changed(work: Workspace) -> None:
+def test_a_restore_brings_back_what_an_accepted_update_has_changed(work: RequestContext) -> None:
     """The number of records is the same before and after, and the run of the changed records is published."""
     before = dict(work.ledger.view().published)
     log_of(work).update(predicate="id = '2024-01-02/b/2'", updates={"id": "'2024-01-02/b/7'"})
@@ -221,7 +221,7 @@ def test_a_restore_brings_back_what_an_accepted_update_has_changed(work: Workspa
     assert dict(work.ledger.view().published) == before
 
 
-def test_a_restore_that_loses_an_append_is_refused(work: Workspace, tmp_path: Path) -> None:
+def test_a_restore_that_loses_an_append_is_refused(work: RequestContext, tmp_path: Path) -> None:
     version = delete(work, "02/b")
     accept(work)
     append_day(tmp_path, "2024-01-02", {"c": 3})
@@ -230,7 +230,7 @@ def test_a_restore_that_loses_an_append_is_refused(work: Workspace, tmp_path: Pa
         reasons(work)
 
 
-def test_each_pipeline_on_a_log_accepts_for_itself(work: Workspace, tmp_path: Path) -> None:
+def test_each_pipeline_on_a_log_accepts_for_itself(work: RequestContext, tmp_path: Path) -> None:
     other = opened(tmp_path, PIPELINE.replace("pipeline: sales", "pipeline: others"))
     run(other)
     delete(work, "02/b")
@@ -240,7 +240,7 @@ def test_each_pipeline_on_a_log_accepts_for_itself(work: Workspace, tmp_path: Pa
         reasons(other)
 
 
-def test_an_acceptance_does_not_count_for_another_table(work: Workspace, tmp_path: Path) -> None:
+def test_an_acceptance_does_not_count_for_another_table(work: RequestContext, tmp_path: Path) -> None:
     """The other table has a DELETE in a commit of the same version, at the same place."""
     delete(work, "02/b")
     accept(work)
@@ -254,7 +254,7 @@ def test_an_acceptance_does_not_count_for_another_table(work: Workspace, tmp_pat
         reasons(work)
 
 
-def test_an_acceptance_does_not_count_for_another_commit_of_the_version(work: Workspace) -> None:
+def test_an_acceptance_does_not_count_for_another_commit_of_the_version(work: RequestContext) -> None:
     """The log was set back by a backup, and something else was deleted then."""
     version = delete(work, "02/b")
     accept(work)
@@ -264,7 +264,7 @@ def test_an_acceptance_does_not_count_for_another_commit_of_the_version(work: Wo
         reasons(work)
 
 
-def test_compaction_and_log_retention_after_an_acceptance_change_nothing(work: Workspace, tmp_path: Path) -> None:
+def test_compaction_and_log_retention_after_an_acceptance_change_nothing(work: RequestContext, tmp_path: Path) -> None:
     delete(work, "02/b")
     accept(work)
     run(work)
@@ -276,7 +276,9 @@ def test_compaction_and_log_retention_after_an_acceptance_change_nothing(work: W
     assert reasons(work) == ["current"] * 3
 
 
-def test_a_slice_of_an_accepted_update_stays_changed_when_its_commit_is_gone(work: Workspace, tmp_path: Path) -> None:
+def test_a_slice_of_an_accepted_update_stays_changed_when_its_commit_is_gone(
+    work: RequestContext, tmp_path: Path
+) -> None:
     """Another slice was replayed meanwhile, so earlier readers know the commits; the number of records is the same."""
     log_of(work).update(predicate="id = '2024-01-03/b/2'", updates={"amount": "7"})
     accept(work)
@@ -291,7 +293,7 @@ def test_a_slice_of_an_accepted_update_stays_changed_when_its_commit_is_gone(wor
     assert [step.reason.value for step in plan.steps] == ["input changed"]
 
 
-def test_an_accepted_commit_is_told_when_it_is_gone_before_any_replay(work: Workspace, tmp_path: Path) -> None:
+def test_an_accepted_commit_is_told_when_it_is_gone_before_any_replay(work: RequestContext, tmp_path: Path) -> None:
     """The Delta log cannot tell then what else has happened, so a person publishes the replay."""
     version = delete(work, "02/b")
     accept(work)
@@ -301,7 +303,7 @@ def test_an_accepted_commit_is_told_when_it_is_gone_before_any_replay(work: Work
     assert plan_of(work).steps[1].because.startswith(f"1 record was removed by the accepted commit {version} ({WHY})")
 
 
-def test_the_schedule_proposes_the_slices_of_an_accepted_commit(work: Workspace) -> None:
+def test_the_schedule_proposes_the_slices_of_an_accepted_commit(work: RequestContext) -> None:
     rule = RestateGrammar()
     version = delete(work, "02/b")
     seen = propose(work, rule=rule, who="the schedule")
@@ -323,7 +325,7 @@ def test_the_schedule_proposes_the_slices_of_an_accepted_commit(work: Workspace)
     assert told_changes(work, work.ledger.view()).slices == ()
 
 
-def test_a_rollback_to_the_run_with_the_erased_records_tells_the_commit_again(work: Workspace) -> None:
+def test_a_rollback_to_the_run_with_the_erased_records_tells_the_commit_again(work: RequestContext) -> None:
     version = delete(work, "02/b")
     accept(work)
     run(work)

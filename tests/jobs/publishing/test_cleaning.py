@@ -14,7 +14,7 @@ from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
 from jobs.ledger.ledger import Ledger
 from jobs.orchestration.requests import AttemptCondemned, Staging, run_request
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.publishing.cleaning import Leftovers, clean
 from jobs.reading.verify import verify
 from jobs.replay.orders import ReplayOrder
@@ -31,14 +31,14 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Workspace:
+def work(tmp_path: Path) -> RequestContext:
     for day in ("2024-01-01", "2024-01-02"):
         append_day(tmp_path, day, {"a": 10, "b": 1})
-    found = open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=lambda: now_ms() + 30 * DAY_MS)
+    found = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: now_ms() + 30 * DAY_MS)
     return replace(found, is_alive=lambda _holder: False)
 
 
-def run(work: Workspace, replayer: FakeReplayer) -> None:
+def run(work: RequestContext, replayer: FakeReplayer) -> None:
     asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="me", reason="test")
     run_request(work, asked, replayer, staging=Staging())
 
@@ -56,13 +56,13 @@ def leave_and_die(order: ReplayOrder) -> None:
     raise Killed
 
 
-def cleaned(work: Workspace, *, older_than_ms: int = 7 * DAY_MS, dry_run: bool = False) -> Leftovers:
+def cleaned(work: RequestContext, *, older_than_ms: int = 7 * DAY_MS, dry_run: bool = False) -> Leftovers:
     files = LakeFiles(lake=work.lake, pipeline="sales")
     check = rows_checker(work.lake, "sales")
     return clean(work, files, older_than_ms=older_than_ms, who="ann", check_rows=check, dry_run=dry_run)
 
 
-def stored(work: Workspace) -> set[str]:
+def stored(work: RequestContext) -> set[str]:
     root = Path(work.lake.root)
     found = (Path(directory, name) for directory, _, names in os.walk(root / "sales") for name in names)
     return {
@@ -70,7 +70,7 @@ def stored(work: Workspace) -> set[str]:
     }
 
 
-def test_what_a_killed_attempt_left_is_removed_and_the_attempt_is_condemned(work: Workspace) -> None:
+def test_what_a_killed_attempt_left_is_removed_and_the_attempt_is_condemned(work: RequestContext) -> None:
     killed = FakeReplayer(on_order=leave_and_die)
     with pytest.raises(Killed):
         run(work, killed)
@@ -90,7 +90,7 @@ def test_what_a_killed_attempt_left_is_removed_and_the_attempt_is_condemned(work
     assert (again.files, again.condemned) == ((), ())
 
 
-def test_files_of_tasks_that_were_tried_again_are_removed_and_the_run_stays(work: Workspace) -> None:
+def test_files_of_tasks_that_were_tried_again_are_removed_and_the_run_stays(work: RequestContext) -> None:
     replayer = FakeReplayer(on_order=leave)
     run(work, replayer)
     seen = work.ledger.view().published
@@ -100,21 +100,21 @@ def test_files_of_tasks_that_were_tried_again_are_removed_and_the_run_stays(work
     assert verify(work.lake, "sales", work.ledger.view()).findings == ()
 
 
-def test_what_a_process_works_on_stays_whatever_its_age(work: Workspace) -> None:
+def test_what_a_process_works_on_stays_whatever_its_age(work: RequestContext) -> None:
     alive = replace(work, is_alive=lambda _holder: True)
 
-    def look(order: ReplayOrder) -> None:
+    def inspect(order: ReplayOrder) -> None:
         leave(order)
         before = stored(work)
         found = cleaned(alive, older_than_ms=0)
         assert (found.files, found.held, found.condemned) == ((), (order.attempt_id,), ())
         assert stored(work) == before
 
-    run(alive, FakeReplayer(on_order=look))
+    run(alive, FakeReplayer(on_order=inspect))
     assert len(work.ledger.view().published) == 2
 
 
-def test_nothing_is_removed_where_a_table_has_lost_the_commits_of_a_run(work: Workspace) -> None:
+def test_nothing_is_removed_where_a_table_has_lost_the_commits_of_a_run(work: RequestContext) -> None:
     """The files of the run are then files that no commit names, and they are needed to repair the table."""
     run(work, FakeReplayer())
     newest = max((Path(work.lake.root) / "sales/window_outputs/_delta_log").glob("*.json"))
@@ -125,14 +125,14 @@ def test_nothing_is_removed_where_a_table_has_lost_the_commits_of_a_run(work: Wo
     assert stored(work) == before
 
 
-def test_young_files_stay(work: Workspace) -> None:
+def test_young_files_stay(work: RequestContext) -> None:
     with pytest.raises(Killed):
         run(work, FakeReplayer(on_order=leave_and_die))
     found = cleaned(work, older_than_ms=40 * DAY_MS)
     assert (found.files, found.condemned, found.young) == ((), (), 2)
 
 
-def test_an_attempt_that_is_condemned_while_it_runs_is_not_staged_and_runs_again(work: Workspace) -> None:
+def test_an_attempt_that_is_condemned_while_it_runs_is_not_staged_and_runs_again(work: RequestContext) -> None:
     """The clean-up took the process for dead, for example because it was on another host and its lease had expired."""
 
     def leave_and_lose(order: ReplayOrder) -> None:
@@ -147,7 +147,7 @@ def test_an_attempt_that_is_condemned_while_it_runs_is_not_staged_and_runs_again
     assert len(view.published) == 2
 
 
-def test_two_condemned_attempts_in_a_row_end_the_command_with_an_error(work: Workspace) -> None:
+def test_two_condemned_attempts_in_a_row_end_the_command_with_an_error(work: RequestContext) -> None:
     def lose(order: ReplayOrder) -> None:
         leave(order)
         cleaned(work, older_than_ms=0)
@@ -158,7 +158,9 @@ def test_two_condemned_attempts_in_a_row_end_the_command_with_an_error(work: Wor
     assert len(work.ledger.view().published) == 2
 
 
-def test_files_of_an_attempt_that_the_ledger_does_not_know_are_removed_when_it_is_condemned(work: Workspace) -> None:
+def test_files_of_an_attempt_that_the_ledger_does_not_know_are_removed_when_it_is_condemned(
+    work: RequestContext,
+) -> None:
     """A ledger that was restored from a backup does not know the newest attempts."""
     run(work, FakeReplayer())
     place = Path(work.lake.root) / SCRATCH / "0f"
@@ -168,18 +170,18 @@ def test_files_of_an_attempt_that_the_ledger_does_not_know_are_removed_when_it_i
     assert not place.exists()
 
 
-def test_a_lease_of_another_host_holds_the_files_until_it_expires(work: Workspace) -> None:
+def test_a_lease_of_another_host_holds_the_files_until_it_expires(work: RequestContext) -> None:
     elsewhere = replace(work, is_alive=lambda _holder: None)
     hour_ms = 3_600_000
     later = replace(elsewhere, ledger=Ledger(work.ledger.uri, now_ms=lambda: work.ledger.now_ms() + hour_ms))
 
-    def look(order: ReplayOrder) -> None:
+    def inspect(order: ReplayOrder) -> None:
         leave(order)
         assert cleaned(elsewhere, older_than_ms=0).held == (order.attempt_id,)
         if len(killed.orders) == 1:
             assert cleaned(later, older_than_ms=0).condemned == (order.attempt_id,)
 
-    killed = FakeReplayer(on_order=look)
+    killed = FakeReplayer(on_order=inspect)
     run(elsewhere, killed)
     assert len(killed.orders) == 2
     assert len(work.ledger.view().published) == 2

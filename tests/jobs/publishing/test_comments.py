@@ -6,15 +6,15 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind, LedgerEvent
-from jobs.ledger.fold import fold
 from jobs.ledger.history import event_of
+from jobs.ledger.projection import project
 from jobs.ledger.table import LedgerTable
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.publishing.comments import MAX_ASSIGNEE, MAX_TEXT, Entry, comment
 from jobs.publishing.decisions import cancel
-from jobs.publishing.seen import By
+from jobs.publishing.optimistic_check import By
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
 from windowlib.errors import RequestError
 
@@ -22,19 +22,19 @@ HOSTILE = "\x1b[2J<b>\u202e\nsecond line"
 
 
 @pytest.fixture
-def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def work(tmp_path_factory: pytest.TempPathFactory) -> RequestContext:
     root = tmp_path_factory.mktemp("lake")
     append_day(root, "2024-01-01", {"a": 1})
-    return open_workspace(sales(), Lake(root=str(root)), now_ms=lambda: day_ms("2024-02-01"))
+    return open_request_context(sales(), Lake(root=str(root)), now_ms=lambda: day_ms("2024-02-01"))
 
 
 @pytest.fixture
-def request_id(work: Workspace) -> str:
+def request_id(work: RequestContext) -> str:
     asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="ines", reason="r")
     return run_request(work, asked, FakeReplayer(), publish=False).request_id
 
 
-def events(work: Workspace) -> list[LedgerEvent]:
+def events(work: RequestContext) -> list[LedgerEvent]:
     table = LedgerTable(work.lake.ledger(work.pipeline.name))
     table.refresh()
     return [event_of(row) for row in table.read(after=0)]
@@ -44,7 +44,9 @@ def by(number: int, seen: LedgerView | None = None) -> By:
     return By(who="ines", decision_id=f"decide_sales/{number}", seen=seen)
 
 
-def test_a_thread_has_texts_and_assignments_in_order_and_a_retry_adds_nothing(work: Workspace, request_id: str) -> None:
+def test_a_thread_has_texts_and_assignments_in_order_and_a_retry_adds_nothing(
+    work: RequestContext, request_id: str
+) -> None:
     said = comment(work, request_id, by=by(1), entry=Entry(text=f" {HOSTILE} "))
     assert said == f"request {request_id} has a new comment by ines"
     for _ in range(2):
@@ -63,7 +65,7 @@ def test_a_thread_has_texts_and_assignments_in_order_and_a_retry_adds_nothing(wo
 
 
 def test_a_comment_makes_no_decision_outdated_and_changes_no_other_part_of_the_view(
-    work: Workspace, request_id: str
+    work: RequestContext, request_id: str
 ) -> None:
     seen = work.ledger.view()
     comment(work, request_id, by=by(1), entry=Entry(text="wait"))
@@ -75,7 +77,7 @@ def test_a_comment_makes_no_decision_outdated_and_changes_no_other_part_of_the_v
     assert len(work.ledger.view().requests[request_id].comments) == 2
 
 
-def test_what_is_not_an_entry_is_refused_and_nothing_is_written(work: Workspace, request_id: str) -> None:
+def test_what_is_not_an_entry_is_refused_and_nothing_is_written(work: RequestContext, request_id: str) -> None:
     version = work.ledger.view().version
     for entry, message in (
         (Entry(text=" \n"), "is empty"),
@@ -89,13 +91,13 @@ def test_what_is_not_an_entry_is_refused_and_nothing_is_written(work: Workspace,
     assert work.ledger.view().version == version
 
 
-def test_a_comment_is_a_note_which_earlier_versions_skip(work: Workspace, request_id: str) -> None:
+def test_a_comment_is_a_note_which_earlier_versions_skip(work: RequestContext, request_id: str) -> None:
     """An event of an unknown kind would make every older worker refuse the whole ledger."""
     comment(work, request_id, by=by(1), entry=Entry(text="x"))
     newest = events(work)[-1]
     assert newest.kind is EventKind.NOTE
     for details in ({}, {"comment": "x"}, {"other": 1}):  # notes of other versions
         others = [*events(work), replace(newest, details=details, seq=newest.seq + 1)]
-        assert len(fold(others, version=newest.seq + 1).requests[request_id].comments) == 1
+        assert len(project(others, version=newest.seq + 1).requests[request_id].comments) == 1
     lost = replace(newest, request_id="unknown", seq=newest.seq + 1)
-    assert request_id in fold([*events(work), lost], version=lost.seq).requests
+    assert request_id in project([*events(work), lost], version=lost.seq).requests

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.cli.common import run_cli
 from jobs.cli.main import hindcast
+from jobs.cli.options import run_cli
 from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.reading.published import read_published, read_published_table, read_quality_results
 from jobs.reading.stored_rows import id_sums
 from jobs.reading.verify import Span, Verification, verify
@@ -33,32 +33,32 @@ DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
 LATE = {"record_hash": 5, "rank": 1, "event_time_ms": 1, "missed_all": True, "watermark_ms": 9, "late_by_ms": 8}
 
 
-def run(work: Workspace, start: str, end: str, *, is_fresh: bool = False) -> None:
+def run(work: RequestContext, start: str, end: str, *, is_fresh: bool = False) -> None:
     asked = Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="a test", reason="to read it", is_fresh=is_fresh)
     replayer = FakeReplayer(beside={DAYS[0]: {tables.LATE_RECORDS: [{**LATE, "slice_id": DAYS[0]}]}})
     assert run_request(work, asked, replayer).is_published
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Workspace:
+def work(tmp_path: Path) -> RequestContext:
     """Three published days, one late record."""
     for day in DAYS:
         append_day(tmp_path, day, {"a": 1, "b": 2})
-    opened = open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-02-01"))
+    opened = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-02-01"))
     run(opened, DAYS[0], "2024-01-04")
     return opened
 
 
-def shown(work: Workspace, **named: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+def shown(work: RequestContext, **named: Any) -> list[dict[str, Any]]:  # noqa: ANN401
     rows: list[dict[str, Any]] = read_published(work.lake, "sales", work.ledger.view(), **named).to_pylist()
     return rows
 
 
-def verified(work: Workspace, **named: Any) -> Verification:  # noqa: ANN401
+def verified(work: RequestContext, **named: Any) -> Verification:  # noqa: ANN401
     return verify(work.lake, "sales", work.ledger.view(), **named)
 
 
-def only_file(work: Workspace, table: str, day: str) -> Path:
+def only_file(work: RequestContext, table: str, day: str) -> Path:
     [path] = Path(work.lake.table("sales", table)).glob(f"slice_id={day}/*/*.parquet")
     return path
 
@@ -75,7 +75,7 @@ def change(path: Path, column: str, to: Callable[[Any], Any]) -> None:
 
 
 @pytest.mark.parametrize("runs_at_once", [1, 2, 100])
-def test_verify_lists_every_file_with_a_damaged_page(work: Workspace, runs_at_once: int) -> None:
+def test_verify_lists_every_file_with_a_damaged_page(work: RequestContext, runs_at_once: int) -> None:
     """The files of the other runs of the table are compared all the same."""
     damaged = [only_file(work, tables.WINDOW_OUTPUTS, day) for day in (DAYS[0], DAYS[2])]
     for path in damaged:
@@ -88,7 +88,7 @@ def test_verify_lists_every_file_with_a_damaged_page(work: Workspace, runs_at_on
     assert {one.slice_id for one in found if str(one) not in of_pages} == {DAYS[1]}
 
 
-def test_a_reader_names_the_damaged_file_of_the_rows_that_it_reads(work: Workspace) -> None:
+def test_a_reader_names_the_damaged_file_of_the_rows_that_it_reads(work: RequestContext) -> None:
     damaged = {day: only_file(work, tables.WINDOW_OUTPUTS, day) for day in DAYS}
     for path in damaged.values():
         flip(path, last_bits(path)["row_id"])
@@ -98,7 +98,7 @@ def test_a_reader_names_the_damaged_file_of_the_rows_that_it_reads(work: Workspa
             read_attempts(work.lake.table("sales", tables.WINDOW_OUTPUTS), [(slice_id, run.result.attempt_id)])
 
 
-def test_undamaged_rows_are_read(work: Workspace) -> None:
+def test_undamaged_rows_are_read(work: RequestContext) -> None:
     assert len(shown(work)) == 6
     assert not {"row_id", "row_check", "fired_rank"} & shown(work)[0].keys()
     assert verified(work).findings == ()
@@ -106,7 +106,7 @@ def test_undamaged_rows_are_read(work: Workspace) -> None:
 
 
 @pytest.mark.parametrize("column", ["total", "fired_rank", "row_id", "row_check", "run_id"])
-def test_readers_and_verify_find_a_changed_value(work: Workspace, column: str) -> None:
+def test_readers_and_verify_find_a_changed_value(work: RequestContext, column: str) -> None:
     path = only_file(work, tables.WINDOW_OUTPUTS, DAYS[1])
     change(path, column, lambda value: "another" if isinstance(value, str) else value ^ 1)
     with pytest.raises(StoreError, match=f"table window_outputs, slice {DAYS[1]}, attempt .*{path.name}"):
@@ -121,7 +121,7 @@ def test_readers_and_verify_find_a_changed_value(work: Workspace, column: str) -
 
 
 @pytest.mark.parametrize("rows", [0, 5, 6, None])
-def test_readers_check_the_content_of_few_rows_and_the_ids_of_all_rows(work: Workspace, rows: int | None) -> None:
+def test_readers_check_the_content_of_few_rows_and_the_ids_of_all_rows(work: RequestContext, rows: int | None) -> None:
     """Both sides of the threshold `content_rows`: the content of six rows is checked if the threshold is six."""
     change(only_file(work, tables.WINDOW_OUTPUTS, DAYS[1]), "total", lambda value: value + 2**43)
     if rows in {0, 5}:
@@ -134,7 +134,7 @@ def test_readers_check_the_content_of_few_rows_and_the_ids_of_all_rows(work: Wor
         shown(work, content_rows=rows)
 
 
-def test_lost_and_doubled_rows_are_found(work: Workspace) -> None:
+def test_lost_and_doubled_rows_are_found(work: RequestContext) -> None:
     uri = work.lake.table("sales", tables.WINDOW_OUTPUTS)
     rows = DeltaTable(uri).to_pyarrow_table()
     write_deltalake(uri, rows.slice(0, 1), mode="append")
@@ -145,21 +145,21 @@ def test_lost_and_doubled_rows_are_found(work: Workspace) -> None:
         shown(work)
 
 
-def test_a_lost_table_is_not_an_empty_table(work: Workspace) -> None:
+def test_a_lost_table_is_not_an_empty_table(work: RequestContext) -> None:
     path = Path(work.lake.table("sales", tables.LATE_RECORDS))
     path.rename(path.with_name("elsewhere"))
     with pytest.raises(StoreError, match="has 0 rows"):
         read_published_table(work.lake, "sales", tables.LATE_RECORDS, view=work.ledger.view())
 
 
-def test_a_changed_late_record_is_found(work: Workspace) -> None:
+def test_a_changed_late_record_is_found(work: RequestContext) -> None:
     change(only_file(work, tables.LATE_RECORDS, DAYS[0]), "late_by_ms", lambda value: value + 1)
     with pytest.raises(StoreError, match="table late_records"):
         read_published_table(work.lake, "sales", tables.LATE_RECORDS, view=work.ledger.view())
     assert "late_records" in str(verified(work).findings[0])
 
 
-def test_missing_rows_of_quality_results_are_found(work: Workspace) -> None:
+def test_missing_rows_of_quality_results_are_found(work: RequestContext) -> None:
     """The fake writes no rows of quality_results, so they are missing for checks with a fingerprint in the ledger."""
     view = work.ledger.view()
     runs = [replace(one, checks_fingerprint="f") for one in view.runs.values()]
@@ -169,7 +169,7 @@ def test_missing_rows_of_quality_results_are_found(work: Workspace) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 100])
-def test_verify_finds_the_same_for_any_number_of_runs_at_once(work: Workspace, at_once: int) -> None:
+def test_verify_finds_the_same_for_any_number_of_runs_at_once(work: RequestContext, at_once: int) -> None:
     change(only_file(work, tables.WINDOW_OUTPUTS, DAYS[2]), "total", lambda value: value + 1)
     found = verified(work, runs_at_once=at_once)
     assert [(one.table, one.slice_id) for one in found.findings] == [(tables.WINDOW_OUTPUTS, DAYS[2])]
@@ -177,7 +177,7 @@ def test_verify_finds_the_same_for_any_number_of_runs_at_once(work: Workspace, a
 
 
 def test_the_command_names_the_damaged_file(
-    work: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    work: RequestContext, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "sales.yaml").write_text(PIPELINE)
@@ -205,8 +205,8 @@ def test_windows_are_identified_by_the_keys_of_their_own_spec(tmp_path: Path, fi
     for day in DAYS:
         append_day(tmp_path, day, {"a": 1})
     lake = Lake(root=str(tmp_path))
-    run(open_workspace(sales(first), lake, now_ms=lambda: day_ms("2024-02-01")), DAYS[0], DAYS[1], is_fresh=True)
-    opened = open_workspace(sales(then), lake, now_ms=lambda: day_ms("2024-02-01"))
+    run(open_request_context(sales(first), lake, now_ms=lambda: day_ms("2024-02-01")), DAYS[0], DAYS[1], is_fresh=True)
+    opened = open_request_context(sales(then), lake, now_ms=lambda: day_ms("2024-02-01"))
     run(opened, DAYS[1], DAYS[2], is_fresh=True)
     rows = shown(opened)
     per_day = {PIPELINE: 1, TWO_KEYS: 2}

@@ -17,10 +17,10 @@ from expectations.compiled.row_checks import RowCheck
 from expectations.outcomes import Outcome
 from expectations.suites import Suite
 from jobs.lake.lake import Lake
-from jobs.orchestration.outcomes import Outcome as RequestOutcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import parse_bound
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.replay import replayer, written
 from jobs.replay.computed import Computed
 from jobs.replay.replayer import replay_in
@@ -58,10 +58,10 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "lake"
 
 
-def replayed(lake: Path, confirm: str = "", *, end: str = "1970-01-04") -> tuple[Workspace, RequestOutcome]:
+def replayed(lake: Path, confirm: str = "", *, end: str = "1970-01-04") -> tuple[RequestContext, RequestOutcome]:
     pipeline = pipeline_of(PIPELINE + f"quality: {{suite: expectations/clicks.json{confirm}}}\n")
     start_ms, end_ms = parse_bound(pipeline, "1970-01-01"), parse_bound(pipeline, end)
-    work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
     session = LazySession(no_session, is_local=True)
     return work, run_request(work, asked, lambda order: replay_in(session, order))

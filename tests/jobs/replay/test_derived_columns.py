@@ -14,11 +14,11 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import StagedRun
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
-from jobs.planning.workspace import Asked, open_workspace
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.reading.verify import verify
 from jobs.replay.replayer import replay_in
 from jobs.replay.sizes import Sizes
@@ -110,10 +110,10 @@ def write(lake: Path, days: Sequence[Sequence[dict[str, Any]]]) -> None:
     track_rows(lake / "stored")
 
 
-def replay(lake: Path, pipeline: Pipeline, *, sizes: Sizes = SIZES) -> Outcome:
+def replay(lake: Path, pipeline: Pipeline, *, sizes: Sizes = SIZES) -> RequestOutcome:
     start_ms, end_ms = (parse_bound(pipeline, str(FIRST + timedelta(days=day))) for day in (0, DAYS))
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
-    work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
     session = LazySession(no_session, is_local=True)
     return run_request(work, asked, lambda order: replay_in(session, order, sizes=sizes), staging=Staging(chunk=None))
 
@@ -124,7 +124,7 @@ def outputs(lake: Path, pipeline: str, table: str = "window_outputs") -> Counter
     return Counter(json.dumps([row[name] for name in own], default=str) for row in rows)
 
 
-def runs_of(outcome: Outcome) -> list[StagedRun]:
+def runs_of(outcome: RequestOutcome) -> list[StagedRun]:
     return list(outcome.runs)
 
 

@@ -14,14 +14,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.changed_slices import changed_slices
 from jobs.planning.plan import Ask, plan
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.reading.stored_rows import StoredRuns
 from jobs.replay.replayer import replay_in
 from jobs.replay.sizes import Sizes
@@ -162,10 +162,10 @@ def write(lake: Path, name: str, commits: Iterable[tuple[int, Sequence[dict[str,
 
 def replay(
     lake: Path, pipeline: Pipeline, *, days: tuple[int, int] = (0, DAYS), chunk: int | None = None, sizes: Sizes = SIZES
-) -> Outcome:
+) -> RequestOutcome:
     from_ms, to_ms = (parse_bound(pipeline, str(FIRST + timedelta(days=day))) for day in days)
     asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="")
-    work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
     session = LazySession(no_session, is_local=True)
     return run_request(work, asked, lambda order: replay_in(session, order, sizes=sizes), staging=Staging(chunk=chunk))
 
@@ -253,8 +253,8 @@ def by_id(within: str = "1d", *, more: str = "") -> Pipeline:
     return pipeline_of(text.replace("slice: {by: day}", f"slice: {{by: day{more}}}"))
 
 
-def work_of(lake: Path, pipeline: Pipeline) -> Workspace:
-    return open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+def work_of(lake: Path, pipeline: Pipeline) -> RequestContext:
+    return open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
 
 
 def reasons(lake: Path, pipeline: Pipeline) -> list[str]:

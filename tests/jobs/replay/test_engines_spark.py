@@ -17,7 +17,7 @@ from jobs.demo.flights import TABLE, load_flights
 from jobs.lake.lake import Lake
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.workspace import open_workspace
+from jobs.planning.request_context import open_request_context
 from jobs.reading.published import read_published
 from jobs.reading.verify import verify
 from jobs.review.explain import explain
@@ -221,7 +221,7 @@ def test_what_only_this_engine_does_is_there(replayed: Replayed) -> None:
 
 
 def test_the_published_view_shows_each_window_once(replayed: Replayed) -> None:
-    work = open_workspace(replayed.pipeline, replayed.lake, now_ms=lambda: NOW_MS)
+    work = open_request_context(replayed.pipeline, replayed.lake, now_ms=lambda: NOW_MS)
     rows = read_published(replayed.lake, replayed.pipeline.name, work.ledger.view())
     assert rows.num_rows > 0
     assert set(rows["kind"].to_pylist()) == {"result"}
@@ -233,7 +233,7 @@ def test_the_published_view_shows_each_window_once(replayed: Replayed) -> None:
 
 def test_every_stored_row_is_what_was_written(replayed: Replayed) -> None:
     """Law L9 over every engine's tables: ids and checks come out of the stored rows as the tasks made them."""
-    work = open_workspace(replayed.pipeline, replayed.lake, now_ms=lambda: NOW_MS)
+    work = open_request_context(replayed.pipeline, replayed.lake, now_ms=lambda: NOW_MS)
     found = verify(replayed.lake, replayed.pipeline.name, work.ledger.view())
     assert found.findings == ()
     assert found.rows > 0
@@ -241,7 +241,7 @@ def test_every_stored_row_is_what_was_written(replayed: Replayed) -> None:
 
 def test_a_record_is_explained_and_the_report_is_written(replayed: Replayed, tmp_path: Path) -> None:
     """Whatever the windows are: what looks at runs must cope with windows without bounds, or without windows."""
-    view = open_workspace(replayed.pipeline, replayed.lake, now_ms=lambda: NOW_MS).ledger.view()
+    view = open_request_context(replayed.pipeline, replayed.lake, now_ms=lambda: NOW_MS).ledger.view()
     [flight] = replayed.log("SELECT min(flight_id) FROM log WHERE departed_at IS NOT NULL")
     explanation = explain(replayed.lake, replayed.pipeline, str(flight[0]), view=view)
     assert explanation.fate in {"assigned", "late", "unassigned"}

@@ -21,7 +21,7 @@ from jobs.lake.delta_log import describe_log
 from jobs.lake.lake import Lake
 from jobs.lake.log_rows import find_record
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.publishing.accepting import accept_rewrites, rewrites_of
 from jobs.reading.verified_log import verify_log
 from jobs.reading.verify import Span, verify
@@ -129,19 +129,19 @@ def no_session(_records: int, _places: Sequence[str]) -> "SparkSession":
     raise AssertionError("a small chunk started a session")
 
 
-def run(work: Workspace) -> None:
+def run(work: RequestContext) -> None:
     """Replay and publish all days."""
     asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="a test", reason="")
     session = LazySession(no_session, is_local=True)
     assert run_request(work, asked, lambda order: replay_in(session, order, sizes=LOCAL)).is_published
 
 
-def opened(lake: Path, form: Form) -> Workspace:
+def opened(lake: Path, form: Form) -> RequestContext:
     text = PIPELINE.replace("SLICE", form.by).replace("ORDER", form.order)
-    return open_workspace(pipeline_of(text), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    return open_request_context(pipeline_of(text), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
 
 
-def accept(work: Workspace) -> None:
+def accept(work: RequestContext) -> None:
     found = rewrites_of(work, work.ledger.view())
     accept_rewrites(work, found, found.rewrites, reason="erasure request 88", who="ines")
 

@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.orchestration.outcomes import Outcome, run_to_json
+from jobs.orchestration.outcomes import RequestOutcome, run_to_json
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.plain_text import counted
 from jobs.planning.plan import Ask, Plan, plan
-from jobs.planning.workspace import open_workspace
+from jobs.planning.request_context import open_request_context
 from jobs.review.report.collect import SHORT
 from jobs.review.report.page import write_report
 from jobs.runs import EMPTY_STATE, OPTIONAL_FATES, RunResult
@@ -53,7 +53,7 @@ class Replayed:
     """One published run with clamped arrivals, and everything that is said of it."""
 
     lake: Path
-    outcome: Outcome
+    outcome: RequestOutcome
     view: LedgerView
     page: str
     events: Mapping[str, Mapping[str, Any]]
@@ -74,7 +74,7 @@ def replayed(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) ->
     pipeline = pipeline_of(PIPELINE)
     outcome = run_range(spark, lake, pipeline, BOUNDS)
     place = Lake(root=str(lake))
-    work = open_workspace(pipeline, place, now_ms=lambda: NOW_MS)
+    work = open_request_context(pipeline, place, now_ms=lambda: NOW_MS)
     view = work.ledger.view()
     stored = DeltaTable(place.ledger("clicks")).to_pyarrow_table().to_pylist()
     slices = slices_between(pipeline, *(parse_bound(pipeline, text) for text in BOUNDS))

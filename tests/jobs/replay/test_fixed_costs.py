@@ -18,8 +18,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake import delta_tables
-from jobs.ledger.history import REMEMBERED, History
-from jobs.orchestration.outcomes import Outcome
+from jobs.ledger.history import REMEMBERED, EventHistory
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.planning import log_pin, plan
 from jobs.replay.sizes import Sizes
 from tests.jobs.replay.test_without_spark import DAY_MS, FIRST, replay
@@ -61,7 +61,7 @@ class GrowingLog:
         commit.with_suffix(".later").rename(commit)
 
 
-def run(lake: Path, days: int) -> Outcome:
+def run(lake: Path, days: int) -> RequestOutcome:
     bounds = str(FIRST), str(FIRST + timedelta(days=days))
     return replay(lake, PIPELINE, bounds, sizes=SIZES, chunk=None)
 
@@ -98,7 +98,7 @@ def costs_of_an_old_day(place: Path, days: int, monkeypatch: pytest.MonkeyPatch)
         assert run(place, days).replayed == 1
     log.grow()
     counted = (
-        (DeltaTable, "__init__"), (DeltaTable, "update_incremental"), (History, "take_in"),
+        (DeltaTable, "__init__"), (DeltaTable, "update_incremental"), (EventHistory, "take_in"),
         (log_pin, "pin_log"), (plan._Judge, "step"),
     )  # fmt: skip
     with counting(monkeypatch, *counted) as found:

@@ -25,7 +25,7 @@ from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
 from jobs.planning.log_state import known_log
 from jobs.planning.plan import Ask
-from jobs.planning.workspace import open_workspace
+from jobs.planning.request_context import open_request_context
 from jobs.readers import published, published_rows
 from jobs.reading.published import published_runs, read_published
 from jobs.reading.stored_rows import StoredRuns, file_of
@@ -34,10 +34,10 @@ from jobs.reading.verify import verify
 from jobs.replay.checkpoint_check import CheckpointCheck
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.computed import compute
-from jobs.replay.files import way
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.pinned import pin
 from jobs.replay.sizes import Sizes
+from jobs.replay.stages import run_chunk
 from jobs.replay.tasks import LocalTasks
 from jobs.review.verify_input import verify_inputs
 from jobs.spark.lazy_session import LazySession
@@ -292,9 +292,9 @@ def test_plan_verify_compares_digests_and_stores_those_that_the_ledger_lacks(
     copy_log(hostile_log[1], tmp_path / TABLE, "nothing")
     pipeline = pipeline_of(IN_ORDER)
     with monkeypatch.context() as patched:
-        patched.setattr(way, "check_log_bytes", lambda _tasks, _log: {})
+        patched.setattr(run_chunk, "check_log_bytes", lambda _tasks, _log: {})
         assert run_range(spark, tmp_path, pipeline, BOUNDS).is_published
-    work = open_workspace(pipeline, Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    work = open_request_context(pipeline, Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
     slices = tuple(slices_between(pipeline, *(parse_bound(pipeline, text) for text in BOUNDS)))
 
     def verified() -> int:

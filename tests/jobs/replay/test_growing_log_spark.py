@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.lake.lake import Lake
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.review.position import Located, Wanted, locate
 from jobs.runs import CheckpointRef
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def run(spark: "SparkSession", lake: Path, first: str, end: str) -> Outcome:
+def run(spark: "SparkSession", lake: Path, first: str, end: str) -> RequestOutcome:
     return run_range(spark, lake, pipeline_of(PIPELINE), (first, end))
 
 
@@ -35,7 +35,7 @@ class Lived:
 
     lake: Path
     pipeline: Pipeline
-    outcome: Outcome
+    outcome: RequestOutcome
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
 from jobs.planning.plan import Plan, plan_range
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.replay.chunk.record_columns import record_names, record_type
 from jobs.review.verify_input import Verification, verify_inputs
 from jobs.spark.lazy_session import LazySession
@@ -55,22 +55,22 @@ def in_order(read: ReadLog, *columns: str) -> list[tuple[object, ...]]:
     return [tuple(one.record[name] for name in columns) for one in read.records]
 
 
-def workspace(lake: Path) -> Workspace:
-    return open_workspace(pipeline_of(PIPELINE), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+def request_context(lake: Path) -> RequestContext:
+    return open_request_context(pipeline_of(PIPELINE), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
 
 
-def planned(work: Workspace, days: tuple[str, str] = TWO_DAYS) -> Plan:
+def planned(work: RequestContext, days: tuple[str, str] = TWO_DAYS) -> Plan:
     bounds = [parse_bound(work.pipeline, text) for text in days]
     view = work.ledger.view()
     return plan_range(work.pipeline, work.lake, view, from_ms=bounds[0], to_ms=bounds[1], now_ms=NOW_MS)
 
 
-def reasons(work: Workspace, days: tuple[str, str] = TWO_DAYS) -> list[str]:
+def reasons(work: RequestContext, days: tuple[str, str] = TWO_DAYS) -> list[str]:
     return [step.reason.value for step in planned(work, days).steps]
 
 
 def verify(
-    spark: "SparkSession", work: Workspace, days: tuple[str, str] = TWO_DAYS, *, records_per_job: int = 1
+    spark: "SparkSession", work: RequestContext, days: tuple[str, str] = TWO_DAYS, *, records_per_job: int = 1
 ) -> Verification:
     return verify_inputs(LazySession.of(spark), work, planned(work, days), who="me", records_per_job=records_per_job)
 
@@ -246,7 +246,7 @@ def test_mixed_spellings_of_a_slice_are_all_replayed(spark: "SparkSession", tmp_
     days = ["1970-01-02", "19700101", "1970-01-01", "1970-01-02T00:00"]
     rows = [[("ann", number * 1000, day)] for number, day in enumerate(days)]
     make_log(spark, str(tmp_path / "log"), rows, schema="user string, at_ms bigint, day string", partition_by=PARTITION)
-    work = workspace(tmp_path)
+    work = request_context(tmp_path)
     assert planned(work).chain_note == "the chain begins at 1970-01-01: the log holds no record before it"
     assert [one.records.count for one in read(spark, tmp_path).slices] == [2, 2]
 
@@ -277,7 +277,7 @@ def test_a_damaged_data_file_is_one_clear_paragraph(spark: "SparkSession", tmp_p
         read(spark, tmp_path)
 
 
-def fake_run(spark: "SparkSession", work: Workspace, days: tuple[str, str]) -> None:
+def fake_run(spark: "SparkSession", work: RequestContext, days: tuple[str, str]) -> None:
     """Runs in the ledger that have read what Spark reads; their windows are nobody's business here."""
     bounds = [parse_bound(work.pipeline, day) for day in days]
     slices = slices_between(work.pipeline, *bounds)
@@ -295,7 +295,7 @@ def test_what_the_delta_log_cannot_tell_is_read_and_recorded(spark: "SparkSessio
         append_day(tmp_path, day, {"a": 1, "b": 2})
         append_day(tmp_path, day, {"c": 3})
     pipeline = sales(SALES)
-    work = open_workspace(pipeline, Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    work = open_request_context(pipeline, Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
     log, bounds = tmp_path / "event_logs" / "sales", ("2024-01-01", "2024-01-03")
     fake_run(spark, work, bounds)
     version = work.ledger.view().version
@@ -322,7 +322,7 @@ def test_a_flip_in_a_file_that_a_run_has_read_is_found_and_a_backup_mends_it(
     """The Delta log does not show it: the file has the same size. The checksum of the page does."""
     log = two_days(spark, tmp_path)
     run_range(spark, tmp_path, pipeline_of(PIPELINE), TWO_DAYS)
-    work = workspace(tmp_path)
+    work = request_context(tmp_path)
     for crc in log.glob("day=*/.*.crc"):
         crc.unlink()
     file = min(log.glob("day=1970-01-01/*.parquet"))

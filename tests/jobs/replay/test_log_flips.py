@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from jobs.cli.common import run_cli
 from jobs.cli.main import hindcast
+from jobs.cli.options import run_cli
 from jobs.lake.lake import Lake
 from jobs.ledger import events
 from jobs.ledger.view import LedgerView
@@ -24,7 +24,7 @@ from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
 from jobs.planning.log_state import known_log
 from jobs.planning.plan import Ask, Reason
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.reading.verified_log import LogVerification, verify_log
 from jobs.reading.verify import Span
 from jobs.replay.chunk.log_bytes import check_log_bytes
@@ -71,8 +71,8 @@ class Replayed:
         return Path(self.lake.root) / "log"
 
     @property
-    def work(self) -> Workspace:
-        return open_workspace(self.pipeline, self.lake, now_ms=lambda: NOW_MS)
+    def work(self) -> RequestContext:
+        return open_request_context(self.pipeline, self.lake, now_ms=lambda: NOW_MS)
 
     @property
     def data_files(self) -> list[Path]:
@@ -121,7 +121,7 @@ class Replayed:
 
 
 def run(lake: Lake, pipeline: Pipeline) -> LedgerView:
-    work = open_workspace(pipeline, lake, now_ms=lambda: NOW_MS)
+    work = open_request_context(pipeline, lake, now_ms=lambda: NOW_MS)
     from_ms, to_ms = (parse_bound(pipeline, one) for one in BOUNDS)
     asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="")
     assert run_request(work, asked, lambda order: replay_in(SESSION, order, sizes=SIZES)).is_published

@@ -16,7 +16,7 @@ from jobs.lake.lake import Lake
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.slices import parse_bound, slice_of_id
 from jobs.planning.changed_slices import changed_slices
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.replay.replayer import replay_in
 from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult
@@ -66,8 +66,8 @@ def write_log(log: Path, columns: dict[str, Any], partition_by: list[str]) -> Pa
     return log
 
 
-def opened(lake: Path, text: str) -> Workspace:
-    return open_workspace(pipeline_of(text), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+def opened(lake: Path, text: str) -> RequestContext:
+    return open_request_context(pipeline_of(text), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
 
 
 def replayed(lake: Path, text: str, bounds: tuple[str, str] = BOUNDS) -> list[RunResult]:

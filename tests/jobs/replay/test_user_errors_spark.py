@@ -9,7 +9,7 @@ import yaml
 
 from jobs.lake.lake import Lake
 from jobs.pipeline.files import load_file
-from jobs.planning.workspace import open_workspace
+from jobs.planning.request_context import open_request_context
 from jobs.reading.published import read_published
 from tests.support.other_log import PIPELINE, TABLE, OtherLog
 from tests.support.replays import run_range
@@ -34,6 +34,6 @@ def test_a_function_that_exits_in_a_worker_is_named(
     with pytest.raises(SpecError, match=said):
         run_range(spark, tmp_path / "lake", pipeline, ("1969-12-30", "1969-12-31"))
     lake = Lake(root=str(tmp_path / "lake"))
-    view = open_workspace(pipeline, lake, now_ms=lambda: 0).ledger.view()
+    view = open_request_context(pipeline, lake, now_ms=lambda: 0).ledger.view()
     assert [request.failure for request in view.open_requests()] != [None]
     assert read_published(lake, "other", view).num_rows == 0

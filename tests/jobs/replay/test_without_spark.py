@@ -20,17 +20,17 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
-from jobs.orchestration.outcomes import Outcome
+from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
-from jobs.planning.workspace import Asked, open_workspace
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.reading.verify import verify
-from jobs.replay.files import changeable, way
-from jobs.replay.files.key_sets import BITS_MAX, BITS_MIN, KeySet, bits_for, key_words
-from jobs.replay.files.state import divided_state
 from jobs.replay.replayer import replay_in
 from jobs.replay.sizes import Sizes
+from jobs.replay.stages import run_chunk, touched_keys
+from jobs.replay.stages.bloom_filter import BITS_MAX, BITS_MIN, BloomFilter, bits_for, key_words
+from jobs.replay.stages.state import divided_state
 from jobs.replay.tasks import LocalTasks
 from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
@@ -89,10 +89,12 @@ def random_pipeline(random: Random) -> Pipeline:
     )
 
 
-def replay(lake: Path, pipeline: Pipeline, bounds: tuple[str, str], *, sizes: Sizes, chunk: int | None) -> Outcome:
+def replay(
+    lake: Path, pipeline: Pipeline, bounds: tuple[str, str], *, sizes: Sizes, chunk: int | None
+) -> RequestOutcome:
     start_ms, end_ms = (parse_bound(pipeline, text) for text in bounds)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
-    work = open_workspace(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
     session = LazySession(no_session, is_local=True)
     return run_request(work, asked, lambda order: replay_in(session, order, sizes=sizes), staging=Staging(chunk=chunk))
 
@@ -118,7 +120,7 @@ def stayed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
             found[name] += ids.count
         return state
 
-    monkeypatch.setattr(way, "divided_state", counting)
+    monkeypatch.setattr(run_chunk, "divided_state", counting)
     return found
 
 
@@ -192,7 +194,7 @@ def test_a_timer_outside_the_bounds_of_its_file_is_found(tmp_path: Path, monkeyp
     )
     sizes = Sizes(local_records=10**9, staying_rows=0, staying_share=0, full_state_rows=0)
     replay(lake, pipeline, days(0, 1), sizes=sizes, chunk=1)
-    monkeypatch.setattr(changeable, "_may_reach", lambda _watermark_ms: lambda _bounds: False)
+    monkeypatch.setattr(touched_keys, "_may_reach", lambda _watermark_ms: lambda _bounds: False)
     with pytest.raises(CheckpointError, match="timers outside the bounds"):
         replay(lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
     monkeypatch.undo()
@@ -224,12 +226,12 @@ def test_a_set_of_keys_has_what_was_added_and_little_else() -> None:
         words = key_words(columns)
         bits = bits_for(count)
         assert BITS_MIN <= bits <= BITS_MAX
-        first, second = KeySet.empty(bits), KeySet.empty(bits)
+        first, second = BloomFilter.empty(bits), BloomFilter.empty(bits)
         first.add(words[: count // 2])
         second.add(words[count // 2 : count])
-        both = KeySet.together(bits, [first.packed(), second.packed()])
+        both = BloomFilter.together(bits, [first.packed(), second.packed()])
         assert both.has(words[:count]).all()
-        assert not KeySet.together(bits, []).has(words).any()
+        assert not BloomFilter.together(bits, []).has(words).any()
         assert both.has(words[count:]).mean() < 0.3 if count > 100 else True
 
 

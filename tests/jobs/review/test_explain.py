@@ -14,7 +14,7 @@ from jobs.lake.lake import Lake
 from jobs.lake.log_rows import find_record
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.log import TimeColumn
-from jobs.planning.workspace import Asked, open_workspace
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.reading.plain_values import plain
 from jobs.replay.orders import ReplayOrder
 from jobs.review.explain import Explanation, explain
@@ -41,7 +41,7 @@ INVALID = COMMON | {"reason": "null event time", "detail": "at_ms"}
 def explained(tmp_path: Path, table: str, row: dict[str, Any], *, publish: bool = True) -> Explanation:
     append_day(tmp_path, "2024-01-01", {"a": 1})
     lake = Lake(root=str(tmp_path))
-    work = open_workspace(sales(), lake, now_ms=lambda: day_ms("2024-02-01"))
+    work = open_request_context(sales(), lake, now_ms=lambda: day_ms("2024-02-01"))
     asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="me", reason="")
     own = row | {"record_id": "r1"}
     run_request(work, asked, FakeReplayer(beside={"2024-01-01": {table: [own]}}), publish=publish)
@@ -101,7 +101,7 @@ def test_without_a_column_of_ids_a_record_is_explained_by_its_hash(
     hexadecimal = f"{record_hash % 2**64:016x}"
     append_day(tmp_path, "2024-01-01", {"a": 1})
     pipeline, lake = sales(PIPELINE.replace("  record_id: id\n", "")), Lake(root=str(tmp_path))
-    work = open_workspace(pipeline, lake, now_ms=lambda: day_ms("2024-02-01"))
+    work = open_request_context(pipeline, lake, now_ms=lambda: day_ms("2024-02-01"))
     asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="me", reason="")
     row = INVALID | {"record_hash": record_hash, "record_id": format(record_hash % 2**64, stored)}
     run_request(work, asked, FakeReplayer(beside={"2024-01-01": {"invalid_records": [row]}}))
@@ -151,7 +151,7 @@ def panes_of(tmp_path: Path, *panes: tuple[str, str, str]) -> Explanation:
     """Explain a record of key `a` at midnight, with these rows (start, end, kind) in window_outputs."""
     lake = Lake(root=str(tmp_path))
     append_day(tmp_path, "2024-01-01", {"a": 1})
-    work = open_workspace(sales(), lake, now_ms=lambda: day_ms("2024-02-01"))
+    work = open_request_context(sales(), lake, now_ms=lambda: day_ms("2024-02-01"))
     asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="me", reason="")
     replayer = FakeReplayer()
     run_request(work, asked, replayer)

@@ -14,7 +14,7 @@ from tests.support.places import ROOT
 SHOW = """
 import sys
 sys.path = [sys.argv[1], *(one for one in sys.path if one not in ("", sys.argv[2]))]
-import jobs.replay.files.windows, jobs.replay.files.scan, windowlib.testkit
+import jobs.replay.stages.windows, jobs.replay.stages.scan, windowlib.testkit
 names = [name for name in sys.modules if name.split(".")[0] in ("jobs", "windowlib", "expectations")]
 assert all(sys.modules[name].__file__.startswith(sys.argv[1]) for name in names), names
 assert sys.modules["jobs"].__cached__.endswith(".pyc") or sys.modules["jobs"].__spec__.cached is None

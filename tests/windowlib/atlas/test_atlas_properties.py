@@ -23,7 +23,7 @@ from tests.windowlib.atlas.playing import (
     steps_of,
 )
 from windowlib.atlas import AtlasSpec
-from windowlib.columnar.steps import Beginning, Steps, Walk, columns_of
+from windowlib.columnar.watermark_steps import Beginning, Steps, Walk, columns_of
 from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Output, Record, Tally
 
 small = st.integers(1, 12)

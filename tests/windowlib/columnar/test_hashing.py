@@ -12,9 +12,9 @@ import pytest
 from tests.support.fuzzing import seeds
 from tests.support.plain_hashes import in_disguise, plain_hash, plain_row, random_kind, random_value
 from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.hash_input import is_constant
 from windowlib.columnar.hashing import row_hashes, value_hashes
 from windowlib.columnar.record_hashes import invalid_ids, record_hashes
-from windowlib.columnar.words import is_constant
 from windowlib.columnar.xxhash import Spans, hash_spans, hash_words
 from windowlib.errors import SpecError
 from windowlib.records.column_types import Node, parse_type

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.windows import specs, steps
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.columnar.steps import STEPS_PER_BLOCK, Beginning, Steps, Walk, columns_of
+from windowlib.columnar.watermark_steps import STEPS_PER_BLOCK, Beginning, Steps, Walk, columns_of
 from windowlib.keyed.operator_protocol import Operator
 from windowlib.profiles import EngineFault
 from windowlib.records.records import Late, Output, Record, Unassigned

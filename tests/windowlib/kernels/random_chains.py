@@ -16,7 +16,7 @@ from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.executor import Emission, StateColumns
 from windowlib.columnar.plan import BucketPlan, SliceRange
 from windowlib.columnar.record_values import ValueLayout
-from windowlib.columnar.steps import Beginning
+from windowlib.columnar.watermark_steps import Beginning
 from windowlib.execution.bucket import executor_for
 from windowlib.functions.window_functions import Aggregates, aggregate
 from windowlib.kernels.coverage import why_not_combined

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
-from windowlib.kernels.block import Block
+from windowlib.kernels.block import RecordBlock
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import starts_of
 from windowlib.kernels.open_windows import OpenWindows
@@ -20,7 +20,7 @@ class Grouped:
     """The elements of a block and their groups. The elements are the open sessions, then the records."""
 
     frame: Frame
-    block: Block
+    block: RecordBlock
     opened: OpenWindows
     elements: Elements
     groups: Groups

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from windowlib.columnar.operator_executor import OperatorExecutor
 from windowlib.columnar.plan import BucketPlan, SliceRange
-from windowlib.columnar.steps import Beginning, Steps
+from windowlib.columnar.watermark_steps import Beginning, Steps
 from windowlib.kernels.aggregates.column_aggregate import Int64s
-from windowlib.kernels.block import Block
+from windowlib.kernels.block import RecordBlock
 from windowlib.kernels.open_windows import OpenWindows
-from windowlib.kernels.windows import Frame, Outcome
+from windowlib.kernels.windows import BlockOutcome, Frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class StepRange:
 
 
 def delegate(
-    frame: Frame, opened: OpenWindows, block: Block, *, rows: Int64s, steps: StepRange, outcome: Outcome
+    frame: Frame, opened: OpenWindows, block: RecordBlock, *, rows: Int64s, steps: StepRange, outcome: BlockOutcome
 ) -> OpenWindows:
     """Run records of a block, and the open windows of their keys, through an operator. Return the windows still open.
 
@@ -67,7 +67,7 @@ def _plan(frame: Frame, slice_start_ms: int, steps: StepRange) -> BucketPlan:
     )
 
 
-def _batch(frame: Frame, block: Block, rows: Int64s) -> pa.RecordBatch:
+def _batch(frame: Frame, block: RecordBlock, rows: Int64s) -> pa.RecordBatch:
     """Return records of a block as the executors get them."""
     layout = frame.plan.layout
     columns: dict[str, pa.Array] = {

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from windowlib.bounds import MAX_TIME_MS, SAFE_TIME_MS
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.kernels.aggregates.column_aggregate import Int64s
-from windowlib.kernels.block import Block
+from windowlib.kernels.block import RecordBlock
 from windowlib.windows.assigners import Assigner, DynamicSession, Session, gap_of_record
 from windowlib.windows.record_readers import GapOfColumn
 
@@ -25,7 +25,7 @@ def is_columnar(assigner: Session | DynamicSession) -> bool:
     return gap is gap_of_record or (isinstance(gap, GapOfColumn) and isinstance(gap.place, int))
 
 
-def ends_ms(assigner: Assigner, block: Block) -> Int64s:
+def ends_ms(assigner: Assigner, block: RecordBlock) -> Int64s:
     """Return the end of each record's own session.
 
     Raises:
@@ -45,7 +45,7 @@ def ends_ms(assigner: Assigner, block: Block) -> Int64s:
             raise InvariantBroken(f"{type(assigner).__name__} has no gaps in a column")
 
 
-def _gaps_ms(block: Block, column: pa.Array | None, unit: str) -> Int64s:
+def _gaps_ms(block: RecordBlock, column: pa.Array | None, unit: str) -> Int64s:
     """Return the gap of each record in ms."""
     if column is None:
         raise SpecError("dynamic session: the records have no gaps; add the column of the gap to the layout")

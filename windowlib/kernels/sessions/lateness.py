@@ -1,10 +1,9 @@
 """Groups of elements whose sessions fire before the last element has arrived. They exist only with allowed lateness.
 
 Without allowed lateness, a group falls into *runs*, sessions that close when they fire, and late records. With allowed
-lateness, each run is still one session until it fires. Only a *hurried* record can touch a session that has fired: the
-session ends at most at the watermark + 1, so the event time of the record is at most that too. So the records of a run
-that are not hurried enter as one session, and only hurried records are replayed one by one
-(windowlib.kernels.sessions.rounds).
+lateness, each run is still one session until it fires. A session that has fired ends
+at most at the watermark + 1, so a record that touches it has at most that event time. All other records of a run enter
+as one session. Only the records that may follow a firing are replayed one by one (windowlib.kernels.sessions.rounds).
 """
 
 from dataclasses import replace
@@ -22,8 +21,8 @@ from windowlib.kernels.sessions.rounds import Arrivals, Members
 from windowlib.records.row_ids import IdSum
 
 
-class Eventful(NamedTuple):
-    """The sessions and hurried records of some groups, and the tally of all their records."""
+class FiringAgain(NamedTuple):
+    """The sessions of some groups, and their records that may follow a firing, and the tally of all their records."""
 
     members: Members
     arrivals: Arrivals
@@ -36,30 +35,30 @@ def open_without_lateness(grouped: Grouped) -> Int64s:
     return np.concatenate([before, open_from_ms(grouped.block.watermark_ms, 0)])
 
 
-def calm(grouped: Grouped) -> Bools:
-    """Return which groups are calm: no record joins a session after a firing of it, or of a part of it.
+def firing_once(grouped: Grouped) -> Bools:
+    """Return which groups fire once: no record joins a session after a firing of it, or of a part of it.
 
-    A group is calm if its elements form one session without late records also if no lateness is allowed.
+    A group fires once if its elements form one session without late records also if no lateness is allowed.
     """
     groups, elements, opened = grouped.groups, grouped.elements, grouped.opened
     if not len(groups):
         return np.ones(0, dtype=np.bool_)
     open_from = open_without_lateness(grouped)
     has_fired = np.concatenate([opened.pane_index > 0, np.zeros(len(grouped.block), dtype=np.bool_)])
-    is_hurried = open_from > elements.start_ms
+    may_follow = open_from > elements.start_ms
     fired = np.logical_or.reduceat(has_fired[groups.order], groups.starts)
-    is_calm: Bools = ~fired | (groups.sizes() == 1)
-    risky = np.flatnonzero(np.logical_or.reduceat(is_hurried[groups.order], groups.starts) & ~fired)
+    fires_once: Bools = ~fired | (groups.sizes() == 1)
+    risky = np.flatnonzero(np.logical_or.reduceat(may_follow[groups.order], groups.starts) & ~fired)
     if len(risky):
         numbers, owner = rows_of_groups(groups, risky)
         numbers, owner, runs = _runs(elements, numbers, owner, open_from=open_from)
         counts = np.bincount(runs.key_code, minlength=len(groups))[risky]
-        is_calm[risky] = (counts == 1) & ~np.isin(risky, owner[runs.late])
-    return is_calm
+        fires_once[risky] = (counts == 1) & ~np.isin(risky, owner[runs.late])
+    return fires_once
 
 
-def eventful(grouped: Grouped, numbers: Int64s, owner: Int64s) -> Eventful:
-    """Return the sessions and hurried records of some groups.
+def firing_again(grouped: Grouped, numbers: Int64s, owner: Int64s) -> FiringAgain:
+    """Return the sessions of some groups, and their records that may follow a firing.
 
     Args:
         grouped: the elements of a block.
@@ -78,26 +77,26 @@ def eventful(grouped: Grouped, numbers: Int64s, owner: Int64s) -> Eventful:
     numbers, owner, runs = _runs(elements, numbers[live], owner[live], open_from=open_from)
     run_of = np.full(len(numbers), -1, dtype=np.int64)
     run_of[runs.order] = np.repeat(np.arange(len(runs), dtype=np.int64), runs.sizes())
-    is_hurried = open_from[numbers] > elements.start_ms[numbers]
-    together, entered = _unhurried(grouped, runs, numbers, is_hurried=is_hurried)
-    hurried = np.flatnonzero(is_hurried)
-    chosen = numbers[hurried]
+    may_follow = open_from[numbers] > elements.start_ms[numbers]
+    together, entered = _before_firing(grouped, runs, numbers, may_follow=may_follow)
+    following = np.flatnonzero(may_follow)
+    chosen = numbers[following]
     is_behind = elements.end_ms[chosen] < open_from[chosen]
-    run_of = np.where(is_behind, -1, run_of[hurried])
+    run_of = np.where(is_behind, -1, run_of[following])
     reach_ms = elements.end_ms[chosen].copy()
     reach_ms[~is_behind] = runs.end_ms[run_of[~is_behind]]
     rows = chosen - count
     entered.merge(id_sum(grouped.block.record_hash[rows]))
     arrivals = Arrivals(
         rows=rows,
-        group_of=owner[hurried],
+        group_of=owner[following],
         run_of=run_of,
         start_ms=elements.start_ms[chosen],
         end_ms=elements.end_ms[chosen],
         reach_ms=reach_ms,
         watermark_ms=grouped.block.watermark_ms[rows],
     )
-    return Eventful(Members.concat([before, *together], grouped.frame.aggregates), arrivals, entered)
+    return FiringAgain(Members.concat([before, *together], grouped.frame.aggregates), arrivals, entered)
 
 
 def _runs(elements: Elements, numbers: Int64s, owner: Int64s, *, open_from: Int64s) -> tuple[Int64s, Int64s, Groups]:
@@ -115,13 +114,15 @@ def _runs(elements: Elements, numbers: Int64s, owner: Int64s, *, open_from: Int6
     return numbers, owner, runs
 
 
-def _unhurried(grouped: Grouped, runs: Groups, numbers: Int64s, *, is_hurried: Bools) -> tuple[list[Members], IdSum]:
-    """Return the sessions of the elements that are not hurried, one per run, and the tally of their records.
+def _before_firing(
+    grouped: Grouped, runs: Groups, numbers: Int64s, *, may_follow: Bools
+) -> tuple[list[Members], IdSum]:
+    """Return the sessions of the elements that precede each firing, one per run, and the tally of their records.
 
-    A session has the end of its whole run, and the start of its elements that are not hurried.
+    A session has the end of its whole run, and the start of its elements that precede each firing.
     """
     elements, entered = grouped.elements, IdSum()
-    kept = runs.order[~is_hurried[runs.order]]
+    kept = runs.order[~may_follow[runs.order]]
     if not len(kept):
         return [], entered
     number_of = np.empty(len(numbers), dtype=np.int64)

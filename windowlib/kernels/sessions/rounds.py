@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Bools, Int64s
-from windowlib.kernels.block import Block, added
+from windowlib.kernels.block import RecordBlock, added
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.grouping import starts_of
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import EARLY_CODE, LATE_CODE, ON_TIME_CODE, Panes
 from windowlib.kernels.sessions.contents import marked
 from windowlib.kernels.step_search import StepSearch
-from windowlib.kernels.windows import Frame, Outcome
+from windowlib.kernels.windows import BlockOutcome, Frame
 from windowlib.records.tallies import FIRED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """Hurried records: their place in the block, their group, their own bounds, and the watermark they meet.
+    """Records that may follow a firing: their place in the block, group, own bounds, and the watermark they meet.
 
     `run_of` is the run of an early record, -1 for a record that arrives after its own end. `reach_ms` is the end of the
     run, or the record's own end.
@@ -81,7 +81,7 @@ class _Fired:
 class Rounds:
     """Runs groups of records that join sessions after a firing, in one block."""
 
-    def __init__(self, frame: Frame, block: Block, *, search: StepSearch, outcome: Outcome) -> None:
+    def __init__(self, frame: Frame, block: RecordBlock, *, search: StepSearch, outcome: BlockOutcome) -> None:
         """Prepare for a block. `search` finds the steps that the block takes."""
         self._frame = frame
         self._block = block
@@ -95,10 +95,10 @@ class Rounds:
         """Process records and return the sessions after them. Firings after a group's last record are left out.
 
         Args:
-            members: the sessions that have fired before the block, and one for each run: its elements that are not
-                hurried, with the end of the run.
-            arrivals: the hurried records. Only records and sessions of one group can meet, and no session is cleaned up
-                before the last record of its group.
+            members: the sessions that have fired before the block, and one for each run: its elements before each
+                firing, with the end of the run.
+            arrivals: the records that may follow a firing. Only records and sessions of one group can meet, and no
+                session is cleaned up before the last record of its group.
         """
         frame = self._frame
         order = np.lexsort((arrivals.rows, arrivals.group_of))

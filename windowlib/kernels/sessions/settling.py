@@ -10,7 +10,7 @@ from windowlib.kernels.block import added
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import ON_TIME_CODE, Panes
 from windowlib.kernels.step_search import StepSearch
-from windowlib.kernels.windows import Frame, Outcome
+from windowlib.kernels.windows import BlockOutcome, Frame
 from windowlib.records.tallies import FIRED
 
 
@@ -26,7 +26,13 @@ class Settled(NamedTuple):
 
 
 def settle(
-    frame: Frame, windows: OpenWindows, places: Int64s, *, search: StepSearch, slice_start_ms: int, outcome: Outcome
+    frame: Frame,
+    windows: OpenWindows,
+    places: Int64s,
+    *,
+    search: StepSearch,
+    slice_start_ms: int,
+    outcome: BlockOutcome,
 ) -> Settled:
     """Fire and clean up sessions along the steps of a block.
 
@@ -57,7 +63,7 @@ def settle(
 
 
 def _fire(
-    frame: Frame, windows: OpenWindows, places: Int64s, *, step: Int64s, slice_start_ms: int, outcome: Outcome
+    frame: Frame, windows: OpenWindows, places: Int64s, *, step: Int64s, slice_start_ms: int, outcome: BlockOutcome
 ) -> None:
     """Emit the first pane of sessions whose last instant the watermark reaches at a step."""
     lateness_ms = frame.spec.allowed_lateness_ms

@@ -8,19 +8,19 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.runs import RunResult
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
-Made = Callable[[Random], tuple[Workspace, dict[str, list[dict[str, object]]]]]
+Made = Callable[[Random], tuple[RequestContext, dict[str, list[dict[str, object]]]]]
 
 
 @pytest.fixture
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Return a function: random numbers -> three published days, and the late records of each."""
 
-    def make(rng: Random) -> tuple[Workspace, dict[str, list[dict[str, object]]]]:
+    def make(rng: Random) -> tuple[RequestContext, dict[str, list[dict[str, object]]]]:
         root = tmp_path_factory.mktemp("lake")
         for day in DAYS:
             append_day(root, day, {"a": rng.randrange(9), "b": rng.randrange(9)})
@@ -31,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
             return replace(result, counts=replace(result.counts, read=late + 2, late=late))
 
         beside = {day: {"late_records": own} for day, own in rows.items() if own}
-        work = open_workspace(sales(), Lake(root=str(root)), now_ms=lambda: day_ms("2024-02-01"))
+        work = open_request_context(sales(), Lake(root=str(root)), now_ms=lambda: day_ms("2024-02-01"))
         asked = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms("2024-01-04"), who="ines", reason="r")
         run_request(work, asked, FakeReplayer(beside=beside, change=counted))
         return work, rows

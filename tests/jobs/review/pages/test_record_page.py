@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from jobs.ledger.view import LedgerView
-from jobs.planning.workspace import Workspace
+from jobs.planning.request_context import RequestContext
 from jobs.review.pages.record_page import SearchLimits, find, search_scope, windows_of_key
 from tests.jobs.review.pages.conftest import DAYS, Made
 from tests.support.fuzzing import seeds
@@ -43,7 +43,7 @@ def test_a_record_is_found_in_its_scope_only(made: Made) -> None:
     assert (found.fate, found.slice_id) == ("assigned", DAYS[0])
 
 
-def _has(work: Workspace, view: LedgerView, record_id: str) -> bool:
+def _has(work: RequestContext, view: LedgerView, record_id: str) -> bool:
     scope = search_scope(view)
     return scope is not None and find(work.lake, work.pipeline, record_id, scope=scope).explanation is not None
 

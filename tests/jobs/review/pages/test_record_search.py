@@ -9,7 +9,7 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.review.pages.record_page import find, scope_after
 from jobs.review.pages.record_search import MOST_FOUND, FoundRecord, Searched, filled_slices, search_records
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
@@ -20,7 +20,7 @@ DAYS = [f"2024-01-{day:02d}" for day in range(1, 7)]
 KEYS = ("Ann", "bob", "50%", "a_b", "ünï", "x.y")
 
 
-def made(root_of: Callable[[str], object], rng: Random) -> tuple[Workspace, set[FoundRecord]]:
+def made(root_of: Callable[[str], object], rng: Random) -> tuple[RequestContext, set[FoundRecord]]:
     """Return a lake, some days of which have no record, and all records of the log."""
     root = root_of("lake")
     records: set[FoundRecord] = set()
@@ -30,13 +30,13 @@ def made(root_of: Callable[[str], object], rng: Random) -> tuple[Workspace, set[
         amounts = {key: rng.randrange(30) for key in rng.sample(KEYS, 3)}
         append_day(root, day, amounts)  # type: ignore[arg-type]
         records |= {FoundRecord(record_id=f"{day}/{key}/{one}", slice_id=day) for key, one in amounts.items()}
-    work = open_workspace(sales(), Lake(root=str(root)), now_ms=lambda: day_ms("2024-02-01"))
+    work = open_request_context(sales(), Lake(root=str(root)), now_ms=lambda: day_ms("2024-02-01"))
     asked = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms("2024-01-07"), who="ines", reason="r")
     run_request(work, asked, FakeReplayer())
     return work, records
 
 
-def pages(work: Workspace, part: str, *, ticks: int) -> list[Searched]:
+def pages(work: RequestContext, part: str, *, ticks: int) -> list[Searched]:
     """Search until the end. The clock goes on by a second with each look; a page has `ticks` seconds."""
     found: list[Searched] = []
     last: str | None = None
@@ -101,7 +101,7 @@ def test_more_records_than_a_page_lists_are_told_and_the_exact_one_is_never_cut(
     exact = f"{DAYS[0]}/k1/1"
     append_day(tmp_path, DAYS[0], {f"k1/1{number}": 2 for number in range(2 * MOST_FOUND)})
     append_day(tmp_path, DAYS[0], {f"{number}{DAYS[0]}/k1": 1 for number in range(2 * MOST_FOUND)})
-    work = open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-02-01"))
+    work = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-02-01"))
     run_request(work, Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[3]), who="i", reason="r"), FakeReplayer())
     view = work.ledger.view()
     whole = search_records(work.lake, work.pipeline, view, part="k", seconds=60)

@@ -8,7 +8,7 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import slice_grid
-from jobs.planning.workspace import Asked, Workspace, open_workspace
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.publishing.publishing import publish
 from jobs.review.metrics import gauges
 from jobs.review.pages.state import pipeline_state
@@ -27,33 +27,33 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Workspace:
+def work(tmp_path: Path) -> RequestContext:
     """Four days, the third of which fails its check."""
     for day, amount in (("2024-01-01", 1), ("2024-01-02", 2), ("2024-01-03", FAILS), ("2024-01-04", 4)):
         append_day(tmp_path, day, {"a": amount, "b": 1})
-    return open_workspace(sales(), Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    return open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
 
 
-def run(work: Workspace, start: str, end: str, replayer: FakeReplayer | None = None) -> None:
+def run(work: RequestContext, start: str, end: str, replayer: FakeReplayer | None = None) -> None:
     asked = Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="ines", reason="because <b>")
     run_request(work, asked, replayer or FakeReplayer())
 
 
-def collected(work: Workspace) -> ReportRows:
+def collected(work: RequestContext) -> ReportRows:
     return collect(work.lake, work.pipeline)
 
 
-def statuses(work: Workspace) -> list[Status]:
+def statuses(work: RequestContext) -> list[Status]:
     return [line.status for line in build_model(collected(work)).lines]
 
 
-def test_a_pipeline_without_runs_has_an_empty_page(work: Workspace) -> None:
+def test_a_pipeline_without_runs_has_an_empty_page(work: RequestContext) -> None:
     rows = collected(work)
     assert (rows.slices, rows.runs, rows.as_of_ms, rows.ledger_version) == ((), {}, None, 0)
     assert "Nothing has been replayed yet" in Path(write_report(work.lake, work.pipeline)).read_text(encoding="utf-8")
 
 
-def test_a_failed_slice_holds_all_of_its_request_until_it_is_waived(work: Workspace) -> None:
+def test_a_failed_slice_holds_all_of_its_request_until_it_is_waived(work: RequestContext) -> None:
     run(work, "2024-01-01", "2024-01-05")
     assert statuses(work) == [Status.STAGED, Status.STAGED, Status.FAIL, Status.STAGED]
     waive_newest(work, "2024-01-03", reason="seen", who="ines")
@@ -66,7 +66,7 @@ def test_a_failed_slice_holds_all_of_its_request_until_it_is_waived(work: Worksp
     assert [one.slice_ids for one in rows.publications] == [("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04")]
 
 
-def test_slices_between_two_replayed_ranges_are_missing(work: Workspace) -> None:
+def test_slices_between_two_replayed_ranges_are_missing(work: RequestContext) -> None:
     run(work, "2024-01-01", "2024-01-02")
     asked = Asked(from_ms=day_ms("2024-01-04"), to_ms=day_ms("2024-01-05"), who="x", reason="y", is_fresh=True)
     run_request(work, asked, FakeReplayer())
@@ -74,7 +74,7 @@ def test_slices_between_two_replayed_ranges_are_missing(work: Workspace) -> None
     assert (len(found), found[1:3]) == (4, [Status.MISSING, Status.MISSING])
 
 
-def test_an_empty_slice_is_a_state_of_its_own_on_every_screen(work: Workspace) -> None:
+def test_an_empty_slice_is_a_state_of_its_own_on_every_screen(work: RequestContext) -> None:
     """In the calendar, the headline, the overview of the pages, and the gauges."""
     append_day(Path(work.lake.root), "2024-01-07", {"a": 1})
     run(work, "2024-01-01", "2024-01-03")
@@ -98,7 +98,7 @@ def test_empty_slices_of_many_years_are_hatched() -> None:
     assert "l3 -3M" in drawn, "diagonal lines"
 
 
-def test_the_page_has_the_counts_and_ids_of_the_ledger(work: Workspace) -> None:
+def test_the_page_has_the_counts_and_ids_of_the_ledger(work: RequestContext) -> None:
     run(work, "2024-01-01", "2024-01-03")
     view, rows = work.ledger.view(), collected(work)
     assert rows.ledger_version == view.version
@@ -110,7 +110,7 @@ def test_the_page_has_the_counts_and_ids_of_the_ledger(work: Workspace) -> None:
     assert (request.who, request.reason, request.state, request.slice_count) == ("ines", "because <b>", "published", 2)
 
 
-def test_lateness_comes_only_from_the_late_records_of_the_newest_attempt(work: Workspace) -> None:
+def test_lateness_comes_only_from_the_late_records_of_the_newest_attempt(work: RequestContext) -> None:
     def two_late(result: RunResult) -> RunResult:
         return replace(result, counts=replace(result.counts, read=5, assigned=3, late=2))
 
@@ -132,7 +132,7 @@ DAYS = ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04")
 
 
 @pytest.fixture
-def all_late(work: Workspace) -> Workspace:
+def all_late(work: RequestContext) -> RequestContext:
     """Four days that one attempt has replayed. Each has two late records, the second day's two hours late and so on."""
 
     def two_late(result: RunResult) -> RunResult:
@@ -146,7 +146,7 @@ def all_late(work: Workspace) -> Workspace:
     return work
 
 
-def with_lateness(work: Workspace, part: Part) -> tuple[list[str], list[str], int]:
+def with_lateness(work: RequestContext, part: Part) -> tuple[list[str], list[str], int]:
     """Return the slices of a part, those with lateness, and the number of those whose lateness was left out."""
     rows = collect_view(work.lake, work.pipeline, work.ledger.view(), part=part)
     late = {slice_id: row.late.max_ms // HOUR_MS for slice_id, row in rows.runs.items() if row.late is not None}
@@ -156,14 +156,14 @@ def with_lateness(work: Workspace, part: Part) -> tuple[list[str], list[str], in
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("last", [None, *DAYS])
-def test_a_part_has_the_slices_up_to_its_last_one(all_late: Workspace, count: int, last: str | None) -> None:
+def test_a_part_has_the_slices_up_to_its_last_one(all_late: RequestContext, count: int, last: str | None) -> None:
     end = len(DAYS) if last is None else DAYS.index(last) + 1
     wanted = list(DAYS[max(0, end - count) : end])
     assert with_lateness(all_late, Part(count=count, last=last)) == (wanted, wanted, 0)
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 3])
-def test_a_part_reads_the_lateness_of_few_slices_and_rows_the_newest_first(all_late: Workspace, most: int) -> None:
+def test_a_part_reads_the_lateness_of_few_slices_and_rows_the_newest_first(all_late: RequestContext, most: int) -> None:
     """Each slice has two late records, so 2 n + 1 rows are those of n slices."""
     newest = list(DAYS[len(DAYS) - most :])
     for part in (
@@ -174,14 +174,14 @@ def test_a_part_reads_the_lateness_of_few_slices_and_rows_the_newest_first(all_l
         assert with_lateness(all_late, part) == (list(DAYS), newest, 4 - most)
 
 
-def test_lateness_that_was_read_before_counts_towards_no_limit(all_late: Workspace) -> None:
+def test_lateness_that_was_read_before_counts_towards_no_limit(all_late: RequestContext) -> None:
     known: dict[tuple[str, str], LateRow] = {}
     for read in (2, 4, 4):
         part = Part(count=4, late_slices=2, known=known)
         assert with_lateness(all_late, part)[1:] == (list(DAYS[4 - read :]), 4 - read)
 
 
-def test_the_page_is_replaced_in_one_step_and_is_reproducible(work: Workspace, tmp_path: Path) -> None:
+def test_the_page_is_replaced_in_one_step_and_is_reproducible(work: RequestContext, tmp_path: Path) -> None:
     run(work, "2024-01-01", "2024-01-03")
     path = Path(write_report(work.lake, work.pipeline))
     first = path.read_text(encoding="utf-8")

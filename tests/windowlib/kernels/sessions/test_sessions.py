@@ -15,7 +15,7 @@ from tests.windowlib.kernels.random_chains import INPUTS, RandomLog, base_plan, 
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.columnar.plan import BucketPlan, ExecutorChoice, SliceRange
 from windowlib.columnar.record_values import ValueLayout
-from windowlib.columnar.steps import Steps
+from windowlib.columnar.watermark_steps import Steps
 from windowlib.errors import SpecError
 from windowlib.functions.window_functions import aggregate
 from windowlib.kernels.executor import KernelExecutor

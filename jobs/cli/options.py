@@ -1,0 +1,160 @@
+"""Shared parts of all commands: options for lake and pipelines, the user's name, styles of verdicts, and the entry."""
+
+import functools
+import getpass
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import click
+from rich.text import Text
+
+from jobs.console import OK, REFUSED, USAGE, complain, err, out, print_json, print_table, run_command, say
+from jobs.lake.lake import Lake
+from jobs.pipeline.files import PipelineFiles, load_all, load_pipeline
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.request_context import RequestContext, open_request_context
+from jobs.project import HOME, ROOT, demo_in_use
+from jobs.runs import Verdict
+from jobs.wall_clock import now_ms
+
+DEFAULT_LAKE = HOME / "lake"
+
+__all__ = [
+    "OK", "REFUSED", "USAGE", "VERDICT_STYLES", "Places", "complain", "err", "existing_place_options", "json_option",
+    "master_option", "out", "place_options", "print_json", "print_table", "range_options", "run_cli", "say",
+    "verdict_text", "who",
+]  # fmt: skip
+
+VERDICT_STYLES = {Verdict.PASS: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red", Verdict.ERROR: "bold red"}
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The places that a command uses: the lake, and the directory of pipeline files."""
+
+    lake: Lake
+    pipelines: Path
+
+    def pipeline(self, name: str) -> Pipeline:
+        """Read a pipeline by its name or by the path of its file; raises as `load_pipeline`."""
+        return load_pipeline(name, self.pipelines)
+
+    def chosen(self, name: str | None) -> PipelineFiles:
+        """Read one pipeline (raises as `load_pipeline`), or all of the directory: good files and broken ones."""
+        return load_all(self.pipelines) if name is None else PipelineFiles(good=(self.pipeline(name),), broken=())
+
+    def request_context(self, pipeline: Pipeline, *, checks: str | None = None) -> RequestContext:
+        """Open the pipeline's ledger and lake, with the wall clock."""
+        return open_request_context(pipeline, self.lake, now_ms=now_ms, checks=checks)
+
+
+def place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
+    """Add --lake and --pipelines to a command that may create the lake. The command gets `places`."""
+    return _place_options(command, must_exist=False)
+
+
+def existing_place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
+    """Add --lake and --pipelines to a command that needs an existing lake. The command gets `places`."""
+    return _place_options(command, must_exist=True)
+
+
+def _place_options(command: Callable[_Parameters, _Result], *, must_exist: bool) -> Callable[..., _Result]:
+
+    @click.option(
+        "--lake",
+        envvar="HINDCAST_LAKE",
+        default=None,
+        show_envvar=True,
+        help="Root of the lake: a directory or a URI.  [default: .hindcast/lake in Hindcast's directory. If there is "
+        "none, commands in Hindcast's directory use the lake of the newest `make demo`]",
+    )
+    @click.option(
+        "--pipelines",
+        envvar="HINDCAST_PIPELINES",
+        type=click.Path(path_type=Path),
+        default=None,
+        show_envvar=True,
+        help="Directory of pipeline files.  [default: ./pipelines if it exists, else that of Hindcast]",
+    )
+    @functools.wraps(command)
+    def with_places(*args: Any, lake: str | None, pipelines: Path | None, **kwargs: Any) -> _Result:  # noqa: ANN401
+        beside = Path("pipelines")
+        directory = pipelines or (beside if beside.is_dir() else ROOT / "pipelines")
+        places = Places(lake=Lake(root=_default_lake() if lake is None else lake), pipelines=directory)
+        places.lake.check(must_exist=must_exist)
+        return command(*args, places=places, **kwargs)  # type: ignore[arg-type]
+
+    return with_places
+
+
+def _default_lake() -> str:
+    """Return the lake of a command that names none. If it is that of a demonstration, tell so on standard error."""
+    demo = demo_in_use()
+    if demo is None:
+        return str(DEFAULT_LAKE)
+    lake = demo / "lake"
+    complain(f"lake: {lake.relative_to(ROOT)} (of `make demo`; --lake or HINDCAST_LAKE names another)")
+    return str(lake)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+master_option = click.option(
+    "--master", envvar="HINDCAST_MASTER", default=None, help="Spark master, such as local[2].  [default: local[*]]"
+)
+
+
+def range_options(command: Callable[_Parameters, _Result], *, required: bool = True) -> Callable[_Parameters, _Result]:
+    """Add --from and --to, the half-open range of a command."""
+    to = click.option(
+        "--to",
+        "to_text",
+        required=required,
+        metavar="DATE",
+        help="End of the range, not included: [from, to) is half-open.",
+    )
+    start = click.option(
+        "--from",
+        "from_text",
+        required=required,
+        metavar="DATE",
+        help="Start of the range: a date or time at which a slice starts.",
+    )
+    return start(to(command))
+
+
+def request_of(work: RequestContext, text: str) -> str:
+    """Return the id of the request that a text names: the id, or its first letters if only one request has them."""
+    requests = work.ledger.view().requests
+    begun = [name for name in requests if text and name.startswith(text)]
+    return text if text in requests or len(begun) != 1 else begun[0]
+
+
+def who() -> str:
+    """Return the user's name for the ledger: `HINDCAST_WHO` if it is set, else the login name, else the user id."""
+    try:
+        return os.environ.get("HINDCAST_WHO") or getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def verdict_text(verdict: Verdict, *, is_waived: bool = False) -> Text:
+    """Return a verdict as text in its colour."""
+    return Text(
+        verdict.value + (", waived" if is_waived else ""), style="cyan" if is_waived else VERDICT_STYLES[verdict]
+    )
+
+
+def run_cli(command: click.Command, arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Returns:
+        The exit status. 0: done. 1: a check failed, or the request was refused. 2: wrong usage or pipeline file.
+    """
+    interrupted = "interrupted; run the same command again to continue from where it stopped"
+    return run_command(command.main, arguments, name="hindcast", interrupted=interrupted)

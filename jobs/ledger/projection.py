@@ -1,0 +1,381 @@
+"""The fold from ledger events to a `LedgerView`. All readers of one version get the same view.
+
+Only this module implements these rules:
+
+- One attempt counts for a run: the first that was staged and not condemned.
+- If a later attempt at the run left other content, the run's verdict is ERROR.
+- A waiver lets a failed run pass until checks fail that had not failed when the person waived it.
+- The newest judgement of a run adds its checks to those of the suite.
+- A rollback holds the chain until the next publication, or until a person resumes the chain.
+- A restatement that is only proposed is what its newest `requested` event says. Of other requests, the first counts.
+
+A `Projection` is incremental: a reader that reads again folds the new events only.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, assert_never
+
+from jobs.ledger.acceptances import AcceptedRewrite
+from jobs.ledger.events import (
+    EventKind,
+    LedgerEvent,
+    checks_fingerprint_of,
+    judged_checks,
+    run_result,
+    verified_sighting,
+    with_checks,
+)
+from jobs.ledger.looks import look_of
+from jobs.ledger.provenance import decision_of
+from jobs.ledger.request_projection import (
+    RequestProjection,
+    add_comment,
+    add_lease,
+    end_lease,
+    fail_attempt,
+    opened_request,
+    start_attempt,
+    text_of,
+)
+from jobs.ledger.view import (
+    Decided,
+    Hold,
+    Judgement,
+    LedgerView,
+    Look,
+    Publication,
+    RequestState,
+    StagedRun,
+    Waiver,
+)
+from jobs.runs import RunResult, Sighting, Slice, Verdict
+from windowlib.errors import LedgerError
+
+
+def project(events: Iterable[LedgerEvent], *, version: int) -> LedgerView:
+    """Return the view of events that are given in ledger order.
+
+    Raises:
+        LedgerError: an event lacks a field that its kind requires.
+    """
+    state = Projection()
+    for event in events:
+        state.add(event)
+    return state.view(version)
+
+
+@dataclass(slots=True)
+class _PublicationProjection:
+    """A publication during the fold: its events add to `changes`."""
+
+    publication: Publication
+    changes: dict[str, str | None] = field(default_factory=dict)
+    frozen: Publication | None = None
+
+    def freeze(self) -> Publication:
+        if self.frozen is None:
+            self.frozen = replace(self.publication, changes=dict(self.changes))
+        return self.frozen
+
+    def copy(self) -> "_PublicationProjection":
+        return replace(self, changes=self.changes.copy())
+
+
+class Projection:
+    """The state of a fold: `add` takes one event, `view` returns the view of the events so far."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, RequestProjection] = {}
+        self._staged: dict[str, list[StagedRun]] = {}  # run -> all attempts, in ledger order
+        self._checked: dict[str, LedgerEvent] = {}  # run -> its newest `checked` event
+        self._judgements: dict[str, Judgement] = {}  # run -> its newest judgement
+        self._waivers: dict[str, Waiver] = {}
+        self._staged_attempts: set[str] = set()
+        self._condemned: set[str] = set()  # "run/attempt"
+        self._condemned_attempts: set[str] = set()
+        self._publications: dict[int, _PublicationProjection] = {}
+        self._slices: dict[str, Slice] = {}
+        self._hold: Hold | None = None
+        self._look: Look | None = None
+        self._accepted: tuple[AcceptedRewrite, ...] = ()
+        self._decisions: dict[str, Decided] = {}
+        self._sightings: dict[str, list[Sighting]] = {}  # run -> in ledger order
+        self._resolved: dict[str, StagedRun | None] = {}  # cache: run -> its attempt that counts
+        self._view: LedgerView | None = None  # cache: the view of the events so far
+
+    def add(self, event: LedgerEvent) -> None:  # noqa: C901, PLR0912, PLR0915  (one flat match over the kinds)
+        """Take one event in.
+
+        Raises:
+            LedgerError: the event lacks a field that its kind requires.
+        """
+        self._view = None
+        if event.slice_id is not None:
+            self._slices.setdefault(event.slice_id, event.slice)
+        if event.run_id is not None:
+            self._resolved.pop(event.run_id, None)
+        if (decided := decision_of(event)) is not None:
+            self._decisions.setdefault(decided.decision_id, decided)
+        match event.kind:
+            case EventKind.REQUESTED:
+                self._open(event)
+            case EventKind.LEASED:
+                add_lease(event, self._request(event))
+            case EventKind.RELEASED:
+                end_lease(event, self._request(event))
+            case EventKind.STARTED:
+                start_attempt(event, self._request(event))
+            case EventKind.STAGED:
+                self._stage(event)
+            case EventKind.ADOPTED:
+                self._request(event).add_run(text_of(event, "slice_id"), text_of(event, "run_id"))
+            case EventKind.COMPLETED:
+                self._request(event).change(is_complete=True)
+            case EventKind.CHECKED:
+                self._check(event)
+            case EventKind.JUDGED:
+                self._judge(event)
+            case EventKind.WAIVED:
+                self._waive(event)
+            case EventKind.PUBLISHED:
+                self._publish(event)
+            case EventKind.ROLLED_BACK:
+                self._roll_back(event)
+            case EventKind.RESUMED:
+                self._hold = None
+            case EventKind.CONDEMNED:
+                self._condemn(event)
+            case EventKind.FAILED:
+                fail_attempt(event, self._request(event))
+            case EventKind.CLOSED:
+                self._request(event).end(RequestState.CLOSED, event.reason, ended_by=event.details.get("by"))
+            case EventKind.VERIFIED:
+                self._sightings.setdefault(text_of(event, "run_id"), []).append(verified_sighting(event))
+            case EventKind.LOOKED:
+                self._look = look_of(event)
+            case EventKind.ACCEPTED:
+                self._accepted += AcceptedRewrite.of(event)
+            case EventKind.TOLD:
+                self._tell(event)
+            case EventKind.NOTE:
+                add_comment(event, self._requests.get(event.request_id or ""))
+            case EventKind.RECOVERED:
+                pass
+            case _:
+                assert_never(event.kind)
+
+    def copy(self) -> "Projection":
+        """Return a fold with the same events, which takes further events of its own."""
+        made = Projection()
+        made._requests = {name: one.copy() for name, one in self._requests.items()}
+        made._publications = {seq: one.copy() for seq, one in self._publications.items()}
+        made._staged = {name: attempts.copy() for name, attempts in self._staged.items()}
+        made._sightings = {name: sightings.copy() for name, sightings in self._sightings.items()}
+        made._checked = self._checked.copy()
+        made._judgements = self._judgements.copy()
+        made._waivers = self._waivers.copy()
+        made._staged_attempts = self._staged_attempts.copy()
+        made._condemned = self._condemned.copy()
+        made._condemned_attempts = self._condemned_attempts.copy()
+        made._slices = self._slices.copy()
+        made._hold = self._hold
+        made._look = self._look
+        made._accepted = self._accepted
+        made._decisions = self._decisions.copy()
+        made._resolved = self._resolved.copy()
+        made._view = self._view
+        return made
+
+    def view(self, version: int) -> LedgerView:
+        """Return the view of the events so far; `version` is the version of the ledger that they reach."""
+        if self._view is None or self._view.version != version:
+            self._view = self._make_view(version)
+        return self._view
+
+    def _make_view(self, version: int) -> LedgerView:
+        for run_id in self._staged:
+            if run_id not in self._resolved:
+                self._resolved[run_id] = self._resolve(run_id)
+        runs = {name: run for name in self._staged if (run := self._resolved[name]) is not None}
+        seen: dict[str, str | None] = {}
+        for publication in self._publications.values():
+            seen.update(publication.changes)
+        slices = dict(sorted(self._slices.items(), key=lambda item: item[1].start_ms))
+        return LedgerView(
+            version=version,
+            requests={request_id: one.freeze() for request_id, one in self._requests.items()},
+            runs=runs,
+            published={name: shown for name in slices if (shown := seen.get(name)) is not None},
+            publications=tuple(publication.freeze() for publication in self._publications.values()),
+            slices=slices,
+            condemned=frozenset(self._condemned),
+            staged_attempts=frozenset(self._staged_attempts),
+            condemned_attempts=frozenset(self._condemned_attempts),
+            hold=self._hold,
+            decisions=dict(self._decisions),
+            look=self._look,
+            accepted=self._accepted,
+        )
+
+    def _open(self, event: LedgerEvent) -> None:
+        known = self._requests.get(text_of(event, "request_id"))
+        if known is None:
+            made = RequestProjection(opened_request(event))
+            self._requests[made.request.request_id] = made
+        elif known.freeze().is_proposed:
+            known.propose_again(opened_request(event))
+        # else a retried task wrote the request again: the first event counts
+
+    def _request(self, event: LedgerEvent) -> RequestProjection:
+        found = self._requests.get(text_of(event, "request_id"))
+        if found is None:
+            raise LedgerError(
+                f"ledger event {event.kind.value} (seq {event.seq}) names request {event.request_id}, which no earlier "
+                "event opens; the ledger is damaged"
+            )
+        return found
+
+    def _stage(self, event: LedgerEvent) -> None:
+        result = run_result(event)
+        run = StagedRun(
+            result=result,
+            request_id=text_of(event, "request_id"),
+            seq=event.seq,
+            at_ms=event.at_ms,
+            is_chain_start=bool(event.details.get("chain_start", False)),
+            checks_attempt_id=result.attempt_id,
+        )
+        self._staged.setdefault(result.run_id, []).append(run)
+        self._staged_attempts.add(result.attempt_id)
+        self._sightings.setdefault(result.run_id, []).append(Sighting(log=result.log, is_equal=True))
+        request = self._requests.get(run.request_id)
+        if request is not None:
+            request.add_run(result.slice.slice_id, result.run_id)
+
+    def _check(self, event: LedgerEvent) -> None:
+        run_id = text_of(event, "run_id")
+        self._checked[run_id] = event
+        waiver = self._waivers.get(run_id)
+        if waiver is not None and not _failed_checks(event) <= waiver.failed:
+            del self._waivers[run_id]
+
+    def _judge(self, event: LedgerEvent) -> None:
+        for run_id, checks in judged_checks(event).items():
+            judgement = Judgement(basis=str(event.details.get("basis")), checks=checks)
+            self._judgements[run_id] = judgement
+            self._resolved.pop(run_id, None)
+            waiver = self._waivers.get(run_id)
+            if waiver is not None and not judgement.failed <= waiver.failed:
+                del self._waivers[run_id]
+
+    def _waive(self, event: LedgerEvent) -> None:
+        run_id = text_of(event, "run_id")
+        checked, judgement = self._checked.get(run_id), self._judgements.get(run_id)
+        failed = _failed_checks(checked) if checked is not None else frozenset()
+        self._waivers[run_id] = Waiver(
+            slice_id=text_of(event, "slice_id"),
+            run_id=run_id,
+            who=event.who or "",
+            reason=event.reason or "",
+            at_ms=event.at_ms,
+            failed=failed | judgement.failed if judgement is not None else failed,
+        )
+
+    def _publish(self, event: LedgerEvent) -> None:
+        self._change_what_readers_see(event, undoes=None)
+        self._hold = None  # while the chain is held, only a person's publication is written, and it ends the hold
+        request = self._requests.get(event.request_id or "")
+        if request is not None:
+            request.end(RequestState.PUBLISHED)
+
+    def _roll_back(self, event: LedgerEvent) -> None:
+        undoes = event.details.get("undoes")
+        if not isinstance(undoes, int) or undoes not in self._publications:
+            raise LedgerError(
+                f"ledger event rolled_back (seq {event.seq}) reverts publication {undoes}, which does not exist; the "
+                "ledger is damaged"
+            )
+        self._change_what_readers_see(event, undoes=undoes)
+        self._hold = Hold(
+            seq=event.seq, undoes=undoes, who=event.who or "", reason=event.reason or "", at_ms=event.at_ms
+        )
+        request = self._requests.get(self._publications[undoes].publication.request_id or "")
+        if request is not None:
+            request.end(RequestState.ROLLED_BACK)
+
+    def _tell(self, event: LedgerEvent) -> None:
+        told = self._publications.get(event.details.get("publication", 0))
+        if told is not None and told.publication.told_by is None:
+            told.publication = replace(told.publication, told_by=event.details.get("told_by"))
+            told.frozen = None
+
+    def _change_what_readers_see(self, event: LedgerEvent, *, undoes: int | None) -> None:
+        publication = self._publications.get(event.seq)
+        if publication is None:
+            publication = self._publications[event.seq] = _PublicationProjection(
+                Publication(
+                    seq=event.seq,
+                    at_ms=event.at_ms,
+                    request_id=event.request_id,
+                    who=event.who or "",
+                    undoes=undoes,
+                    decision_id=event.details.get("published_by"),
+                    told_by=event.details.get("told_by", ""),
+                )
+            )
+        publication.frozen = None
+        publication.changes[text_of(event, "slice_id")] = event.run_id
+
+    def _condemn(self, event: LedgerEvent) -> None:
+        if event.run_id is None:
+            self._condemned_attempts.add(text_of(event, "attempt_id"))
+            self._resolved.clear()
+        else:
+            self._condemned.add(f"{event.run_id}/{event.attempt_id}")
+
+    def _is_condemned(self, result: RunResult) -> bool:
+        """Return whether an attempt is condemned, or an attempt that stored an earlier part of its checkpoint."""
+        parts = ((part.run_id, part.attempt_id) for part in result.checkpoint.earlier)
+        return any(
+            attempt_id in self._condemned_attempts or f"{run_id}/{attempt_id}" in self._condemned
+            for run_id, attempt_id in ((result.run_id, result.attempt_id), *parts)
+        )
+
+    def _resolve(self, run_id: str) -> StagedRun | None:
+        """Return the attempt that counts for a run, with its verdict and waiver; None if all attempts are condemned."""
+        attempts = [run for run in self._staged[run_id] if not self._is_condemned(run.result)]
+        if not attempts:
+            return None
+        chosen = attempts[0]
+        is_contradicted = any(_content(run.result) != _content(chosen.result) for run in attempts[1:])
+        checked = self._checked.get(run_id)
+        checks: dict[str, Any] = {}
+        if checked is not None:
+            checks = {
+                "result": with_checks(chosen.result, checked),
+                "checks_attempt_id": checked.attempt_id or chosen.checks_attempt_id,
+                "checks_fingerprint": checks_fingerprint_of(checked),
+            }
+        judgement = self._judgements.get(run_id)
+        if judgement is not None:
+            checks["result"] = judgement.added_to(checks.get("result", chosen.result))
+        return replace(
+            chosen,
+            **checks,
+            judgement=judgement,
+            is_contradicted=is_contradicted,
+            waiver=self._waivers.get(run_id),
+            sightings=tuple(self._sightings[run_id]),
+        )
+
+
+def _content(result: RunResult) -> tuple[object, ...]:
+    """Return the fields that must be equal in all attempts at one run (law L1)."""
+    return dict(result.digests), result.state_after, result.counts, result.watermark_ms
+
+
+def _failed_checks(event: LedgerEvent) -> frozenset[tuple[str, str, str | None]]:
+    stopping = {Verdict.FAIL.value, Verdict.ERROR.value}
+    checks = event.details.get("checks", ())
+    return frozenset((one["table"], one["check"], one["column"]) for one in checks if one["verdict"] in stopping)

@@ -1,0 +1,186 @@
+"""A request during the fold of a ledger, and the events that change it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from jobs.ledger.events import LedgerEvent
+from jobs.ledger.leases import Lease, lease_from_details
+from jobs.ledger.looks import stored_changes
+from jobs.ledger.provenance import comment_of, origin_of
+from jobs.ledger.view import Attempt, Comment, DagRunOrigin, Request, RequestKind, RequestState
+from windowlib.errors import LedgerError
+
+
+@dataclass(slots=True)
+class RequestProjection:
+    """A request during the fold. `request` holds its fields without the collections, which grow here.
+
+    `lease_runs` maps a lease, also one that has ended, to its DAG run: a retry of a task takes the lease again.
+    `frozen` caches the result of `freeze`; None after a change.
+    """
+
+    request: Request
+    runs: dict[str, str] = field(default_factory=dict)
+    attempts: list[Attempt] = field(default_factory=list)
+    leases: dict[str, Lease] = field(default_factory=dict)
+    lease_runs: dict[str, tuple[str, str]] = field(default_factory=dict)
+    origins: dict[tuple[str, str], DagRunOrigin] = field(default_factory=dict)
+    comments: list[Comment] = field(default_factory=list)
+    frozen: Request | None = None
+
+    def add_run(self, slice_id: str, run_id: str) -> None:
+        """Take a run of a slice in."""
+        self.runs[slice_id] = run_id
+        self.frozen = None
+
+    def change(self, **changes: object) -> None:
+        """Change fields of the request."""
+        self.request = replace(self.request, **changes)  # type: ignore[arg-type]
+        self.frozen = None
+
+    def propose_again(self, request: Request) -> None:
+        """Take the range, the reason, the spec and the changed slices of a newer proposal."""
+        self.change(
+            from_ms=request.from_ms,
+            to_ms=request.to_ms,
+            reason=request.reason,
+            spec_json=request.spec_json,
+            spec_fingerprint=request.spec_fingerprint,
+            changes=request.changes,
+        )
+
+    def end(self, state: RequestState, failure: str | None = None, *, ended_by: str | None = None) -> None:
+        """Set a final state and drop the leases."""
+        self.leases.clear()
+        self.change(state=state, failure=failure, ended_by=ended_by)
+
+    def copy(self) -> "RequestProjection":
+        """Return a fold of the same request, which takes further events of its own."""
+        return replace(
+            self,
+            runs=self.runs.copy(),
+            attempts=self.attempts.copy(),
+            leases=self.leases.copy(),
+            lease_runs=self.lease_runs.copy(),
+            origins=self.origins.copy(),
+            comments=self.comments.copy(),
+        )
+
+    def freeze(self) -> Request:
+        """Return the request with its collections."""
+        if self.frozen is None:
+            self.frozen = replace(
+                self.request,
+                runs=dict(self.runs),
+                attempts=tuple(self.attempts),
+                leases=tuple(self.leases.values()),
+                origins=tuple(self.origins.values()),
+                comments=tuple(self.comments),
+            )
+        return self.frozen
+
+
+def opened_request(event: LedgerEvent) -> Request:
+    """Return the request that a `requested` event opens.
+
+    Raises:
+        LedgerError: the event lacks a field, or a newer Hindcast wrote it.
+    """
+    details = event.details
+    return Request(
+        request_id=text_of(event, "request_id"),
+        kind=_request_kind(event, details),
+        from_ms=details.get("from_ms"),
+        to_ms=details.get("to_ms"),
+        who=event.who or "",
+        reason=event.reason or "",
+        spec_json=details.get("spec", ""),
+        spec_fingerprint=text_of(event, "spec_fingerprint"),
+        is_fresh=bool(details.get("fresh", False)),
+        opened_at_ms=event.at_ms,
+        opened_seq=event.seq,
+        unarrived={str(one): str(text) for one, text in dict(details.get("unarrived") or {}).items()},
+        changes=stored_changes(event),
+    )
+
+
+def _request_kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind:
+    """Return the origin of a request.
+
+    Raises:
+        LedgerError: a newer Hindcast wrote it.
+    """
+    stored = details.get("kind", RequestKind.RANGE.value)
+    try:
+        return RequestKind(stored)
+    except ValueError as error:
+        raise LedgerError(
+            f"ledger event requested (seq {event.seq}) has the unknown kind {stored!r}; a newer Hindcast wrote it, use "
+            "that version"
+        ) from error
+
+
+def add_lease(event: LedgerEvent, one: RequestProjection) -> None:
+    """Take a lease in. Its first event names the DAG run, the later ones do not. A closed request has no leases.
+
+    Raises:
+        LedgerError: the event lacks a field.
+    """
+    one.frozen = None
+    if not one.request.is_open:
+        return
+    origin = origin_of(event)
+    if origin is not None:
+        one.origins[origin.dag_id, origin.run_id] = origin
+    try:
+        lease = lease_from_details(event.details, event.at_ms)
+    except (KeyError, TypeError) as error:
+        raise LedgerError(f"ledger event leased (seq {event.seq}) cannot be read: {error!r}") from error
+    if origin is not None:
+        one.lease_runs[lease.lease_id] = (origin.dag_id, origin.run_id)
+    one.leases[lease.lease_id] = replace(lease, dag_run=one.lease_runs.get(lease.lease_id))
+    if one.request.stopped_by is not None:
+        one.change(stopped_by=None)
+
+
+def end_lease(event: LedgerEvent, one: RequestProjection) -> None:
+    """Drop a lease. If somebody has stopped its holder, the reason is shown as the failure of the request."""
+    one.frozen = None
+    lease = one.leases.pop(str(event.details.get("lease_id")), None)
+    if lease is not None and event.reason and one.request.is_open:
+        one.change(failure=event.reason, stopped_by=event.who)
+
+
+def start_attempt(event: LedgerEvent, one: RequestProjection) -> None:
+    """Add an attempt. The failure of the attempt before does not count any more."""
+    slice_ids = tuple(event.details.get("slices", ()))
+    one.attempts.append(Attempt(attempt_id=text_of(event, "attempt_id"), slice_ids=slice_ids, at_ms=event.at_ms))
+    one.change(failure=None, is_complete=False)
+
+
+def fail_attempt(event: LedgerEvent, one: RequestProjection) -> None:
+    """Store why an attempt failed."""
+    # If another attempt has started since, the failure of this one is not the state of the request.
+    is_newest = bool(one.attempts) and one.attempts[-1].attempt_id == event.attempt_id
+    if is_newest and one.request.is_open:
+        one.change(failure=event.reason)
+
+
+def add_comment(event: LedgerEvent, one: RequestProjection | None) -> None:
+    """Add a comment to the thread of its request. Other notes change nothing."""
+    if one is not None and (comment := comment_of(event)) is not None:
+        one.comments.append(comment)
+        one.frozen = None
+
+
+def text_of(event: LedgerEvent, column: str) -> str:
+    """Return a column of an event that its kind requires.
+
+    Raises:
+        LedgerError: the event has no text there.
+    """
+    value = getattr(event, column)
+    if not isinstance(value, str):
+        raise LedgerError(f"ledger event {event.kind.value} (seq {event.seq}) has no {column}; the ledger is damaged")
+    return value

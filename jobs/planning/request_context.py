@@ -1,0 +1,285 @@
+"""What a request works on (pipeline, lake, ledger), and how a request is opened, shared and resumed."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Protocol
+
+from jobs.lake.lake import Lake
+from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.leases import HANDOVER_MS, LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
+from jobs.ledger.ledger import Ledger
+from jobs.ledger.provenance import origin_details
+from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind
+from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.fingerprints import spec_fingerprint
+from jobs.planning.log_state import LogState, read_log_state
+from jobs.planning.plan import Ask, Plan, make_plan
+from jobs.runs import Slice
+from windowlib.errors import RequestError
+
+
+class ReadLog(Protocol):
+    """Reads the state of the log for a range of slices; commits that a run in the view has seen are not read again."""
+
+    def __call__(
+        self,
+        pipeline: Pipeline,
+        lake: Lake,
+        slices: Sequence[Slice],
+        *,
+        view: LedgerView | None,
+        before: LogState | None = None,
+    ) -> LogState:
+        """Return the state of the log; `before` if that was read a moment ago for these slices and is still right."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestContext:
+    """A pipeline, its lake and its ledger.
+
+    `checks` is the suite's fingerprint. `holder` is the process that works; None for a task of a DAG run that only
+    opens a request for later tasks. `lease_ms` is the length of the lease of a process. Tests replace `is_alive`,
+    `new_id` and `read_log`.
+    """
+
+    pipeline: Pipeline
+    lake: Lake
+    ledger: Ledger
+    checks: str | None = None
+    new_id: Callable[[], str] = field(default=lambda: uuid.uuid4().hex)
+    holder: Holder | None = field(default_factory=this_process)
+    is_alive: IsAlive = is_alive
+    lease_ms: int = LEASE_MS
+    read_log: ReadLog = read_log_state
+
+    def plan(self, view: LedgerView, ask: Ask) -> Plan:
+        """Return the plan for a view of the ledger; raises as `jobs.planning.plan.plan` does."""
+        return make_plan(self.pipeline, view, self.log_state(view, ask.slices), ask=ask)
+
+    def log_state(self, view: LedgerView, slices: Sequence[Slice], *, before: LogState | None = None) -> LogState:
+        """Return the state of the log for a range of slices; raises as `read_log_state` does."""
+        return self.read_log(self.pipeline, self.lake, slices, view=view, before=before)
+
+
+def open_request_context(
+    pipeline: Pipeline, lake: Lake, *, now_ms: Callable[[], int], checks: str | None = None
+) -> RequestContext:
+    """Return the context of a pipeline. The first write to the ledger creates its table."""
+    return RequestContext(
+        pipeline=pipeline, lake=lake, ledger=Ledger(lake.ledger(pipeline.name), now_ms=now_ms), checks=checks
+    )
+
+
+class IfOpen(Enum):
+    """What becomes of a request for a range, if another open request has slices of that range."""
+
+    REFUSE = "refuse"  # it is refused, and the person decides
+    REPLACE = "replace"  # it closes the open ones. Their runs are used again where they are valid
+    WAIT = "wait"  # it begins when the open ones have ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The content of a request before it is opened: a half-open range, a person or DAG run, a reason.
+
+    If the ledger has the request `request_id`, that one is continued. The tasks of a DAG run, and their retries, share
+    one `lease_id`. By default it is `request_id`, or a new id. `origin` is the DAG run that asks, if one does.
+    `replaces` are the ids of the open requests that the person has seen and wants to replace; None: any.
+    `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
+    """
+
+    from_ms: int | None
+    to_ms: int | None
+    who: str
+    reason: str
+    kind: RequestKind = RequestKind.RANGE
+    is_fresh: bool = False
+    request_id: str | None = None
+    lease_id: str | None = None
+    origin: DagRunOrigin | None = None
+    if_open: IfOpen = IfOpen.REFUSE
+    replaces: frozenset[str] | None = None
+    unarrived: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def own_lease(self) -> str | None:
+        """The lease that all tasks of the asking DAG run share; None for a process, which gets a new one."""
+        return self.lease_id or self.request_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A request that the caller works on, and the caller's lease of it."""
+
+    request_id: str
+    lease_id: str
+
+
+def find_resumable(work: RequestContext, view: LedgerView, asked: Asked) -> str | None:
+    """Return the id of an open request with the same content and no other holder: a crash or a failed check left it.
+
+    A request that is to replace the open ones resumes none of them.
+    """
+    if asked.request_id is not None and asked.request_id in view.requests:
+        return asked.request_id
+    if asked.if_open is IfOpen.REPLACE:
+        return None
+    spec = spec_fingerprint(work.pipeline)
+    for request in reversed(view.open_requests(asked.kind)):
+        same = (request.from_ms, request.to_ms, request.is_fresh, request.unarrived, request.spec_fingerprint)
+        others = [lease for lease in holders(work, request) if lease.lease_id != asked.own_lease]
+        if same == (asked.from_ms, asked.to_ms, asked.is_fresh, asked.unarrived, spec) and not others:
+            return request.request_id
+    return None
+
+
+def is_live(work: RequestContext, request: Request) -> bool:
+    """Return whether a process or a DAG run works on a request now."""
+    return bool(holders(work, request))
+
+
+def holders(work: RequestContext, request: Request) -> tuple[Lease, ...]:
+    """Return the leases of a request that are held now."""
+    return request.holders(now_ms=work.ledger.now_ms(), is_alive=work.is_alive)
+
+
+def covers(request: Request, one: Slice) -> bool:
+    """Return whether a slice is in the range of a request. Without a range: whether the request has begun the slice."""
+    if request.from_ms is None or request.to_ms is None:
+        return one.slice_id in request.slice_ids
+    return request.from_ms <= one.start_ms < request.to_ms
+
+
+MakeRoom = Callable[[LedgerView, str], Sequence[LedgerEvent]]
+"""The ledger and the id of a new request -> the events that close others for it. It may refuse with a RequestError."""
+
+
+def open_request(work: RequestContext, asked: Asked, *, make_room: MakeRoom = lambda _view, _request_id: ()) -> Opened:
+    """Write a request with its spec into the ledger, or resume one; take a lease of it.
+
+    An open request with the same content and no holder is resumed. A request of kind `airflow-backfill` is shared: an
+    open one of the same spec is used even while others work on it. `make_room` is called if a new request is opened,
+    and its events are part of the same commit.
+
+    Raises:
+        RequestError: the request with the given id is not open any more, or `make_room` refuses.
+    """
+    request_id = asked.request_id or work.new_id()
+    lease_id = asked.own_lease or work.new_id()
+    spec = spec_fingerprint(work.pipeline)
+    chosen = request_id
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        nonlocal chosen
+        known = view.requests.get(request_id)
+        if known is not None and not known.is_open:
+            raise RequestError(
+                f"request {request_id} of pipeline {work.pipeline.name} is {known.state.value}; make a new one"
+            )
+        fitting = request_id if known is not None else _fitting(work, view, asked)
+        chosen = fitting or request_id
+        events: list[LedgerEvent] = []
+        if not fitting:
+            events = [*make_room(view, request_id), _requested(work, asked, request_id=request_id, spec=spec)]
+        return [*events, leased_event(work, Opened(request_id=chosen, lease_id=lease_id), origin=asked.origin)]
+
+    work.ledger.write(decide)
+    return Opened(request_id=chosen, lease_id=lease_id)
+
+
+def _fitting(work: RequestContext, view: LedgerView, asked: Asked) -> str | None:
+    if asked.kind is not RequestKind.AIRFLOW_BACKFILL:
+        return find_resumable(work, view, asked)
+    shared = shared_request(work, view)
+    return None if shared is None else shared.request_id
+
+
+def shared_request(work: RequestContext, view: LedgerView) -> Request | None:
+    """Return the newest open request of Airflow's backfill with the same spec, which its DAG runs share."""
+    spec = spec_fingerprint(work.pipeline)
+    fitting = [
+        request for request in view.open_requests(RequestKind.AIRFLOW_BACKFILL) if request.spec_fingerprint == spec
+    ]
+    return fitting[-1] if fitting else None
+
+
+def leased_event(work: RequestContext, opened: Opened, *, origin: DagRunOrigin | None = None) -> LedgerEvent:
+    """Return the event by which the holder of the context takes or renews a lease. `origin`: the DAG run that joins."""
+    length_ms = HANDOVER_MS if work.holder is None else work.lease_ms
+    lease = Lease(lease_id=opened.lease_id, holder=work.holder, renewed_at_ms=0, length_ms=length_ms)
+    details = lease.to_details()
+    if origin is not None:
+        details |= origin_details(origin)
+    return LedgerEvent(kind=EventKind.LEASED, request_id=opened.request_id, details=details)
+
+
+def _requested(work: RequestContext, asked: Asked, *, request_id: str, spec: str) -> LedgerEvent:
+    return LedgerEvent(
+        kind=EventKind.REQUESTED,
+        request_id=request_id,
+        who=asked.who,
+        reason=asked.reason,
+        spec_fingerprint=spec,
+        details={
+            "kind": asked.kind.value,
+            "from_ms": asked.from_ms,
+            "to_ms": asked.to_ms,
+            "fresh": asked.is_fresh,
+            "spec": pipeline_to_json(work.pipeline),
+        }
+        | ({"unarrived": dict(asked.unarrived)} if asked.unarrived else {}),
+    )
+
+
+def context_of(work: RequestContext, request_id: str) -> tuple[RequestContext, Request]:
+    """Return the request, and the context with the spec of the request.
+
+    Raises:
+        RequestError: there is no such request, or its spec has another fingerprint now.
+    """
+    request = work.ledger.view().requests.get(request_id)
+    if request is None:
+        raise RequestError(f"pipeline {work.pipeline.name} has no request {request_id} in the ledger {work.ledger.uri}")
+    if request.spec_fingerprint == spec_fingerprint(work.pipeline):
+        return work, request
+    stored = _stored_pipeline(work, request)
+    if spec_fingerprint(stored) != request.spec_fingerprint:
+        raise RequestError(
+            f"request {request_id} of pipeline {work.pipeline.name} was opened with spec "
+            f"{request.spec_fingerprint[:12]}, but the same pipeline has spec {spec_fingerprint(stored)[:12]} now: one "
+            "of your functions, or Hindcast, has changed since. Restore that version, or make a new request"
+        )
+    return replace(work, pipeline=stored), request
+
+
+def _stored_pipeline(work: RequestContext, request: Request) -> Pipeline:
+    """Return the pipeline of a request as the ledger stores it. Users' functions are found beside the pipeline file."""
+    source = f"request {request.request_id} in the ledger"
+    return pipeline_from_json(request.spec_json, source=source, functions_dir=work.pipeline.functions_dir)
+
+
+def on_published_spec(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
+    """Return the context with the spec of the published chain, and a warning if the pipeline file differs from it.
+
+    When a slice counts as complete, and what becomes of changed slices, is told by the file: `log.ready`, `restate`.
+    """
+    view = work.ledger.view()
+    head = view.head
+    spec = spec_fingerprint(work.pipeline)
+    if head is None or head.result.spec_fingerprint == spec:
+        return work, ()
+    request = view.requests.get(head.request_id)
+    if request is None:
+        return work, ()
+    stored = _stored_pipeline(work, request)
+    warning = (
+        f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
+        f"{head.result.spec_fingerprint[:12]}, which is used; to change it, publish a request with the new spec"
+    )
+    log = stored.log.model_copy(update={"ready": work.pipeline.log.ready})
+    used = stored.model_copy(update={"log": log, "restate": work.pipeline.restate})
+    return replace(work, pipeline=used), (warning,)

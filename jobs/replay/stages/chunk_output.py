@@ -1,0 +1,126 @@
+"""The rows of a chunk that tasks have left in shuffle files and files: they are encoded in one job, and committed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobs.lake.file_commits import commit_files
+from jobs.lake.store import add_fields
+from jobs.replay.chunk.slice_runs import SliceRun
+from jobs.replay.chunk.tallies import ChunkTallies
+from jobs.replay.intake.layout import Layout
+from jobs.replay.intake.log_blocks import LogColumns
+from jobs.replay.pinned import Pinned
+from jobs.replay.stage_times import stage
+from jobs.replay.stages.encode import EncodePlan, EncodeTask, SliceRows, encode
+from jobs.replay.stages.parquet_writer import KnownRun
+from jobs.replay.stages.scan import Scanned
+from jobs.replay.stages.shuffle_files import ShuffleBatch
+from jobs.replay.stages.side_records import SideRecords
+from jobs.replay.stages.windows import BucketRows
+from jobs.replay.tasks import Tasks
+from jobs.storage import remove_directory
+from windowlib.columnar.tagged_rows import KEPT_TAG
+from windowlib.errors import InvariantBroken
+from windowlib.records import tables
+
+if TYPE_CHECKING:
+    from jobs.replay.intake.blocks import Block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkOutput:
+    """The rows of the tasks in shuffle files, below the directory of the attempt."""
+
+    tasks: Tasks
+    pinned: Pinned
+    layout: Layout
+    columns: LogColumns
+    found: Sequence[BucketRows]
+    scanned: Sequence[Scanned]
+    known: KnownRun
+    directory: str
+
+    def write(self, runs: Sequence[SliceRun], tallies: ChunkTallies) -> None:  # noqa: ARG002 - the shuffle files have the counts
+        """Encode all tables in one job, and commit them."""
+        if runs[self.known.slice_no].columns() != self.known.columns:
+            raise InvariantBroken(
+                f"files were written for the run {dict(self.known.columns)}, and the run of their slice is "
+                f"{runs[self.known.slice_no].columns()}; please report this"
+            )
+        plan = EncodePlan(
+            rows_per_file=self.pinned.sizes.rows_per_file,
+            records=SideRecords(
+                log=self.columns,
+                names=self.pinned.tables.record_names,
+                record_id=self.pinned.order.pipeline.log.record_id,
+                derivation=self.pinned.tables.derivation,
+            ),
+        )
+        with stage("encode"):
+            done = self.tasks.run(lambda task: encode(task, plan), self._tasks(runs))
+        encoded = [file for found in [*(one.files for one in self.found), *done] for file in found]
+        for table in self.pinned.tables.stored:
+            files = [one.file for one in encoded if one.table == table.name]
+            if files:
+                add_fields(self.pinned.uri(table.name), table)
+                commit_files(self.pinned.uri(table.name), files)
+
+    def close(self) -> None:
+        """Delete the shuffle files."""
+        remove_directory(self.directory)
+
+    def _tasks(self, runs: Sequence[SliceRun]) -> list[EncodeTask]:
+        blocks: dict[int, list[Block]] = {}
+        for block in self.layout.blocks:
+            blocks.setdefault(block.slice_no, []).append(block)
+        made: list[EncodeTask] = []
+        for table in self.pinned.tables.stored:
+            root, by_slice = self.pinned.uri(table.name), self._shuffled(table.name, runs)
+            slices: list[SliceRows] = []
+            for run in runs:
+                holds_records = table.name in tables.RECORD_TABLES
+                needed = tuple(blocks.get(run.slice_no, ())) if holds_records else ()
+                for own in self._files(by_slice.get(run.slice_no, []), is_whole=holds_records):
+                    slices.append(SliceRows(run=run, shuffled=own, blocks=needed))
+                    if sum(one.rows for part in slices for one in part.shuffled) >= self.pinned.sizes.rows_per_encoding:
+                        made.append(EncodeTask(table=table, root=root, slices=tuple(slices)))
+                        slices = []
+            if slices:
+                made.append(EncodeTask(table=table, root=root, slices=tuple(slices)))
+        return made
+
+    def _files(self, shuffled: Sequence[ShuffleBatch], *, is_whole: bool) -> Iterator[tuple[ShuffleBatch, ...]]:
+        """Cut the shuffle files of a slice into files. Tasks write the files of a large slice in parallel."""
+        group: list[ShuffleBatch] = []
+        rows = 0
+        for one in shuffled:
+            if group and not is_whole and rows + one.rows > self.pinned.sizes.rows_per_file:
+                yield tuple(group)
+                group, rows = [], 0
+            group.append(one)
+            rows += one.rows
+        if group:
+            yield tuple(group)
+
+    def _shuffled(self, table: str, runs: Sequence[SliceRun]) -> dict[int, list[ShuffleBatch]]:
+        """Return the shuffle files of a table by slice: of a checkpoint, those of the form in which it is stored."""
+        is_whole = {run.slice_no: run.stores_whole_state for run in runs}
+        match table:
+            case tables.INVALID_RECORDS:
+                found = [one for part in self.scanned for one in part.invalid_records]
+            case tables.DUPLICATE_RECORDS:
+                found = [one for part in self.scanned for one in part.duplicate_records]
+            case tables.STATE_REMOVALS:
+                found = [one for one in self._of_tag(table) if not is_whole[one.slice_no]]
+            case _:
+                kept = [one for one in self._of_tag(KEPT_TAG + table) if is_whole[one.slice_no]]
+                found = [*self._of_tag(table), *kept]
+        by_slice: dict[int, list[ShuffleBatch]] = {}
+        for one in found:
+            by_slice.setdefault(one.slice_no, []).append(one)
+        return by_slice
+
+    def _of_tag(self, tag: str) -> Iterator[ShuffleBatch]:
+        for part in self.found:
+            yield from part.shuffled.get(tag, ())

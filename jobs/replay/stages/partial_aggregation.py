@@ -1,0 +1,109 @@
+"""What the driver decides about partial aggregation: whether scan tasks combine records, and bounds of event times.
+
+A scan task must know that a record meets none of its windows after the end, before it combines the record with others
+(windowlib.kernels.partials). The watermark depends on all records before. Statistics of files and row groups bound it.
+They are the writer's: the driver compares them with what the scan found (`are_right`).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from jobs.lake.event_log import PinnedLog
+from jobs.replay.chunk.eligibility import why_not_partials
+from jobs.replay.chunk.time_steps import combined
+from jobs.replay.intake.blocks import Block
+from jobs.replay.intake.layout import footer_of
+from jobs.replay.pinned import Pinned
+from jobs.replay.stages.combine import PartialPlan
+from jobs.replay.stages.scan import NEVER_MS, Scanned
+from windowlib.bounds import MIN_TIME_MS
+from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.instants import read_instants
+from windowlib.columnar.log_reading import TimeColumn
+from windowlib.kernels.partials import Combining
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+
+def partial_plan(pinned: Pinned, records: int) -> PartialPlan | None:
+    """Return how scan tasks combine records, if the pipeline allows it and there are enough."""
+    engine, sizes = pinned.tables.engine, pinned.sizes
+    if records < sizes.combined_records or why_not_partials(engine) is not None:
+        return None
+    if pinned.order.pipeline.log.event_time.column not in pinned.log.nodes:
+        return None  # the event time is derived, and no statistics bound it
+    assert engine.time.bound_ms is not None, "needs_pass checked it"
+    watermark_ms = combined(pinned.time_before).watermark_ms
+    return PartialPlan(
+        combining=Combining(
+            spec=engine.operator,
+            layout=engine.layout,
+            keys=pinned.tables.keys,
+            inputs=pinned.tables.inputs,
+            cells_max=sizes.combined_cells,
+        ),
+        bound_ms=engine.time.bound_ms,
+        watermark_ms=MIN_TIME_MS if watermark_ms is None else watermark_ms,
+    )
+
+
+def with_time_bounds(blocks: Sequence[Block], pinned: Pinned, time: TimeColumn) -> tuple[Block, ...]:
+    """Return the blocks of a chunk, in log order, with the bounds of their event times.
+
+    Raises:
+        LogError: the statistics of the Delta log cannot be read.
+    """
+    log = pinned.log
+    greatest = log.upper_bounds(time.name)
+    of_files = {path: _ms(one, log, time, kind=one.type) for path, one in greatest.items()}
+    footers: dict[str, pq.FileMetaData | None] = {}
+    bounded: list[Block] = []
+    before = combined(pinned.time_before).max_event_time_ms
+    before = NEVER_MS if before is None else before
+    for block in blocks:
+        latest = of_files.get(block.named)
+        if block.row_groups is not None:
+            latest = _of_row_groups(block, log, time, footers=footers)
+        bounded.append(block._replace(latest_ms=latest, latest_before_ms=before))
+        before = None if before is None or latest is None else max(before, latest)
+    return tuple(bounded)
+
+
+def are_right(scanned: Iterable[Scanned]) -> bool:
+    """Return whether no block has a record after its bound."""
+    return all(one.block.latest_ms is None or one.latest_ms <= one.block.latest_ms for one in scanned)
+
+
+def _of_row_groups(
+    block: Block, log: PinnedLog, time: TimeColumn, *, footers: dict[str, "pq.FileMetaData | None"]
+) -> int | None:
+    if block.path not in footers:
+        footers[block.path] = footer_of(block, log.uri)
+    footer = footers[block.path]
+    paths = [] if footer is None else [footer.schema.column(place).path for place in range(footer.num_columns)]
+    if footer is None or time.name not in paths:
+        return None
+    index, kind = paths.index(time.name), footer.schema.to_arrow_schema().field(time.name).type
+    bounds: list[int] = []
+    for group in block.row_groups or ():
+        column = footer.row_group(group).column(index)
+        found = column.statistics if column.is_stats_set else None
+        if found is None or not found.has_min_max:
+            return None
+        latest = _ms(found.max_raw, log, time, kind=kind)
+        if latest is None:
+            return None
+        bounds.append(latest)
+    return max(bounds, default=None)
+
+
+def _ms(value: object, log: PinnedLog, time: TimeColumn, *, kind: pa.DataType) -> int | None:
+    """Return the instant of a value of the event time, whose Arrow type in a file is `kind`; None if it has none."""
+    if not (pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
+        return None  # statistics of texts may be shortened, and those of doubles miss NaN
+    plain = pa.array([value], kind).cast(arrow_type(log.nodes[time.name]))
+    read = read_instants(plain, time.unit)
+    return None if read.problems[0] or read.is_lost[0] else int(read.ms[0])

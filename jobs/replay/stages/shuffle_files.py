@@ -1,0 +1,164 @@
+"""Shuffle files: Arrow files through which the tasks of one attempt pass rows to the next tasks.
+
+A shuffle file holds record batches, one after the other, each as an Arrow stream of its own. A batch belongs to one
+slice, one bucket and one table. Readers take single batches. On one machine they map the file into memory, so a
+shuffle file costs no copy. The driver passes the checksum of each batch from the writer to the readers.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+from typing_extensions import Buffer
+
+from jobs.replay.stages.lane_sums import LaneSum
+from jobs.storage import open_input, open_output
+from windowlib.errors import AuditError
+
+
+class ShuffleBatch(NamedTuple):
+    """One batch of a shuffle file.
+
+    It has the bytes `[start, start + size)` of the file at `path`, with their `LaneSum`: schema, batch and end mark.
+    """
+
+    path: str
+    start: int
+    size: int
+    checksum: int
+    slice_no: int
+    bucket: int
+    rows: int
+
+
+class _CheckedSink:
+    """What Arrow writes a stream to: passes the bytes on to a file without a copy, and sums them up."""
+
+    closed = False
+
+    def __init__(self, file: pa.NativeFile) -> None:
+        self._file = file
+        self.sum = LaneSum()
+
+    def write(self, data: Buffer) -> None:
+        self._file.write(data)
+        self.sum.add(data)
+
+    def flush(self) -> None:
+        """Do nothing: the file is complete when it is closed."""
+
+
+@dataclass(slots=True)
+class ShuffleWriter:
+    """Writes one shuffle file. The file is created with the first batch."""
+
+    directory: str
+    name: str
+    shuffled: list[ShuffleBatch] = field(default_factory=list)
+    _path: str = ""
+    _size: int = 0
+    _file: pa.NativeFile | None = None
+
+    def write(self, rows: pa.Table | pa.RecordBatch, *, slice_no: int, bucket: int = 0) -> None:
+        """Append rows as one batch."""
+        batch = rows if isinstance(rows, pa.RecordBatch) else _one_batch(rows)
+        if not batch.num_rows:
+            return
+        if self._file is None:
+            # A retried task writes another file, so no reader sees a half-written one.
+            self._path, self._size = f"{self.directory}/{self.name}-{uuid4().hex}.arrow", 0
+            self._file = open_output(self._path)
+        sink = _CheckedSink(self._file)
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        size, checksum = sink.sum.size, sink.sum.value()
+        self.shuffled.append(ShuffleBatch(self._path, self._size, size, checksum, slice_no, bucket, batch.num_rows))
+        self._size += size
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+@contextmanager
+def shuffle_writers(*writers: ShuffleWriter) -> Iterator[None]:
+    """Close the writers at the end of the context."""
+    try:
+        yield
+    finally:
+        for writer in writers:
+            writer.close()
+
+
+def read_shuffled(shuffled: Iterable[ShuffleBatch]) -> Iterator[tuple[ShuffleBatch, pa.RecordBatch]]:
+    """Yield the batches of shuffle files in the given order.
+
+    Raises:
+        AuditError: the bytes of a shuffle file are not those that a task wrote; the attempt is void.
+    """
+    opened: dict[str, pa.NativeFile] = {}
+    for entry in shuffled:
+        if entry.path not in opened:
+            opened[entry.path] = open_input(entry.path)
+        yield entry, _checked_batch(entry, opened[entry.path])
+
+
+def _checked_batch(entry: ShuffleBatch, file: pa.NativeFile) -> pa.RecordBatch:
+    end = entry.start + entry.size
+    if end > file.size():
+        raise _damaged(entry, f"the file has {file.size()} bytes")
+    file.seek(entry.start)
+    stored = file.read_buffer(entry.size)
+    checksum = LaneSum.of(stored)
+    if checksum != entry.checksum:
+        raise _damaged(entry, f"their checksum was {entry.checksum:08x}, and it is {checksum:08x}")
+    return pa.ipc.open_stream(stored).read_next_batch()
+
+
+def _damaged(entry: ShuffleBatch, difference: str) -> AuditError:
+    end = entry.start + entry.size
+    return AuditError(
+        f"file {entry.path}, in which tasks of one attempt pass rows on, was damaged after it was written: bytes "
+        f"{entry.start} to {end} are not those of the task: {difference}. Nothing of this attempt will be "
+        "published. A run replays it once by itself; if it happens again, check the disk and the memory of the machine"
+    )
+
+
+def joined_batches(shuffled: Iterable[ShuffleBatch], *, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield (slice number, batch) over consecutive batches. All batches of a slice but its last have `rows` rows."""
+    waiting: list[pa.RecordBatch] = []
+    count, slice_no = 0, -1
+    for entry, batch in read_shuffled(shuffled):
+        if entry.slice_no != slice_no:
+            if waiting:
+                yield slice_no, pa.concat_batches(waiting)
+            waiting, count, slice_no = [], 0, entry.slice_no
+        start = 0
+        while count + batch.num_rows - start >= rows:
+            waiting.append(batch.slice(start, rows - count))
+            start += rows - count
+            yield slice_no, pa.concat_batches(waiting)
+            waiting, count = [], 0
+        if start < batch.num_rows:
+            waiting.append(batch.slice(start))
+            count += batch.num_rows - start
+    if waiting:
+        yield slice_no, pa.concat_batches(waiting)
+
+
+def by_bucket(shuffled: Iterable[ShuffleBatch]) -> dict[int, tuple[ShuffleBatch, ...]]:
+    """Return the shuffle files of each bucket, in the given order."""
+    found: dict[int, list[ShuffleBatch]] = {}
+    for one in shuffled:
+        found.setdefault(one.bucket, []).append(one)
+    return {bucket: tuple(own) for bucket, own in found.items()}
+
+
+def _one_batch(rows: pa.Table) -> pa.RecordBatch:
+    batches = rows.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
