@@ -81,7 +81,7 @@ mutate: $(SET_UP)  ## change windowlib's core in 3,000 places, one at a time, an
 	$(PY) -m mutmut run --max-children 2; $(PY) -m mutmut results
 
 bench: $(SET_UP)  ## measure Hindcast beside its peers and write docs/BENCHMARKS.md, hours (BENCH_ARGS="--size S --only session")
-	@$(PY) -m tests.bench run $(BENCH_ARGS)
+	@$(PY) -m bench run $(BENCH_ARGS)
 
 bench-flink: $(SET_UP)  ## fetch Flink's jars for `make bench`, 250 MB; it takes part where javac is installed
 	@$(UV) pip install --quiet --python $(PY) --no-deps --target .bench/flink apache-flink-libraries==2.3.0
@@ -90,13 +90,13 @@ bench-bytewax: $(SET_UP)  ## fetch Bytewax for `make bench`, 20 MB
 	@$(UV) pip install --quiet --python $(PY) --only-binary :all: --target .bench/bytewax bytewax==0.21.1
 
 bench-quick: $(SET_UP)  ## check that the main speeds did not get worse, 1 minute; CI runs it
-	@$(PY) -m tests.bench.quick
+	@$(PY) -m bench.quick
 
 bench-operator: $(SET_UP)  ## measure the window operator and its timers, 1 minute (BENCH_ARGS="--json", "--strict")
-	@$(PY) -m tests.bench.window_operator $(BENCH_ARGS)
+	@$(PY) -m bench.window_operator $(BENCH_ARGS)
 
 bench-cluster: $(SET_UP)  ## measure two Spark workers against one over 20 M events (BENCH_ARGS="--records 1000000 --rounds 3")
-	@$(PY) -m tests.bench.cluster $(BENCH_ARGS)
+	@$(PY) -m bench.cluster $(BENCH_ARGS)
 
 check: $(SET_UP)  ## check formatting, lint, types and the direction of imports
 	@.venv/bin/ruff format --check .

@@ -1,7 +1,7 @@
 """Commits Parquet files to a Delta table, appends rows as such files, and lists the files of attempts. No Spark."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,9 +11,7 @@ from uuid import uuid4
 
 from jobs.lake.arrow_types import is_same_type
 from jobs.lake.damage import reading
-from jobs.lake.delta_log import place_of
 from jobs.lake.file_statistics import file_statistics
-from jobs.lake.listing import listed_files
 from jobs.lake.opened_tables import expect_commits
 from jobs.lake.parquet_files import write_parquet
 from jobs.lake.store import MAX_ATTEMPTS, Attempt, bounded_columns, open_table, until_committed
@@ -145,28 +143,6 @@ def commit_files(
     if found:
         until_committed(uri, lambda: _commit(uri, found, metadata or {}), attempts=attempts)
     return [one.stored for one in found]
-
-
-def attempt_files(uri: str, attempts: Iterable[Attempt]) -> list[StoredFile]:
-    """Return the files of attempts in the newest version of a table. The table's log is read once, and no data file.
-
-    Returns:
-        The files; an empty list if the table does not exist.
-
-    Raises:
-        StoreError: the table cannot be read.
-    """
-    wanted = set(attempts)
-    with reading(uri):
-        table = open_table(uri) if wanted else None
-        if table is None:
-            return []
-        files = listed_files(table, wanted)
-    _system, root = file_system(uri)
-    return [
-        StoredFile(path=place_of(root, one.path), attempt=one.attempt, records=one.records or 0, bytes=one.bytes)
-        for one in files
-    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,16 +4,16 @@ The ledger gives the (slice, attempt) pairs of the published runs. `published_sq
 pane of each window; DuckDB runs it here, and Spark runs it in `jobs.readers`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_sql import query
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, of_attempts, run_attempt
 from jobs.reading.stored_tables import spec_of
-from windowlib.records.tables import QUALITY_RESULTS, ROW_CHECK, ROW_ID, TALLIES, WINDOW_OUTPUTS
+from windowlib.records.tables import ROW_CHECK, ROW_ID, WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,28 +144,3 @@ def read_published_table(
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     return StoredRuns(lake, pipeline, view, content_rows).read(table, published_runs(view), columns)
-
-
-def read_quality_results(
-    lake: Lake, pipeline: str, runs: Iterable[StagedRun], *, view: LedgerView
-) -> list[dict[str, Any]]:
-    """Return the rows of quality_results of some runs, in slice order; of a run that was checked again, the newest.
-
-    Raises:
-        StoreError: the rows differ from the checks in the ledger.
-    """
-    return _dicts(StoredRuns(lake, pipeline, view), QUALITY_RESULTS, runs)
-
-
-def read_tallies(lake: Lake, pipeline: str, runs: Iterable[StagedRun], *, view: LedgerView) -> list[dict[str, Any]]:
-    """Return the rows of tallies (the terms of the audit's equations) of some runs, in slice order.
-
-    Raises:
-        StoreError: the rows differ from those that were written.
-    """
-    return _dicts(StoredRuns(lake, pipeline, view), TALLIES, runs)
-
-
-def _dicts(stored: StoredRuns, table: str, runs: Iterable[StagedRun]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = stored.read(table, runs).to_pylist()
-    return sorted(rows, key=lambda row: str(row["slice_id"]))

@@ -27,7 +27,6 @@ from jobs.spark.lazy_session import LazySession
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
 
 @contextmanager
@@ -35,13 +34,13 @@ def spark_replayer(master: str | None = None, *, sizes: Sizes = SIZES) -> Iterat
     """Give a replayer with one Spark session. The first order that needs it starts it; it ends with the context."""
     session = LazySession.named("hindcast replay", master)
     try:
-        yield lambda order: replay_in(session, order, sizes=sizes)
+        yield lambda order: replay_chunk(session, order, sizes=sizes)
     finally:
         session.stop()
 
 
-def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SIZES) -> list[RunResult]:
-    """Replay the slices of an order in one chunk.
+def replay_chunk(session: LazySession, order: ReplayOrder, *, sizes: Sizes = SIZES) -> list[RunResult]:
+    """Replay the slices of an order in one chunk. The session starts if the chunk needs it.
 
     Returns:
         One result per slice, in order, with the verdict of its checks. Its rows are committed. Readers do not see them
@@ -51,11 +50,6 @@ def replay_chunk(spark: "SparkSession", order: ReplayOrder, *, sizes: Sizes = SI
         LogError, SpecError, CheckpointError: before anything is written.
         AuditError: an equation does not close, or a shuffle file is damaged; the attempt is void.
     """
-    return replay_in(LazySession.of(spark), order, sizes=sizes)
-
-
-def replay_in(session: LazySession, order: ReplayOrder, *, sizes: Sizes = SIZES) -> list[RunResult]:
-    """Do the same as `replay_chunk` with a session that starts if the chunk needs it."""
     with opening_tables_once():
         return _steps(session, order, sizes=sizes)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from jobs.reading.stored_rows import CONTENT_ROWS
 from jobs.replay.checked_tables import PANDAS_ROWS
 from jobs.replay.equations import AUDITED_ROWS
-from windowlib.columnar.plan import FULL_STATE_ROWS, ROWS_PER_BATCH
+from windowlib.columnar.plan import FULL_STATE_ROWS
 from windowlib.kernels.partials import CELLS_MAX
 
 
@@ -33,7 +33,6 @@ class Sizes:
         rows_from: if the run of a slice is known, a bucket that emits at least this many rows of a table writes files.
         rows_per_encoding: a task that writes files takes slices until they have this many rows.
         buckets: the largest number of buckets, or that of the cores if there are more cores.
-        rows_per_batch: the largest number of rows in one batch that a task returns.
         content_rows: the driver checks the content of a checkpoint's table with at most this many rows.
         audited_rows: the audit checks the content of a committed table with at most this many rows.
         full_state_rows: a checkpoint with about this many rows or less is stored whole.
@@ -64,7 +63,6 @@ class Sizes:
     rows_from: int = 250_000
     rows_per_encoding: int = 1_000_000
     buckets: int = 64
-    rows_per_batch: int = ROWS_PER_BATCH
     content_rows: int = CONTENT_ROWS
     audited_rows: int = AUDITED_ROWS
     full_state_rows: int = FULL_STATE_ROWS

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.cluster import WORKLOAD, play
-from tests.bench.delta_logs import log_for
+from bench.cluster import WORKLOAD, play
+from bench.delta_logs import log_for
 from tests.deploy.ledger_runs import runs
 from tests.support.places import ROOT
 

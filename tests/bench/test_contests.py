@@ -12,16 +12,16 @@ from xml.etree import ElementTree as ET
 import pyarrow as pa
 import pytest
 
-from tests.bench.checksums import COLUMNS, UnequalResults, checksum, require_equal
-from tests.bench.contestant import PLACES, CannotTakePart, Job, contestant
-from tests.bench.contests import Contest, Equality, MachineLoaded, Settings, Target, play
-from tests.bench.machine import why_loaded
-from tests.bench.page import number, pages
-from tests.bench.results import merged, result_of
-from tests.bench.samples import Checksum, Sample, Spread, ratio, straight_line
-from tests.bench.seats import Missing, Ran, SeatFailed
-from tests.bench.suite import SIZES, suite
-from tests.bench.workloads import CLOSING_KEY, Workload
+from bench.checksums import COLUMNS, UnequalResults, checksum, require_equal
+from bench.contestant import PLACES, CannotTakePart, Job, contestant
+from bench.contests import Contest, Equality, MachineLoaded, Settings, Target, play
+from bench.machine import why_loaded
+from bench.page import number, pages
+from bench.results import merged, result_of
+from bench.samples import Checksum, Sample, Spread, ratio, straight_line
+from bench.seats import Missing, Ran, SeatFailed
+from bench.suite import SIZES, suite
+from bench.workloads import CLOSING_KEY, Workload
 from tests.support.fuzzing import seeds
 from tests.support.places import ROOT
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.contests import Contest, Settings, play
-from tests.bench.delta_logs import log_for
-from tests.bench.log_forms import FORMS
-from tests.bench.workloads import Workload
+from bench.contests import Contest, Settings, play
+from bench.delta_logs import log_for
+from bench.log_forms import FORMS
+from bench.workloads import Workload
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

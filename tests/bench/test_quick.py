@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.bench import contestant as contestants
-from tests.bench.contestant import CannotTakePart, Job
-from tests.bench.delta_logs import events_table
-from tests.bench.in_memory import batches_of, plan_of, steps_of
-from tests.bench.meter import Spent, peaks_of, spent, tree_cpu_s
-from tests.bench.quick import CannotMeasure, Guard, check, guards, plan_seconds, report, row_id_seconds
-from tests.bench.samples import Checksum
-from tests.bench.seat import serve
-from tests.bench.seats import Missing, Seat, SeatFailed
-from tests.bench.stages import REST, watched
-from tests.bench.suite import IN_MEMORY
-from tests.bench.workloads import CLOSING_KEY, FIRST_DAY_MS, Workload, make_events, make_parts
+from bench import contestant as contestants
+from bench.contestant import CannotTakePart, Job
+from bench.delta_logs import events_table
+from bench.in_memory import batches_of, plan_of, steps_of
+from bench.meter import Spent, peaks_of, spent, tree_cpu_s
+from bench.quick import CannotMeasure, Guard, check, guards, plan_seconds, report, row_id_seconds
+from bench.samples import Checksum
+from bench.seat import serve
+from bench.seats import Missing, Seat, SeatFailed
+from bench.stages import REST, watched
+from bench.suite import IN_MEMORY
+from bench.workloads import CLOSING_KEY, FIRST_DAY_MS, Workload, make_events, make_parts
 from tests.support.bucket_feed import steps_of as steps_of_timeline
 from tests.support.fuzzing import seeds
 from windowlib.bounds import MIN_TIME_MS
@@ -65,8 +65,8 @@ class TestGuards:
         assert len({one.name for one in guards()}) == len(guards())
 
     def test_rows_and_plans_are_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("tests.bench.quick.PLAN_SLICES", 20)
-        monkeypatch.setattr("tests.bench.quick.RECORDS", 200)
+        monkeypatch.setattr("bench.quick.PLAN_SLICES", 20)
+        monkeypatch.setattr("bench.quick.RECORDS", 200)
         assert plan_seconds() > 0
         assert row_id_seconds() > 0
 

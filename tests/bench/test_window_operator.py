@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.bench import window_operator as bench
+from bench import window_operator as bench
 
 
 def test_every_case_is_measured_and_its_panes_are_right() -> None:

@@ -1,40 +1,39 @@
 """Flink's recorded cases through Spark: the answers equal those of one process, in one chunk and in two chunks.
 
-One Spark job plays all cases of one kind of function. Each case is a log of its own: its records are the feed, its
-watermarks and clock ticks are the steps, and its state between two chunks is rows of the checkpoint tables.
+One Spark job plays all cases of one kind of function, a task each. Each case is a log of its own: its watermarks and
+clock ticks are the steps, and its state between two chunks is rows of the checkpoint tables.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
+from jobs.replay.tasks import SparkTasks
+from tests.conformance.flink_player import spec_of
+from tests.conformance.play import play
+from tests.support.bucket_feed import BucketResult, FedRecord, run_bucket
 from tests.support.recorded_cases import CHECKER, case_files
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIME_MS, MIN_TIMESTAMP_MS, wrap_int64
 from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.columnar.restored import DAMAGED
-from windowlib.columnar.tagged_rows import KEPT_TAG
 from windowlib.columnar.watermark_steps import Beginning, Steps, columns_of
-from windowlib.execution.bucket import FEED_KINDS, replay_bucket
 from windowlib.functions.window_functions import Reduce, Whole
 from windowlib.records import tables
-from windowlib.records.column_types import Node
 from windowlib.records.records import LATE_IN_GAP, PAST_CLEANUP
 from windowlib.records.tables import Table
-from windowlib.testkit.conformance import play
-from windowlib.testkit.flink_conformance import spec_of
 from windowlib.watermarks.timeline import Step
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import SparkSession
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KEYS = {"key": "string"}
 LAST_SEQUENCE = 1 << 40
 Script = Mapping[str, Any]
@@ -158,99 +157,60 @@ class Part:
             checkpoints=CheckpointRules(full_slices=frozenset([0])),
         )
 
-    def records(self, case: int) -> Iterator[tuple[Any, ...]]:
+    def records(self) -> list[FedRecord]:
+        fed = []
         for place in self.events:
             event = self.script["events"][place]
             if event[0] == "e":
-                gap_ms = event[4] if len(event) > 4 else None
-                yield (case, FEED_KINDS["record"], place, 0, place, event[3], place, str(event[1]), event[2], gap_ms)
-
-
-RECORD_SCHEMA = (
-    "case int, kind int, sequence long, slice_no int, rank long, event_time_ms long, record_hash long, k0 string, "
-    "v0 long, v1 long"
-)
-
-
-def spark_struct(columns: Mapping[str, Node]) -> "StructType":
-    """Return the Spark struct type with these columns as fields."""
-    from pyspark.sql import types as T  # noqa: N812
-
-    fields = [{"name": name, "type": node, "nullable": True, "metadata": {}} for name, node in columns.items()]
-    return T.StructType.fromJson({"type": "struct", "fields": fields})
+                values = {"key": str(event[1]), "value": event[2], "gap": event[4] if len(event) > 4 else None}
+                fed.append(FedRecord(place, 0, place, event[3], place, values))
+        return fed
 
 
 def start_of(script: Script) -> Beginning:
     return Beginning(clock_ms=script.get("proc_start", 0))
 
 
-def run(spark: "SparkSession", parts: Sequence[Part], before: "DataFrame | None") -> "DataFrame":
-    """Play all parts in one Spark job, one group each; return the tagged result with the number of its case."""
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql import types as T  # noqa: N812
-
-    kind = kind_of(parts[0].script)
-    plans = {case: part.plan() for case, part in enumerate(parts)}
-    fed = spark.createDataFrame([row for case, part in enumerate(parts) for row in part.records(case)], RECORD_SCHEMA)
-    empty = spark.createDataFrame([(case,) for case in plans], "case int").withColumn("kind", F.lit(-1))
-    fed = fed.unionByName(empty, allowMissingColumns=True)
-    for name, column in ((tables.WINDOW_STATE, "window"), (tables.TIMERS, "timer")):
-        table = next(table for table in emitted(kind) if table.name == name)
-        columns = [field for field in table.emitted_columns() if field not in KEYS]
-        state = spark_struct({field: table.emitted_columns()[field] for field in columns})
-        if before is None:
-            fed = fed.withColumn(column, F.lit(None).cast(state))
-            continue
-        rows = before.where(F.col("tag").isin(name, KEPT_TAG + name))
-        key = F.col(name).getField("key").alias("k0")
-        struct = F.struct(*(F.col(name).getField(field).alias(field) for field in columns)).alias(column)
-        kept = rows.select("case", F.lit(FEED_KINDS[column]).alias("kind"), F.lit(0).alias("sequence"), key, struct)
-        fed = fed.unionByName(kept, allowMissingColumns=True)
-    if "user" not in fed.columns:
-        fed = fed.withColumn("user", F.lit(None).cast("string"))
-
-    def play_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        whole = pa.Table.from_batches(batches).sort_by([("kind", "ascending"), ("sequence", "ascending")])
-        case = whole["case"][0].as_py()
-        real = whole.filter(pa.compute.greater_equal(whole["kind"], 0)).combine_chunks().to_batches()
-        for batch in replay_bucket(iter(real), plans[case]):
-            yield batch.append_column("case", pa.array([case] * batch.num_rows, pa.int32()))
-
-    schema = T.StructType([T.StructField("tag", T.StringType()), T.StructField("slice_no", T.IntegerType())])
-    for table in emitted(kind):
-        schema = schema.add(table.name, spark_struct(table.emitted_columns()))
-    schema = schema.add("case", T.IntegerType())
-    return fed.groupBy("case").applyInArrow(play_groups, schema).localCheckpoint()
+def run(spark: "SparkSession", parts: Sequence[Part], before: Sequence[BucketResult] | None) -> list[BucketResult]:
+    """Play all parts in one Spark job, one bucket each; `before` is the end of the chunk before."""
+    states = [{}] * len(parts) if before is None else [state_of(one) for one in before]
+    played = zip(parts, states, strict=True)
+    return SparkTasks(spark).run(lambda one: run_bucket(one[0].plan(), one[1], one[0].records()), [*played])
 
 
-def answers(parts: Sequence[Part], chunks: "Sequence[DataFrame]") -> list[dict[str, Any]]:
-    """Return the answer of each case, in the recorded form, from the rows that its chunks emitted."""
-    found: list[dict[str, Any]] = [{"out": [], "dropped": 0, "event_timers": [], "proc_timers": []} for _ in parts]
-    rows: list[list[tuple[int, int, list[Any]]]] = [[] for _ in parts]
+def state_of(result: BucketResult) -> dict[str, list[dict[str, Any]]]:
+    names = (tables.WINDOW_STATE, tables.TIMERS)
+    return {name: result.rows[0, name].to_pylist() for name in names if (0, name) in result.rows}
+
+
+def answers(parts: Sequence[Part], chunks: Sequence[Sequence[BucketResult]]) -> list[dict[str, Any]]:
+    """Return the answer of each case, in the recorded form, from what its chunks emitted."""
+    return [answer(part, [chunk[case] for chunk in chunks]) for case, part in enumerate(parts)]
+
+
+def answer(part: Part, chunks: Sequence[BucketResult]) -> dict[str, Any]:
+    dropped, out = 0, list[tuple[int, int, list[Any]]]()
     for chunk in chunks:
-        for row in chunk.collect():
-            case = row["case"]
-            match row["tag"].removeprefix(KEPT_TAG):
-                case tables.WINDOW_OUTPUTS if row[tables.WINDOW_OUTPUTS]["kind"] == "result":
-                    rows[case].append(pane_of(row[tables.WINDOW_OUTPUTS]))
-                case tables.LATE_RECORDS:
-                    late = late_of(parts[case].script, row[tables.LATE_RECORDS])
-                    rows[case] += late
-                    found[case]["dropped"] += row[tables.LATE_RECORDS]["missed_all"] and not late
-                case tables.TALLIES:
-                    assert row[tables.TALLIES]["equation"] != DAMAGED, row[tables.TALLIES]["term"]
-                case tables.TIMERS if chunk is chunks[-1]:
-                    timer = row[tables.TIMERS]
-                    name = "event_timers" if timer["domain"] == "event" else "proc_timers"
-                    found[case][name].append([timer["window_start_ms"], timer["window_end_ms"], timer["at_ms"]])
-    for case, part in enumerate(parts):
-        # A pane that a watermark fires comes before the watermark's own entry; both have the place of its event.
-        marks = [(place, 1, event) for place, event in enumerate(part.script["events"]) if event[0] == "w"]
-        found[case]["out"] = [out for _, _, out in sorted([*rows[case], *marks], key=lambda entry: entry[:2])]
-    return found
+        assert not [term for _, equation, term in chunk.tallies if equation == DAMAGED]
+        out += [pane_of(row) for row in rows_of(chunk, tables.WINDOW_OUTPUTS) if row["kind"] == "result"]
+        for row in rows_of(chunk, tables.LATE_RECORDS):
+            late = late_of(part.script, row)
+            out += late
+            dropped += row["missed_all"] and not late
+    timers: dict[str, list[Any]] = {"event": [], "processing": []}
+    for row in rows_of(chunks[-1], tables.TIMERS):
+        timers[row["domain"]].append([row["window_start_ms"], row["window_end_ms"], row["at_ms"]])
+    # A pane that a watermark fires comes before the watermark's own entry; both have the place of its event.
+    marks = [(place, 1, event) for place, event in enumerate(part.script["events"]) if event[0] == "w"]
+    entries = [entry for _, _, entry in sorted([*out, *marks], key=lambda entry: entry[:2])]
+    return {"out": entries, "dropped": dropped, "event_timers": timers["event"], "proc_timers": timers["processing"]}
 
 
-def late_of(script: Script, late: Any) -> list[tuple[int, int, list[Any]]]:  # noqa: ANN401 - a Row
+def rows_of(chunk: BucketResult, table: str) -> list[dict[str, Any]]:
+    return chunk.rows[0, table].to_pylist() if (0, table) in chunk.rows else []
+
+
+def late_of(script: Script, late: Mapping[str, Any]) -> list[tuple[int, int, list[Any]]]:
     """Return a late record as Flink's side output has it, or nothing if Flink only counts the record."""
     assert late["reason"] in {PAST_CLEANUP, LATE_IN_GAP}, "wrapped windows are outside the years 1 to 9999"
     if not late["missed_all"] or not script.get("late_output"):
@@ -259,9 +219,9 @@ def late_of(script: Script, late: Any) -> list[tuple[int, int, list[Any]]]:  # n
     return [(late["rank"], 0, ["late", str(key), value, at_ms])]
 
 
-def pane_of(pane: Any) -> tuple[int, int, list[Any]]:  # noqa: ANN401 - a Row
+def pane_of(pane: Mapping[str, Any]) -> tuple[int, int, list[Any]]:
     start, end = pane["window_start"], pane["window_end"]
-    bounds = [None if at is None else round(at.timestamp() * 1000) for at in (start, end)]
+    bounds = [None if at is None else (at - EPOCH) // timedelta(milliseconds=1) for at in (start, end)]
     at_ms = pane["pane_time_ms"]
     result = pane["result"]
     payload = list(result) if isinstance(result, list) else result

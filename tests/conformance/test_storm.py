@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.play import play
 from tests.support.recorded_cases import CHECKER, assert_command_passes, case_files, case_parameters
 from windowlib.errors import SpecError
-from windowlib.testkit.conformance import play
 
 FILES = case_files("storm")
 

@@ -30,6 +30,7 @@ from jobs.planning.request_context import open_request_context
 from jobs.planning.standing import standing
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
+from jobs.spark.lazy_session import LazySession
 from tests.support.places import ROOT
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _commands(text: str) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _replayer(spark: "SparkSession") -> Iterator[Replayer]:
-    yield lambda order: replay_chunk(spark, order)
+    yield lambda order: replay_chunk(LazySession.of(spark), order)
 
 
 @pytest.fixture

@@ -1,34 +1,30 @@
-"""A pipeline of the matrix through the tasks of a chunk, without Spark: feed, buckets, checkpoint rows, tagged rows.
+"""A pipeline of the matrix through the tasks of a chunk, without Spark: buckets, checkpoint rows, rows of tables.
 
 Between two chunks, the rows of the checkpoint tables are the only state.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-
-import pyarrow as pa
 
 from tests.matrix.log import COLUMNS, HOUR_MS, HOURS
 from tests.matrix.one_process import Answer, Entry, Hashes, TimePass, slice_start_ms
 from tests.matrix.pipelines import Case
 from tests.matrix.rows import Row
 from tests.support.bucket_feed import (
+    BucketResult,
     FedRecord,
     beginning_of,
     bucket_plan,
-    record_batches,
-    state_batches,
+    run_bucket,
     steps_of,
     tables_of,
 )
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
-from windowlib.columnar.restored import BEFORE, DAMAGED, STATE_KINDS
-from windowlib.columnar.tagged_rows import KEPT_TAG
+from windowlib.columnar.restored import BEFORE, DAMAGED
 from windowlib.columnar.watermark_steps import Beginning, Steps
-from windowlib.execution.bucket import replay_bucket
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.watermarks.timeline import ALL_SOURCES, SourceRow, Timeline
@@ -56,7 +52,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How the log is cut: the slices of each chunk, how many buckets, how many records a batch of the feed has."""
+    """How the log is cut: the slices of each chunk, how many buckets, how many records a batch has."""
 
     chunks: tuple[range, ...]
     buckets: int = 1
@@ -78,13 +74,12 @@ def replay(case: Case, answer: Answer, hashes: Hashes, way: Way) -> Replayed:
         # Every checkpoint is whole; tests/windowlib/execution has those that are stored as changes.
         rules = CheckpointRules(full_slices=frozenset(range(len(chunk))))
         plan = replace(plan, buckets=way.buckets, tasks=way.buckets, checkpoints=rules)
-        state = {name: _state_before(done, name, chunk.start) for name in STATE_KINDS.values()}
+        state = {name: _state_before(done, name, chunk.start) for name in tables.INCREMENTAL_TABLES}
         fed = [_fed(entry, chunk.start, hashes) for entry in entries if entry.problem is None]
         for bucket in range(way.buckets):
             own = [record for record in fed if _owner(record.values, plan) == bucket]
             kept = {name: [row for row in rows if _owner(row, plan) == bucket] for name, rows in state.items()}
-            batches = [*state_batches(plan, kept), *record_batches(plan, own, size=way.batch)]
-            _collect(done, replay_bucket(iter(batches), plan), first=chunk.start)
+            _collect(done, run_bucket(plan, kept, own, size=way.batch), first=chunk.start)
     return done
 
 
@@ -135,17 +130,13 @@ def _fed(entry: Entry, first: int, hashes: Hashes) -> FedRecord:
     return FedRecord(entry.sequence, number - first, rank, at_ms, hashes[entry.place], entry.reading._asdict())
 
 
-def _collect(done: Replayed, result: Iterator[pa.RecordBatch], *, first: int) -> None:
-    for batch in result:
-        tag = batch.column("tag")[0].as_py()  # a batch holds rows of one table
-        table = tag.removeprefix(KEPT_TAG)
-        if table == tables.STATE_REMOVALS:
-            continue
-        for number, values in zip(batch.column("slice_no").to_pylist(), batch.column(table).to_pylist(), strict=True):
-            if tag == tables.TALLIES and number == BEFORE:  # about the checkpoint that was read, not about a slice
-                assert values["equation"] != DAMAGED, f"the checkpoint before slice {first}: {values['term']}"
-            elif tag == tables.TALLIES:
-                ids = done.tallies.setdefault((number + first, values["equation"], values["term"]), IdSum())
-                ids.merge(IdSum(values["record_count"], values["id_xor"], values["id_sum"]))
-            else:
-                done.rows.setdefault(table, []).append({"slice_no": number + first, **values})
+def _collect(done: Replayed, result: BucketResult, *, first: int) -> None:
+    for (number, equation, term), ids in result.tallies.items():
+        if number == BEFORE:  # about the checkpoint that was read, not about a slice
+            assert equation != DAMAGED, f"the checkpoint before slice {first}: {term}"
+        else:
+            done.tallies.setdefault((number + first, equation, term), IdSum()).merge(ids)
+    for (number, table), rows in result.rows.items():
+        if table != tables.STATE_REMOVALS:
+            own = done.rows.setdefault(table, [])
+            own += [{"slice_no": number + first, **row} for row in rows.to_pylist()]

@@ -21,6 +21,7 @@ from jobs.replay.pinned import Pinned
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages import run_chunk
+from jobs.spark.lazy_session import LazySession
 from jobs.storage import file_system
 from tests.support.object_store import SOURCE
 from tests.support.places import ROOT
@@ -57,7 +58,9 @@ def _run(
     asked = Asked(from_ms=parse_bound(pipeline, FROM), to_ms=parse_bound(pipeline, to), who="a test", reason="S3")
     work = open_request_context(pipeline, Lake(root=lake), now_ms=lambda: NOW_MS)
     used = sizes or Sizes()
-    return run_request(work, asked, lambda order: replay_chunk(spark, order, sizes=used), staging=Staging(chunk=5))
+    return run_request(
+        work, asked, lambda order: replay_chunk(LazySession.of(spark), order, sizes=used), staging=Staging(chunk=5)
+    )
 
 
 def _findings(lake: str) -> tuple[object, ...]:

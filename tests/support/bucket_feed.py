@@ -1,9 +1,12 @@
-"""A chunk of a replay without Spark: the plan of its buckets, and the Arrow batches that a task gets.
+"""A chunk of a replay without Spark: the plan of its buckets, and the work of a task.
 
 Spark's part of a chunk is replaced. Plan, task and tables are the product's own code.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
@@ -13,14 +16,15 @@ import pyarrow as pa
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables, plan_buckets
 from jobs.replay.chunk.time_steps import ChunkTime
-from jobs.replay.sizes import SIZES
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.columnar.arrow import arrow_struct, arrow_type
-from windowlib.columnar.plan import BucketPlan, SliceRange
-from windowlib.columnar.restored import STATE_KINDS
+from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.plan import KEPT_TAG, BucketPlan, SliceRange, TallyKey
 from windowlib.columnar.watermark_steps import Beginning, Steps, columns_of
-from windowlib.execution.bucket import FEED_KINDS
+from windowlib.execution.bucket import BucketRun
+from windowlib.records import tables
 from windowlib.records.column_types import parse_type
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import Table
 from windowlib.watermarks.timeline import Step, Timeline
 
 Row = dict[str, Any]
@@ -50,7 +54,7 @@ def bucket_plan(
 ) -> BucketPlan:
     """Return the plan of a chunk with one bucket."""
     time = ChunkTime(steps=steps, beginning=beginning, after=(), clamped=())
-    return plan_buckets(pipeline, written, ranges, buckets=1, time=time, sizes=SIZES)
+    return plan_buckets(pipeline, written, ranges, buckets=1, time=time)
 
 
 def steps_of(timeline: Timeline, places: Mapping[int, Place]) -> Steps:
@@ -89,38 +93,67 @@ def beginning_of(timeline: Timeline, *, watermark_ms: int | None, clock_ms: int,
     )
 
 
-def state_batches(plan: BucketPlan, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a checkpoint: windows, timers, the user's state. `state` has the rows by table."""
-    for kind, name in STATE_KINDS.items():
+@dataclass(frozen=True, slots=True)
+class BucketResult:
+    """What a bucket emitted: (slice number, table) -> its rows, and its tallies.
+
+    A table of the checkpoint has its whole state after each slice.
+    """
+
+    rows: Mapping[tuple[int, str], pa.Table]
+    tallies: Mapping[TallyKey, IdSum]
+
+
+def run_bucket(
+    plan: BucketPlan,
+    state: Mapping[str, Sequence[Mapping[str, Any]]],
+    records: Sequence[FedRecord],
+    *,
+    size: int | None = None,
+) -> BucketResult:
+    """Run one bucket over all slices of a chunk, as a task does.
+
+    Args:
+        plan: the chunk. All its checkpoints are whole.
+        state: the rows of the checkpoint before, by table.
+        records: the records of the bucket in log order.
+        size: the number of records in a batch; by default a batch has all records of a slice.
+    """
+    run = BucketRun(plan)
+    for name in tables.INCREMENTAL_TABLES:
         if rows := state.get(name):
-            columns = plan.table(name).emitted_columns()
-            plain = {column: columns[column] for column in columns if column not in plan.keys}
-            structs = [{column: row[column] for column in plain} for row in rows]
-            keys = {
-                f"k{place}": _column([row[key] for row in rows], plan.keys[key]) for place, key in enumerate(plan.keys)
-            }
-            kinds = pa.array([FEED_KINDS[kind]] * len(rows), pa.int32())
-            yield pa.RecordBatch.from_pydict({"kind": kinds, kind: pa.array(structs, arrow_struct(plain)), **keys})
+            run.restore(name, pa.Table.from_pylist(list(rows), schema=schema_of(plan.table(name))))
+    emitted: dict[tuple[int, str], list[pa.Table]] = {}
+    parts = [run.process(number, batch) for number, batch in record_batches(plan, records, size=size)]
+    for slice_no, tag, rows in chain(*parts, run.finish()):
+        emitted.setdefault((slice_no, tag.removeprefix(KEPT_TAG)), []).append(rows)
+    return BucketResult({place: pa.concat_tables(own) for place, own in emitted.items()}, run.tallies)
+
+
+def schema_of(table: Table) -> pa.Schema:
+    """Return the columns with which tasks emit rows of a table."""
+    return pa.schema([(name, arrow_type(node)) for name, node in table.emitted_columns().items()])
 
 
 def record_batches(
     plan: BucketPlan, records: Sequence[FedRecord], *, size: int | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Yield records, which are in log order, in batches of a size; by default in one batch."""
-    for start in range(0, len(records), size or max(len(records), 1)):
-        batch = records[start : start + size] if size else records
-        columns: dict[str, Any] = {
-            "kind": pa.array([FEED_KINDS["record"]] * len(batch), pa.int32()),
-            "sequence": pa.array([record.sequence for record in batch], pa.int64()),
-            "slice_no": pa.array([record.slice_no for record in batch], pa.int32()),
-            "rank": pa.array([record.rank for record in batch], pa.int64()),
-            "event_time_ms": pa.array([record.event_time_ms for record in batch], pa.int64()),
-            "record_hash": pa.array([record.record_hash for record in batch], pa.int64()),
-        }
-        for prefix, types in (("k", plan.keys), ("v", plan.inputs)):
-            for place, (name, kind) in enumerate(types.items()):
-                columns[f"{prefix}{place}"] = _column([record.values[name] for record in batch], kind)
-        yield pa.RecordBatch.from_pydict(columns)
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield (slice number, records), which are in log order, in batches of a size; by default of a slice."""
+    for number, own in groupby(records, key=attrgetter("slice_no")):
+        of_slice = [*own]
+        for start in range(0, len(of_slice), size or len(of_slice)):
+            yield number, _batch(plan, of_slice[start : start + size] if size else of_slice)
+
+
+def _batch(plan: BucketPlan, records: Sequence[FedRecord]) -> pa.RecordBatch:
+    columns: dict[str, Any] = {
+        name: pa.array([getattr(record, name) for record in records], pa.int64())
+        for name in ("sequence", "rank", "event_time_ms", "record_hash")
+    }
+    for prefix, types in (("k", plan.keys), ("v", plan.inputs)):
+        for place, (name, kind) in enumerate(types.items()):
+            columns[f"{prefix}{place}"] = _column([record.values[name] for record in records], kind)
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _column(values: Sequence[Any], kind: str) -> pa.Array:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import write_deltalake
 
 from jobs.engine.engine import Engine
@@ -24,23 +23,21 @@ from jobs.replay.chunk.bucket_plan import ChunkTables
 from jobs.replay.chunk.checkpoint_forms import full_checkpoints, stored_sums
 from jobs.replay.equations import READ, Audit
 from tests.support.bucket_feed import (
+    BucketResult,
     FedRecord,
     Place,
     Row,
     beginning_of,
     bucket_plan,
-    record_batches,
-    state_batches,
+    run_bucket,
+    schema_of,
     steps_of,
     tables_of,
 )
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.columnar.arrow import arrow_struct
 from windowlib.columnar.plan import CheckpointRules, SliceRange
-from windowlib.columnar.restored import DAMAGED, STATE_KINDS
-from windowlib.columnar.tagged_rows import KEPT_TAG
+from windowlib.columnar.restored import DAMAGED
 from windowlib.columnar.watermark_steps import Beginning, Steps
-from windowlib.execution.bucket import replay_bucket
 from windowlib.records import tables
 from windowlib.records.named_rows import tally_content
 from windowlib.records.row_ids import IdSum
@@ -153,9 +150,10 @@ def _chunk(
     rules = CheckpointRules(full_slices=frozenset(range(len(log))))
     plan = replace(bucket_plan(pipeline, written, ranges, steps=steps, beginning=beginning), checkpoints=rules)
     plan = replace(plan, **changed)
-    batches = [*state_batches(plan, into.state), *record_batches(plan, _fed_records(pipeline, log))]
-    result = list(replay_bucket(iter(batches), plan))
-    assert not _damage(result), "the checkpoint is what the chunk before has left"
+    result = run_bucket(plan, into.state, _fed_records(pipeline, log))
+    assert not any(equation == DAMAGED for _, equation, _ in result.tallies), (
+        "the checkpoint is what the last chunk left"
+    )
     for table in plan.tables:
         if table.name == tables.STATE_REMOVALS:
             continue
@@ -165,7 +163,7 @@ def _chunk(
                 rows.append_column("slice_id", pa.array([one.slice_id] * rows.num_rows, pa.string()))
             )
             into.rows[table.name] += into.arrow[table.name][-1].to_pylist()
-        if table.name in STATE_KINDS.values():
+        if table.name in tables.INCREMENTAL_TABLES:
             into.state[table.name] = into.arrow[table.name][-1].to_pylist()
 
 
@@ -224,38 +222,23 @@ def _fed_records(pipeline: Pipeline, log: Sequence[LogSlice]) -> list[FedRecord]
     ]
 
 
-def _damage(result: Sequence[pa.RecordBatch]) -> list[Row]:
-    """Return the rows with which a task reports a damaged checkpoint."""
-    tallied = [row for batch in result for row in batch.to_pylist() if row["tag"] == tables.TALLIES]
-    return [row for row in tallied if row[tables.TALLIES]["equation"] == DAMAGED]
-
-
-def _stored_tallies(result: Sequence[pa.RecordBatch], table: Table, slice_no: int) -> pa.Table:
+def _stored_tallies(result: BucketResult, table: Table, slice_no: int) -> pa.Table:
     """Return the tallies of a slice as a replay stores them."""
-    counted: Sums = {}
-    for batch in result:
-        if batch["tag"][0].as_py() == tables.TALLIES:
-            for number, row in zip(batch["slice_no"].to_pylist(), batch[tables.TALLIES].to_pylist(), strict=True):
-                ids = IdSum(row["record_count"], row["id_xor"], row["id_sum"])
-                counted.setdefault((number, row["equation"], row["term"]), IdSum()).merge(ids)
-    is_full = full_checkpoints(counted, slice_no + 1)
+    counted: Sums = {**result.tallies}
+    assert all(full_checkpoints(counted, slice_no + 1)), "every slice emits its whole state"
+    stored = stored_sums(counted, (True,) * (1 + max(number for number, *_ in counted)))
     rows = [
         tally_content(equation, term, ids) | {tables.ROW_ID: 0}
-        for (number, equation, term), ids in stored_sums(
-            counted, (True,) * (1 + max(number for number, *_ in counted))
-        ).items()
+        for (number, equation, term), ids in stored.items()
         if number == slice_no
     ]
-    assert all(is_full), "every slice emits its whole state"
-    return pa.Table.from_pylist(rows, schema=pa.schema(arrow_struct(table.emitted_columns())))
+    return pa.Table.from_pylist(rows, schema=schema_of(table))
 
 
-def _rows_of(result: Sequence[pa.RecordBatch], table: Table, slice_no: int) -> pa.Table:
-    """Return the rows of a table and slice. Every batch of a tagged result has one tag."""
-    parts = [batch.slice(0, 0) for batch in result[:1]]
+def _rows_of(result: BucketResult, table: Table, slice_no: int) -> pa.Table:
+    """Return the rows of a table and slice."""
     if table.name == tables.TALLIES:
         return _stored_tallies(result, table, slice_no)
-    tagged = [batch for batch in result if batch["tag"][0].as_py() in (table.name, KEPT_TAG + table.name)]
-    parts += [batch.filter(pc.equal(batch["slice_no"], slice_no)) for batch in tagged]
-    names = list(table.emitted_columns())
-    return pa.concat_tables([pa.Table.from_arrays(part[table.name].flatten(), names=names) for part in parts])
+    schema = schema_of(table)
+    rows = result.rows.get((slice_no, table.name))
+    return schema.empty_table() if rows is None else rows.select(schema.names)

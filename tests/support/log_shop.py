@@ -13,7 +13,7 @@ from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.changed_slices import look_at_log
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
-from jobs.replay.replayer import replay_in
+from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.spark.lazy_session import LazySession
 from tests.support.replays import NOW_MS, pipeline_of
@@ -74,7 +74,7 @@ class LogShop:
         return run_request(
             self.work,
             Asked(from_ms=start_ms, to_ms=end_ms, who="ann", reason="test", if_open=IfOpen.REPLACE, is_fresh=first > 0),
-            lambda order: replay_in(session, order, sizes=Sizes(local_records=10**9)),
+            lambda order: replay_chunk(session, order, sizes=Sizes(local_records=10**9)),
             staging=Staging(),
         )
 

@@ -47,7 +47,7 @@ def assert_command_passes(files: Sequence[Path]) -> None:
     """Play all cases of `files` through the checker and this project's command, and require that all pass."""
     command = [sys.executable, str(CHECK_PATH), *map(str, files), "--"]
     done = subprocess.run(
-        [*command, sys.executable, "-m", "windowlib.testkit.conformance"],
+        [*command, sys.executable, "-m", "tests.conformance.play"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -45,7 +45,9 @@ def run_range(
     start_ms, end_ms = (parse_bound(pipeline, text) for text in bounds)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="to see what happens")
     work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-    return run_request(work, asked, lambda order: replay_chunk(spark, order, sizes=sizes), staging=Staging(chunk=chunk))
+    return run_request(
+        work, asked, lambda order: replay_chunk(LazySession.of(spark), order, sizes=sizes), staging=Staging(chunk=chunk)
+    )
 
 
 def what_was_run(outcome: RequestOutcome) -> list[dict[str, object]]:

@@ -4,8 +4,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tests.conformance.storm_player import Lists
 from windowlib.records.records import Fate, Late, Output, Pane, Record, Tally, Unassigned
-from windowlib.storm.conformance import Lists
 from windowlib.storm.manager import Policies, Queued, WindowManager
 from windowlib.storm.policies import EvictionPolicy, TriggerPolicy
 from windowlib.storm.profiles import STORM

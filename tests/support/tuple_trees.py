@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from random import Random
 
-from windowlib.storm.acker.anchors import EdgeIds, TrackedTuple, acks, anchor
+from tests.support.storm_acker.anchors import EdgeIds, TrackedTuple, acks, anchor
+from tests.support.storm_acker.spout import Spout
 from windowlib.storm.acker.messages import Init, Message, RootId
-from windowlib.storm.acker.spout import Spout
 
 TASK = 3
 

@@ -14,7 +14,7 @@ from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.publishing.accepting import accept_rewrites, rewrites_of
-from jobs.replay.replayer import replay_in
+from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.runs import OPTIONAL_FATES
 from jobs.spark.lazy_session import LazySession
@@ -89,7 +89,7 @@ class Zoo:
         outcome = run_request(
             work,
             Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="the zoo"),
-            lambda order: replay_in(session, order, sizes=sizes),
+            lambda order: replay_chunk(session, order, sizes=sizes),
             staging=Staging(),
         )
         if not outcome.is_published:

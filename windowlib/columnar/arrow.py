@@ -4,7 +4,7 @@ In windowlib a TIMESTAMP is an int of epoch microseconds and a DATE an int of ep
 no datetime, whose range and time zones cause errors.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -51,11 +51,6 @@ def arrow_type(node: Node) -> pa.DataType:
             return pa.list_(arrow_type(node["elementType"]))
         case _:
             return pa.map_(arrow_type(node["keyType"]), arrow_type(node["valueType"]))
-
-
-def arrow_struct(columns: Mapping[str, Node]) -> pa.StructType:
-    """Return the Arrow struct type with these columns as fields."""
-    return pa.struct([pa.field(name, arrow_type(node)) for name, node in columns.items()])
 
 
 def struct_rows(array: pa.Array) -> list[tuple[Any, ...]]:

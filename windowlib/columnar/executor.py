@@ -91,11 +91,6 @@ class Executor(Protocol):
         """Return the tallies since the last call."""
 
 
-def without_empty(emitted: Mapping[str, pa.Table]) -> Emission:
-    """Return the tables that have rows."""
-    return {name: rows for name, rows in emitted.items() if rows.num_rows}
-
-
 def arrow_columns(table: Table) -> tuple[str, ...]:
     """Return the columns of an emitted table, in order."""
     return tuple(name for name in table.columns() if name != "record")

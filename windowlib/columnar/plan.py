@@ -9,7 +9,10 @@ from windowlib.columnar.watermark_steps import Beginning, Steps
 from windowlib.keyed.operator_protocol import OperatorSpec
 from windowlib.records.tables import Table
 
-ROWS_PER_BATCH: Final = 8_192
+KEPT_TAG: Final = "kept:"
+"""With the name of a checkpoint table, the tag of rows that did not change. Only a full checkpoint stores them."""
+TallyKey = tuple[int, str, str]
+"""(slice number, equation, term)."""
 RECORDS_PER_BLOCK: Final = 1 << 18
 """Blocks of this size fit the cache of a core mostly, and the cost per block is small."""
 FULL_STATE_ROWS: Final = 20_000
@@ -72,7 +75,6 @@ class BucketPlan:
     tables: tuple[Table, ...]
     buckets: int
     tasks: int
-    rows_per_batch: int = ROWS_PER_BATCH
     executor: ExecutorChoice = "auto"
     records_per_block: int = RECORDS_PER_BLOCK
     checkpoints: CheckpointRules = field(default_factory=CheckpointRules)

@@ -21,12 +21,6 @@ BEFORE: Final = -1
 """The slice number of tallies about the checkpoint that a task read."""
 RESTORED, DAMAGED = "restored", "damaged"
 """Equations of these tallies. RESTORED: the ids of the restored rows, by table. DAMAGED: the term is the error text."""
-STATE_KINDS: Final[Mapping[str, str]] = {
-    "window": tables.WINDOW_STATE,
-    "timer": tables.TIMERS,
-    "user": tables.USER_STATE,
-}
-"""Kind in the feed -> the table of its rows."""
 
 
 class RestoredState:

@@ -5,30 +5,22 @@ which are computed from the whole log. A timer fires at the first step that reac
 that caused the step, even if that record is in another bucket. The result therefore does not depend on buckets or cuts.
 """
 
-import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Final, assert_never
+from typing import assert_never
 
-import numpy as np
 import pyarrow as pa
 
-from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.executor import Emission, Executor
 from windowlib.columnar.operator_executor import OperatorExecutor
-from windowlib.columnar.plan import BucketPlan
-from windowlib.columnar.restored import BEFORE, DAMAGED, RESTORED, STATE_KINDS, RestoredState
+from windowlib.columnar.plan import KEPT_TAG, BucketPlan, TallyKey
+from windowlib.columnar.restored import BEFORE, DAMAGED, RESTORED, RestoredState
 from windowlib.columnar.row_identity import RowIdentity
-from windowlib.columnar.tagged_rows import KEPT_TAG, TaggedRows, TallyKey
 from windowlib.execution.state_changes import KEPT, PARTIAL, StateChanges
 from windowlib.kernels.coverage import why_not
 from windowlib.kernels.executor import KernelExecutor
 from windowlib.records.row_ids import IdSum
-from windowlib.records.tables import Table
 
-FEED_KINDS: Final[Mapping[str, int]] = {"window": 0, "timer": 1, "user": 2, "record": 3}
-"""Kinds of rows in the feed, in their sort order: rows of the three checkpoint tables, then records."""
 IdentifiedRows = tuple[int, str, pa.Table]
 """(slice number, tag, rows with their ids and checks). A tag is the name of a table. `KEPT_TAG` and the name of a
 checkpoint table are the tag of rows that the checkpoint before has as well."""
@@ -45,29 +37,6 @@ def executor_for(plan: BucketPlan) -> Executor:
             return KernelExecutor(plan)
         case _:
             assert_never(plan.executor)
-
-
-def replay_bucket(batches: Iterator[pa.RecordBatch], plan: BucketPlan) -> Iterator[pa.RecordBatch]:
-    """Replay one bucket.
-
-    Args:
-        batches: rows of the feed, sorted by (kind, sequence): windows, timers and user state of the checkpoint, then
-            records.
-        plan: the chunk's plan.
-
-    Returns:
-        Batches of the tagged result.
-    """
-    # Millions of small objects live until their windows end and almost none are in cycles, so collect rarely.
-    gc.set_threshold(100_000, 50, 1_000)
-    run = BucketRun(plan)
-    tagged = TaggedRows(plan.tables, rows_per_batch=plan.rows_per_batch)
-    for batch in batches:
-        for slice_no, table, rows in _take(batch, run):
-            yield from tagged.batches(slice_no, table, rows)
-    for slice_no, table, rows in run.finish():
-        yield from tagged.batches(slice_no, table, rows)
-    yield tagged.tally_batch(tuple(run.tallies.items()))
 
 
 @dataclass(slots=True)
@@ -163,31 +132,3 @@ class BucketRun:
             identified, ids = self._identities[table].identified(rows)
             self._count(self._slice_no, "rows", table, ids=ids)
             yield self._slice_no, table, identified
-
-
-def _take(batch: pa.RecordBatch, run: BucketRun) -> Iterator[IdentifiedRows]:
-    """Give rows of the feed to the run of their bucket."""
-    kinds = batch.column("kind").to_numpy(zero_copy_only=False)
-    bounds = np.searchsorted(kinds, [*range(len(FEED_KINDS)), len(FEED_KINDS)]).tolist()
-    parts = (batch.slice(start, end - start) for start, end in pairwise(bounds))
-    for kind, rows in zip(FEED_KINDS, parts, strict=True):
-        if not rows.num_rows:
-            continue
-        if kind in STATE_KINDS:
-            table = run.plan.table(STATE_KINDS[kind])
-            run.restore(table.name, _state_rows(rows, kind, table))
-            continue
-        numbers = rows.column("slice_no").to_numpy()
-        starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
-        for start, end in pairwise([*starts.tolist(), len(numbers)]):
-            yield from run.process(int(numbers[start]), rows.slice(start, end - start))
-
-
-def _state_rows(rows: pa.RecordBatch, kind: str, table: Table) -> pa.Table:
-    """Return rows of a checkpoint table from the feed, which has keys in feed form, and the rest as a struct."""
-    state = rows.column(kind)
-    named = dict(zip((field.name for field in state.type), state.flatten(), strict=True))
-    keys = {
-        name: rows.column(f"k{place}").cast(arrow_type(table.content[name])) for place, name in enumerate(table.keys)
-    }
-    return pa.table({**keys, **named})

@@ -20,7 +20,6 @@ from windowlib.records.tables import Table
 
 if TYPE_CHECKING:
     from jobs.replay.chunk.time_steps import ChunkTime
-    from jobs.replay.sizes import Sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +108,6 @@ def plan_buckets(
     *,
     buckets: int,
     time: "ChunkTime",
-    sizes: "Sizes",
     checkpoints: CheckpointRules | None = None,
 ) -> BucketPlan:
     """Return the plan that every task gets. The number of buckets changes the speed only."""
@@ -130,6 +128,5 @@ def plan_buckets(
         tables=written.emitted(),
         buckets=buckets,
         tasks=buckets,
-        rows_per_batch=sizes.rows_per_batch,
         checkpoints=checkpoints or CheckpointRules(),
     )

@@ -20,7 +20,7 @@ from jobs.replay.stages.side_records import SideRecords
 from jobs.replay.stages.windows import BucketRows
 from jobs.replay.tasks import Tasks
 from jobs.storage import remove_directory
-from windowlib.columnar.tagged_rows import KEPT_TAG
+from windowlib.columnar.plan import KEPT_TAG
 from windowlib.errors import InvariantBroken
 from windowlib.records import tables
 

@@ -180,7 +180,6 @@ def _windows_plan(
         layout.ranges,
         buckets=buckets,
         time=time,
-        sizes=pinned.sizes,
         checkpoints=replace(pinned.checkpoint_rules(), changes_only=pinned.lets_rows_stay()),
     )
     without_arrays, steps = save_steps(time.steps, directory)

@@ -18,8 +18,7 @@ from jobs.replay.stages.shuffle_files import (
     read_shuffled,
     shuffle_writers,
 )
-from windowlib.columnar.plan import BucketPlan
-from windowlib.columnar.tagged_rows import KEPT_TAG, TallyKey
+from windowlib.columnar.plan import KEPT_TAG, BucketPlan, TallyKey
 from windowlib.columnar.watermark_steps import Steps
 from windowlib.execution.bucket import BucketRun
 from windowlib.records import tables

@@ -30,7 +30,7 @@ from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.request_context import Asked, open_request_context
-from jobs.replay.replayer import replay_in
+from jobs.replay.replayer import replay_chunk
 from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
@@ -168,7 +168,7 @@ def test_the_share_of_late_records_is_that_of_a_replay_in_the_order_of_commits(t
             work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
             start_ms, end_ms = (parse_bound(pipeline, text) for text in RANGE)
             asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
-            counts = [run.result.counts for run in run_request(work, asked, partial(replay_in, session)).runs]
+            counts = [run.result.counts for run in run_request(work, asked, partial(replay_chunk, session)).runs]
             late.append(sum(one.late for one in counts))
             assert sum(one.read for one in counts) == measures.records
             assert sum(one.invalid for one in counts) == sum(measures.invalid.values())

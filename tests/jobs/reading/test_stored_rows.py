@@ -3,7 +3,6 @@
 import json
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
-from jobs.reading.published import read_published, read_published_table, read_quality_results
+from jobs.reading.published import read_published, read_published_table
 from jobs.reading.stored_rows import id_sums
 from jobs.reading.verify import Span, Verification, verify
 from jobs.review.report.page import write_report
@@ -157,15 +156,6 @@ def test_a_changed_late_record_is_found(work: RequestContext) -> None:
     with pytest.raises(StoreError, match="table late_records"):
         read_published_table(work.lake, "sales", tables.LATE_RECORDS, view=work.ledger.view())
     assert "late_records" in str(verified(work).findings[0])
-
-
-def test_missing_rows_of_quality_results_are_found(work: RequestContext) -> None:
-    """The fake writes no rows of quality_results, so they are missing for checks with a fingerprint in the ledger."""
-    view = work.ledger.view()
-    runs = [replace(one, checks_fingerprint="f") for one in view.runs.values()]
-    assert read_quality_results(work.lake, "sales", view.runs.values(), view=view) == []
-    with pytest.raises(StoreError, match="table quality_results"):
-        read_quality_results(work.lake, "sales", runs, view=view)
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 100])

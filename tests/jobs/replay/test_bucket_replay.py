@@ -59,7 +59,6 @@ def check_cuts(found: Pipeline, log: Sequence[LogSlice], root: Path) -> Replayed
     return whole
 
 
-STATE_TABLES = (tables.WINDOW_STATE, tables.TIMERS, tables.USER_STATE)
 POSITIONED = {
     "all": {"collect_list": "amount"},
     "one": {"first": "amount"},
@@ -203,22 +202,10 @@ class TestMaxParallelism:
             one = pipeline(**OF_EVERY_ENGINE[engine], max_parallelism=groups)
             found = check_cuts(one, log, tmp_path / str(groups))
             outputs.append(found.sorted(tables.WINDOW_OUTPUTS))
-            state = [row for name in STATE_TABLES for row in found.rows[name]]
+            state = [row for name in tables.INCREMENTAL_TABLES for row in found.rows[name]]
             assert state
             assert all(row["key_group"] == key_group((row["key"],), groups) for row in state)
         assert all(one == outputs[0] for one in outputs)
-
-
-@pytest.mark.parametrize("rows_per_batch", [1, 2, 3])
-@pytest.mark.parametrize("engine", OF_EVERY_ENGINE)
-def test_the_size_of_a_batch_changes_nothing(engine: str, rows_per_batch: int) -> None:
-    log = log_of(*([(key, 10 * day + n, n) for n, key in enumerate("abcdefgh")] for day in range(2)))
-    one = pipeline(**OF_EVERY_ENGINE[engine])
-    whole = replay_in_process(one, COLUMNS, log)
-    small = replay_in_process(one, COLUMNS, log, chunks=[1, 1], changed={"rows_per_batch": rows_per_batch})
-    assert whole.rows.keys() == small.rows.keys()
-    for table in whole.rows:
-        assert whole.sorted(table) == small.sorted(table), table
 
 
 class TestColumnsOfFunctions:

@@ -23,7 +23,7 @@ from jobs.pipeline.slices import parse_bound
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.replay import replayer, written
 from jobs.replay.computed import Computed
-from jobs.replay.replayer import replay_in
+from jobs.replay.replayer import replay_chunk
 from jobs.runs import CheckResult, Verdict
 from jobs.spark.lazy_session import LazySession
 from tests.jobs.replay.test_without_spark import no_session
@@ -64,7 +64,7 @@ def replayed(lake: Path, confirm: str = "", *, end: str = "1970-01-04") -> tuple
     work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
     session = LazySession(no_session, is_local=True)
-    return work, run_request(work, asked, lambda order: replay_in(session, order))
+    return work, run_request(work, asked, lambda order: replay_chunk(session, order))
 
 
 def busy_check(outcome: RequestOutcome) -> CheckResult:

@@ -20,7 +20,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.reading.verify import verify
-from jobs.replay.replayer import replay_in
+from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.review.explain import explain
 from jobs.review.pages.record_search import search_records
@@ -115,7 +115,9 @@ def replay(lake: Path, pipeline: Pipeline, *, sizes: Sizes = SIZES) -> RequestOu
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
     work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
     session = LazySession(no_session, is_local=True)
-    return run_request(work, asked, lambda order: replay_in(session, order, sizes=sizes), staging=Staging(chunk=None))
+    return run_request(
+        work, asked, lambda order: replay_chunk(session, order, sizes=sizes), staging=Staging(chunk=None)
+    )
 
 
 def outputs(lake: Path, pipeline: str, table: str = "window_outputs") -> Counter[str]:

@@ -23,7 +23,7 @@ from jobs.planning.changed_slices import changed_slices
 from jobs.planning.plan import Ask, plan
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.reading.stored_rows import StoredRuns
-from jobs.replay.replayer import replay_in
+from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.review.explain import explain
 from jobs.review.verify_input import verify_inputs
@@ -167,7 +167,9 @@ def replay(
     asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="")
     work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
     session = LazySession(no_session, is_local=True)
-    return run_request(work, asked, lambda order: replay_in(session, order, sizes=sizes), staging=Staging(chunk=chunk))
+    return run_request(
+        work, asked, lambda order: replay_chunk(session, order, sizes=sizes), staging=Staging(chunk=chunk)
+    )
 
 
 def duplicates(lake: Path, pipeline: str) -> dict[tuple[int, int], tuple[int, int]]:

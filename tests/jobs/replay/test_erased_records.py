@@ -25,7 +25,7 @@ from jobs.planning.request_context import Asked, RequestContext, open_request_co
 from jobs.publishing.accepting import accept_rewrites, rewrites_of
 from jobs.reading.verified_log import verify_log
 from jobs.reading.verify import Span, verify
-from jobs.replay.replayer import replay_in
+from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import commits_of, mark_deleted, track_rows
@@ -133,7 +133,7 @@ def run(work: RequestContext) -> None:
     """Replay and publish all days."""
     asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="a test", reason="")
     session = LazySession(no_session, is_local=True)
-    assert run_request(work, asked, lambda order: replay_in(session, order, sizes=LOCAL)).is_published
+    assert run_request(work, asked, lambda order: replay_chunk(session, order, sizes=LOCAL)).is_published
 
 
 def opened(lake: Path, form: Form) -> RequestContext:

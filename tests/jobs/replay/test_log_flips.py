@@ -31,7 +31,7 @@ from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.computed import compute
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.pinned import pin
-from jobs.replay.replayer import replay_in
+from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.replay.tasks import LocalTasks
 from jobs.review.explain import explain
@@ -124,7 +124,7 @@ def run(lake: Lake, pipeline: Pipeline) -> LedgerView:
     work = open_request_context(pipeline, lake, now_ms=lambda: NOW_MS)
     from_ms, to_ms = (parse_bound(pipeline, one) for one in BOUNDS)
     asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="")
-    assert run_request(work, asked, lambda order: replay_in(SESSION, order, sizes=SIZES)).is_published
+    assert run_request(work, asked, lambda order: replay_chunk(SESSION, order, sizes=SIZES)).is_published
     return work.ledger.view()
 
 

@@ -128,7 +128,6 @@ def small_sizes(chunk: int) -> Sizes:
         records_per_bucket=150,
         records_per_columnar_bucket=150,
         buckets=3,
-        rows_per_batch=20 + chunk,
         content_rows=chunk,
         audited_rows=0 if chunk == 3 else 10_000,
         pandas_rows=1,

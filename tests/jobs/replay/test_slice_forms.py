@@ -17,7 +17,7 @@ from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.slices import parse_bound, slice_of_id
 from jobs.planning.changed_slices import changed_slices
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
-from jobs.replay.replayer import replay_in
+from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult
 from jobs.spark.lazy_session import LazySession
@@ -75,7 +75,9 @@ def replayed(lake: Path, text: str, bounds: tuple[str, str] = BOUNDS) -> list[Ru
     start_ms, end_ms = (parse_bound(work.pipeline, one) for one in bounds)
     session = LazySession(no_session, is_local=True)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
-    outcome = run_request(work, asked, lambda order: replay_in(session, order, sizes=SIZES), staging=Staging(chunk=2))
+    outcome = run_request(
+        work, asked, lambda order: replay_chunk(session, order, sizes=SIZES), staging=Staging(chunk=2)
+    )
     return [run.result for run in outcome.runs]
 
 

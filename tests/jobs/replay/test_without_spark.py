@@ -26,7 +26,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.reading.verify import verify
-from jobs.replay.replayer import replay_in
+from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages import run_chunk, touched_keys
 from jobs.replay.stages.bloom_filter import BITS_MAX, BITS_MIN, BloomFilter, bits_for, key_words
@@ -96,7 +96,9 @@ def replay(
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
     work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
     session = LazySession(no_session, is_local=True)
-    return run_request(work, asked, lambda order: replay_in(session, order, sizes=sizes), staging=Staging(chunk=chunk))
+    return run_request(
+        work, asked, lambda order: replay_chunk(session, order, sizes=sizes), staging=Staging(chunk=chunk)
+    )
 
 
 def days(first: int, last: int) -> tuple[str, str]:

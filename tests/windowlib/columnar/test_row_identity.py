@@ -11,7 +11,6 @@ from tests.support.fuzzing import seeds
 from tests.support.plain_hashes import in_disguise, plain_fold, plain_row, random_kind, random_value
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.row_identity import RowIdentity
-from windowlib.columnar.tagged_rows import TaggedRows
 from windowlib.records import tables
 from windowlib.records.column_types import Node
 from windowlib.records.named_rows import content_id
@@ -99,22 +98,6 @@ def test_one_row_of_plain_values_has_the_id_that_it_has_in_a_column() -> None:
             assert identity.ids(dict(zip(table.columns(), arrays, strict=True))).tolist() == [
                 content_id(table, row) for row in rows
             ]
-
-
-@pytest.mark.parametrize("rows_per_batch", [1, 2, 3, 100])
-def test_batches_of_any_size_have_the_same_rows(rows_per_batch: int) -> None:
-    table = table_of({"k": "string"})
-    identity = RowIdentity(table)
-    names = list(table.columns())
-    rows, ids = identity.identified(pa.table(identity.arrays([(text, 0) for text in "abcde"]), names=names))
-    tagged = TaggedRows((table, tables.tallies()), rows_per_batch=rows_per_batch)
-    batches = [*tagged.batches(3, table.name, rows), tagged.tally_batch([((3, "rows", table.name), ids)])]
-    found = pa.Table.from_batches(batches)
-    assert found["tag"].to_pylist() == [table.name] * 5 + ["tallies"]
-    assert set(found["slice_no"].to_pylist()) == {3}
-    assert [row[table.name] for row in found.to_pylist()[:5]] == rows.to_pylist()
-    assert found["tallies"].to_pylist()[-1]["id_xor"] == ids.as_row()[1]
-    assert max(batch.num_rows for batch in batches) <= max(rows_per_batch, 2)
 
 
 def test_the_id_of_a_state_depends_on_the_order_of_positions_and_its_check_on_the_positions() -> None:

@@ -13,9 +13,8 @@ from tests.windowlib.kernels.random_chains import RandomLog, base_plan, batch_of
 from tests.windowlib.kernels.sessions.test_sessions import random_gaps, session_plan
 from tests.windowlib.kernels.test_same_as_operator import KINDS, MAKERS
 from windowlib.columnar.executor import StateColumns
-from windowlib.columnar.plan import BucketPlan, CheckpointRules
+from windowlib.columnar.plan import KEPT_TAG, BucketPlan, CheckpointRules
 from windowlib.columnar.row_identity import RowIdentity
-from windowlib.columnar.tagged_rows import KEPT_TAG
 from windowlib.execution.bucket import BucketRun, executor_for
 from windowlib.execution.known_rows import KnownRows, difference
 from windowlib.execution.state_changes import CHANGED, KEPT, PARTIAL, STATE

@@ -12,6 +12,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any, Final
 
+from tests.conformance.flink_player import spec_of
 from tests.support.bucket_feed import placed_steps
 from tests.support.recorded_cases import case_files
 from tests.windowlib.kernels.random_chains import Chunk, Fed, base_plan, batch_of, play
@@ -21,7 +22,6 @@ from windowlib.execution.bucket import executor_for
 from windowlib.kernels.coverage import why_not
 from windowlib.profiles import STRICT
 from windowlib.records import tables
-from windowlib.testkit.flink_conformance import spec_of
 from windowlib.watermarks.timeline import Step
 
 IDENTICAL_SESSIONS: Final = 2

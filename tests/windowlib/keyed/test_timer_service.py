@@ -3,9 +3,9 @@
 import pytest
 
 from windowlib.bounds import GLOBAL_WINDOW
-from windowlib.errors import CheckpointError, SpecError
+from windowlib.errors import CheckpointError
 from windowlib.keyed.key_groups import key_group, key_group_range
-from windowlib.keyed.timers import KeyGroupRange, TimerRow, TimerService, TimerServices
+from windowlib.keyed.timers import KeyGroupRange, TimerRow, TimerService
 
 
 class TestOneService:
@@ -56,32 +56,3 @@ class TestKeyGroups:
     def test_a_timer_row_with_a_wrong_key_group_is_refused_by_a_service_that_owns_all_groups(self) -> None:
         with pytest.raises(CheckpointError, match="81"):
             TimerService().restore([TimerRow(80, "a", GLOBAL_WINDOW, "event", 5)])
-
-
-class TestNamedServices:
-    def test_a_watermark_reaches_all_services_of_an_operator(self) -> None:
-        services = TimerServices()
-        for name in ("user-timers", "window-timers"):
-            services.get(name, key_type="string", namespace_type=name).event_timers.register(5, "a", ())
-        fired = [
-            (name, at_ms)
-            for name in ("user-timers", "window-timers")
-            for at_ms, _ in services.get(name, key_type="string", namespace_type=name).advance_watermark(5)
-        ]
-        assert fired == [("user-timers", 5), ("window-timers", 5)]
-
-    def test_a_service_has_its_name_and_the_key_groups_of_the_operator(self) -> None:
-        services = TimerServices(KeyGroupRange(0, 64))
-        service = services.get("user-timers", key_type="string", namespace_type="none")
-        assert (service.name, service.groups) == ("user-timers", KeyGroupRange(0, 64))
-        assert TimerServices().get("x", key_type="string", namespace_type="none").groups == KeyGroupRange()
-
-    def test_a_service_has_one_type_of_key_and_one_of_namespace(self) -> None:
-        services = TimerServices()
-        service = services.get("user-timers", key_type="string", namespace_type="none")
-        assert services.get("user-timers", key_type="string", namespace_type="none") is service
-        with pytest.raises(SpecError, match=r"'user-timers'.*string"):
-            services.get("user-timers", key_type="bigint", namespace_type="none")
-        service.event_timers.register(5, "a", ())
-        assert {name: len(rows) for name, rows in services.snapshot(81).items()} == {"user-timers": 1}
-        assert services.snapshot(80) == {"user-timers": []}

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.support.fuzzing import cases, seeds
 from windowlib.keyed.key_groups import key_group, key_group_range
 from windowlib.keyed.key_order import key_orderer, sortable
-from windowlib.keyed.timers import STALE_MAX, Domain, KeyGroupRange, TimerQueue, TimerService, rows_by_group
+from windowlib.keyed.timers import STALE_MAX, Domain, KeyGroupRange, TimerQueue, TimerService
 
 if TYPE_CHECKING:
     from windowlib.keyed.timer_owners import Owner
@@ -78,12 +78,12 @@ class TimersAreASortedSet(RuleBasedStateMachine):
     @rule(parallelism=st.integers(1, 5))
     def rescale(self, parallelism: int) -> None:
         """Distribute the timers to any number of services, then restore all of them in one."""
-        groups = rows_by_group(self.service.snapshot())
+        rows = self.service.snapshot()
         parts = []
         for subtask in range(parallelism):
             owned = key_group_range(subtask, parallelism)
             part = TimerService(groups=KeyGroupRange(owned.start, owned.stop), stale_max=self.stale_max)
-            part.restore(row for group in owned for row in groups.get(group, []))
+            part.restore(row for row in rows if row.key_group in owned)
             parts.append(part)
         whole = TimerService(stale_max=self.stale_max)
         whole.restore(row for part in parts for row in part.snapshot())

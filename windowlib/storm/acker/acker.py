@@ -2,8 +2,8 @@
 
 The acker enters an edge when a tuple is anchored and again when it is acked. When the anchored and the acked edges
 cancel out, every tuple of the tree was processed. If a message is lost or arrives twice, the entry stays open. The
-acker drops an open entry at the third tick after its last renewal. The spout (windowlib.storm.acker.spout) has a
-shorter time-out and sends the root again.
+acker drops an open entry at the third tick after its last renewal. A spout of Storm has a shorter
+time-out and sends the root again.
 
 Storm compares only the XOR of the ids, so it does not detect an even number of equal messages. The strict rules also
 compare the count and the wrapping sum. Source: Storm 2.8.4, Acker; SEMANTICS.md section 2.5.

@@ -23,7 +23,7 @@ from jobs.planning.request_context import Asked, open_request_context
 from jobs.reading.verify import verify
 from jobs.replay.intake.intake import take_in
 from jobs.replay.pinned import pin
-from jobs.replay.replayer import replay_in
+from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages import run_chunk
 from jobs.replay.stages.partial_aggregation import with_time_bounds
@@ -113,7 +113,9 @@ def replay(lake: Path, pipeline: Pipeline, *, sizes: Sizes, chunk: int | None) -
     asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="a test", reason="")
     work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
     session = LazySession(lambda *_: pytest.fail("a small chunk started a session"), is_local=True)
-    return run_request(work, asked, lambda order: replay_in(session, order, sizes=sizes), staging=Staging(chunk=chunk))
+    return run_request(
+        work, asked, lambda order: replay_chunk(session, order, sizes=sizes), staging=Staging(chunk=chunk)
+    )
 
 
 def lake_with(place: Path, log: Path) -> Path:

@@ -14,7 +14,7 @@ from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.replay.orders import ReplayOrder
-from jobs.replay.replayer import replay_in
+from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.replay.stage_times import stage
 from jobs.replay.stages import chunk_output, run_chunk
@@ -106,7 +106,7 @@ def replay(lake: Path, watermark: str, damage: Damage | None = None) -> RequestO
     asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + SLICES * DAY_MS, who="a test", reason="")
 
     def replayer(order: ReplayOrder) -> list[RunResult]:
-        return replay_in(session, order, sizes=SIZES)
+        return replay_chunk(session, order, sizes=SIZES)
 
     own = replayer if damage is None else partial(damage.watched, replayer)
     return run_request(work, asked, own, staging=Staging(chunk=1))

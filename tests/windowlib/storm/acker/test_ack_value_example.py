@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.support.storm_acker.anchors import TrackedTuple, acks, edge
 from windowlib.records.tallies import Edges
 from windowlib.storm.acker.acker import STORM, STRICT, Acker, AckerRules
-from windowlib.storm.acker.anchors import TrackedTuple, acks, edge
 from windowlib.storm.acker.messages import Ack, Init, Message, Notice, NoticeKind
 
 ROOT, SPOUT_TASK = 1, 5

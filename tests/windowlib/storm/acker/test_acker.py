@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from tests.support.storm_acker.anchors import edge
 from windowlib.errors import CheckpointError
 from windowlib.records.tallies import NO_EDGES
 from windowlib.storm.acker.acker import STORM, STRICT, Acker, AckerRules
-from windowlib.storm.acker.anchors import edge
 from windowlib.storm.acker.messages import NO_TASK, Ack, Fail, Init, Message, ResetTimeout, RootId
 
 both = pytest.mark.parametrize("rules", [pytest.param(STORM, id="storm"), pytest.param(STRICT, id="strict")])

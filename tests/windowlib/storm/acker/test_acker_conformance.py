@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.acker_player import play
 from tests.support.places import ROOT
 from windowlib.errors import SpecError
-from windowlib.storm.acker.conformance import play
 
 CASES = ROOT / "tests" / "conformance" / "storm" / "cases.jsonl"
 

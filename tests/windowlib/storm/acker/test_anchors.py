@@ -6,10 +6,10 @@ from random import Random
 import pytest
 
 from tests.support.fuzzing import first_seed
+from tests.support.storm_acker.anchors import EdgeIds, TrackedTuple, acks, anchor, fails, resets
+from tests.support.storm_acker.spout import Spout
 from windowlib.storm.acker.acker import STORM, STRICT, Acker, AckerRules
-from windowlib.storm.acker.anchors import EdgeIds, TrackedTuple, acks, anchor, fails, resets
 from windowlib.storm.acker.messages import Fail, Init, Message, ResetTimeout, RootId
-from windowlib.storm.acker.spout import Spout
 
 both = pytest.mark.parametrize("rules", [pytest.param(STORM, id="storm"), pytest.param(STRICT, id="strict")])
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from tests.support.storm_acker.anchors import EdgeIds, TrackedTuple, acks, anchor, fails, resets
+from tests.support.storm_acker.spout import CallKind, Emission, Pending, Spout, SpoutCall
 from windowlib.errors import CheckpointError, InvariantBroken, SpecError
 from windowlib.records.tallies import NO_EDGES
 from windowlib.storm.acker.acker import STORM, STRICT, Acker, AckerRules
-from windowlib.storm.acker.anchors import EdgeIds, TrackedTuple, acks, anchor, fails, resets
 from windowlib.storm.acker.messages import Init, Notice, NoticeKind
-from windowlib.storm.acker.spout import CallKind, Emission, Pending, Spout, SpoutCall
 
 both = pytest.mark.parametrize("rules", [pytest.param(STORM, id="storm"), pytest.param(STRICT, id="strict")])
 

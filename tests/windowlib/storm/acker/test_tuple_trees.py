@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from tests.support.fuzzing import seeds
+from tests.support.storm_acker.anchors import EdgeIds, TrackedTuple, acks, anchor
+from tests.support.storm_acker.spout import CallKind, Emission, Spout, SpoutCall
 from tests.support.tuple_trees import TASK, Traffic, random_traffic
 from windowlib.storm.acker.acker import STORM, STRICT, Acker, AckerRules
-from windowlib.storm.acker.anchors import EdgeIds, TrackedTuple, acks, anchor
 from windowlib.storm.acker.messages import Ack, Init, Message, Notice, NoticeKind, RootId
-from windowlib.storm.acker.spout import CallKind, Emission, Spout, SpoutCall
 
 both = pytest.mark.parametrize("rules", [pytest.param(STORM, id="storm"), pytest.param(STRICT, id="strict")])
 TREES = 60

@@ -1,4 +1,4 @@
-"""The Delta logs of the benches, written once per machine into the cache: `python -m tests.bench.delta_logs JOB`.
+"""The Delta logs of the benches, written once per machine into the cache: `python -m bench.delta_logs JOB`.
 
 A log has one partition (a day), row tracking, and several files of a million records, each its own commit.
 """
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from bench.workloads import COLUMNS, FIRST_DAY, Events, Workload, make_parts
 from jobs.demo.flights import PROPERTIES
-from tests.bench.workloads import COLUMNS, FIRST_DAY, Events, Workload, make_parts
 from tests.support.places import ROOT
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def log_for(workload: Workload, records: int, *, cache: Path, seed: int = 1) -> 
 
     Workloads that differ only in their windows share a log.
     """
-    return cached_log("tests.bench.delta_logs", workload, records, cache=cache, seed=seed)
+    return cached_log("bench.delta_logs", workload, records, cache=cache, seed=seed)
 
 
 def cached_log(module: str, workload: Workload, records: int, *, cache: Path, seed: int, **more: str) -> str:
@@ -106,7 +106,7 @@ def events_table(events: Events, *, day: int = 0) -> pa.Table:
     return pa.table({name: columns[name] for name in COLUMNS})
 
 
-def _in_a_process(job: dict[str, Any], module: str = "tests.bench.delta_logs") -> None:
+def _in_a_process(job: dict[str, Any], module: str = "bench.delta_logs") -> None:
     command = [sys.executable, "-m", module, json.dumps(job)]
     subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, stdout=sys.stderr)
 

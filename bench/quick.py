@@ -17,16 +17,16 @@ from typing import Final
 
 import pyarrow as pa
 
+from bench.in_memory import batches_of, panes_of, plan_of
+from bench.samples import Spread
+from bench.suite import IN_MEMORY
+from bench.workloads import make_events
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.projection import project
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Ask, Reason, make_plan
 from jobs.runs import LogCoordinates, Slice
-from tests.bench.in_memory import batches_of, panes_of, plan_of
-from tests.bench.samples import Spread
-from tests.bench.suite import IN_MEMORY
-from tests.bench.workloads import make_events
 from tests.support.fake_replay import day_ms, sales
 from tests.support.ledger_chains import published_chain
 from tests.support.places import ROOT

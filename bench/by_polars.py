@@ -8,10 +8,10 @@ import polars as pl
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from tests.bench.checksums import COLUMNS, checksum
-from tests.bench.contestant import Job
-from tests.bench.samples import Checksum
-from tests.bench.workloads import Workload, make_events
+from bench.checksums import COLUMNS, checksum
+from bench.contestant import Job
+from bench.samples import Checksum
+from bench.workloads import Workload, make_events
 
 PLAIN = (
     pl.len().cast(pl.Int64).alias("records"),

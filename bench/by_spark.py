@@ -12,11 +12,11 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
+from bench.checksums import COLUMNS, checksum
+from bench.contestant import Job
+from bench.samples import Checksum
+from bench.workloads import Workload
 from jobs.spark.session import spark_session
-from tests.bench.checksums import COLUMNS, checksum
-from tests.bench.contestant import Job
-from tests.bench.samples import Checksum
-from tests.bench.workloads import Workload
 
 
 def window_of(workload: Workload) -> Column:

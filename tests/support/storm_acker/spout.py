@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, assert_never
 
+from tests.support.storm_acker.anchors import EdgeIds, TrackedTuple, edge
 from windowlib.errors import CheckpointError, InvariantBroken, SpecError
 from windowlib.records.records import Value
 from windowlib.records.tallies import NO_EDGES, signed, together
-from windowlib.storm.acker.anchors import EdgeIds, TrackedTuple, edge
 from windowlib.storm.acker.messages import NO_TASK, SPOUT_BUCKETS, Init, Notice, NoticeKind, RootId
 from windowlib.storm.acker.rotating_map import RotatingMap
 

@@ -1,4 +1,4 @@
-"""A replay on Spark workers: `python -m tests.bench.cluster --records 20000000 --workers 1 --workers 2`.
+"""A replay on Spark workers: `python -m bench.cluster --records 20000000 --workers 1 --workers 2`.
 
 A standalone cluster on this machine, without containers: a master, and workers of one core each. A driver replays one
 slice of sessions from its log to published rows, on a warm session. The ledgers of all rounds have to be equal.
@@ -22,16 +22,16 @@ from typing import Any, Final
 
 import click
 
+from bench.by_hindcast import WARM_UP_RECORDS, WHOLE, days, run_days
+from bench.delta_logs import append_events, log_for
+from bench.meter import Peaks, peaks_of, tree_cpu_s
+from bench.suite import SESSIONS
+from bench.workloads import Workload, make_events
 from jobs.pipeline.files import build_pipeline
 from jobs.replay import stages as stage_log
 from jobs.replay.tasks import SparkTasks
 from jobs.spark.java import find_java
 from jobs.spark.session import spark_session
-from tests.bench.by_hindcast import WARM_UP_RECORDS, WHOLE, days, run_days
-from tests.bench.delta_logs import append_events, log_for
-from tests.bench.meter import Peaks, peaks_of, tree_cpu_s
-from tests.bench.suite import SESSIONS
-from tests.bench.workloads import Workload, make_events
 from tests.deploy.ledger_runs import runs
 from tests.support.places import ROOT
 
@@ -93,7 +93,7 @@ def play(log: str, *, workers: int, scratch: Path) -> dict[str, Any]:
         with ExitStack() as peaks, (scratch / "driver.log").open("w") as errors:
             of_workers = [peaks.enter_context(peaks_of(pid)) for pid in pids]
             driver = subprocess.Popen(
-                [sys.executable, "-m", "tests.bench.cluster", "--driver", job],
+                [sys.executable, "-m", "bench.cluster", "--driver", job],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,

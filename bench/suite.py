@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from tests.bench.contests import Contest, Target
-from tests.bench.log_forms import FORMS, Form
-from tests.bench.workloads import MINUTE_MS, Workload
+from bench.contests import Contest, Target
+from bench.log_forms import FORMS, Form
+from bench.workloads import MINUTE_MS, Workload
 
 Size = Literal["S", "M", "L"]
 SIZES: Final[tuple[Size, ...]] = ("S", "M", "L")

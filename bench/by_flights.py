@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from bench.by_hindcast import WHOLE, run_days, session
+from bench.contestant import Job
+from bench.delta_logs import flights_for
+from bench.samples import Checksum
+from bench.stages import Stopwatch
 from jobs.pipeline.files import build_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.strict_yaml import read_yaml
 from jobs.planning.fingerprints import checks_fingerprint
 from jobs.replay.checks import load_checks
-from tests.bench.by_hindcast import WHOLE, run_days, session
-from tests.bench.contestant import Job
-from tests.bench.delta_logs import flights_for
-from tests.bench.samples import Checksum
-from tests.bench.stages import Stopwatch
 from tests.support.places import ROOT
 
 if TYPE_CHECKING:

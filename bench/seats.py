@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from bench.contestant import Job
+from bench.machine import machine_cpu_s
+from bench.meter import peaks_of, spent, tree_cpu_s
+from bench.samples import Checksum, Sample
 from jobs.processes import end_session
-from tests.bench.contestant import Job
-from tests.bench.machine import machine_cpu_s
-from tests.bench.meter import peaks_of, spent, tree_cpu_s
-from tests.bench.samples import Checksum, Sample
 from tests.support.places import ROOT
 
 
@@ -98,7 +98,7 @@ class Seat:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("a", encoding="utf-8") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.bench.seat", self.name],
+                [sys.executable, "-m", "bench.seat", self.name],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -4,11 +4,11 @@ import gc
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.bench.checksums import checksum
-from tests.bench.contestant import CannotTakePart, Job
-from tests.bench.in_memory import batches_of, comparable, last_panes, panes_of, plan_of
-from tests.bench.samples import Checksum
-from tests.bench.workloads import make_events
+from bench.checksums import checksum
+from bench.contestant import CannotTakePart, Job
+from bench.in_memory import batches_of, comparable, last_panes, panes_of, plan_of
+from bench.samples import Checksum
+from bench.workloads import make_events
 from windowlib.columnar.executor import Executor
 from windowlib.columnar.operator_executor import OperatorExecutor
 from windowlib.columnar.plan import BucketPlan

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bench.workloads import COLUMNS, DAY_MS, FIRST_DAY_MS, Events, Workload
 from jobs.pipeline.files import build_pipeline
-from tests.bench.workloads import COLUMNS, DAY_MS, FIRST_DAY_MS, Events, Workload
 from tests.support.bucket_feed import bucket_plan, tables_of
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.executor import Executor

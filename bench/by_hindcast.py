@@ -10,6 +10,13 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from bench.checksums import checksum
+from bench.contestant import Job
+from bench.delta_logs import append_events
+from bench.in_memory import comparable, last_panes
+from bench.samples import Checksum
+from bench.stages import Stopwatch, watched
+from bench.workloads import DAY_MS, FIRST_DAY, FIRST_DAY_MS, Events, Workload, make_events
 from jobs.lake.arrow_sql import query
 from jobs.lake.lake import Lake
 from jobs.orchestration.outcomes import RequestOutcome
@@ -29,15 +36,9 @@ from jobs.replay.stages.judging import ScanPlan
 from jobs.replay.stages.scan import NEVER_MS, Scanned, latest_before
 from jobs.replay.tasks import SparkTasks
 from jobs.runs import Verdict
+from jobs.spark.lazy_session import LazySession
 from jobs.spark.session import spark_session
 from jobs.wall_clock import now_ms
-from tests.bench.checksums import checksum
-from tests.bench.contestant import Job
-from tests.bench.delta_logs import append_events
-from tests.bench.in_memory import comparable, last_panes
-from tests.bench.samples import Checksum
-from tests.bench.stages import Stopwatch, watched
-from tests.bench.workloads import DAY_MS, FIRST_DAY, FIRST_DAY_MS, Events, Workload, make_events
 from tests.support.replays import order_of
 from tests.support.waiving import waive_newest
 from windowlib.columnar.instants import read_instants
@@ -70,7 +71,9 @@ def run_days(
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="make bench", reason="")
     with watched(replayer) as watch, watch.timed(WHOLE):
         work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=now_ms, checks=checks)
-        outcome = run_request(work, asked, lambda order: replayer.replay_chunk(spark, order), staging=Staging())
+        outcome = run_request(
+            work, asked, lambda order: replayer.replay_chunk(LazySession.of(spark), order), staging=Staging()
+        )
         failed = [run for run in outcome.runs if run.verdict is Verdict.FAIL and run.waiver is None]
         for run in failed:
             waive_newest(work, run.result.slice.slice_id, reason="reviewed", who=asked.who)

@@ -1,4 +1,4 @@
-"""Benchmark of the operator and of the timers: `make bench-operator`, or `python -m tests.bench.window_operator`.
+"""Benchmark of the operator and of the timers: `make bench-operator`, or `python -m bench.window_operator`.
 
 The benchmark measures CPU seconds of this process, because other processes share the machine. Each round measures every
 case once, so that a slow moment affects all cases. It also measures a yardstick, a fixed plain loop: rates divided by

@@ -1,4 +1,4 @@
-"""One contestant in a process of its own: `python -m tests.bench.seat NAME`.
+"""One contestant in a process of its own: `python -m bench.seat NAME`.
 
 It answers each line of JSON on its standard input by one line of JSON. Everything else that the process prints goes to
 its standard error, because a JVM shares the standard output of the process that starts it.
@@ -13,7 +13,7 @@ import traceback
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from tests.bench.contestant import CannotTakePart, Contestant, Job, contestant
+from bench.contestant import CannotTakePart, Contestant, Job, contestant
 
 
 def serve(name: str, questions: TextIO, answers: TextIO) -> None:

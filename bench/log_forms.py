@@ -1,6 +1,6 @@
 """The records of the benches as Delta logs of several forms, which the intake reads in different ways.
 
-A log is written once per machine into the cache: `python -m tests.bench.log_forms JOB`. Every form has
+A log is written once per machine into the cache: `python -m bench.log_forms JOB`. Every form has
 the columns of the benches and `seq`, the number of the record in log order.
 """
 
@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from bench.delta_logs import RECORDS_PER_FILE, cached_log, events_table, whole_log
+from bench.workloads import Workload, make_parts
 from jobs.demo.flights import PROPERTIES
-from tests.bench.delta_logs import RECORDS_PER_FILE, cached_log, events_table, whole_log
-from tests.bench.workloads import Workload, make_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ def order_of(form: Form) -> str | list[str]:
 
 def log_of_form(workload: Workload, records: int, *, form: Form, cache: Path, seed: int) -> str:
     """Return the path of the log of a workload in a form; write it first if the cache does not have it."""
-    return cached_log("tests.bench.log_forms", workload, records, cache=cache, seed=seed, form=form)
+    return cached_log("bench.log_forms", workload, records, cache=cache, seed=seed, form=form)
 
 
 def write_form(spark: "SparkSession", place: Path, workload: Workload, records: int, *, form: Form, seed: int) -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tests.bench.samples import Checksum
-from tests.bench.workloads import CLOSING_KEY
+from bench.samples import Checksum
+from bench.workloads import CLOSING_KEY
 
 UInt64s: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.uint64]]"
 

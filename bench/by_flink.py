@@ -14,11 +14,11 @@ from typing import IO, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from bench.checksums import COLUMNS, checksum
+from bench.contestant import CannotTakePart, Job
+from bench.samples import Checksum
+from bench.workloads import Events, make_events
 from jobs.spark.java import find_java
-from tests.bench.checksums import COLUMNS, checksum
-from tests.bench.contestant import CannotTakePart, Job
-from tests.bench.samples import Checksum
-from tests.bench.workloads import Events, make_events
 
 SOURCE: Final = Path(__file__).parent / "flink" / "Bench.java"
 WARM_UP_RECORDS: Final = 20_000

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
-from tests.bench.contestant import title_of
-from tests.bench.contests import Contest, Entry, Played, Target
-from tests.bench.samples import Measure, Sample, Spread, ratio, straight_line
+from bench.contestant import title_of
+from bench.contests import Contest, Entry, Played, Target
+from bench.samples import Measure, Sample, Spread, ratio, straight_line
 
 MEASURES: Final[tuple[Measure, ...]] = ("wall_s", "cpu_s")
 UNITS: Final = {"rate": "M records/s and core", "seconds": "s", "mb": "MB", "ratio": "x"}

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import Any, Final, Protocol
 
-from tests.bench.samples import Checksum
-from tests.bench.workloads import Workload
+from bench.samples import Checksum
+from bench.workloads import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,25 +61,25 @@ class Contestant(Protocol):
 
 
 PLACES: Final[Mapping[str, str]] = {
-    "hindcast": "tests.bench.by_hindcast:Replay",
-    "intake": "tests.bench.by_intake:Intake",
-    "hindcast_columns": "tests.bench.by_executor:Chosen",
-    "operator": "tests.bench.by_executor:ByRecord",
-    "duckdb": "tests.bench.by_duckdb:InMemory",
-    "duckdb_files": "tests.bench.by_duckdb:Files",
-    "polars": "tests.bench.by_polars:InMemory",
-    "polars_files": "tests.bench.by_polars:Files",
-    "spark": "tests.bench.by_spark:Native",
-    "spark_streaming": "tests.bench.by_spark:Streaming",
-    "spark_scan": "tests.bench.by_spark:SinglePartition",
-    "hindcast_scan": "tests.bench.by_hindcast:Scan",
-    "flights": "tests.bench.by_flights:Days",
-    "next_day": "tests.bench.by_flights:NextDay",
-    "old_day": "tests.bench.by_flights:OldDay",
-    "cold_start": "tests.bench.by_flights:ColdStart",
-    "open_windows": "tests.bench.by_hindcast:OpenWindows",
-    "flink": "tests.bench.by_flink:Flink",
-    "bytewax": "tests.bench.by_bytewax:Windows",
+    "hindcast": "bench.by_hindcast:Replay",
+    "intake": "bench.by_intake:Intake",
+    "hindcast_columns": "bench.by_executor:Chosen",
+    "operator": "bench.by_executor:ByRecord",
+    "duckdb": "bench.by_duckdb:InMemory",
+    "duckdb_files": "bench.by_duckdb:Files",
+    "polars": "bench.by_polars:InMemory",
+    "polars_files": "bench.by_polars:Files",
+    "spark": "bench.by_spark:Native",
+    "spark_streaming": "bench.by_spark:Streaming",
+    "spark_scan": "bench.by_spark:SinglePartition",
+    "hindcast_scan": "bench.by_hindcast:Scan",
+    "flights": "bench.by_flights:Days",
+    "next_day": "bench.by_flights:NextDay",
+    "old_day": "bench.by_flights:OldDay",
+    "cold_start": "bench.by_flights:ColdStart",
+    "open_windows": "bench.by_hindcast:OpenWindows",
+    "flink": "bench.by_flink:Flink",
+    "bytewax": "bench.by_bytewax:Windows",
 }
 """Name -> `module:class`. A module is imported in the contestant's own process only."""
 

@@ -1,6 +1,6 @@
 """`make bench`: runs the contests, keeps the results, and writes the page.
 
-`python -m tests.bench run [--only NAME ..]` measures. `python -m tests.bench page` writes the page again from results.
+`python -m bench run [--only NAME ..]` measures. `python -m bench page` writes the page again from results.
 """
 
 import json
@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from tests.bench.contests import Contest, Settings, play
-from tests.bench.delta_logs import log_for
-from tests.bench.machine import cores, this_machine
-from tests.bench.page import pages
-from tests.bench.results import merged, result_of
-from tests.bench.suite import SIZES, Size, suite
+from bench.contests import Contest, Settings, play
+from bench.delta_logs import log_for
+from bench.machine import cores, this_machine
+from bench.page import pages
+from bench.results import merged, result_of
+from bench.suite import SIZES, Size, suite
 from tests.support.places import ROOT
 
 RESULTS = "benchmarks/results.json"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Final
 
-from tests.bench.meter import tree_cpu_s
+from bench.meter import tree_cpu_s
 
 STEPS: Final = ("pin", "compute", "write", "audit", "check")
 REST: Final = "plan, ledger, publish"

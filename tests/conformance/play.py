@@ -1,4 +1,4 @@
-"""`python -m windowlib.testkit.conformance`: plays recorded scripts of the real engines.
+"""`python -m tests.conformance.play`: plays recorded scripts of the real engines.
 
 It reads one JSON script per line from standard input and writes one JSON answer per line to standard output, in the
 same order. It runs windowlib's public classes in the profile of the script's engine, so that the recorded answers check
@@ -10,9 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from windowlib.storm import conformance as storm_conformance
-from windowlib.storm.acker import conformance as acker_conformance
-from windowlib.testkit import flink_conformance
+from tests.conformance import acker_player, flink_player, storm_player
 
 
 def play(script: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,10 +20,10 @@ def play(script: Mapping[str, Any]) -> dict[str, Any]:
         SpecError: the script has an unknown mode or event.
     """
     if "window" in script:
-        return storm_conformance.play(script)
+        return storm_player.play(script)
     if "acker" in script:
-        return acker_conformance.play(script)
-    return flink_conformance.play(script)
+        return acker_player.play(script)
+    return flink_player.play(script)
 
 
 def main() -> None:

@@ -14,10 +14,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tests.bench.checksums import COLUMNS, checksum
-from tests.bench.contestant import CannotTakePart, Job
-from tests.bench.samples import Checksum
-from tests.bench.workloads import make_events
+from bench.checksums import COLUMNS, checksum
+from bench.contestant import CannotTakePart, Job
+from bench.samples import Checksum
+from bench.workloads import make_events
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 WAIT: Final = timedelta(days=2)

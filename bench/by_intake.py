@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bench.by_hindcast import WARM_UP_RECORDS, Replay, days, run_days
+from bench.contestant import Job
+from bench.log_forms import log_of_form, order_of, write_form
 from jobs.pipeline.files import build_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.spark.private_dir import private_directory
-from tests.bench.by_hindcast import WARM_UP_RECORDS, Replay, days, run_days
-from tests.bench.contestant import Job
-from tests.bench.log_forms import log_of_form, order_of, write_form
 
 POLL_S = 0.02
 

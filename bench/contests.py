@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from tests.bench.checksums import require_equal
-from tests.bench.contestant import Job
-from tests.bench.machine import busy_cores, why_loaded
-from tests.bench.samples import Checksum, Measure, Sample
-from tests.bench.seats import Missing, Ran, Seat, SeatFailed
-from tests.bench.workloads import Workload
+from bench.checksums import require_equal
+from bench.contestant import Job
+from bench.machine import busy_cores, why_loaded
+from bench.samples import Checksum, Measure, Sample
+from bench.seats import Missing, Ran, Seat, SeatFailed
+from bench.workloads import Workload
 
 Equality = Literal["all", "rounds", "none"]
 """Which results must be equal: of all contestants and rounds, of a contestant's own rounds, or none."""

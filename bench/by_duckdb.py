@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from tests.bench.checksums import COLUMNS, checksum
-from tests.bench.contestant import Job
-from tests.bench.samples import Checksum
-from tests.bench.workloads import Workload, make_events
+from bench.checksums import COLUMNS, checksum
+from bench.contestant import Job
+from bench.samples import Checksum
+from bench.workloads import Workload, make_events
 
 AGGREGATES = "sum({n})::bigint as records, sum({t})::bigint as total, min({low}) as low, max({high}) as high"
 PLAIN = AGGREGATES.format(n="1", t="value", low="value", high="value")
