@@ -17,6 +17,7 @@ PROJECT_OK := .venv/hindcast-installed
 JARS_OK := .cache/ivy/checked
 ARCHIVE_OK := .cache/jvm/made
 BYTECODE_OK := .cache/setup/bytecode
+DOCS_OK := .cache/docs/synced
 S3_JARS_OK := .cache/ivy-s3/checked
 VERSITYGW := v1.8.0
 S3_SERVER ?= $(CURDIR)/.cache/s3-server/versitygw
@@ -36,7 +37,7 @@ PICTURES ?=
 # the tests would compile all test modules again (6 s of 18 s).
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test slow test-ui soak test-compose env fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster s3 test-s3 check demo year up down lock clean FORCE
+.PHONY: help setup test slow test-ui soak test-compose env fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster s3 test-s3 check docs docs-serve demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,7 +81,7 @@ mutate: $(SET_UP)  ## change windowlib's core in 3,000 places, one at a time, an
 	@export HINDCAST_FUZZ=15 HYPOTHESIS_PROFILE=ci PYTHONPATH=$(CURDIR)/.cache/mutmut; \
 	$(PY) -m mutmut run --max-children 2; $(PY) -m mutmut results
 
-bench: $(SET_UP)  ## measure Hindcast beside its peers and write docs/BENCHMARKS.md, hours (BENCH_ARGS="--size S --only session")
+bench: $(SET_UP)  ## measure Hindcast beside its peers and write docs/explanation/benchmarks.md, hours (BENCH_ARGS="--size S --only session")
 	@$(PY) -m tests.bench run $(BENCH_ARGS)
 
 bench-flink: $(SET_UP)  ## fetch Flink's jars for `make bench`, 250 MB; it takes part where javac is installed
@@ -105,6 +106,13 @@ check: $(SET_UP)  ## check formatting, lint, types and the direction of imports
 	@.venv/bin/lint-imports
 	@.venv/bin/hadolint Dockerfile tests/deploy/*/Dockerfile
 
+docs: $(DOCS_OK)  ## build docs/ as a site in .cache/site; a page outside the navigation or a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs build --quiet --strict
+	@echo "docs: open $(CURDIR)/.cache/site/index.html"
+
+docs-serve: $(DOCS_OK)  ## show the site on http://127.0.0.1:8000 and build a page again when it changes
+	@NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs serve
+
 demo: $(SET_UP)  ## run the demonstration, 5 minutes: two weeks of real flights, a blizzard, Airflow; on a terminal, Airflow stays
 	@$(PY) -m jobs.demo story
 
@@ -120,7 +128,7 @@ env:  ## write .env with new secrets for docker-compose.yml; an existing .env st
 down: $(SET_UP)  ## stop the Airflow of `make up` or `make demo`
 	@$(PY) -m jobs.cli.airflow down
 
-s3: $(S3_JARS_OK)  ## fetch Spark's S3 file system, 24 MB; only DataFrames over s3:// need it (docs/STORAGE.md)
+s3: $(S3_JARS_OK)  ## fetch Spark's S3 file system, 24 MB; only DataFrames over s3:// need it (docs/how-to/storage.md)
 
 test-s3: $(SET_UP) $(S3_JARS_OK) $(S3_SERVER)  ## run the tests of a lake in object storage, against a real store built with Go
 	@HINDCAST_S3_SERVER=$(S3_SERVER) $(PY) -m pytest -m s3 tests/s3 $(PYTEST_ARGS)
@@ -133,6 +141,7 @@ lock: $(UV_OK)  ## write the lock files from requirements*.in (needs the network
 	$$compile requirements-build.in -o requirements-build.lock; \
 	$$compile --override requirements-overrides.txt requirements.in -o requirements.lock; \
 	$$compile requirements-fast.in -o requirements-fast.lock; \
+	$$compile requirements-docs.in -o requirements-docs.lock; \
 	$$compile --override requirements-overrides.txt requirements-dev.in -o requirements-dev.lock
 
 clean:  ## stop Airflow, and remove .venv, .cache and .hindcast (not a lake elsewhere)
@@ -170,6 +179,13 @@ $(VENV_OK): $(LOCKS) requirements-build.lock | $(UV_OK)
 
 $(PROJECT_OK): pyproject.toml $(VENV_OK)
 	@$(UV) pip install --quiet --offline --python $(PY) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The tools of the documentation have an environment of their own, because no other target needs them.
+$(DOCS_OK): requirements-docs.lock | $(UV_OK)
+	@echo "set-up: $$(grep -c '^[a-z].*==' $<) packages that build the documentation, into $(@D)"
+	@[[ -x $(@D)/bin/python ]] || $(UV) venv --quiet --no-project --python "$$(cat $(PYTHON_FOUND))" $(@D)
+	@$(UV) pip sync --quiet --python $(@D)/bin/python --require-hashes --only-binary :all: $<
 	@touch $@
 
 # Python compiles a module when it imports it for the first time, except where PYTHONDONTWRITEBYTECODE is set. There,

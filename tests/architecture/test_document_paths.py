@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.test_tidy import tracked_files
+from tests.support import pages
 from tests.support.places import ROOT
 
 FOLDERS = ("tests", "windowlib", "jobs", "dags", "expectations", "pipelines", "docs", "setup", "deploy")
@@ -16,11 +17,9 @@ USERS_FILES = {
 }  # fmt: skip
 """Files that the README and the tutorial tell a user to create."""
 TEST = re.compile(r"`(test_\w+)(\*?)`")
-DOCUMENTS = [
-    ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "tests").rglob("README.md")),
-]
+DOCUMENTS = [*pages.DOCUMENTS, *sorted((ROOT / "tests").rglob("README.md"))]
+PAGE = re.compile(r"(?<![\w./:-])docs/[\w./-]*\.(?:md|py|json)(?:#[\w-]+)?")
+"""A page that code, a Makefile or a YAML file names, with the anchor if it has one."""
 
 
 def paths(text: str) -> set[str]:
@@ -45,6 +44,32 @@ def test_the_tests_in_a_document_exist(document: Path) -> None:
     assert [
         name for name, star in named if not any(it == name or (star and it.startswith(name)) for it in defined)
     ] == []
+
+
+@pytest.mark.parametrize(
+    "folder", ["", "dags", "deploy", "expectations", "jobs", "pipelines", "setup", "tests", "windowlib"]
+)
+def test_the_pages_that_code_and_settings_name_exist(folder: str) -> None:
+    """Messages of the program, docstrings, Makefile and YAML name pages, so they change when a page moves."""
+    others = {".md", ".lock", ".json", ".jsonl", ".svg", ".png"}
+    named_here = {file: file.relative_to(ROOT).parent.as_posix().partition("/")[0] for file in tracked_files()}
+    files = [file for file, top in named_here.items() if file.suffix not in others and top == (folder or ".")]
+    assert files
+    named = {
+        (file.relative_to(ROOT).as_posix(), page)
+        for file in files
+        if file != Path(__file__)
+        for page in PAGE.findall(file.read_text(encoding="utf-8", errors="ignore"))
+    }
+    missing = [
+        name for name in named if not pages.is_there(ROOT / name[1].partition("#")[0], name[1].partition("#")[2])
+    ]
+    assert sorted(missing) == []
+
+
+def test_pages_are_found_with_their_anchors() -> None:
+    text = "see docs/a-b/c.md#how-it-is, (docs/d.md). https://x.org/docs/e.md `docs/f/g.py`"
+    assert PAGE.findall(text) == ["docs/a-b/c.md#how-it-is", "docs/d.md", "docs/f/g.py"]
 
 
 def test_paths_are_found_in_prose_code_and_tables() -> None:
