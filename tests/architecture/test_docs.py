@@ -80,6 +80,7 @@ def test_a_page_links_to_files_of_the_site_only(page: Path) -> None:
     """The site has no other files, and it loads nothing from another host."""
     assert [file for file, _ in links(page) if DOCS not in file.parents] == []
     assert re.findall(r"!\[[^\]]*\]\(https?:|```mermaid|<script|<iframe", page.read_text(encoding="utf-8")) == []
+    assert re.findall(r"docs/[\w/-]+\.md", prose(page.read_text(encoding="utf-8"))) == [], "a page is a link here"
 
 
 @pytest.mark.parametrize(
