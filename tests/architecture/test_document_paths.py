@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,13 +37,17 @@ def test_the_paths_in_a_document_exist(document: Path) -> None:
     assert sorted(path for path in found if not exists(path)) == []
 
 
+@cache
+def defined_tests() -> set[str]:
+    sources = [file.read_text(encoding="utf-8") for file in tracked_files() if file.name.startswith("test_")]
+    return {name for source in sources for name in re.findall(r"^ *def (test_\w+)", source, re.MULTILINE)}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_the_tests_in_a_document_exist(document: Path) -> None:
     named = TEST.findall(document.read_text(encoding="utf-8"))
-    sources = [file.read_text(encoding="utf-8") for file in tracked_files() if file.name.startswith("test_")]
-    defined = {name for source in sources for name in re.findall(r"^ *def (test_\w+)", source, re.MULTILINE)}
     assert [
-        name for name, star in named if not any(it == name or (star and it.startswith(name)) for it in defined)
+        name for name, star in named if not any(it == name or (star and it.startswith(name)) for it in defined_tests())
     ] == []
 
 
@@ -65,6 +70,27 @@ def test_the_pages_that_code_and_settings_name_exist(folder: str) -> None:
         name for name in named if not pages.is_there(ROOT / name[1].partition("#")[0], name[1].partition("#")[2])
     ]
     assert sorted(missing) == []
+
+
+MODULE = re.compile(r"`(?:[\w/]+/)?([a-z]\w*\.py)`")
+CLASS = re.compile(r"`([A-Z]\w*[a-z]\w*)(?:\.(\w+))?(?:\(\))?`")
+
+
+@cache
+def words_of_the_code() -> set[str]:
+    python = [file for file in tracked_files() if file.suffix == ".py"]
+    return {word for file in python for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [page for page in pages.PAGES if page.parent.name in {"decisions", "explanation"}],
+    ids=lambda page: page.stem,
+)
+def test_the_modules_and_classes_that_explain_the_design_exist(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    assert set(MODULE.findall(text)) <= {file.name for file in tracked_files()}
+    assert [named for named in CLASS.findall(text) if not set(filter(None, named)) <= words_of_the_code()] == []
 
 
 def test_pages_are_found_with_their_anchors() -> None:
