@@ -1,6 +1,7 @@
 """Names in the glossary, pages, links and anchors of the documents exist. None of it needs mkdocs."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,20 @@ def test_the_walk_of_one_record_opens_at_most_twelve_files() -> None:
     files = re.findall(r"^\d+\. `([^`]+)`", section, re.MULTILINE)
     assert 8 <= len(files) <= 12
     assert [file for file in files if not (ROOT / file).is_file()] == []
+
+
+@pytest.mark.parametrize("container", ["jobs", "windowlib"])
+def test_the_packages_are_described_in_the_order_of_their_layers(container: str) -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    [layers] = [contract["layers"] for contract in contracts if contract.get("containers") == [container]]
+    packages = [{name for name in layer.split(" | ") if (ROOT / container / name).is_dir()} for layer in layers]
+    text = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    table = text.partition(f"| line | packages of `{container}/` |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| \d+ \| ([^|]+) \|", table, re.MULTILINE)
+    described = [{name for name in re.findall(r"`(\w+)`", row) if (ROOT / container / name).is_dir()} for row in rows]
+    assert described == [layer for layer in packages if layer]
 
 
 def test_decisions_are_numbered_without_a_gap_and_have_three_parts() -> None:

@@ -93,6 +93,20 @@ def test_the_modules_and_classes_that_explain_the_design_exist(document: Path) -
     assert [named for named in CLASS.findall(text) if not set(filter(None, named)) <= words_of_the_code()] == []
 
 
+def test_no_file_cites_a_document_that_is_not_in_the_repository() -> None:
+    """A document in capitals is README, CHANGELOG or CONTRIBUTING. All other pages have lower-case names."""
+    texts = {".py", ".md", ".yml", ".yaml", ".toml", ".sh", ""}
+    others = {file for file in tracked_files() if file.suffix in texts and file.name not in {"CHANGELOG.md", "LICENSE"}}
+    cited = {
+        (file.relative_to(ROOT).as_posix(), name)
+        for file in others - {Path(__file__)}
+        for name in re.findall(
+            r"\b[A-Z]{4,}\.md\b|\b(?:DESIGN|SEMANTICS)(?:,| section)", file.read_text(encoding="utf-8")
+        )
+    }
+    assert sorted(place for place in cited if place[1] not in {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}) == []
+
+
 def test_pages_are_found_with_their_anchors() -> None:
     text = "see docs/a-b/c.md#how-it-is, (docs/d.md). https://x.org/docs/e.md `docs/f/g.py`"
     assert PAGE.findall(text) == ["docs/a-b/c.md#how-it-is", "docs/d.md", "docs/f/g.py"]
