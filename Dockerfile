@@ -44,7 +44,7 @@ RUN --mount=type=cache,target=/build/cache \
  && /opt/venv/bin/python deploy/slim_environment.py /opt/venv \
  && /opt/venv/bin/python -m compileall -q -j 0 /opt/venv/lib
 
-# `FAST=yes` adds numba, 210 MB, with which tasks hash millions of rows faster (docs/DEPLOYMENT.md).
+# `FAST=yes` adds numba, 210 MB, with which tasks hash millions of rows faster (docs/how-to/deployment.md).
 ARG FAST=no
 COPY requirements-fast.lock ./
 RUN if [ "$FAST" = yes ]; then \
@@ -60,7 +60,7 @@ COPY jobs/spark/__init__.py jobs/spark/jars.py jobs/spark/java.py jobs/spark/fet
 COPY windowlib/__init__.py windowlib/errors.py windowlib/
 RUN (JAVA_HOME=/opt/java PYTHONPATH=/build XDG_CACHE_HOME=/build /opt/venv/bin/python -m jobs.spark.fetch_jars || { tail -n 40 hindcast/ivy.log; exit 1; }) \
  && mv hindcast/ivy/jars /opt/jars
-# `S3_JARS=yes` adds Spark's S3 file system, 24 MB. Only DataFrames over s3:// need it (docs/STORAGE.md).
+# `S3_JARS=yes` adds Spark's S3 file system, 24 MB. Only DataFrames over s3:// need it (docs/how-to/storage.md).
 ARG S3_JARS=no
 RUN mkdir /opt/jars-s3 \
  && if [ "$S3_JARS" = yes ]; then \

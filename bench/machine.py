@@ -119,7 +119,7 @@ def _java_version() -> str:
 def _commit() -> str:
     git = ["git", "-C", str(ROOT)]
     head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
-    others = ["--", ".", ":!docs/BENCHMARKS.md", ":!docs/benchmarks"]  # a run writes these two itself
+    others = ["--", ".", ":!docs/explanation/benchmarks.md", ":!docs/benchmarks"]  # a run writes these two itself
     changed = subprocess.run([*git, "status", "--porcelain", *others], capture_output=True, text=True, check=False)
     return head.stdout.strip() + (" with changes" if changed.stdout.strip() else "")
 

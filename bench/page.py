@@ -1,4 +1,4 @@
-"""The page `docs/BENCHMARKS.md` and its plots, made from the results alone."""
+"""The page `docs/explanation/benchmarks.md` and its plots, made from the results alone."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def pages(results: Mapping[str, Any]) -> dict[str, str]:
     text = environment.get_template("benchmarks.md.j2").render(
         results=results, plots=plots, profiles=list(profiles(results))
     )
-    return {"BENCHMARKS.md": text, **plots}
+    return {"explanation/benchmarks.md": text, **plots}
 
 
 def plot(environment: Environment, contest: Mapping[str, Any]) -> str:

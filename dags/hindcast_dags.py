@@ -1,6 +1,7 @@
 """Gives Airflow the DAGs of every pipeline file: `replay_<name>`, `backfill_<name>`, `decide_<name>`.
 
-An existing Airflow needs a file like this one in its dags folder, with its own directory and lake (docs/DEPLOYMENT.md).
+An existing Airflow needs a file like this one in its dags folder, with its own directory and lake
+(docs/how-to/deployment.md#into-an-existing-airflow).
 """
 
 import os

@@ -70,7 +70,7 @@ SETTINGS = (
     Setting(name="AWS_REGION", about="object storage of Amazon"),
     Setting(
         name="S3_JARS",
-        about="`yes` builds Spark's S3 file system into the image, for DataFrames over s3:// (docs/STORAGE.md)",
+        about="`yes` builds Spark's S3 file system into the image, for DataFrames over s3:// (docs/how-to/storage.md)",
         default="no",
     ),
     Setting(

@@ -2,7 +2,7 @@
 
 An expectation is admitted if it only reads data (no SQL, no code) and gives the same verdict on pandas and on Spark.
 `tests/expectations/test_engines_spark.py` runs every admitted type on both. The same tests compare the arguments with
-the installed Great Expectations, so this module does not import it (7 s).
+the installed Great Expectations, so this module does not import it (seconds).
 """
 
 from collections.abc import Mapping

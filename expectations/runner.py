@@ -1,6 +1,6 @@
 """Runs a suite over one table with Great Expectations, in memory and without files.
 
-The first call imports Great Expectations, which takes 7 s and 300 MB. After that, a suite of ten checks takes about
+The first call imports Great Expectations, which takes seconds and 300 MB. After that, a suite of ten checks takes about
 50 ms on pandas.
 
 Fixed settings: an ephemeral context without stores (a store could fail to serialize a result), one thread at a time
@@ -45,7 +45,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 @functools.cache
 def begin_import() -> threading.Thread:
-    """Begin to import Great Expectations in a thread, so that its 5 s overlap with other work of the process.
+    """Begin to import Great Expectations in a thread, so that the import overlaps with other work of the process.
 
     Only the import is in the thread. A check that needs Great Expectations waits for its end.
     """

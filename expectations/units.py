@@ -1,4 +1,4 @@
-"""Formats numbers for people. The suffix of a column's name gives the unit (docs/GLOSSARY.md, How names are built)."""
+"""Formats numbers for people. The suffix of a name gives the unit (docs/reference/glossary.md#how-names-are-built)."""
 
 import json
 import math

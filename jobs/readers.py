@@ -47,7 +47,7 @@ def published(
 ) -> "DataFrame":  # fmt: skip
     """Return the published windows of a pipeline, one row per window and key: its last pane.
 
-    Discarding panes and panes of several values have more than one row (docs/PIPELINES.md, `mode`).
+    Discarding panes and panes of several values have more than one row (docs/reference/pipelines.md, `mode`).
 
     Args:
         spark: the session.

@@ -336,8 +336,8 @@ def _refuse_weaker_commits(environ: Mapping[str, str]) -> None:
         if value.lower() not in {"", "0", "false", "no"}:
             raise RequestError(
                 f"{name} is set. With it, two processes could lose commits, or exclude each other by other "
-                "means than Hindcast. Unset it: commits are conditional puts (docs/STORAGE.md)"
+                "means than Hindcast. Unset it: commits are conditional puts (docs/how-to/storage.md)"
             )
     for name in _CONDITIONAL_PUT:
         if environ.get(name, "etag").lower() not in {"", "etag"}:
-            raise RequestError(f"{name} must be etag or unset: commits are conditional puts (docs/STORAGE.md)")
+            raise RequestError(f"{name} must be etag or unset: commits are conditional puts (docs/how-to/storage.md)")

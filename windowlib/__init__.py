@@ -1,7 +1,8 @@
 """Windows over event time in pure Python: assigners, triggers, evictors, functions, timers, watermarks, one operator.
 
 The library reads no clock and does no I/O. Start with `WindowSpec`.
-docs/CONFORMANCE.md lists what agrees with which engine. docs/CHECKPOINTS.md describes the stored state.
+docs/reference/conformance.md lists what agrees with which engine.
+docs/reference/checkpoints.md describes the stored state.
 
 This module exports the names that users import (`from windowlib import Tumbling`). Each name is imported on first
 access (PEP 562), so `import windowlib.errors` loads nothing else. Modules of Hindcast import from the defining module.

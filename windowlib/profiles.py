@@ -1,7 +1,7 @@
 """The profiles: which engine's semantics apply. A profile is one frozen value.
 
-Code reads a profile's fields and never compares its name. F1 to F11 are defects of Flink 2.3.0 (SEMANTICS.md, section
-1.12). docs/CONFORMANCE.md links each to its tests.
+Code reads a profile's fields and never compares its name. F1 to F11 are defects of Flink 2.3.0;
+docs/reference/conformance.md describes each and names its tests.
 """
 
 from dataclasses import dataclass
@@ -111,7 +111,7 @@ BEAM: Final = Profile(
     fires_empty_on_time=True,
     has_composite_triggers=True,
 )
-"""The Beam model, as the driver of Beam's Python SDK 2.77 computes it. docs/BEAM.md lists where the two differ."""
+"""The Beam model, as the driver of Beam's Python SDK 2.77 computes it. docs/reference/beam.md lists the differences."""
 
 PROFILES: Final = {profile.name: profile for profile in (STRICT, FLINK, BEAM)}
 

@@ -40,7 +40,7 @@ _OPTIONAL_TO = click.option(
 def suite_command() -> None:
     """Suites of checks: propose one from the published runs, or try one on all past slices before it gates anything.
 
-    docs/QUALITY.md describes suites, severities and waivers.
+    docs/how-to/quality.md describes suites, severities and waivers.
     """
 
 

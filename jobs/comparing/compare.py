@@ -1,4 +1,4 @@
-"""Compares two views of a pipeline exactly, in bounded memory. docs/COMPARING.md describes the result.
+"""Compares two views of a pipeline exactly, in bounded memory. docs/reference/comparing.md describes the result.
 
 Only the rows of slices whose digests differ are read, and the rows of the same windows in other slices, because the
 last pane of a window may be in another slice.

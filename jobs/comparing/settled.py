@@ -1,4 +1,4 @@
-"""How much a publication changes settled windows: those that readers take as final. docs/COMPARING.md has the rule."""
+"""How much a publication changes windows that readers take as final (docs/reference/comparing.md#settled-windows)."""
 
 import math
 from collections import Counter, defaultdict

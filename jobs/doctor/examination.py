@@ -35,7 +35,7 @@ from windowlib.errors import RangeError
 SAMPLE: Final = 1_000_000
 _NO_DELAYS: Final = Suggestion(out_of_orderness_ms=UNIT_MS["h"], allowed_lateness_ms=UNIT_MS["h"], behind=0.0, late=0.0)
 _MOST_REFUSALS: Final = 3
-_WAYS: Final = "docs/LOGS.md has the ways out; --key, --event-time, --slice-by and --order name other columns"
+_WAYS: Final = "docs/reference/logs.md has the ways out; --key, --event-time, --slice-by and --order name other columns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,7 @@ def yaml_of(proposal: Proposal) -> str:
 def _lines(proposal: Proposal) -> Iterator[str]:
     roles, suggestion = proposal.roles, proposal.suggestion
     yield f"# Proposed by `hindcast init` from {proposal.basis}."
-    yield "# docs/PIPELINES.md describes every key."
+    yield "# docs/reference/pipelines.md describes every key."
     yield f"pipeline: {proposal.name}"
     yield "log:"
     yield f"  table: {spelled(proposal.table)}"

@@ -25,7 +25,8 @@ _RETENTIONS: Final = (
 _INTERVAL: Final = re.compile(r"(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 _UNITS: Final = {"second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
 _COPY: Final = (
-    "append the records, in their order, to a new table that has delta.enableRowTracking = true (docs/LOGS.md)"
+    "append the records, in their order, to a new table that has delta.enableRowTracking = true "
+    "(docs/reference/logs.md)"
 )
 
 
@@ -115,7 +116,7 @@ def _removals(facts: TableFacts) -> Iterator[Finding]:
             f"RESTORE TABLE {sql_name(facts)} TO VERSION AS OF {broken[0].version - 1}"
             if broken == [facts.commits[-1]]
             else "accept them for a pipeline (hindcast accept-rewrite), or choose ranges without these slices "
-            "(docs/LOGS.md, Records that were removed or changed)",
+            "(docs/reference/logs.md, Records that were removed or changed)",
         )
     else:
         yield ok("removed records", f"none in the {counted(len(facts.commits), 'commit')} that were read")
@@ -124,7 +125,7 @@ def _removals(facts: TableFacts) -> Iterator[Finding]:
         yield warning(
             "deletion vectors",
             f"{counted(vectors, 'file')} of the newest version have records that are marked as deleted",
-            "see docs/LOGS.md, Records that were removed or changed",
+            "see docs/reference/logs.md, Records that were removed or changed",
         )
     if facts.setting("delta.appendOnly") != "true":
         yield note(

@@ -29,7 +29,7 @@ _FIRST_BACKFILL: Final = 2
 _BACKFILL: Final = "ROW TRACKING BACKFILL"
 _ADVICE: Final = (
     "Name in `log.order` the columns that order the records of a slice, or append the records in their order to a new "
-    "table that has delta.enableRowTracking = true from its creation (docs/LOGS.md)"
+    "table that has delta.enableRowTracking = true from its creation (docs/reference/logs.md)"
 )
 
 

@@ -1,4 +1,4 @@
-"""Reads the rows of a checkpoint that may be stored in parts (docs/CHECKPOINTS.md), without Spark.
+"""Reads the rows of a checkpoint that may be stored in parts (docs/reference/checkpoints.md), without Spark.
 
 `read_checkpoint` returns all rows of a table. A large checkpoint is read by tasks: the driver lists the files
 (`checkpoint_files`), and tasks read batches of them (`PartFiles.batches`).

@@ -140,7 +140,7 @@ class CommitSlicing:
             )
         return LogError(
             f"event log {self.log.uri} is cut into slices by its commits (`by: commits`), and the slices of some "
-            f"records, perhaps of slice {slice_id}, are not known: {why} (docs/LOGS.md)"
+            f"records, perhaps of slice {slice_id}, are not known: {why} (docs/reference/logs.md)"
         )
 
     def groups(

@@ -17,8 +17,8 @@ ADVICE = (
     "`hindcast verify PIPELINE` lists everything that is damaged"
 )
 REMOTE_ADVICE = (
-    "Check that the object store answers and that the variables of docs/STORAGE.md name it, and run the command again. "
-    "If an object is damaged or lost, put it back from a copy"
+    "Check that the object store answers and that the variables of docs/how-to/storage.md name it, and run the command "
+    "again. If an object is damaged or lost, put it back from a copy"
 )
 
 

@@ -155,7 +155,7 @@ class PinnedLog:
         return self._table.upper_bounds(column, [file.path for file in self.files])
 
     def coordinates(self, slice_id: str) -> LogCoordinates:
-        """Return the coordinates of a slice's input. They are never part of a fingerprint (DESIGN, section 2)."""
+        """Return the coordinates of a slice's input. No fingerprint covers them (docs/explanation/laws.md)."""
         return self._coordinates[slice_id]
 
     def newest_data_ms(self) -> int | None:

@@ -123,5 +123,5 @@ def _placed(log: LogVersion, file: PinnedFile, origin: Origin | None) -> PinnedF
     raise LogError(
         f"the order in which the records of slice {file.slice_id} in event log {log.uri} were appended "
         f"(`order: appended`) is lost: {why}. To replay this slice, name in `log.order` the columns that order its "
-        "records, or restore a version of the table before (docs/LOGS.md)"
+        "records, or restore a version of the table before (docs/reference/logs.md)"
     )

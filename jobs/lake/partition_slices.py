@@ -55,7 +55,7 @@ class PartitionSlicing:
             raise LogError(
                 f"event log {self.log.uri} has a commit that adds or removes the file {path} without its partition by "
                 f"{named}; found {given!r}. Hindcast can replay only a log whose commits name the partition of every "
-                "file: append its records to a new table, and name it in `log.table` (docs/LOGS.md)"
+                "file: append its records to a new table, and name it in `log.table` (docs/reference/logs.md)"
             )
         return (self._values[path],)
 

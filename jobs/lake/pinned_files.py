@@ -114,7 +114,7 @@ def _refuse_unknown_records(log: LogVersion, files: Sequence[PinnedFile]) -> Non
         raise LogError(
             f"the records of slice {file.slice_id} in event log {log.uri} are not known (file {file.path}): "
             f"{lost[file.path]}. Ranges without this slice can be replayed, and what readers see has not changed "
-            "(docs/LOGS.md)"
+            "(docs/reference/logs.md)"
         )
 
 

@@ -88,14 +88,15 @@ def removed_records(uri: str, slice_id: str, removal: tuple[int, str], *, why_no
     if why_not_accepted:
         return LogError(
             f"{what}. Ranges without this slice can be replayed, and what readers see has not changed. The commit "
-            f"cannot be accepted: {why_not_accepted} (docs/LOGS.md)"
+            f"cannot be accepted: {why_not_accepted} (docs/reference/logs.md)"
         )
     return LogError(
         f"{what}. Hindcast replays an append-only log: inside the range, a person has to accept each DELETE, UPDATE, "
         "MERGE or overwrite. "
         "Ranges without this slice can be replayed, and what readers see has not changed. If the records are to stay "
         f"removed, run {ACCEPT}, which shows the commit before it accepts it; its slices can then be replayed. To get "
-        f"the records back, restore the table to version {version - 1}. A third way is to {NEW_TABLE} (docs/LOGS.md)"
+        f"the records back, restore the table to version {version - 1}. A third way is to {NEW_TABLE} "
+        "(docs/reference/logs.md)"
     )
 
 
@@ -106,5 +107,5 @@ def deleted_records(uri: str, slice_id: str, path: str) -> LogError:
         "replays an append-only log. Ranges without this slice can be replayed, and what readers see has not changed. "
         f"If the records are to stay removed, accept the commit of the deletion ({ACCEPT}); if log retention has "
         f"removed that commit, run `REORG TABLE … APPLY (PURGE)`, or {NEW_TABLE}. To get the records back, restore the "
-        "table to a version before the deletion (docs/LOGS.md)"
+        "table to a version before the deletion (docs/reference/logs.md)"
     )

@@ -73,7 +73,7 @@ def null_slices(log: LogVersion, by: SliceGrammar, records: int) -> LogError:
         return LogError(
             f"event log {log.uri} has {records:,} records whose slice column {columns[0]!r} is null. They belong to no "
             "slice and would never be replayed. Append the records of the log to a new table, with a value of "
-            f"{columns[0]!r} in each, and name it in `log.table` (docs/LOGS.md)"
+            f"{columns[0]!r} in each, and name it in `log.table` (docs/reference/logs.md)"
         )
     named = f"slice column {columns[0]!r} is" if len(columns) == 1 else f"slice columns {list(columns)} are not all"
     null = "null" if len(columns) == 1 else "set"

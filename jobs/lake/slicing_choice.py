@@ -48,7 +48,7 @@ def _check_partitions(log: LogVersion, by: SliceGrammar) -> None:
             raise LogError(
                 f"slice column {column!r} of event log {log.uri} is a {log.columns[column]}, and a partition column; "
                 "allowed are date, string and integers. Name another column in `log.slice.by`, or make a copy of the "
-                "table that has one (docs/LOGS.md)"
+                "table that has one (docs/reference/logs.md)"
             )
 
 
@@ -59,7 +59,7 @@ def _check_column(log: LogVersion, by: SliceGrammar) -> None:
         raise LogError(
             f"event log {log.uri} is not partitioned by {', '.join(map(repr, others))} but {partitions}; several "
             "columns, and a column with `format`, must be partition columns in `log.slice.by`. Name one column of "
-            "type TIMESTAMP or DATE with the arrival of the records (docs/LOGS.md)"
+            "type TIMESTAMP or DATE with the arrival of the records (docs/reference/logs.md)"
         )
     [column] = others
     if log.nodes.get(column) not in TIME_KINDS:
@@ -67,5 +67,5 @@ def _check_column(log: LogVersion, by: SliceGrammar) -> None:
         raise LogError(
             f"slice column {column!r} of event log {log.uri} {kind}, and the log is partitioned {partitions}; "
             "`log.slice.by` must name a partition column, or a column of type TIMESTAMP or DATE, with the arrival of "
-            "the records. If there is none, make a copy of the table that has one (docs/LOGS.md)"
+            "the records. If there is none, make a copy of the table that has one (docs/reference/logs.md)"
         )

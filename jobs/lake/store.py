@@ -1,6 +1,6 @@
 """Creates, appends to and reads the Delta tables of a pipeline, without Spark.
 
-Readers, the audit and the next slice see rows only by attempt (DESIGN, section 3). So every read here names the
+Readers, the audit and the next slice see rows only by attempt (laws L4 and L5). So every read here names the
 (slice_id, attempt_id) pairs whose rows it returns.
 """
 

@@ -38,7 +38,7 @@ def prove_conditional_put(uri: str) -> None:
         remove_directory(place)
     raise LedgerError(
         f"the store of {uri} accepted two commits of one version. It ignores `If-None-Match: *`, so processes would "
-        "lose commits of each other. Use a store with conditional puts (docs/STORAGE.md), or a directory"
+        "lose commits of each other. Use a store with conditional puts (docs/how-to/storage.md), or a directory"
     )
 
 

@@ -26,7 +26,7 @@ from windowlib.errors import LedgerError
 
 
 class EventKind(Enum):
-    """The kinds of events. The ledger stores the values. DESIGN.md, section 3, describes the life of a run."""
+    """The kinds of events. The ledger stores the values. docs/decisions/002-one-ledger.md has a run's life."""
 
     REQUESTED = "requested"  # opens a request: its range, person, reason and spec
     LEASED = "leased"  # a holder takes or renews a lease of a request, or hands it on to the next task

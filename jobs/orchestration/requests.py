@@ -297,8 +297,8 @@ class AttemptCondemned(RequestError):  # noqa: N818
 def _replay_until_closed(work: RequestContext, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
     """Replay a chunk, and once more, as a new attempt, if it is void (`AuditError`) or was condemned.
 
-    A Storm spout also emits a failed tuple again (docs/ACKER.md). If the second attempt fails in the same way, the
-    error goes to a person; the request stays open, and the same call continues it.
+    A Storm spout also emits a failed tuple again (docs/explanation/acker.md). If the second attempt fails in the
+    same way, the error goes to a person; the request stays open, and the same call continues it.
     """
     try:
         return _replay(work, order, replayer=replayer)

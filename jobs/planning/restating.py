@@ -176,12 +176,15 @@ class _Assessor:
         """Return why the records of a slice, or of one after it, must not be replayed; empty if they may."""
         change, name = one.change, one.change.slice.slice_id
         if change.removed and self.work.pipeline.log.changes is not None:  # nobody can accept it
-            return f"it is not known which records {change.removed} inserted, so it cannot be replayed (docs/LOGS.md)"
+            return (
+                f"it is not known which records {change.removed} inserted, so it cannot be replayed "
+                "(docs/reference/logs.md)"
+            )
         if change.removed:
             accept = f"hindcast accept-rewrite {self.work.pipeline.name} --reason …"
             return (
                 f"{change.removed} removed or changed records, so it cannot be replayed until a person accepts that "
-                f"(`{accept}`) or restores the log (docs/LOGS.md)"
+                f"(`{accept}`) or restores the log (docs/reference/logs.md)"
             )
         if change.match is Match.UNKNOWN:
             verify = f"hindcast plan {self.work.pipeline.name} --from {name} --to … --verify"

@@ -42,7 +42,7 @@ def rewrites_of(work: RequestContext, view: LedgerView) -> FoundRewrites:
     place = log_place(work.lake, work.pipeline)
     why = place.open().why_not_accepted
     if why:
-        raise RequestError(f"no commit of event log {place.uri} can be accepted: {why} (docs/LOGS.md)")
+        raise RequestError(f"no commit of event log {place.uri} can be accepted: {why} (docs/reference/logs.md)")
     grid = slice_grid(work.pipeline)
     stored = [one for one in view.slices.values() if slice_at(grid, one.start_ms) == one]
     known = known_log(view, stored)

@@ -277,7 +277,7 @@ def _unverified(work: RequestContext, view: LedgerView, request: Request) -> Pub
     why = (
         f"held by {listed(slices)}: {UNVERIFIED}. What readers see has not changed. Look with `hindcast diff "
         f"{work.pipeline.name}`. If the log is right as it is, publish with `hindcast publish {work.pipeline.name} "
-        f"--request {request.request_id}`; else restore the log (docs/LOGS.md)"
+        f"--request {request.request_id}`; else restore the log (docs/reference/logs.md)"
     )
     return _refused(request, why, stopped_by=slices)
 

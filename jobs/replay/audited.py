@@ -81,7 +81,7 @@ def check(session: LazySession, audited: Audited, *, seconds: float) -> list[Run
 def foresee_failures(computed: Computed) -> None:
     """Begin to import Great Expectations if it will be asked about the table `run`, which is known before the write.
 
-    The import takes 5 s. In a thread, it overlaps with the write and the audit.
+    The import takes seconds. In a thread, it overlaps with the write and the audit.
     """
     suites, quality = computed.pinned.suites, computed.pinned.order.pipeline.quality
     if suites is not None and quality is not None and RUN in suites.suites:

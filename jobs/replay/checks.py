@@ -48,7 +48,7 @@ def checked_columns(pipeline: "Pipeline") -> dict[str, tuple[str, ...]]:
 
 
 def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]", *, confirm: "Confirm") -> None:
-    """Build the suites that Great Expectations must run. Its import takes 7 s; it is imported only for them.
+    """Build the suites that Great Expectations must run. Its import takes seconds; it is imported only for them.
 
     Args:
         suites: the suite file, or None.

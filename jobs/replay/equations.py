@@ -1,4 +1,4 @@
-"""The equations of the audit: Storm's acker over the committed rows of a chunk (DESIGN, section 7; docs/ACKER.md).
+"""The equations of the audit: Storm's acker over the committed rows of a chunk (docs/explanation/acker.md).
 
 Every record of a slice is a root. Its fate, its windows and its rows are the edges of its tree. The tasks anchor the
 edges: their tallies list them. The committed rows ack the edges. Another engine than the writer reads them back. All

@@ -82,7 +82,7 @@ def _steps(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[Ru
 
 @contextmanager
 def _preparing(pinned: Pinned) -> Iterator["Future[None]"]:
-    """Build the suites in a thread from here on, because Great Expectations takes 5 s to import if it is needed.
+    """Build the suites in a thread from here on, because Great Expectations takes seconds to import if it is needed.
 
     Await the result before anything is written: it raises a SpecError if Great Expectations refuses a suite.
     """

@@ -28,7 +28,7 @@ PUBLIC: Final = {
     "default_max_parallelism": "users who restore state of Flink's key groups",
     "emit_watermark": "users' watermark generators",
     "get_link": "Airflow, of an extra link of an operator",
-    "group_column": "users (docs/ATLAS.md)",
+    "group_column": "users (docs/reference/atlas.md)",
     "is_marker": "users' watermark generators",
     "key_group_range": "users who restore state of Flink's key groups",
     "mark_idle": "users' watermark generators",

@@ -214,7 +214,7 @@ class TestThePage:
 
     def test_every_figure_is_on_the_page(self, tmp_path: Path) -> None:
         found = pages(json.loads(json.dumps(self.results(tmp_path))))
-        text = found["BENCHMARKS.md"]
+        text = found["explanation/benchmarks.md"]
         assert "| b | 3.00 (3.00 to 3.00) | 6.00 (6.00 to 6.00) | 0.167 | 10.0 | 3.00 (3.00 to 3.00) |" in text
         assert "Not measured: c. It is not installed." in text
         assert "| pin | 1.00 | 2.00 |" in text

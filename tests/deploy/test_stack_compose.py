@@ -104,7 +104,7 @@ def test_a_fault_in_the_middle_changes_no_digest_and_doubles_nothing(
 def test_a_backup_made_during_a_replay_is_whole_and_continues_to_the_same_runs(
     stack: Stack, embedded: Embedded
 ) -> None:
-    """The drill of docs/DEPLOYMENT.md: back up while a backfill runs, restore elsewhere, verify, and run again."""
+    """The drill of docs/how-to/deployment.md: back up during a backfill, restore elsewhere, verify, run again."""
     dag_run = stack.start_backfill(BACKED_UP, START, END)
     until_tasks_run(stack, BACKED_UP, dag_run)
     stack.inside("airflow-scheduler", "back-up-lake", "/lake", "/scratch/backup")
@@ -147,7 +147,9 @@ def test_the_image_has_no_compiler_no_installer_and_no_test_package(stack: Stack
 
 
 def test_each_fixed_port_that_a_part_listens_on_is_in_the_table_of_the_docs(stack: Stack) -> None:
-    [table] = re.findall(r"\| port \| of .*?\n\n", (ROOT / "docs" / "DEPLOYMENT.md").read_text("utf-8"), re.DOTALL)
+    [table] = re.findall(
+        r"\| port \| of .*?\n\n", (ROOT / "docs" / "how-to" / "deployment.md").read_text("utf-8"), re.DOTALL
+    )
     listed = {int(port) for row in table.splitlines() for port in re.findall(r"\d{4}", "".join(row.split("|")[1:2]))}
     found = {port for part in ("postgres", *container.PARTS) for port in _listened(stack, part)}
     assert found

@@ -1,4 +1,4 @@
-"""The blocks of docs/TUTORIAL.md run in their order, with the real command line and the real tasks of the DAGs.
+"""The blocks of docs/tutorials/first-pipeline.md run in order, with the real command line and tasks of the DAGs.
 
 Commands run in this process, and the replays in the Spark session of the tests. A block after a comment
 `<!-- scheduled: TIME -->` is what the tasks of the DAG run of that time log. `...` matches anything, and white space is
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-PAGE = (ROOT / "docs" / "TUTORIAL.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "tutorials" / "first-pipeline.md").read_text(encoding="utf-8")
+OWN_TABLE = (ROOT / "docs" / "how-to" / "your-own-table.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"into `((?:pipelines|expectations)/\w+\.\w+)`")
@@ -70,7 +71,7 @@ class Reader:
                 for command, shown in _commands(text):
                     self._type(command, shown)
             case "python":
-                exec(compile(text, "docs/TUTORIAL.md", "exec"), self.names)  # noqa: S102 - it is our own
+                exec(compile(text, "docs/tutorials/first-pipeline.md", "exec"), self.names)  # noqa: S102 - it is our own
             case "yaml" | "json":
                 Path(FILE.findall(before)[-1]).write_text(text, encoding="utf-8")
             case "text" if scheduled is not None:
@@ -181,9 +182,9 @@ def test_the_tutorial_works_as_it_is_written(reader: Reader) -> None:
         reader.do(block[1], block[2], PAGE[: block.start()])
 
 
-def test_the_log_of_the_readme_fits_its_pipeline(reader: Reader) -> None:
+def test_the_log_of_the_page_about_your_own_table_fits_its_pipeline(reader: Reader) -> None:
     reader.now = datetime(2026, 11, 9, tzinfo=UTC)
-    section = README.partition("## Your own table")[2].partition("If a check fails")[0]
+    section = OWN_TABLE.partition("## A log and a pipeline file")[2].partition("If a check fails")[0]
     blocks = list(BLOCK.finditer(section))
     assert [block[1] for block in blocks] == ["python", "yaml", "console"]
     for block in blocks:
@@ -192,6 +193,14 @@ def test_the_log_of_the_readme_fits_its_pipeline(reader: Reader) -> None:
     work = open_request_context(load_pipeline("clicks", Path("pipelines")), Lake(root="lake"), now_ms=reader.now_ms)
     assert len(work.ledger.view().published) == 7
     assert standing(work, work.ledger.view()).ready == ()
+
+
+def test_the_readme_has_the_pipeline_and_the_read_of_the_page_about_your_own_table() -> None:
+    """That page is run, so the README is right as well."""
+    shown = [block[2] for block in BLOCK.finditer(README) if block[1] in {"yaml", "python"}]
+    played = [block[2] for block in BLOCK.finditer(OWN_TABLE)]
+    assert len(shown) == 2
+    assert [block for block in shown if block not in played] == []
 
 
 def test_every_block_of_a_console_begins_with_a_command() -> None:

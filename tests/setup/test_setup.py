@@ -20,6 +20,7 @@ LOCKS = (
     "requirements-fast.lock",
     "requirements-dev.lock",
     "requirements-build.lock",
+    "requirements-docs.lock",
     "requirements-bootstrap.txt",
 )
 
@@ -138,7 +139,7 @@ def test_every_locked_package_has_a_version_and_hashes(name: str) -> None:
     assert "://" not in text, "a lock names no index"
 
 
-@pytest.mark.parametrize("part", ["requirements", "requirements-fast", "requirements-dev"])
+@pytest.mark.parametrize("part", ["requirements", "requirements-fast", "requirements-dev", "requirements-docs"])
 def test_every_required_package_is_locked(part: str) -> None:
     wanted = re.findall(r"(?m)^([A-Za-z][A-Za-z0-9_.-]*)", (ROOT / f"{part}.in").read_text(encoding="utf-8"))
     locked = set(re.findall(r"(?m)^([a-z0-9._-]+)==", (ROOT / f"{part}.lock").read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""Sample users' functions of every kind, which pipeline files in tests and docs/PIPELINES.md name."""
+"""Sample users' functions of every kind, which pipeline files in tests and docs/reference/pipelines.md name."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

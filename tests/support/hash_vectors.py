@@ -1,4 +1,4 @@
-"""The test vectors of hashes in docs/CHECKPOINTS.md."""
+"""The test vectors of hashes in docs/reference/checkpoints.md."""
 
 import json
 import re
@@ -33,7 +33,7 @@ class Vector:
 
 def vectors() -> Iterator[Vector]:
     """Yield all vectors of the document."""
-    text = (ROOT / "docs" / "CHECKPOINTS.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "checkpoints.md").read_text(encoding="utf-8")
     for found in _VALUE.finditer(text):
         kind = parse_type(found["type"])
         value = _plain(json.loads(found["value"]), kind)

@@ -1,4 +1,4 @@
-"""The definition of hashes in docs/CHECKPOINTS.md as plain Python over plain values, and random values of any type."""
+"""The definition of hashes in docs/reference/checkpoints.md in plain Python, and random values of any type."""
 
 import math
 import random

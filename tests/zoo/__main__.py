@@ -1,7 +1,7 @@
 """The zoo from the command line: `python -m tests.zoo list | run | freeze | table [NAME ...]`.
 
 `run` compares replays with the frozen answers. `freeze` writes the answers of entries that have none. `table` prints
-the table of docs/LOGS.md. A NAME is that of an entry or of a table; without one, all entries are meant.
+the table of docs/reference/logs.md. A NAME is that of an entry or of a table; without one, all entries are meant.
 """
 
 import os

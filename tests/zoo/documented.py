@@ -1,4 +1,4 @@
-"""The table "Will my table work?" of docs/LOGS.md. Each row is an entry of the zoo, or several with one outcome."""
+"""The table "Will my table work?" of docs/reference/logs.md. A row is one entry of the zoo or several."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

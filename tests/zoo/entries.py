@@ -48,7 +48,7 @@ class Entry:
     """One kind of table.
 
     Attributes:
-        name: words that name the entry, for tests and for docs/LOGS.md.
+        name: words that name the entry, for tests and for docs/reference/logs.md.
         table: the name of the table. Entries with equal `table` share what `build` has written.
         build: writes the table.
         log: the `log` part of the pipeline, without `table`.

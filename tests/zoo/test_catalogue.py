@@ -1,4 +1,4 @@
-"""The entries, the frozen answers and the table of docs/LOGS.md belong together. An oracle has the same answers."""
+"""The entries, the frozen answers and the table of docs/reference/logs.md agree. An oracle has the same answers."""
 
 from pathlib import Path
 from typing import NoReturn
@@ -38,7 +38,7 @@ def test_entries_with_one_answer_have_one_spec() -> None:
 
 def test_the_page_has_the_table_of_the_catalogue() -> None:
     """`python -m tests.zoo table` prints it."""
-    page = (ROOT / "docs" / "LOGS.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "logs.md").read_text("utf-8")
     assert "\n".join(table_lines()) in page
 
 

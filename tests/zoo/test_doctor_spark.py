@@ -1,4 +1,4 @@
-"""`hindcast doctor` on the tables of docs/LOGS.md: the proposed file replays all records, or records were removed."""
+"""`hindcast doctor` on the tables of docs/reference/logs.md: the proposed file replays all records."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Windows of MongoDB Atlas Stream Processing, in Atlas's own notation. docs/ATLAS.md lists what is supported."""
+"""Windows of MongoDB Atlas Stream Processing, in its own notation. docs/reference/atlas.md lists them."""
 
 from windowlib.atlas.atlas_operator import AtlasOperator
 from windowlib.atlas.policies import ATLAS_PROFILES, AtlasProfile

@@ -1,4 +1,4 @@
-"""The composite triggers of the Beam model, for every assigner and in every profile. docs/BEAM.md describes them."""
+"""The composite triggers of the Beam model, for every assigner and profile (docs/reference/beam.md)."""
 
 from windowlib.beam.combinators import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
 from windowlib.beam.composite import Composite

@@ -4,7 +4,7 @@ A composite fires in two steps. `is_ready` returns whether it should fire. If th
 takes note of the firing and returns whether the composite is finished. Its state is a dict of plain values, which
 contains the states of its parts by their names. So the trigger state of one window is one JSON object.
 
-Source: the Beam model (Akidau et al., The Dataflow Model, 2015); SEMANTICS.md section 4; docs/BEAM.md.
+Source: the Beam model (Akidau et al., The Dataflow Model, 2015); docs/reference/beam.md.
 """
 
 # mypy: disable-error-code="explicit-override"

@@ -1,4 +1,4 @@
-"""Hashes of values and rows by column, for numpy and Arrow. docs/CHECKPOINTS.md has the definition and test vectors.
+"""Hashes of values and rows by column, for numpy and Arrow. docs/reference/checkpoints.md defines them.
 
 `windowlib.records.row_ids` computes the same for one row of plain values.
 """

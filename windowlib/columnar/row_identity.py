@@ -1,8 +1,9 @@
 """The ids and checks of the rows of a table. Writers compute them, and readers compute them again to find damage.
 
 A row's id (`row_id`) covers the content of the row. A row's check (`row_check`) covers the id and the values that the
-id leaves out: coordinates, positions inside a state, and the record that a row holds. docs/CHECKPOINTS.md has the
-definition. Both are computed by column from the values that Arrow stores, so a reader computes the same numbers.
+id leaves out: coordinates, positions inside a state, and the record that a row holds.
+docs/reference/checkpoints.md has the definition. Both are computed by column from the values that Arrow stores, so a
+reader computes the same numbers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

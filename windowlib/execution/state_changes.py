@@ -1,9 +1,9 @@
 """Finds what a slice changed in the state of a bucket: the rows that are new, and the rows that are gone.
 
-A checkpoint is stored whole, or as changes of the checkpoint before it (docs/CHECKPOINTS.md). An executor says which
-keys a slice has touched. This module compares the rows of these keys with their rows before, by id. So the work of a
-slice grows with the keys that it touches, not with the open windows. The sum of the ids of all rows, from which the
-fingerprint of the state follows, is kept up to date in the same way.
+A checkpoint is stored whole, or as changes of the checkpoint before it (docs/reference/checkpoints.md). An executor
+says which keys a slice has touched. This module compares the rows of these keys with their rows before, by id. So the
+work of a slice grows with the keys that it touches, not with the open windows. The sum of the ids of all rows, from
+which the fingerprint of the state follows, is kept up to date in the same way.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The state of an operator as plain rows. docs/CHECKPOINTS.md specifies how they are stored."""
+"""The state of an operator as plain rows. docs/reference/checkpoints.md specifies how they are stored."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """The ids of rows of plain values, and sums of ids. The audit compares these sums; every digest is computed from one.
 
 A row's id covers the name of its table and its non-null content. So a row that is lost, doubled, or moved to another
-table changes a sum, and a new nullable column does not. docs/CHECKPOINTS.md has the definition of ids.
+table changes a sum, and a new nullable column does not. docs/reference/checkpoints.md has the definition of ids.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """The tables that a replay writes, as plain data: name, columns, types, and which columns are content.
 
 A row's id and every digest are computed from the content columns only. Coordinates (the place of a row in the log, its
-run and attempt) are never hashed (DESIGN, section 2), so two lakes with the same records have the same ids.
+run and attempt) are never hashed (docs/explanation/laws.md), so two lakes with the same records have the same ids.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ SLICE_COLUMNS: Mapping[str, Node] = {"slice_id": "string", "attempt_id": "string
 PARTITION_COLUMNS = ("slice_id", "attempt_id")
 ROW_ID = "row_id"
 ROW_CHECK = "row_check"
-"""Detects damage that the id of a row does not cover: in its coordinates and in its record (docs/CHECKPOINTS.md)."""
+"""Detects damage that the id of a row does not cover: coordinates, the record (docs/reference/checkpoints.md)."""
 WINDOW: Node = struct_type({"window_start": "timestamp", "window_end": "timestamp"})
 
 UNDECODED: Node = parse_type("map<string,binary>")
@@ -34,7 +34,7 @@ QUALITY_RESULTS = "quality_results"
 LEDGER = "ledger"
 CHECKPOINT_TABLES = (WINDOW_STATE, USER_STATE, TIMERS, WATERMARKS)
 INCREMENTAL_TABLES = (WINDOW_STATE, USER_STATE, TIMERS)
-"""The checkpoint tables that store only the changed rows of an incremental checkpoint (docs/CHECKPOINTS.md)."""
+"""The checkpoint tables of which an incremental checkpoint stores only the changed rows."""
 EDGE_COLUMNS = ("edge_count", "edge_xor", "edge_sum")
 """The columns of an open window that tally its edges."""
 RECORD_TABLES = (LATE_RECORDS, UNASSIGNED_RECORDS, INVALID_RECORDS, DUPLICATE_RECORDS)
@@ -293,7 +293,7 @@ def watermarks() -> Table:
 
 
 def tallies() -> Table:
-    """Return the table of tallies. One row is one term of one equation of the audit (DESIGN, section 7).
+    """Return the table of tallies. One row is one term of one equation of the audit (docs/explanation/acker.md).
 
     It covers all key groups.
     """

@@ -1,4 +1,6 @@
-"""XXH64 of one value in plain Python, and the words that name tables and columns in hashes (docs/CHECKPOINTS.md).
+"""XXH64 of one value in plain Python, and the words that name tables and columns in hashes.
+
+docs/reference/checkpoints.md#hashes-and-ids has the definition.
 
 `windowlib.columnar.xxhash` computes the same hashes for whole columns. Hashes are unsigned 64-bit words.
 

@@ -1,7 +1,7 @@
 """The profiles of Storm's windows: the points in which our windows can differ from Storm's.
 
-Code reads the fields of a profile, never its name. S1 to S6 are the defects of Storm 2.8.4 in docs/STORM.md; S5 belongs
-to the acker.
+Code reads the fields of a profile, never its name. S1 to S6 are the defects of Storm 2.8.4 in
+docs/reference/storm.md; S5 belongs to the acker.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A harness to test users' triggers, assigners, evictors and functions without Spark (docs/TESTING.md).
+"""A harness to test users' triggers, assigners, evictors and functions without Spark (docs/how-to/testing.md).
 
     harness = Harness(WindowSpec(assigner=Tumbling(size_ms=10), trigger=MyTrigger(), function=...))
     harness.record("a", 1, at_ms=3)

@@ -1,8 +1,8 @@
 """The protocol of triggers. Users implement it; `windowlib.triggers.flink` and `windowlib.beam` do, too.
 
 A trigger is a frozen value without state of its own. Its state for one window is `ctx.state`, a small dict of
-JSON-able values. To be called at a later instant it registers a timer of the window. docs/TESTING.md shows how to test
-a trigger in five lines.
+JSON-able values. To be called at a later instant it registers a timer of the window. docs/how-to/testing.md shows how
+to test a trigger in five lines.
 """
 
 from collections.abc import Sequence

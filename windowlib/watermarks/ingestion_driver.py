@@ -1,4 +1,4 @@
-"""The time driver of ingestion time: event time is the clock (DESIGN, section 6)."""
+"""The time driver of ingestion time: event time is the clock."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The time driver for watermarks of one or several sources (DESIGN, section 6).
+"""The time driver for watermarks of one or several sources.
 
 A driver is the sequential part of a replay: it receives every valid record in log order and every deadline that it
 requested, and computes the watermark. Its ticks are multiples of the interval. It requests only the ticks that can

@@ -1,4 +1,6 @@
-"""The timeline of a replay: between which records the clock and the watermark advance (DESIGN, section 6).
+"""The timeline of a replay: between which records the clock and the watermark advance.
+
+docs/explanation/architecture.md#time-the-clock-and-the-watermark describes the clock.
 
 It is computed in one sequential pass over the log, before any window. A time driver moves the watermark for each
 record and for each deadline that it requested. The result is a step function from places in the log to (clock,

@@ -1,4 +1,4 @@
-"""Checks the names of key columns and outputs: they must differ from our tables' columns (DESIGN.md, section 5)."""
+"""Checks the names of key columns and outputs: they must differ from our tables' columns (docs/reference/tables.md)."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -25,7 +25,7 @@ from jobs.pipeline.models.kafka import KafkaGrammar, with_kafka_keys
 from jobs.pipeline.models.ready import ReadyGrammar
 from jobs.plain_text import shortened, without_credentials
 
-CREDENTIALS = "has credentials; write the place alone and set them as variables (docs/STORAGE.md)"
+CREDENTIALS = "has credentials; write the place alone and set them as variables (docs/how-to/storage.md)"
 """The end of the message for a URI with a user and a password."""
 
 
@@ -195,7 +195,7 @@ def _normal_expression(value: str) -> str:
 
 
 Expression = Annotated[str, AfterValidator(refuse_controls_but_lines), AfterValidator(_normal_expression)]
-"""An expression over the columns of the log (docs/PIPELINES.md, "Derived columns and the filter")."""
+"""An expression over the columns of the log (docs/reference/pipelines.md, "Derived columns and the filter")."""
 
 
 LogFormat = Literal["delta", "parquet"]

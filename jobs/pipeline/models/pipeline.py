@@ -1,8 +1,8 @@
-"""The grammar of a pipeline file (DESIGN.md, section 4) as frozen models, without derived values.
+"""The grammar of a pipeline file as frozen models, without derived values.
 
 The fields have the names of the file's keys. Durations are milliseconds in Python (`size_ms`) and texts in the file
 (`size: 1h`). `jobs.pipeline.files` reads files into these models, and its errors name the key. Each part of a file has
-a module in this package. docs/PIPELINES.md describes the grammar for users.
+a module in this package. docs/reference/pipelines.md describes the grammar for users.
 """
 
 from collections.abc import Mapping

@@ -13,7 +13,7 @@ Part = Annotated[float, Strict(strict=False), Field(ge=0, allow_inf_nan=False)]
 
 
 class ChangeGrammar(GrammarModel):
-    """How much of the settled windows a publication may change. docs/COMPARING.md defines both.
+    """How much of the settled windows a publication may change. docs/reference/comparing.md defines both.
 
     `share`: the changed windows, as a part of all settled windows that readers see. `columns`: for a column, the sum of
     the absolute changes, as a part of the sum of the absolute values that readers see.

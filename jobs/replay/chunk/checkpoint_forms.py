@@ -1,4 +1,6 @@
-"""Decides for each slice of a chunk whether its checkpoint is stored whole or as changes (docs/CHECKPOINTS.md).
+"""Decides for each slice of a chunk whether its checkpoint is stored whole or as changes.
+
+docs/reference/checkpoints.md#full-and-incremental-checkpoints describes both forms.
 
 The tasks always emit the changes of a slice. A task also emits the rows that did not change if they are few, or if
 there is reason for a full checkpoint (windowlib.execution.state_changes). If the tasks of all buckets did, the full

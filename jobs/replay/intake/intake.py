@@ -199,13 +199,13 @@ def _refuse_for_spark(chunk: ChunkLog, why: str) -> None:
     if not log.is_partitioned:
         raise LogError(
             f"event log {log.uri} is read by Spark, because {why}. Spark cannot read slices that are no partitions. "
-            "Name partition columns in `log.slice.by` (docs/LOGS.md)"
+            "Name partition columns in `log.slice.by` (docs/reference/logs.md)"
         )
     if chunk.order is None and any(file.row_ids is None for file in log.files):
         raise LogError(
             f"event log {log.uri} is read by Spark, because {why}. Spark cannot read the order in which files were "
             "appended (`order: appended`). Name in `log.order` the columns that order the records, or append them to a "
-            "table with delta.enableRowTracking = true from its creation (docs/LOGS.md)"
+            "table with delta.enableRowTracking = true from its creation (docs/reference/logs.md)"
         )
 
 

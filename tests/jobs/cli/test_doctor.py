@@ -35,7 +35,7 @@ def test_the_output_in_the_documents_is_real(shell: Shell, monkeypatch: pytest.M
         tables.append(shell.root / "event_logs" / "clicks", rows, ["dt"])
     assert shell("doctor", "event_logs/clicks") == 0
     printed = re.sub(r"[\d,]+ bytes", "BYTES", shell.out.replace(str(shell.root), "lake"))
-    document = (ROOT / "docs" / "DOCTOR.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs" / "how-to" / "doctor.md").read_text(encoding="utf-8")
     assert printed in re.sub(r"[\d,]+ bytes", "BYTES", document)
     assert shell("init", "event_logs/clicks", "--yes") == 0
     assert (shell.root / "pipelines" / "clicks.yaml").read_text() in document

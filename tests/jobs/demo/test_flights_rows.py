@@ -1,4 +1,4 @@
-"""The flights as records, against the facts of DESIGN section 12 and against independent arithmetic."""
+"""The flights as records, against the facts of docs/tutorials/demo.md and against independent arithmetic."""
 
 import csv
 import io
@@ -85,8 +85,8 @@ def test_every_utc_day_of_report_is_there(year: dict[date, list[FlightRow]]) -> 
 
 def test_many_records_share_their_report_minute(log: list[FlightRow]) -> None:
     shared = Counter(row.reported_at for row in log)
-    # DESIGN section 12 says 189,232. The figure depends on how the scheduled arrival of the 1,175 flights without air
-    # time is read; ours is the destination's local time. Without those flights it is 188,192 by any reading.
+    # The figure depends on how the scheduled arrival of the 1,175 flights without air time is
+    # read; ours is the destination's local time. Without those flights it is 188,192 by any reading.
     assert sum(count for count in shared.values() if count > 1) == 189_285
     with_air_time = Counter(row.reported_at for row in log if row.departed_at is None or row.air_time is not None)
     assert sum(count for count in with_air_time.values() if count > 1) == 188_192

@@ -124,7 +124,7 @@ def test_only_slices_with_files_of_lost_commits_are_refused(tmp_path: Path) -> N
     with pytest.raises(LogError, match=r"slice 1970-01-01 .* log retention has removed") as refused:
         _pin(log)
     assert "log.order" in str(refused.value)
-    assert "docs/LOGS.md" in str(refused.value)
+    assert "docs/reference/logs.md" in str(refused.value)
     assert _ids(_pin(log, DAYS[1:])) == [f"{number}/{n}" for number in (2, 3, 4) for n in range(3)]
 
 
@@ -239,5 +239,5 @@ def test_a_log_without_row_tracking_is_refused_only_in_the_order_of_commits(tmp_
     log = _write(tmp_path / "log", [[1], [1]])
     with pytest.raises(LogError, match="has no row tracking") as refused:
         _pin(log, order=CommitOrder(row_ids=False))
-    assert "docs/LOGS.md" in str(refused.value)
+    assert "docs/reference/logs.md" in str(refused.value)
     assert len(_pin(log, order=None).files) == 2

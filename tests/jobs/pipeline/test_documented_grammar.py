@@ -1,4 +1,4 @@
-"""Every YAML block of docs/PIPELINES.md is a valid part of a pipeline: it is read, compiled and hashed."""
+"""Every YAML block of docs/reference/pipelines.md is a valid part of a pipeline: it is read, compiled and hashed."""
 
 import re
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from jobs.planning.fingerprints import spec_fingerprint
 from tests.support.grammar import COLUMNS
 from tests.support.places import ROOT
 
-PAGE = (ROOT / "docs" / "PIPELINES.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "pipelines.md").read_text()
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 MESSAGES = {
     "payload": "struct<user:struct<id:string>,ts:bigint>", "topic": "string", "partition": "int", "offset": "bigint",
@@ -36,7 +36,7 @@ MESSAGES = {
 def test_each_block_of_the_page_is_valid(place: int) -> None:
     whole = yaml.safe_load(BLOCKS[0]) | yaml.safe_load(BLOCKS[place])
     text = yaml.safe_dump({key: part for key, part in whole.items() if part not in (None, {})}, sort_keys=False)
-    pipeline = parse_pipeline(text, source="docs/PIPELINES.md")
+    pipeline = parse_pipeline(text, source="docs/reference/pipelines.md")
     validate_against_schema(pipeline, {**COLUMNS, **MESSAGES})
     engine(pipeline, input_columns(pipeline, {**COLUMNS, **MESSAGES})).operator.build()
     spec_fingerprint(pipeline)
@@ -44,7 +44,7 @@ def test_each_block_of_the_page_is_valid(place: int) -> None:
 
 def test_the_first_block_is_a_whole_pipeline() -> None:
     assert len(BLOCKS) > 25
-    assert parse_pipeline(BLOCKS[0], source="docs/PIPELINES.md").name == "flights"
+    assert parse_pipeline(BLOCKS[0], source="docs/reference/pipelines.md").name == "flights"
 
 
 @pytest.mark.parametrize(

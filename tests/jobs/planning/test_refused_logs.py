@@ -79,7 +79,7 @@ def test_a_plan_and_a_run_refuse_a_log_in_the_same_words(tmp_path: Path, name: s
     assert str(planned) == str(run)
     assert isinstance(planned, kind)
     assert re.search(words, str(planned))
-    for page in re.findall(r"docs/[A-Z]+\.md", str(planned)):
+    for page in re.findall(r"docs/[a-z/-]+\.md", str(planned)):
         assert (ROOT / page).exists()
 
 

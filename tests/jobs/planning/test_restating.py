@@ -226,7 +226,8 @@ def test_removed_records_are_told_and_neither_they_nor_slices_before_them_are_pr
     )
     assert told[2] == (
         "2024-01-03: not proposed, because commit 5 (DELETE) removed or changed records, so it cannot be replayed "
-        "until a person accepts that (`hindcast accept-rewrite sales --reason …`) or restores the log (docs/LOGS.md)"
+        "until a person accepts that (`hindcast accept-rewrite sales --reason …`) or restores the log "
+        "(docs/reference/logs.md)"
     )
     assert list(proposal_of(found).changes) == ["2024-01-04"]
 

@@ -1,4 +1,4 @@
-"""The audit against a lake that loses, doubles and moves rows between the commit and the audit (DESIGN, section 7)."""
+"""The audit against a lake that loses, doubles and moves rows after the commit (docs/explanation/acker.md)."""
 
 import shutil
 from collections.abc import Callable, Iterator

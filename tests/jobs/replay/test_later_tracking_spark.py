@@ -96,7 +96,7 @@ def test_a_clone_is_refused_and_its_original_is_not(spark: "SparkSession", tmp_p
 
 
 def test_the_advised_copy_of_a_table_without_partitions_is_in_order(spark: "SparkSession", tmp_path: Path) -> None:
-    """The statements of docs/LOGS.md: one append for each day, sorted by the time of arrival."""
+    """The statements of docs/reference/logs.md: one append for each day, sorted by the time of arrival."""
     chance = random.Random(1)
     rows = [(f"{n}", f"1970-01-0{1 + n % 2} 00:00:{n:02}") for n in chance.sample(range(60), 60)]
     events = spark.createDataFrame(rows, "id string, at string").selectExpr(

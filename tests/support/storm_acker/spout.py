@@ -3,7 +3,7 @@
 The acker sends no notice when an entry expires. The spout's own map of pending messages calls `fail` after the
 time-out. For users: the audit has no spout.
 
-Source: Storm 2.8.4, SpoutExecutor and SpoutOutputCollectorImpl; SEMANTICS.md section 2.5.
+Source: Storm 2.8.4, SpoutExecutor and SpoutOutputCollectorImpl.
 """
 
 from collections.abc import Sequence

@@ -426,7 +426,7 @@ FAULTS: list[tuple[Any, str]] = [
 ]
 
 REFUSALS: list[tuple[Any, str]] = [
-    ({"$nope": 1}, r"stage\.\$nope: there is no expression operator \$nope; docs/ATLAS.md"),
+    ({"$nope": 1}, r"stage\.\$nope: there is no expression operator \$nope; docs/reference/atlas.md"),
     ({"$ADD": [1]}, r"for example \$add"),
     ({"$function": {}}, "a replay cannot repeat"),
     ({"$rand": {}}, "two replays would differ"),

@@ -1,4 +1,4 @@
-"""docs/ATLAS.md lists all supported names and no others, and the tests that it names exist."""
+"""docs/reference/atlas.md lists all supported names and no others, and the tests that it names exist."""
 
 import re
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from windowlib.atlas.stages.queries import QUERY_OPERATORS
 from windowlib.atlas.stages.stages import REFUSED, STAGES
 from windowlib.atlas.window_stages import WINDOW_STAGES
 
-TEXT = (ROOT / "docs" / "ATLAS.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "reference" / "atlas.md").read_text(encoding="utf-8")
 
 
 def listed(start: str, end: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""The three timetables of Atlas's documentation (from the seed), row by row, as corrected in SEMANTICS.md 3.5."""
+"""The three timetables of Atlas's documentation, row by row, as docs/reference/atlas.md reads them."""
 
 from collections.abc import Iterator
 

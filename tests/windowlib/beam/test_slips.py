@@ -1,7 +1,7 @@
 """The points in which the trigger driver of Beam's Python SDK contradicts the Beam model, and our results there.
 
 Each test shows Beam's result first. If a new version of Beam corrects a slip, the test fails, and test_differential.py
-can then compare that case. docs/BEAM.md has the list.
+can then compare that case. docs/reference/beam.md has the list.
 """
 
 from typing import Any

@@ -147,7 +147,7 @@ def _state_row(table: Table, rng: random.Random) -> dict[str, Any]:
 
 
 def _replaced(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Replace the positions of each key as docs/CHECKPOINTS.md says, row by row."""
+    """Replace the positions of each key as docs/reference/checkpoints.md says, row by row."""
     found = []
     for row in rows:
         of_key = {place for other in rows if other["k"] == row["k"] for place in _places(other)}

@@ -1,4 +1,4 @@
-"""The test vectors of docs/CHECKPOINTS.md in plain Python and numpy. `test_hashes_spark.py` computes them in Spark."""
+"""The test vectors of docs/reference/checkpoints.md in plain Python and numpy. `test_hashes_spark.py` has Spark's."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 """One interface to the five engines, so that each test runs the same records and watermarks with every profile.
 
 The value of a record is its event time, so a pane shows which records it holds. `column` is a column of the tables in
-docs/PROFILES.md: a profile, or `storm-strict` for Storm's windows with `semantics: strict`.
+docs/reference/profiles.md: a profile, or `storm-strict` for Storm's windows with `semantics: strict`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Turns a row of docs/PROFILES.md into a test with one id per cell, and reads the cells of the page."""
+"""Turns a row of docs/reference/profiles.md into a test with one id per cell, and reads the cells of the page."""
 
 import re
 from collections.abc import Callable

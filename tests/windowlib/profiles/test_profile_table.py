@@ -1,4 +1,4 @@
-"""Tests of docs/PROFILES.md, cell by cell: each row of its tables is a test, and each column a parameter of the test.
+"""Tests of docs/reference/profiles.md, cell by cell: each row of its tables is a test, each column a parameter.
 
 A parameter holds the words of the cell and the expected result. The last tests compare the words with the page.
 W is the watermark in Flink's sense, e a window's end, L the allowed lateness, t a record's time.
@@ -519,7 +519,7 @@ def test_storm_strict_equals_storm_in_the_rows_that_the_page_leaves_out(name: st
     TESTS[name]("storm-strict", STORMS_CELLS[name])
 
 
-PAGE: Final = (ROOT / "docs" / "PROFILES.md").read_text(encoding="utf-8")
+PAGE: Final = (ROOT / "docs" / "reference" / "profiles.md").read_text(encoding="utf-8")
 
 
 def test_the_cells_of_the_page_have_the_words_of_the_tests() -> None:

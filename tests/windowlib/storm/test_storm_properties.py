@@ -81,7 +81,7 @@ def play(spec: StormSpec, steps: Sequence[Step]) -> Driven:
 
 
 class Definition:
-    """Strict windows on event time as docs/STORM.md defines them: a slow implementation without code of windowlib."""
+    """Strict windows on event time as docs/reference/storm.md defines them: slow, without code of windowlib."""
 
     def __init__(self, length: Length, slide: Length) -> None:
         self.length, self.slide = length, slide

@@ -124,7 +124,7 @@ def _operator(name: str, found: Json, place: Place) -> Expression:
         if name in REFUSED:
             raise SpecError(f"{place.at(name).path}: {name} is not supported: {REFUSED[name]}")
         raise SpecError(
-            f"{place.at(name).path}: there is no expression operator {name}; docs/ATLAS.md lists all of them"
+            f"{place.at(name).path}: there is no expression operator {name}; docs/reference/atlas.md lists all of them"
             f"{_near(name)}. To use a text or object that begins with $ as a value, put it into $literal"
         )
     return _compiled(form, found, place.at(name))

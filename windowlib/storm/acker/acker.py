@@ -6,7 +6,7 @@ acker drops an open entry at the third tick after its last renewal. A spout of S
 time-out and sends the root again.
 
 Storm compares only the XOR of the ids, so it does not detect an even number of equal messages. The strict rules also
-compare the count and the wrapping sum. Source: Storm 2.8.4, Acker; SEMANTICS.md section 2.5.
+compare the count and the wrapping sum. Source: Storm 2.8.4, org.apache.storm.daemon.Acker.
 """
 
 from collections.abc import Iterator, Sequence

@@ -30,7 +30,7 @@ sqlglot calls itself 23 times for a level. Python allows 1,000 calls.
 """
 ALLOWED: Final = (
     "columns, paths (payload.user.id), literals, cast, try_cast, ->, ->>, case, comparisons, in, between, like, is "
-    "null, and, or, not, + - * / // %, ||, extract, functions (docs/PIPELINES.md lists them)"
+    "null, and, or, not, + - * / // %, ||, extract, functions (docs/reference/pipelines.md lists them)"
 )
 
 _NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?", re.ASCII)

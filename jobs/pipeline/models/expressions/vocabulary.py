@@ -1,4 +1,6 @@
-"""What an expression may use: functions, types and parts of dates. All else is refused. docs/PIPELINES.md lists it.
+"""What an expression may use: functions, types and parts of dates. All else is refused.
+
+docs/reference/pipelines.md lists it.
 
 Each function gives the same result for the same arguments: none reads a clock, a locale, a setting or a file.
 """

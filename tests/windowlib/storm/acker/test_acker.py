@@ -1,4 +1,4 @@
-"""The behaviour of Storm's acker as measured on Storm 2.8.4 (SEMANTICS.md 2.5), and the points where strict differs."""
+"""Storm's acker as measured on Storm 2.8.4 (org.apache.storm.daemon.Acker), and the points where strict differs."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The spout's side of the acker: messages without an id or an acker, time-outs, replay (SEMANTICS.md 2.5, seed 001)."""
+"""The spout's side of the acker: messages without an id or an acker, time-outs, replay (Storm 2.8.4, SpoutExecutor)."""
 
 import json
 
