@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _MAPPING_MODE = "delta.columnMapping.mode"
 _MAPPED = {"name", "id"}
 _TYPE_CHANGES = "delta.typeChanges"
+RETENTION = "delta.logRetentionDuration"
 _DELETION_VECTORS = "deletionVectors"
 _WHOLE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _MAX_CAUSE = 300
@@ -159,6 +160,11 @@ class LogTable:
     def is_read_by_spark(self) -> bool:
         """Spark reads every Delta table."""
         return True
+
+    @property
+    def retention(self) -> str:
+        """Delta's setting."""
+        return RETENTION
 
     @property
     def why_not_accepted(self) -> str:

@@ -18,7 +18,7 @@ def log_place(lake: Lake, pipeline: Pipeline) -> LogPlace:
         SpecError: as for `Lake.event_log`, or the tables of the pipeline would be among the files of the log.
     """
     uri, log = lake.event_log(pipeline), pipeline.log
-    if log.format != "delta" and f"{lake.ledger(pipeline.name)}/".startswith(f"{uri.rstrip('/')}/"):
+    if log.format == "parquet" and f"{lake.ledger(pipeline.name)}/".startswith(f"{uri.rstrip('/')}/"):
         raise SpecError(
             f"{pipeline.source}: log.table: the pipeline {pipeline.name} writes its tables below {uri}, and all files "
             f"there would belong to the log (format: {log.format}); move the log to another directory, or rename the "
@@ -46,5 +46,9 @@ def place_at(uri: str, log_format: LogFormat, *, partitions: Mapping[str, Partit
             from jobs.lake.parquet_place import ParquetPlace  # few pipelines need it
 
             return ParquetPlace(uri=uri, partitions=partitions or {})
+        case "iceberg":
+            from jobs.lake.iceberg_place import IcebergPlace  # pyiceberg takes 0.5 s to import
+
+            return IcebergPlace(uri=uri)
         case _:
             assert_never(log_format)
