@@ -45,10 +45,7 @@ class IcebergVersion(PlainVersion):
     schema: "Schema" = field(repr=False)
     has_commits: bool = True
     retention: str = "history.expire.max-snapshot-age-ms"
-    why_not_accepted: str = (
-        "only commits of Delta tables can be accepted. To replay the records that are left, append them to a new "
-        "table, and name it in `log.table`"
-    )
+    why_not_accepted: str = ""
     _digests: dict[str, bytes | None] = field(default_factory=dict, compare=False, repr=False)
 
     @property

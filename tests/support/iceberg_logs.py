@@ -1,13 +1,26 @@
 """Iceberg tables in a directory, written by pyiceberg."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestWriterV2,
+    write_manifest_list,
+)
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, Transform
+from typing_extensions import override
 
 from tests.support.log_shop import SCHEMA, LogShop, Row
 
@@ -42,3 +55,64 @@ class IcebergShop(LogShop):
     def append(self, rows: Sequence[Row], schema: pa.Schema = SCHEMA) -> None:
         """Append records in one snapshot."""
         self.table.append(pa.Table.from_pylist(list(rows), schema=schema))
+
+
+def newest_metadata(place: Path) -> Path:
+    """Return the newest metadata file of a table."""
+    return max(place.glob("metadata/*.metadata.json"))
+
+
+def change_metadata(place: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the newest metadata file, as another writer would have written it."""
+    file = newest_metadata(place)
+    metadata = json.loads(file.read_text("utf-8"))
+    change(metadata)
+    file.write_text(json.dumps(metadata), "utf-8")
+
+
+def compact(shop: IcebergShop) -> None:
+    """Write all records again as one file for each day, in a snapshot of the operation `replace`."""
+    change = shop.table.transaction()
+    with change.update_snapshot().overwrite() as snapshot:
+        for task in shop.table.scan().plan_files():
+            snapshot.delete_data_file(task.file)
+        rows = shop.table.scan().to_arrow()
+        for file in _dataframe_to_data_files(change.table_metadata, rows, shop.table.io):
+            snapshot.append_data_file(file)
+    change.commit_transaction()
+    change_metadata(shop.log, lambda one: one["snapshots"][-1]["summary"].update(operation="replace"))
+
+
+class _Deletes(ManifestWriterV2):
+    """Writes a manifest of delete files, which pyiceberg itself does not."""
+
+    @override
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+
+def delete_on_read(shop: IcebergShop) -> None:
+    """Delete a record of the first day as other writers do: a new snapshot has a file with the places of the rows."""
+    table, parent = shop.table, shop.table.metadata.snapshots[-1]
+    own, io = {"snapshot-id": 9, "sequence-number": parent.sequence_number + 1}, table.io
+    files = [task.file for task in table.scan().plan_files()]
+    deletes = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES, file_path=f"{table.location()}/deletes.parquet",
+        file_format=FileFormat.PARQUET, partition=files[0].partition, record_count=1, file_size_in_bytes=1,
+    )  # fmt: skip
+    output = io.new_output(f"{table.location()}/metadata/deletes.avro")
+    with _Deletes(table.spec(), table.schema(), output, 9, "deflate") as writer:
+        writer.add_entry(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=9, data_file=deletes))
+    place = f"{table.location()}/metadata/snap-9.avro"
+    with write_manifest_list(
+        2, io.new_output(place), 9, parent.snapshot_id, own["sequence-number"], "deflate"
+    ) as manifests:
+        manifests.add_manifests([writer.to_manifest_file(), *parent.manifests(io)])
+
+    def change(metadata: dict[str, Any]) -> None:
+        more = {"parent-snapshot-id": parent.snapshot_id, "manifest-list": place, "summary": {"operation": "delete"}}
+        metadata["snapshots"].append({**metadata["snapshots"][-1], **own, **more})
+        metadata["current-snapshot-id"] = metadata["refs"]["main"]["snapshot-id"] = 9
+        metadata["snapshot-log"].append({"snapshot-id": 9, "timestamp-ms": parent.timestamp_ms})
+
+    change_metadata(shop.log, change)
