@@ -95,10 +95,10 @@ def delete_on_read(shop: IcebergShop) -> None:
     """Delete a record of the first day as other writers do: a new snapshot has a file with the places of the rows."""
     table, parent = shop.table, shop.table.metadata.snapshots[-1]
     own, io = {"snapshot-id": 9, "sequence-number": parent.sequence_number + 1}, table.io
-    files = [task.file for task in table.scan().plan_files()]
+    oldest = min((task.file for task in table.scan().plan_files()), key=lambda one: one.file_path)
     deletes = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES, file_path=f"{table.location()}/deletes.parquet",
-        file_format=FileFormat.PARQUET, partition=files[0].partition, record_count=1, file_size_in_bytes=1,
+        file_format=FileFormat.PARQUET, partition=oldest.partition, record_count=1, file_size_in_bytes=1,
     )  # fmt: skip
     output = io.new_output(f"{table.location()}/metadata/deletes.avro")
     with _Deletes(table.spec(), table.schema(), output, 9, "deflate") as writer:

@@ -16,7 +16,7 @@ from jobs.planning.log_state import read_log_state
 from jobs.planning.watching import Watch, read_watch, sign_of
 from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
 from tests.support.fuzzing import seeds
-from tests.support.iceberg_logs import IcebergShop, compact, delete_on_read
+from tests.support.iceberg_logs import IcebergShop, change_metadata, compact, delete_on_read
 from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import LogError, SpecError
@@ -97,7 +97,7 @@ def test_a_column_tells_the_slices_also_if_its_partition_is_hidden(
     assert ice.changed() == {DAYS[(rows[0]["at"] - FIRST_MS) // DAY_MS]: Match.CHANGED}
 
 
-def _days(_: object, source: object) -> Callable[[pa.Array], pa.Array]:
+def _days(_: object, _source: object) -> Callable[[pa.Array], pa.Array]:
     return lambda times: times.cast(pa.timestamp("us")).cast(pa.date32(), safe=False).cast(pa.int32())
 
 
@@ -158,6 +158,18 @@ def test_deletes_on_read_are_refused(shop: IcebergShop) -> None:
     delete_on_read(shop)
     with pytest.raises(LogError, match="has delete files or deletion vectors"):
         shop.run()
+    change_metadata(shop.log, _compacted)
+    with pytest.raises(LogError, match=r"commit 4 \(delete\) removed or changed records of slice 2026-03-01"):
+        shop.run()
+
+
+def _compacted(metadata: dict[str, Any]) -> None:
+    """Add a snapshot whose files need no delete files any more."""
+    deleted, before = metadata["snapshots"][-1], metadata["snapshots"][-2]
+    own = {"snapshot-id": 10, "parent-snapshot-id": deleted["snapshot-id"], "sequence-number": 5}
+    metadata["snapshots"].append({**before, **own, "summary": {"operation": "replace"}})
+    metadata["current-snapshot-id"] = metadata["refs"]["main"]["snapshot-id"] = 10
+    metadata["snapshot-log"].append({"snapshot-id": 10, "timestamp-ms": before["timestamp-ms"]})
 
 
 def test_a_rollback_is_refused_until_the_snapshot_expires(shop: IcebergShop) -> None:
