@@ -61,7 +61,8 @@ def slice_candidates(facts: TableFacts, times: Sequence[str], chosen: Sequence[s
         times: columns that may say when a record arrived, best first.
         chosen: the columns that a person has named, or `commits`; all candidates if empty.
     """
-    found = [*_by_partition(facts), *_by_time(facts, times), _by_commits(facts)]
+    by_commits = [_by_commits(facts)] if facts.log.has_commits else []
+    found = [*_by_partition(facts), *_by_time(facts, times), *by_commits]
     if not chosen:
         return found
     fitting = [one for one in found if one.columns == tuple(chosen)]

@@ -104,8 +104,8 @@ def open_log(uri: str, version: int | None = None) -> "DeltaTable":
         except TableNotFoundError as error:
             raise LogError(
                 f"event log {uri} {'' if is_remote(uri) else 'exists, but it '}is not a Delta table: it has no "
-                "_delta_log with a commit. `log.table` must name the root of an append-only Delta table, or, with "
-                "`format: parquet`, a directory of Parquet files, which `hindcast doctor` and `init` do not examine "
+                "_delta_log with a commit. `log.table` must name the root of an append-only Delta table; or, with "
+                "`format: parquet`, a directory of Parquet files; or, with `format: iceberg`, an Iceberg table "
                 "(docs/LOGS.md)"
             ) from error
 

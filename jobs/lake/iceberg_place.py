@@ -12,7 +12,8 @@ from pyiceberg.manifest import DataFileContent, ManifestContent
 from typing_extensions import override
 
 from jobs.lake.covered_files import StoredDigests
-from jobs.lake.delta_log import DataFile, no_bounds
+from jobs.lake.delta_log import DataFile
+from jobs.lake.footer_bounds import bounds_table
 from jobs.lake.iceberg_files import IcebergFiles, file_bounds, iceberg_files, identity_columns
 from jobs.lake.iceberg_schema import column_nodes, widened_columns
 from jobs.lake.iceberg_table import COPY, IcebergTable, iceberg_errors, open_iceberg
@@ -52,6 +53,12 @@ class IcebergVersion(PlainVersion):
     def table_id(self) -> str:
         """The UUID of the table."""
         return str(self.table.metadata.table_uuid)
+
+    @property
+    @override
+    def configuration(self) -> Mapping[str, str | None]:
+        """The table properties."""
+        return self.table.metadata.properties
 
     def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> IcebergFiles:
         """Return the snapshots up to this version, and check the manifests of it.
@@ -106,21 +113,13 @@ class IcebergVersion(PlainVersion):
     @override
     def bounds(self, column: str) -> "pa.Table":
         """Return `path`, `low`, `high` and `nulls` of the files whose manifests have all three of a column."""
-        import pyarrow as pa
-
         number = self.schema.find_field(column).field_id
         rows = [
             (one.path, *own, nulls[number])
             for one, file in self._live
             if (own := file_bounds(file, self.schema, column)) and number in (nulls := file.null_value_counts or {})
         ]
-        if not rows:
-            return no_bounds()
-        kind = arrow_type(self.nodes[column])
-        kinds = {"path": pa.string(), "low": kind, "high": kind, "nulls": pa.int64()}
-        return pa.table(
-            [pa.array(own, of) for own, of in zip(zip(*rows, strict=True), kinds.values(), strict=True)], names=[*kinds]
-        )
+        return bounds_table(rows, self.nodes[column])
 
     def removal(self, columns: Sequence[str]) -> str:
         """Return how a person removes the records that have no value of one of these partition columns."""
