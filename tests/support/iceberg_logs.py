@@ -42,6 +42,13 @@ def iceberg_table(
     return table
 
 
+def open_again(place: Path) -> Table:
+    """Return a table that was made before, so that it can be changed."""
+    catalog = InMemoryCatalog("tests", warehouse=str(place.parent))
+    catalog.create_namespace("logs")
+    return catalog.register_table("logs.log", str(newest_metadata(place)))
+
+
 BY_DAY: Mapping[str, Transform[Any, Any]] = {"day": IdentityTransform()}
 
 

@@ -1,89 +1,91 @@
-"""`examine` over logs that are no Delta table: the proposed file gives the runs of the same records in a Delta table."""
+"""`examine` over logs that are no Delta table: what the proposed file says, and the findings that they have."""
 
-import random
-from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.transforms import IdentityTransform
 
-from jobs.doctor.column_roles import Wishes
-from jobs.doctor.examination import Examination
 from jobs.doctor.finding import Severity
-from jobs.lake.lake import Lake
 from jobs.lake.log_places import found_format
-from jobs.planning.log_pin import pin_input
 from tests.jobs.doctor import tables
 from tests.jobs.doctor.test_examination import examined, found
-from tests.support.iceberg_logs import change_metadata, iceberg_table
-from tests.zoo.parquet_forms import write_hive  # noqa: F401
+from tests.support.iceberg_logs import open_again
+from windowlib.errors import LogError
+
+PROPOSED = {
+    "Parquet by date": ("by: dt", "  format: parquet\n  partitions: {dt: date} "),
+    "Parquet by parts of dates": ("by: [year, month, day]", "  partitions: {year: bigint, day: bigint} "),
+    "Parquet without partitions": ("by: received_at", "  format: parquet\n"),
+    "Iceberg by date": ("by: dt", "  format: iceberg\n"),
+    "Iceberg without partitions": ("by: received_at", "  format: iceberg\n"),
+}
 
 
-def _days() -> list[pa.Table]:
-    return [pa.Table.from_pylist(rows) for rows in tables.clicks(Random(7))]
-
-
-def _hive(place: Path) -> None:
-    for number, rows in enumerate(_days()):
-        directory = place / f"dt={rows['dt'][0].as_py()}"
-        directory.mkdir(parents=True)
-        pq.write_table(rows.drop_columns("dt"), directory / f"part-{number}.parquet")
-
-
-def _hive_by_parts(place: Path) -> None:
-    for number, rows in enumerate(_days()):
-        day: date = rows["dt"][0].as_py()
-        directory = place / f"year={day.year}" / f"month={day.month:02}" / f"day={day.day}"
-        directory.mkdir(parents=True)
-        pq.write_table(rows.drop_columns("dt"), directory / f"part-{number}.parquet")
-
-
-def _flat(place: Path) -> None:
-    place.mkdir()
-    for number, rows in enumerate(_days()):
-        pq.write_table(rows.drop_columns("dt"), place / f"part-{number}.parquet")
-
-
-def _iceberg(place: Path) -> None:
-    table = iceberg_table(place, _days()[0].schema, partitions={"dt": IdentityTransform()})
-    for rows in _days():
-        table.append(rows)
-
-
-def _iceberg_flat(place: Path) -> None:
-    table = iceberg_table(place, _days()[0].drop_columns("dt").schema)
-    for rows in _days():
-        table.append(rows.drop_columns("dt"))
-
-
-KINDS: list[tuple[Callable[[Path], None], str, str, str]] = [
-    (_hive, "parquet", "by: dt", "  format: parquet\n  partitions: {dt: date}"),
-    (_hive_by_parts, "parquet", "by: [year, month, day]", "partitions: {year: bigint, day: bigint}"),
-    (_flat, "parquet", "by: received_at", "  format: parquet\n"),
-    (_iceberg, "iceberg", "by: dt", "  format: iceberg\n"),
-    (_iceberg_flat, "iceberg", "by: received_at", "  format: iceberg\n"),
-]
-
-
-@pytest.mark.parametrize(("write", "log_format", "slices", "lines"), KINDS)
-def test_a_file_is_proposed_that_runs(
-    tmp_path: Path, write: Callable[[Path], None], log_format: str, slices: str, lines: str
-) -> None:
+@pytest.mark.parametrize("kind", tables.OTHERS)
+def test_the_proposed_file_has_the_format_and_the_types_of_partitions(kind: str, tmp_path: Path) -> None:
     place = tmp_path / "clicks"
-    write(place)
-    assert found_format(str(place)) == log_format
+    tables.OTHERS[kind](place)
     examination = examined(place)
     accepted, proposal = examination.accepted, examination.proposal
     assert accepted is not None, [one.text for one in examination.findings if one.severity is Severity.ERROR]
     assert proposal is not None
     assert not [one for one in examination.findings if one.severity is Severity.ERROR]
     assert examination.sampled == examination.facts.records == 120
+    slices, lines = PROPOSED[kind]
     assert lines in accepted.text
     assert (proposal.slices.text, proposal.order.columns) == (slices, ("received_at", "click_id"))
     assert accepted.range_ms == (1_704_067_200_000, 1_704_326_400_000)
-    assert pin_input(accepted.pipeline, Lake(root=str(tmp_path)), ()).version == examination.facts.log.version
+    assert accepted.pipeline.name == "clicks_windows", "its tables are not among the files of the log"
+
+
+def test_a_directory_has_no_findings_about_commits(tmp_path: Path) -> None:
+    tables.OTHERS["Parquet by date"](tmp_path / "clicks")
+    examination = examined(tmp_path / "clicks")
+    subjects = {one.subject for one in examination.findings}
+    assert not subjects & {"row tracking", "removed records", "append only", "history", "log retention"}
+    assert "the directory has 120 records in 3 files" in found(examination, "records").text
+    assert found(examination, "order").mend == "name columns in log.order"
+
+
+def test_removed_and_rewritten_files_of_an_iceberg_table_are_found(tmp_path: Path) -> None:
+    tables.OTHERS["Iceberg by date"](tmp_path / "clicks")
+    table = open_again(tmp_path / "clicks")
+    assert found(examined(tmp_path / "clicks"), "removed records").severity is Severity.OK
+    table.delete("dt = '2024-01-01'")
+    examination = examined(tmp_path / "clicks")
+    assert "commits 4 (delete) removed or changed records" in found(examination, "removed records").text
+    assert "hindcast accept-rewrite" in found(examination, "removed records").mend
+    assert "'history.expire.max-snapshot-age-ms' = '2592000000'" in found(examination, "log retention").mend
+    assert "of the snapshots" in found(examination, "order").text
+
+
+def test_null_slices_of_both_are_found(tmp_path: Path) -> None:
+    for kind, mend in (("Parquet by date", "remove the files without one"), ("Iceberg by date", "DELETE … WHERE dt")):
+        place = tmp_path / kind
+        tables.OTHERS[kind](place)
+        lost = pa.Table.from_pylist([tables.clicks(Random(8))[0][0]])
+        if kind.startswith("Parquet"):
+            (place / "dt=__HIVE_DEFAULT_PARTITION__").mkdir()
+            pq.write_table(lost.drop_columns("dt"), place / "dt=__HIVE_DEFAULT_PARTITION__" / "a.parquet")
+        else:
+            nothing = pa.nulls(1, pa.date32())
+            open_again(place).append(lost.set_column(lost.schema.get_field_index("dt"), "dt", nothing))
+        finding = found(examined(place), "null slices")
+        assert "1 record have no dt" in finding.text
+        assert mend in finding.mend
+
+
+def test_the_format_is_that_of_the_metadata(tmp_path: Path) -> None:
+    for kind, log_format in (("Parquet by date", "parquet"), ("Iceberg by date", "iceberg")):
+        tables.OTHERS[kind](tmp_path / kind)
+        assert found_format(str(tmp_path / kind)) == log_format
+    tables.by_date(tmp_path / "delta")
+    assert found_format(str(tmp_path / "delta")) == "delta"
+    assert found_format("hdfs://host/log") == "delta"
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "nothing"):
+        assert found_format(str(tmp_path / name)) == "delta"
+    with pytest.raises(LogError, match="with `format: iceberg`, an Iceberg table"):
+        examined(tmp_path / "empty")
