@@ -77,9 +77,9 @@ def _problems(schema: Schema, schemas: Iterable[Schema]) -> Iterator[str]:
     for old in schemas:
         for field_id, name in index_name_by_id(old).items():
             if names.get(field_id, name) != name:
-                yield f"column {names[field_id]!r} had the name {name!r}, which older files have"
+                yield f"column {names[field_id]!r} was renamed, and has the name {name!r} in some files"
             if ids.get(name.casefold(), field_id) != field_id:
-                yield f"the name {name!r} was that of another column, which was dropped, and older files have it"
+                yield f"the name {name!r} is that of two columns, one of which was dropped, and some files have it"
 
 
 def _node(kind: IcebergType) -> Node | None:

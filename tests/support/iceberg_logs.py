@@ -77,17 +77,17 @@ def change_metadata(place: Path, change: Callable[[dict[str, Any]], object]) -> 
     file.write_text(json.dumps(metadata), "utf-8")
 
 
-def compact(shop: IcebergShop) -> None:
+def compact(table: Table) -> None:
     """Write all records again as one file for each day, in a snapshot of the operation `replace`."""
-    change = shop.table.transaction()
+    change = table.transaction()
     with change.update_snapshot().overwrite() as snapshot:
-        for task in shop.table.scan().plan_files():
+        for task in table.scan().plan_files():
             snapshot.delete_data_file(task.file)
-        rows = shop.table.scan().to_arrow()
-        for file in _dataframe_to_data_files(change.table_metadata, rows, shop.table.io):
+        rows = table.scan().to_arrow()
+        for file in _dataframe_to_data_files(change.table_metadata, rows, table.io):
             snapshot.append_data_file(file)
     change.commit_transaction()
-    change_metadata(shop.log, lambda one: one["snapshots"][-1]["summary"].update(operation="replace"))
+    change_metadata(Path(table.location()), lambda one: one["snapshots"][-1]["summary"].update(operation="replace"))
 
 
 class _Deletes(ManifestWriterV2):
@@ -98,10 +98,10 @@ class _Deletes(ManifestWriterV2):
         return ManifestContent.DELETES
 
 
-def delete_on_read(shop: IcebergShop) -> None:
+def delete_on_read(table: Table) -> None:
     """Delete a record of the first day as other writers do: a new snapshot has a file with the places of the rows."""
-    table, parent = shop.table, shop.table.metadata.snapshots[-1]
-    own, io = {"snapshot-id": 9, "sequence-number": parent.sequence_number + 1}, table.io
+    parent, io = table.metadata.snapshots[-1], table.io
+    sequence = (parent.sequence_number or 0) + 1
     oldest = min((task.file for task in table.scan().plan_files()), key=lambda one: one.file_path)
     deletes = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES, file_path=f"{table.location()}/deletes.parquet",
@@ -111,15 +111,19 @@ def delete_on_read(shop: IcebergShop) -> None:
     with _Deletes(table.spec(), table.schema(), output, 9, "deflate") as writer:
         writer.add_entry(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=9, data_file=deletes))
     place = f"{table.location()}/metadata/snap-9.avro"
-    with write_manifest_list(
-        2, io.new_output(place), 9, parent.snapshot_id, own["sequence-number"], "deflate"
-    ) as manifests:
+    with write_manifest_list(2, io.new_output(place), 9, parent.snapshot_id, sequence, "deflate") as manifests:
         manifests.add_manifests([writer.to_manifest_file(), *parent.manifests(io)])
 
     def change(metadata: dict[str, Any]) -> None:
-        more = {"parent-snapshot-id": parent.snapshot_id, "manifest-list": place, "summary": {"operation": "delete"}}
-        metadata["snapshots"].append({**metadata["snapshots"][-1], **own, **more})
+        more = {
+            "snapshot-id": 9,
+            "sequence-number": sequence,
+            "parent-snapshot-id": parent.snapshot_id,
+            "manifest-list": place,
+            "summary": {"operation": "delete"},
+        }
+        metadata["snapshots"].append({**metadata["snapshots"][-1], **more})
         metadata["current-snapshot-id"] = metadata["refs"]["main"]["snapshot-id"] = 9
         metadata["snapshot-log"].append({"snapshot-id": 9, "timestamp-ms": parent.timestamp_ms})
 
-    change_metadata(shop.log, change)
+    change_metadata(Path(table.location()), change)

@@ -197,8 +197,8 @@ def _odd_name(table: Table) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (_rename, "column 'area' had the name 'region'"),
-        (_reuse, "the name 'region' was that of another column"),
+        (_rename, "column 'area' was renamed, and has the name 'region' in some files"),
+        (_reuse, "the name 'region' is that of two columns"),
         (_odd_name, "column 'a b' has characters that writers replace"),
     ],
 )

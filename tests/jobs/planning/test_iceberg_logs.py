@@ -136,7 +136,7 @@ def test_a_compaction_keeps_the_runs_and_loses_the_order_of_appending(tmp_path: 
     shop = _filled(tmp_path)
     assert shop.run().is_published
     before = shop.published()
-    compact(shop)
+    compact(shop.table)
     assert shop.changed() == {}
     shop.run()
     assert shop.published() == before
@@ -155,7 +155,7 @@ def test_the_order_of_appending_needs_the_snapshots(tmp_path: Path) -> None:
 
 
 def test_deletes_on_read_are_refused(shop: IcebergShop) -> None:
-    delete_on_read(shop)
+    delete_on_read(shop.table)
     with pytest.raises(LogError, match="has delete files or deletion vectors"):
         shop.run()
     change_metadata(shop.log, _compacted)
