@@ -235,6 +235,8 @@ def _arrival_columns(facts: TableFacts, roles: Roles, wishes: Wishes) -> list[st
     """Return the columns of times by which the log may be cut: not the event time, unless a person named it."""
     times = [one.column for one in (roles.arrival_time, *roles.times) if one is not None and one.unit is None]
     event = None if roles.event_time is None else roles.event_time.column
+    if not facts.log.has_commits:  # by which every other log can be cut
+        times += [name for name, kind in facts.columns.items() if kind == "date"]
     own = [name for name in dict.fromkeys([*wishes.slice_by, *times]) if name != event or name in wishes.slice_by]
     kinds = ("timestamp", "timestamp_ntz", "date")
     return [name for name in own if facts.columns.get(name) in kinds and name not in facts.log.partition_columns]

@@ -61,8 +61,7 @@ def slice_candidates(facts: TableFacts, times: Sequence[str], chosen: Sequence[s
         times: columns that may say when a record arrived, best first.
         chosen: the columns that a person has named, or `commits`; all candidates if empty.
     """
-    by_commits = [_by_commits(facts)] if facts.log.has_commits else []
-    found = [*_by_partition(facts), *_by_time(facts, times), *by_commits]
+    found = [*_by_partition(facts), *_by_time(facts, times), _by_commits(facts)]
     if not chosen:
         return found
     fitting = [one for one in found if one.columns == tuple(chosen)]
@@ -153,8 +152,8 @@ def _read(value: str | None, code: str) -> int | None:
 
 def _by_time(facts: TableFacts, times: Sequence[str]) -> Iterator[SliceCandidate]:
     for name in times:
-        bounds = facts.bounds_ms(name)
-        yield SliceCandidate(kind="time", columns=(name,), by=f"by: {spelled(name)}", every_ms=_every_ms(bounds))
+        every_ms = UNIT_MS["d"] if facts.columns[name] == "date" else _every_ms(facts.bounds_ms(name))
+        yield SliceCandidate(kind="time", columns=(name,), by=f"by: {spelled(name)}", every_ms=every_ms)
 
 
 def _by_commits(facts: TableFacts) -> SliceCandidate:

@@ -49,6 +49,21 @@ def test_a_directory_has_no_findings_about_commits(tmp_path: Path) -> None:
     assert found(examination, "order").mend == "name columns in log.order"
 
 
+def test_a_directory_without_a_time_of_arrival_has_no_slices(tmp_path: Path) -> None:
+    """A column of dates is better than nothing. Without one, the grammar tells what is allowed."""
+    rows = pa.Table.from_pylist(tables.clicks(Random(7))[0]).drop_columns("received_at")
+    for name, own in (("date", rows), ("nothing", rows.drop_columns("dt"))):
+        (tmp_path / name).mkdir()
+        pq.write_table(own, tmp_path / name / "a.parquet")
+    proposal = examined(tmp_path / "date").proposal
+    assert proposal is not None
+    assert proposal.slices.text == "by: dt"
+    assert (
+        "a directory of Parquet files has no commits; name partition"
+        in found(examined(tmp_path / "nothing"), "refused").text
+    )
+
+
 def test_removed_and_rewritten_files_of_an_iceberg_table_are_found(tmp_path: Path) -> None:
     tables.OTHERS["Iceberg by date"](tmp_path / "clicks")
     table = open_again(tmp_path / "clicks")
