@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestEntryStatus
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, IntegerType, LongType, StringType, TimestampType, TimestamptzType
@@ -25,14 +24,11 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
-    from pyiceberg.table.snapshots import Snapshot
 
 TIMES: Final = (DateType, TimestampType, TimestamptzType)
 _PARTITIONS: Final = (DateType, IntegerType, LongType, StringType)
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the zone is appended
 REPLACE: Final = "replace"
-DELETES: Final = "deletes"
-"""A key of an action: of a file that marks records of others as deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +41,7 @@ class IcebergFiles(LogFiles):
     @override
     def _name(self, path: str) -> str:
         """Return the name of a digest. No file is written again, and one sequence number has one manifest list."""
-        own = next((version for version, known in self.commits.items() if known == path), None)
-        return f"snapshots/{own}" if own is not None else path.removeprefix(f"{self.root}/")
+        return self.table.list_names.get(path) or path.removeprefix(f"{self.root}/")
 
     @override
     def entries(self, version: int) -> Sequence[Entry]:
@@ -55,37 +50,35 @@ class IcebergFiles(LogFiles):
                 self._read[version] = tuple(self._actions(version)) if self.commits[version] else ()
         return self._read[version]
 
-    def manifests(self, version: int) -> "list[ManifestFile]":
-        """Return the manifests of a snapshot, whose bytes were checked."""
+    def manifests(self, version: int, *, own: bool = False) -> "list[ManifestFile]":
+        """Return the manifests of a snapshot, or only those that it has written itself. Their bytes were checked."""
         self.check([self.commits[version]])
-        found = self.table.manifests(self.table.snapshots[version])
+        snapshot = self.table.snapshots[version]
+        found = snapshot.manifests(self.table.reader)
+        found = [one for one in found if not own or one.added_snapshot_id == snapshot.snapshot_id]
         self.check([self.table.reader.place(one.manifest_path) for one in found])
         return found
 
     def live(self, version: int) -> "Iterator[tuple[IcebergFile, Mapping[str, Any]]]":
         """Yield the files of a version, each with its `add`."""
         for manifest in self.manifests(version):
-            for entry in self.table.entries(manifest):
-                if entry.status != ManifestEntryStatus.DELETED:
-                    yield entry.data_file, self._action(manifest, entry.data_file)
+            for entry in manifest.fetch_manifest_entry(self.table.reader):
+                yield entry.data_file, self._action(manifest, entry.data_file)
 
     def _actions(self, version: int) -> Iterator[Entry]:
         snapshot = self.table.snapshots[version]
-        operation = _operation(snapshot)
+        operation = "?" if snapshot.summary is None else snapshot.summary.operation.value
         yield {"commitInfo": {"operation": operation, "timestamp": snapshot.timestamp_ms}}
-        for manifest in self.manifests(version):
-            if manifest.added_snapshot_id != snapshot.snapshot_id:
-                continue
-            for entry in self.table.entries(manifest):
+        for manifest in self.manifests(version, own=True):
+            for entry in manifest.fetch_manifest_entry(self.table.reader, discard_deleted=False):
                 if entry.snapshot_id != snapshot.snapshot_id or entry.status == ManifestEntryStatus.EXISTING:
                     continue
                 action = self._action(manifest, entry.data_file) | {"dataChange": operation != REPLACE}
                 is_add = entry.status == ManifestEntryStatus.ADDED
-                if manifest.content == ManifestContent.DELETES:
-                    if is_add:  # the file takes records away from others
-                        yield {"remove": action | {"dataChange": True, DELETES: True}}
-                else:
+                if manifest.content != ManifestContent.DELETES:
                     yield {"add" if is_add else "remove": action}
+                elif is_add:  # the file takes records away from others
+                    yield {"remove": action | {"dataChange": True}}
 
     def _action(self, manifest: "ManifestFile", file: "IcebergFile") -> dict[str, Any]:
         if file.content == DataFileContent.DATA and file.file_format != FileFormat.PARQUET:
@@ -142,14 +135,12 @@ def partition_values(schema: "Schema", spec: "PartitionSpec", file: "IcebergFile
 def file_bounds(file: "IcebergFile", schema: "Schema", column: str) -> tuple[int, int] | None:
     """Return the least and the greatest value of a column of times or whole numbers; None if they are not known."""
     field = schema.find_field(column)
-    kind, low, high = (
-        field.field_type,
-        (file.lower_bounds or {}).get(field.field_id),
-        (file.upper_bounds or {}).get(field.field_id),
-    )
-    if low is None or high is None or not isinstance(kind, (*TIMES, IntegerType, LongType)):
+    found = [(own or {}).get(field.field_id) for own in (file.lower_bounds, file.upper_bounds)]
+    if None in found or not isinstance(field.field_type, (*TIMES, IntegerType, LongType)):
         return None
-    return int(from_bytes(kind, low)), int(from_bytes(kind, high))
+    # A file from before the column was widened has fewer bytes.
+    low, high = (int.from_bytes(own or b"", "little", signed=True) for own in found)
+    return low, high
 
 
 def _statistics(schema: "Schema", file: "IcebergFile") -> str:
@@ -174,7 +165,3 @@ def _text(kind: object, value: int) -> str | None:
         return (at.replace(tzinfo=UTC) if isinstance(kind, TimestamptzType) else at).isoformat()
     except (OverflowError, ValueError):  # a year that Python does not have
         return None
-
-
-def _operation(snapshot: "Snapshot") -> str:
-    return "?" if snapshot.summary is None else snapshot.summary.operation.value

@@ -176,7 +176,7 @@ class IcebergPlace:
         """Return the columns by whose values all files of a version are divided. Delete files are refused."""
         specs = table.metadata.specs()
         with iceberg_errors(self.uri, "reading its manifests"):
-            manifests = table.manifests(table.snapshots[version]) if version else []
+            manifests = table.snapshots[version].manifests(table.reader) if version else []
         filled = [one for one in manifests if one.has_added_files() or one.has_existing_files()]
         if any(one.content == ManifestContent.DELETES for one in filled):
             raise LogError(

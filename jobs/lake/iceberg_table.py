@@ -25,7 +25,6 @@ from windowlib.errors import LogError
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
-    from pyiceberg.manifest import ManifestEntry, ManifestFile
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
@@ -158,6 +157,11 @@ class IcebergTable:
         is_whole = not self.snapshots or (first is not None and first.parent_snapshot_id is None)
         return frozenset(branches - {*self.snapshots, 0}) | ({0} if is_whole else frozenset())
 
+    @cached_property
+    def list_names(self) -> Mapping[str, str]:
+        """The place of a manifest list -> the name of its digest: a sequence number has one list."""
+        return {self.reader.place(one.manifest_list): f"snapshots/{number}" for number, one in self.snapshots.items()}
+
     def schema(self, version: int) -> "Schema":
         """Return the columns of a version: those that the table had at its snapshot."""
         snapshot = self.snapshots.get(version)
@@ -171,14 +175,6 @@ class IcebergTable:
         if place.startswith(f"{self.root}/"):
             return quote(place.removeprefix(f"{self.root}/"), safe=_SAFE)
         return f"{'s3://' if is_s3(self.uri) else ''}{quote(place, safe=_SAFE)}"
-
-    def manifests(self, snapshot: "Snapshot") -> list["ManifestFile"]:
-        """Return the manifests of a snapshot."""
-        return snapshot.manifests(self.reader)
-
-    def entries(self, manifest: "ManifestFile") -> list["ManifestEntry"]:
-        """Return the entries of a manifest, also those of files that its snapshot removed."""
-        return manifest.fetch_manifest_entry(self.reader, discard_deleted=False)
 
 
 def open_iceberg(uri: str) -> IcebergTable:
