@@ -62,8 +62,9 @@ class CommitFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """A log at its newest version. `commits` are ascending and without a gap; `first_commit` is the oldest readable.
+    """A log at its newest version. `commits` are ascending; `first_commit` is the oldest readable without a gap.
 
+    `commits_unread` is how many readable commits were not read because there are too many.
     `partitions` are the types of partition columns that a pipeline file has to name. `tracked_since` is the version
     that switched row tracking on; None if it is off or that commit cannot be read.
     """
@@ -74,6 +75,7 @@ class TableFacts:
     files: tuple[FileFacts, ...]
     commits: tuple[CommitFacts, ...]
     first_commit: int
+    commits_unread: int
     is_tracked: bool
     tracked_since: int | None
     root: str
@@ -98,11 +100,6 @@ class TableFacts:
         """The number of records; None if a file has no statistics."""
         counts = [file.records for file in self.files]
         return None if None in counts else sum(count or 0 for count in counts)
-
-    @property
-    def commits_unread(self) -> int:
-        """How many readable commits were not read because there are too many."""
-        return 0 if not self.commits else self.commits[0].version - self.first_commit
 
     def setting(self, name: str) -> str | None:
         """Return a table property, such as `delta.appendOnly`."""
@@ -143,7 +140,7 @@ def read_table_facts(uri: str) -> TableFacts:
     versions = range(max(first, log.version + 1 - MAX_COMMITS), log.version + 1)
     entries = {version: log_files.entries(version) for version in versions}
     is_tracked = log.configuration.get(ROW_TRACKING) == "true"
-    commits = tuple(_commit(version, own) for version, own in entries.items())
+    commits = tuple(_commit(version, own) for version, own in entries.items() if own)
     switched = [one.version for one in commits if one.tracks_rows]
     return TableFacts(
         log=log,
@@ -152,6 +149,7 @@ def read_table_facts(uri: str) -> TableFacts:
         files=tuple(_files(log, log_files, entries=entries, is_tracked=is_tracked)),
         commits=commits,
         first_commit=first,
+        commits_unread=versions.start - first,
         is_tracked=is_tracked,
         tracked_since=switched[0] if is_tracked and switched else None,
         root=log_files.root,
