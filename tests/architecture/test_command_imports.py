@@ -51,7 +51,7 @@ def test_pyarrow_starts_without_pandas_and_pandas_can_be_imported_later() -> Non
 
 
 def test_a_log_of_another_format_imports_no_reader_of_iceberg_tables(tmp_path: object) -> None:
-    """pyiceberg takes half a second. The doctor looks what a log is before it opens it."""
+    """Pyiceberg takes half a second. The doctor looks what a log is before it opens it."""
     write = (
         "from deltalake import write_deltalake; import pyarrow as pa; "
         f"write_deltalake({str(tmp_path)!r}, pa.table({{'a': [1]}}))"

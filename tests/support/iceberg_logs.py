@@ -26,16 +26,23 @@ from tests.support.log_shop import SCHEMA, LogShop, Row
 
 
 def iceberg_table(
-    place: Path,
+    place: Path | str,
     schema: pa.Schema = SCHEMA,
     *,
     partitions: Mapping[str, Transform[Any, Any]] | None = None,
-    properties: Mapping[str, str] | None = None,
+    client: Mapping[str, str] | None = None,
 ) -> Table:
-    """Make a table in a directory: column -> the transform by which it is partitioned."""
-    catalog = InMemoryCatalog("tests", warehouse=str(place.parent))
+    """Make a table at a place.
+
+    Args:
+        place: its directory or URI.
+        schema: its columns.
+        partitions: column -> the transform by which it is partitioned.
+        client: properties of the client of an object store.
+    """
+    catalog = InMemoryCatalog("tests", warehouse=str(place), **(client or {}))
     catalog.create_namespace("logs")
-    table = catalog.create_table("logs.log", schema=schema, location=str(place), properties=dict(properties or {}))
+    table = catalog.create_table("logs.log", schema=schema, location=str(place))
     with table.update_spec() as spec:
         for column, transform in (partitions or {}).items():
             spec.add_field(column, transform)

@@ -154,6 +154,7 @@ OTHERS: Mapping[str, Callable[[Path], None]] = {
     "Iceberg without partitions": lambda place: iceberg(place, ["dt"]),
 }
 """The same for logs that are no Delta table."""
+ALL: Mapping[str, Callable[[Path], None]] = {**RUNNING, **OTHERS}
 
 
 def null_slice(place: Path) -> None:

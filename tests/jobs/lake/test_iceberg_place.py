@@ -1,7 +1,7 @@
 """An Iceberg table as a log: where it is, its columns, the partitions of its files, and what is refused."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from pyiceberg import types
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import IdentityTransform, Transform
 
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.iceberg_place import IcebergPlace
@@ -31,7 +31,7 @@ DAYS = [
 ]
 COLUMNS = pa.schema([("id", pa.int32()), ("dt", pa.date32()), ("region", pa.string()), ("at", pa.timestamp("us"))])
 ODD = ["a", "x=y", "a%b", "é", "a b", "#?&", "a:b", "%3A", "_u", "+", "", None]
-BY_DT = {"dt": IdentityTransform()}
+BY_DT: Mapping[str, Transform[Any, Any]] = {"dt": IdentityTransform()}
 
 
 def _rows(*days: int, region: str | None = "a") -> pa.Table:
@@ -59,7 +59,7 @@ def _filled(place: Path, **options: Any) -> Table:  # noqa: ANN401
 def test_a_random_table_is_pinned_as_its_files_tell(tmp_path: Path) -> None:
     for seed in seeds(3):
         chance = random.Random(seed)
-        by = {"dt": IdentityTransform(), "region": IdentityTransform()}
+        by = {**BY_DT, "region": IdentityTransform()}
         table = iceberg_table(tmp_path / str(seed), COLUMNS, partitions=by)
         expected: dict[tuple[str, str | None], int] = {}
         for _ in range(chance.randint(1, 5)):

@@ -25,7 +25,7 @@ DAYS = ("2026-03-01", "2026-03-02", "2026-03-03")
 APPENDED = "format: iceberg\norder: appended"
 
 
-def _rows(chance: random.Random, first: int, count: int, day: int | None = None) -> list[Row]:
+def records(chance: random.Random, first: int, count: int, day: int | None = None) -> list[Row]:
     """Return records of a day, or of random days, with numbers from `first` on."""
     found = []
     for seq in range(first, first + count):
@@ -51,7 +51,7 @@ def _append(shop: LogShop, rows: Sequence[Row], schema: pa.Schema = SCHEMA, by: 
 def _filled(root: Path, form: str = "format: iceberg") -> IcebergShop:
     shop = IcebergShop(root, form)
     for day in range(3):
-        shop.append(_rows(random.Random(day), 10 * day, 6, day))
+        shop.append(records(random.Random(day), 10 * day, 6, day))
     return shop
 
 
@@ -69,7 +69,7 @@ def test_random_appends_have_the_runs_of_the_same_records_in_a_delta_table(tmp_p
         ice = IcebergShop(tmp_path / f"ice{seed}", f"format: iceberg\norder: {order}")
         delta = LogShop(tmp_path / f"delta{seed}", f"order: {order}")
         for number in range(chance.randint(2, 5)):
-            rows = _rows(chance, 100 * number, chance.randint(1, 30))
+            rows = records(chance, 100 * number, chance.randint(1, 30))
             _append(delta, rows)
             ice.append(rows if order == "appended" else chance.sample(rows, len(rows)))
         ice.run()
@@ -84,7 +84,7 @@ def test_a_column_tells_the_slices_also_if_its_partition_is_hidden(
     """The statistics tell the slices of files that are divided by `day(received)`, and of those that are not."""
     monkeypatch.setattr(DayTransform, "pyarrow_transform", _days)  # that of pyiceberg needs one more package
     schema = SCHEMA.append(pa.field("received", pa.timestamp("us", tz="UTC")))
-    rows = [row | {"received": row["at"] * 1000} for row in _rows(random.Random(1), 0, 30)]
+    rows = [row | {"received": row["at"] * 1000} for row in records(random.Random(1), 0, 30)]
     ice, delta = IcebergShop(tmp_path / "ice", schema=schema, partitions=partitions), LogShop(tmp_path / "delta")
     ice.by = delta.by = "received"
     for part in (rows[:20], rows[20:]):
@@ -104,7 +104,7 @@ def _days(_: object, _source: object) -> Callable[[pa.Array], pa.Array]:
 def test_an_append_changes_its_slice_only(shop: IcebergShop) -> None:
     before = shop.published()
     assert shop.changed() == {}
-    shop.append(_rows(random.Random(9), 100, 2, day=2))
+    shop.append(records(random.Random(9), 100, 2, day=2))
     assert shop.changed() == {"2026-03-03": Match.CHANGED}
     assert shop.run().is_published
     after = shop.published()
@@ -180,7 +180,7 @@ def test_a_rollback_is_refused_until_the_snapshot_expires(shop: IcebergShop) -> 
         shop.run()
     shop.table.maintenance.expire_snapshots().by_id(new).commit()
     assert shop.changed() == {"2026-03-03": Match.CHANGED}
-    shop.append(_rows(random.Random(2), 20, 6, 2))
+    shop.append(records(random.Random(2), 20, 6, 2))
     shop.run()
     assert shop.published() == before
 
@@ -190,11 +190,11 @@ def test_snapshots_of_other_branches_are_no_gap(tmp_path: Path) -> None:
     main = shop.table.current_snapshot()
     assert main is not None
     shop.table.manage_snapshots().create_branch(main.snapshot_id, "audit").commit()
-    rows = pa.Table.from_pylist(_rows(random.Random(9), 500, 2), schema=SCHEMA)
+    rows = pa.Table.from_pylist(records(random.Random(9), 500, 2), schema=SCHEMA)
     shop.table.append(rows, branch="audit")
     plain = _filled(tmp_path / "plain", APPENDED)
     for one in (shop, plain):
-        one.append(_rows(random.Random(8), 100, 5))
+        one.append(records(random.Random(8), 100, 5))
         one.run()
     assert shop.published() == plain.published()
 
@@ -219,7 +219,7 @@ def test_a_waiting_run_sees_a_new_snapshot(shop: IcebergShop) -> None:
     state = read_log_state(shop.work.pipeline, shop.work.lake, ())
     watch = read_watch(Watch(wake_ms=NOW_MS + 1, log=(str(shop.log), state.version), log_format="iceberg").to_json())
     assert sign_of(watch, now_ms=NOW_MS) is None
-    shop.append(_rows(random.Random(3), 300, 1))
+    shop.append(records(random.Random(3), 300, 1))
     assert sign_of(watch, now_ms=NOW_MS) == "log"
 
 
@@ -241,7 +241,7 @@ def test_a_column_may_be_added_or_get_a_wider_type(
     before = shop.published()
     schema = change(shop)
     assert shop.changed() == {}
-    shop.append([_rows(random.Random(9), 100, 1, day=2)[0] | {"v": 1}], schema)
+    shop.append([records(random.Random(9), 100, 1, day=2)[0] | {"v": 1}], schema)
     assert shop.changed() == {"2026-03-03": Match.CHANGED}
     assert shop.run().is_published
     after = shop.published()
