@@ -102,12 +102,10 @@ class IcebergVersion(PlainVersion):
         """Return the path of each file -> the greatest value of a column of times or whole numbers."""
         import pyarrow as pa
 
+        if column not in self.nodes:  # a part of a column, or a derived one
+            return {}
         asked, kind = frozenset(paths), arrow_type(self.nodes[column])
-        found = {
-            one.path: file_bounds(file, self.schema, column)
-            for one, file in self._live
-            if one.path in asked and isinstance(self.nodes[column], str)
-        }
+        found = {one.path: file_bounds(file, self.schema, column) for one, file in self._live if one.path in asked}
         return {path: pa.scalar(own[1], kind) for path, own in found.items() if own is not None}
 
     @override

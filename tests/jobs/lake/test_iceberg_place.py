@@ -4,12 +4,14 @@ import random
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg import types
+from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, Transform
@@ -144,8 +146,26 @@ def test_manifests_tell_the_bounds_of_times_and_whole_numbers(tmp_path: Path) ->
     assert sorted(one["low"] for one in bounds) == [datetime(1970, 1, 1 + day) for day in range(3)]  # noqa: DTZ001
     paths = [one.path for one in version.files()]
     assert {one.as_py() for one in version.upper_bounds("id", paths[:1]).values()} == {1}
-    assert version.upper_bounds("region", paths) == {}
+    assert all(version.upper_bounds(name, paths) == {} for name in ("region", "payload.at"))
     assert version.bounds("region").num_rows == 0
+
+
+def test_bounds_of_a_column_that_was_widened_have_its_new_type(tmp_path: Path) -> None:
+    table = _filled(tmp_path / "log")
+    table.update_schema().update_column("id", types.LongType()).commit()
+    table.append(
+        pa.Table.from_pylist([{"id": 2**40, "dt": 0, "region": "a", "at": 0}], schema=table.schema().as_arrow())
+    )
+    version = IcebergPlace(uri=str(tmp_path / "log")).open()
+    found = version.upper_bounds("id", [one.path for one in version.files()])
+    assert sorted(one.as_py() for one in found.values()) == [1, 1, 1, 2**40]
+    assert {one.type for one in found.values()} == {pa.int64()}
+
+
+def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _filled(tmp_path / "log", partitions=BY_DT)
+    monkeypatch.setattr("jobs.lake.iceberg_files.FileFormat", SimpleNamespace(PARQUET=FileFormat.ORC))
+    assert "only Parquet files can be replayed" in _refusal(tmp_path / "log")
 
 
 @pytest.mark.parametrize(

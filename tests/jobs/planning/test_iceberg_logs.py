@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,37 @@ def shop(tmp_path: Path) -> IcebergShop:
     made = _filled(tmp_path)
     assert made.run().is_published
     return made
+
+
+MORE = {
+    "ok": pa.bool_(), "price": pa.decimal128(9, 2), "raw": pa.binary(), "local": pa.timestamp("us"),
+    "received": pa.timestamp("us", tz="UTC"), "small": pa.float32(), "tags": pa.list_(pa.string()),
+    "props": pa.map_(pa.string(), pa.float64()),
+    "payload": pa.struct([("user", pa.struct([("id", pa.int64())])), ("days", pa.list_(pa.date32()))]),
+}  # fmt: skip
+"""Columns of all other types."""
+
+
+def _more(chance: random.Random, row: Row) -> Row:
+    """Return a record with a value of each other type, or a null."""
+    found: Row = {
+        "ok": chance.random() < 0.5, "price": Decimal(chance.randrange(999)) / 100, "raw": chance.randbytes(3),
+        "local": row["at"] * 1000, "received": row["at"] * 1000 + chance.randrange(999), "small": -0.0,
+        "tags": chance.choice(([], [None, "a"])), "props": chance.choice(([], [("a", 1.5), ("b", None)])),
+        "payload": {"user": chance.choice((None, {"id": chance.randrange(9)})), "days": [row["day"]]},
+    }  # fmt: skip
+    return row | {name: None if chance.random() < 0.2 else value for name, value in found.items()}
+
+
+def test_values_of_all_types_have_the_runs_of_the_same_records_in_a_delta_table(tmp_path: Path) -> None:
+    schema, chance = pa.schema([*SCHEMA, *MORE.items()]), random.Random(1)
+    rows = [_more(chance, row) for row in records(chance, 0, 40)]
+    ice, delta = IcebergShop(tmp_path / "ice", schema=schema), LogShop(tmp_path / "delta")
+    ice.append(rows, schema)
+    _append(delta, rows, schema)
+    ice.run()
+    delta.run()
+    assert ice.published() == delta.published()
 
 
 @pytest.mark.parametrize("order", ["[seq]", "appended"])
