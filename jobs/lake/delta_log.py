@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.covered_files import StoredDigests
@@ -34,6 +34,8 @@ RETENTION = "delta.logRetentionDuration"
 _DELETION_VECTORS = "deletionVectors"
 _WHOLE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _MAX_CAUSE = 300
+_SAFE = "/=:+,@()!$&'*;~ "
+"""Characters that are not encoded in the path of a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,6 +332,11 @@ def _is_time(column: "pa.ChunkedArray") -> bool:
 def is_whole_uri(path: str) -> bool:
     """Return whether a path in a commit is a whole URI, as of the files that a shallow clone shares."""
     return _WHOLE_URI.match(path) is not None
+
+
+def encoded_path(path: str) -> str:
+    """Return a path in a file system as a commit has it, so that `place_of` decodes it."""
+    return quote(path, safe=_SAFE)
 
 
 def place_of(root: str, path: str) -> str:

@@ -101,8 +101,8 @@ def iceberg_files(table: IcebergTable, *, version: int, **others: Any) -> Iceber
     commits |= dict.fromkeys(table.others, "")
     return IcebergFiles(
         uri=table.uri,
-        system=table.system,
-        root=table.root,
+        system=table.reader.system,
+        root=table.reader.root,
         commits={one: commits[one] for one in sorted(commits) if one <= version},
         checkpoint=None,
         table=table,

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NoReturn
-from urllib.parse import quote
 
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
@@ -19,22 +18,19 @@ from pyiceberg.serializers import FromInputFile
 from typing_extensions import override
 
 from jobs.lake.damage import table_errors
+from jobs.lake.delta_log import encoded_path
 from jobs.plain_text import shortened
 from jobs.storage import file_system, is_remote, is_s3
 from windowlib.errors import LogError
 
 if TYPE_CHECKING:
-    import pyarrow.fs as pafs
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
 _METADATA: Final = re.compile(r"(?:v(?P<hadoop>\d+)|(?P<number>\d+)-[^/]+?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 """The names of metadata files: of a table of a directory (Hadoop), and of a table of a catalog."""
-_SAFE: Final = "/=:+,@()!$&'*;~ "
 _S3: Final = ("s3://", "s3a://", "s3n://")
-_READ: Final = (1, 2, 3)
-"""The versions of the format that pyiceberg reads. A snapshot of version 1 has no sequence number."""
 COPY: Final = "append its records, in their order, to a new table, and name that in `log.table` (docs/LOGS.md)"
 
 
@@ -99,16 +95,6 @@ class IcebergTable:
     metadata: "TableMetadata"
     reader: _Reader
 
-    @property
-    def system(self) -> "pafs.FileSystem":
-        """The file system of all files."""
-        return self.reader.system
-
-    @property
-    def root(self) -> str:
-        """The place of the table, or of the named metadata file, in its file system."""
-        return self.reader.root
-
     @cached_property
     def snapshots(self) -> Mapping[int, "Snapshot"]:
         """Sequence number -> snapshot, newest first: the newest one, and those that it follows from.
@@ -172,9 +158,9 @@ class IcebergTable:
     def path(self, location: str) -> str:
         """Return the path of a file as a Delta log has it: URI-encoded, and relative to the table if it is below it."""
         place = self.reader.place(location)
-        if place.startswith(f"{self.root}/"):
-            return quote(place.removeprefix(f"{self.root}/"), safe=_SAFE)
-        return f"{'s3://' if is_s3(self.uri) else ''}{quote(place, safe=_SAFE)}"
+        if place.startswith(f"{self.reader.root}/"):
+            return encoded_path(place.removeprefix(f"{self.reader.root}/"))
+        return f"{'s3://' if is_s3(self.uri) else ''}{encoded_path(place)}"
 
 
 def open_iceberg(uri: str) -> IcebergTable:
@@ -192,8 +178,6 @@ def open_iceberg(uri: str) -> IcebergTable:
         is_file = reader.system.get_file_info(reader.root).type == pafs.FileType.File
         location = reader.root if is_file else _newest_metadata(reader)
         metadata = FromInputFile.table_metadata(PyArrowFile(location, location, reader.system))
-    if metadata.format_version not in _READ:
-        raise LogError(f"the Iceberg table {uri} has the format version {metadata.format_version}; allowed are 1 to 3")
     return IcebergTable(uri=uri, metadata=metadata, reader=reader)
 
 

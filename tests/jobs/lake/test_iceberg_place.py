@@ -80,6 +80,15 @@ def test_a_random_table_is_pinned_as_its_files_tell(tmp_path: Path) -> None:
         assert _pin(tmp_path / str(seed)).version == pinned.version == len(table.metadata.snapshots)
 
 
+def test_the_places_of_files_may_be_uris(tmp_path: Path) -> None:
+    table = iceberg_table(f"file://{tmp_path}/log", COLUMNS, partitions=BY_DT)
+    table.append(_rows(0, 1))
+    pinned = _pin(tmp_path / "log")
+    assert sorted(file.path.partition("/")[0] for file in pinned.files) == ["data", "data"]
+    assert all(Path(pinned.place(file)).is_file() for file in pinned.files)
+    assert _pin(newest_metadata(tmp_path / "log")).records == 2
+
+
 def test_reading_writes_nothing(tmp_path: Path) -> None:
     _filled(tmp_path / "log", partitions=BY_DT)
     before = sorted(tmp_path.rglob("*"))
