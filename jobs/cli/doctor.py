@@ -1,4 +1,4 @@
-"""`hindcast doctor`: tell whether a Delta table is fit for replay, and what mends it."""
+"""`hindcast doctor`: tell whether an event log is fit for replay, and what mends it."""
 
 import functools
 import textwrap
@@ -95,7 +95,7 @@ def duration_ms(text: str, option: str) -> int:
 
 @click.command(
     "doctor",
-    short_help="Tell whether a Delta table is fit for replay, and what mends it.",
+    short_help="Tell whether an event log is fit for replay, and what mends it.",
     epilog="Example: hindcast doctor event_logs/flights --sample 100000",
 )
 @click.argument("table")
@@ -107,7 +107,9 @@ def duration_ms(text: str, option: str) -> int:
 def doctor_command(
     *, table: str, wishes: Wishes, sample: int, horizon: str, as_json: bool, places: options.Places
 ) -> int:
-    """Examine a Delta table: TABLE is a path or URI, or a path below the lake. Nothing is written.
+    """Examine an event log: TABLE is a path or URI, or a path below the lake. Nothing is written.
+
+    TABLE may be a Delta table, a directory of Parquet files, or an Iceberg table (its directory, or a metadata file).
 
     The metadata is read first, then at most --sample records. Columns that no option names are guessed. The histogram
     tells which share of the records would be late for a bound of the watermark, in tumbling windows of --window.
@@ -134,7 +136,7 @@ def request_of(table: str, places: options.Places, *, wishes: Wishes, sample: in
         RequestError: the text is empty.
     """
     if not table.strip():
-        raise RequestError("TABLE is empty; write the path or URI of a Delta table")
+        raise RequestError("TABLE is empty; write the path or URI of an event log")
     uri = checked_place(_place(table, places.lake), "TABLE")
     return Request(
         table=_in_the_file(uri, places.lake),
@@ -170,7 +172,7 @@ def _in_the_file(uri: str, lake: Lake) -> str:
 
 def show_examination(found: Examination, *, window_ms: int) -> None:
     """Print findings, and the histogram of the delays."""
-    options.say(f"{found.facts.uri}, version {found.facts.log.version}", style="bold")
+    options.say(f"{found.facts.uri}, {found.facts.named}", style="bold")
     options.say(*_wrapped(f"columns: {_roles_text(found.roles)}"))
     for finding in found.findings:
         _show_finding(finding)

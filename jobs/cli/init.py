@@ -1,4 +1,4 @@
-"""`hindcast init`: write a first pipeline file for a Delta table, and print its plan."""
+"""`hindcast init`: write a first pipeline file for an event log, and print its plan."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ from windowlib.errors import RequestError
 
 @click.command(
     "init",
-    short_help="Write a first pipeline file for a Delta table, and print its plan.",
+    short_help="Write a first pipeline file for an event log, and print its plan.",
     epilog="Example: hindcast init event_logs/clicks --key user_id --yes",
 )
 @click.argument("table")
@@ -37,7 +37,7 @@ from windowlib.errors import RequestError
 def init_command(
     *, table: str, name: str | None, wishes: Wishes, sample: int, takes_all: bool, force: bool, places: options.Places
 ) -> int:
-    """Examine a Delta table as `hindcast doctor` does, and write PIPELINES/NAME.yaml, which runs.
+    """Examine an event log as `hindcast doctor` does, and write PIPELINES/NAME.yaml, which runs.
 
     On a terminal, the command asks for the columns and shows what it has found as the default. Without a terminal, or
     with --yes, it takes the options and its proposals. If no file can be written that is accepted for the table,

@@ -48,7 +48,7 @@ HELP = """Replay an append-only Delta table of events through event-time windows
 
 \b
 Examples:
-  hindcast doctor event_logs/flights                         is this Delta table fit for replay?
+  hindcast doctor event_logs/flights                         is this log fit for replay?
   hindcast init event_logs/flights                           write a first pipeline file for it
   hindcast plan flights --from 2013-02-01 --to 2013-02-08    list the slices to replay, and why
   hindcast run flights --from 2013-02-01 --to 2013-02-08     replay, check and publish

@@ -1,1 +1,1 @@
-"""Judges whether a Delta table is fit for replay, and proposes its first pipeline file. Without Spark."""
+"""Judges whether an event log is fit for replay, and proposes its first pipeline file. Without Spark."""

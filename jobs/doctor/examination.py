@@ -27,6 +27,7 @@ from jobs.doctor.table_findings import HORIZON_MS, sql_name, table_findings
 from jobs.doctor.trial import Accepted, Refused, try_file
 from jobs.durations import UNIT_MS
 from jobs.lake.lake import Lake
+from jobs.lake.log_places import found_format, holds_ledger
 from jobs.pipeline.slices import SliceGrid, slice_at
 from jobs.plain_text import counted
 from jobs.reading.published import quote_spark
@@ -56,8 +57,10 @@ class Request:
 
     @property
     def pipeline(self) -> str:
-        """The name of the proposed pipeline."""
-        return pipeline_name(self.uri) if self.name is None else self.name
+        """The name of the proposed pipeline, whose tables are not below a log that is no Delta table."""
+        name = pipeline_name(self.uri) if self.name is None else self.name
+        is_inside = self.name is None and holds_ledger(self.lake, name, self.uri) and found_format(self.uri) != "delta"
+        return f"{name[:50]}_windows" if is_inside else name
 
     @property
     def path(self) -> Path:
@@ -115,7 +118,13 @@ class _Search:
         readable = {name: self.facts.columns[name] for name in readable_columns(self.facts)}
         wishes = self.request.wishes
         for slices in candidates:
-            for order in order_choices(readable, self.roles, is_tracked=self.facts.is_tracked, chosen=wishes.order):
+            for order in order_choices(
+                readable,
+                self.roles,
+                is_tracked=self.facts.is_tracked,
+                has_commits=self.facts.log.has_commits,
+                chosen=wishes.order,
+            ):
                 tried = self.tried(self.proposal(slices, order, _NO_DELAYS))
                 if isinstance(tried, Refused):
                     is_new = not (wishes.order or wishes.slice_by) and (order is APPENDED or slices.kind == "commits")
@@ -140,6 +149,8 @@ class _Search:
         return Proposal(
             name=self.request.pipeline,
             table=self.request.table,
+            log_format=self.facts.log_format,
+            partitions=self.facts.partitions,
             roles=self.roles,
             slices=slices,
             order=order,
@@ -172,7 +183,7 @@ def examine(request: Request, *, now_ms: int) -> Examination:
     """Examine a table. Metadata is read first, then at most `request.sample` records.
 
     Raises:
-        LogError: the table does not exist, is not a Delta table, or is damaged.
+        LogError: there is no log at the place, or it is damaged.
         SpecError: a named column does not exist.
     """
     facts = read_table_facts(request.uri)
@@ -224,6 +235,8 @@ def _arrival_columns(facts: TableFacts, roles: Roles, wishes: Wishes) -> list[st
     """Return the columns of times by which the log may be cut: not the event time, unless a person named it."""
     times = [one.column for one in (roles.arrival_time, *roles.times) if one is not None and one.unit is None]
     event = None if roles.event_time is None else roles.event_time.column
+    if not facts.log.has_commits:  # by which every other log can be cut
+        times += [name for name, kind in facts.columns.items() if kind == "date"]
     own = [name for name in dict.fromkeys([*wishes.slice_by, *times]) if name != event or name in wishes.slice_by]
     kinds = ("timestamp", "timestamp_ntz", "date")
     return [name for name in own if facts.columns.get(name) in kinds and name not in facts.log.partition_columns]
@@ -238,10 +251,12 @@ def _null_slices(facts: TableFacts, slices: SliceCandidate) -> Iterator[Finding]
         nulls = sum(1 if file.records is None else file.records for file in own)
     if nulls:
         where = " OR ".join(f"{quote_spark(name)} IS NULL" for name in slices.columns)
+        delete = f"remove these: DELETE FROM {sql_name(facts)} WHERE {where}"  # noqa: S608
         yield warning(
             "null slices",
             f"{counted(nulls, 'record')} have no {' or '.join(slices.columns)}, which tells no slice of them",
-            f"append them again with a value, and then remove these: DELETE FROM {sql_name(facts)} WHERE {where}",  # noqa: S608
+            "append them again with a value, and then "
+            + (delete if facts.log_format == "delta" else facts.log.removal(slices.columns)),
         )
 
 

@@ -12,6 +12,7 @@ from jobs.doctor.yaml_text import spelled
 from jobs.durations import UNIT_MS, format_duration
 from jobs.pipeline.files import RESERVED_NAMES
 from jobs.pipeline.models.column_names import check_output_names
+from jobs.pipeline.models.log import LogFormat, PartitionType
 
 _NAME_LENGTH: Final = 63
 _SUMMED: Final = ("double", "float", "decimal")
@@ -37,6 +38,8 @@ class Proposal:
 
     name: str
     table: str
+    log_format: LogFormat
+    partitions: Mapping[str, PartitionType]
     roles: Roles
     slices: SliceCandidate
     order: OrderChoice
@@ -52,7 +55,7 @@ APPENDED: Final = OrderChoice(text="appended", columns=None, why="as the commits
 
 
 def order_choices(
-    columns: Mapping[str, str], roles: Roles, *, is_tracked: bool, chosen: Sequence[str] = ()
+    columns: Mapping[str, str], roles: Roles, *, is_tracked: bool, has_commits: bool, chosen: Sequence[str] = ()
 ) -> Iterator[OrderChoice]:
     """Yield the orders that records may have, best first. Ties are for the caller to find.
 
@@ -60,6 +63,7 @@ def order_choices(
         columns: name -> Spark simple type.
         roles: what columns mean.
         is_tracked: whether the table has row tracking.
+        has_commits: whether the log has commits, in whose order its files were appended.
         chosen: what a person has named: `commits`, `appended` or columns.
     """
     if list(chosen) == ["commits"]:
@@ -81,7 +85,8 @@ def order_choices(
         numbered = [[*arrival, *partition, *roles.sequences]] if roles.sequences else []
         by_arrival += [*numbered, *([[*arrival, *ids]] if ids else []), [*arrival, *ids, *event, *others]]
     yield from _ordered(columns, by_arrival, "by a number of each record, or by arrival")
-    yield APPENDED
+    if has_commits:
+        yield APPENDED
     by_event = [
         *([[*event, *partition, *roles.sequences]] if roles.sequences else []),
         *([[*event, *ids]] if ids else []),
@@ -121,7 +126,8 @@ def total_column(columns: Mapping[str, str], roles: Roles) -> str | None:
 
 def pipeline_name(place: str) -> str:
     """Return a name for the pipeline of a table: the last part of its place in allowed characters."""
-    last = place.rstrip("/").rpartition("/")[2].lower()
+    table = place.rpartition("/metadata/")[0] if place.endswith(".metadata.json") else place
+    last = table.rstrip("/").rpartition("/")[2].lower()
     name = re.sub(r"[^a-z0-9_]+", "_", last).lstrip("_0123456789")[:_NAME_LENGTH].rstrip("_")
     return f"{name}_pipeline" if name in RESERVED_NAMES else name or "events"
 
@@ -138,6 +144,7 @@ def _lines(proposal: Proposal) -> Iterator[str]:
     yield f"pipeline: {proposal.name}"
     yield "log:"
     yield f"  table: {spelled(proposal.table)}"
+    yield from _format_lines(proposal)
     key = f"  key: {spelled(list(roles.key))}" if roles.key else "  over: all"
     yield _commented(key, "one set of windows for each key" if roles.key else "one set of windows for all records")
     assert roles.event_time is not None, "a table without an event time has no proposal"
@@ -172,6 +179,14 @@ def _lines(proposal: Proposal) -> Iterator[str]:
     yield _commented(
         f'schedule: "{"0 6 * * *" if is_daily else "10 * * * *"}"', "UTC; when Airflow looks for new slices"
     )
+
+
+def _format_lines(proposal: Proposal) -> Iterator[str]:
+    if proposal.log_format != "delta":
+        yield f"  format: {proposal.log_format}"
+    if proposal.partitions:
+        types = ", ".join(f"{spelled(name)}: {kind}" for name, kind in proposal.partitions.items())
+        yield _commented(f"  partitions: {{{types}}}", "other partition columns are texts")
 
 
 def share_text(share: float) -> str:

@@ -152,8 +152,8 @@ def _read(value: str | None, code: str) -> int | None:
 
 def _by_time(facts: TableFacts, times: Sequence[str]) -> Iterator[SliceCandidate]:
     for name in times:
-        bounds = facts.bounds_ms(name)
-        yield SliceCandidate(kind="time", columns=(name,), by=f"by: {spelled(name)}", every_ms=_every_ms(bounds))
+        every_ms = UNIT_MS["d"] if facts.columns[name] == "date" else _every_ms(facts.bounds_ms(name))
+        yield SliceCandidate(kind="time", columns=(name,), by=f"by: {spelled(name)}", every_ms=every_ms)
 
 
 def _by_commits(facts: TableFacts) -> SliceCandidate:

@@ -1,14 +1,19 @@
-"""What the Delta log of a table tells: its files, its commits and its settings. No record is read."""
+"""What an event log of any format tells of itself: its files, its commits and its settings. No record is read."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.lake.arrow_types import arrow_table
-from jobs.lake.delta_log import LogTable, describe_log, log_errors, place_of
+from jobs.lake.delta_log import place_of
 from jobs.lake.file_origins import operation_of
+from jobs.lake.footer_bounds import footer_bounds
 from jobs.lake.log_files import Entry, LogFiles
+from jobs.lake.log_places import found_format, place_at
+from jobs.lake.log_version import LogVersion
 from jobs.lake.row_tracking import ROW_TRACKING, row_places
+from jobs.lake.slice_instants import TIME_KINDS
+from jobs.pipeline.models.log import LogFormat, PartitionType
 from windowlib.columnar.instants import read_instants
 
 if TYPE_CHECKING:
@@ -17,6 +22,8 @@ if TYPE_CHECKING:
 MAX_COMMITS: Final = 2_000
 """At most so many commits are read, the newest ones: each is a file."""
 UNKNOWN_COMMIT: Final = -1
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_NUMBER: Final = re.compile(r"0|-?[1-9]\d{0,17}")
 _POSITION_BITS: Final = 40
 """The bits of a row in the place of a file without row ids. The file's position in its commit is above them."""
 
@@ -55,25 +62,33 @@ class CommitFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """A table at its newest version. `commits` are ascending and without a gap; `first_commit` is the oldest readable.
+    """A log at its newest version. `commits` are ascending; `first_commit` is the oldest readable without a gap.
 
-    `tracked_since` is the version that switched row tracking on; None if it is off or that commit cannot be read.
+    `commits_unread` is how many readable commits were not read because there are too many.
+    `partitions` are the types of partition columns that a pipeline file has to name. `tracked_since` is the version
+    that switched row tracking on; None if it is off or that commit cannot be read.
     """
 
-    log: LogTable
+    log: LogVersion
+    log_format: LogFormat
+    partitions: Mapping[str, PartitionType]
     files: tuple[FileFacts, ...]
     commits: tuple[CommitFacts, ...]
     first_commit: int
-    features: frozenset[str]
+    commits_unread: int
     is_tracked: bool
     tracked_since: int | None
     root: str
-    _actions: "pa.Table" = field(compare=False, repr=False)
 
     @property
     def uri(self) -> str:
-        """The table's path or URI."""
+        """The log's path or URI."""
         return self.log.uri
+
+    @property
+    def named(self) -> str:
+        """The log and its version, for messages."""
+        return f"version {self.log.version}" if self.log.has_commits else "the directory"
 
     @property
     def columns(self) -> Mapping[str, str]:
@@ -86,63 +101,76 @@ class TableFacts:
         counts = [file.records for file in self.files]
         return None if None in counts else sum(count or 0 for count in counts)
 
-    @property
-    def commits_unread(self) -> int:
-        """How many readable commits were not read because there are too many."""
-        return 0 if not self.commits else self.commits[0].version - self.first_commit
-
     def setting(self, name: str) -> str | None:
         """Return a table property, such as `delta.appendOnly`."""
         return self.log.configuration.get(name)
 
     def bounds_ms(self, column: str) -> tuple[int, int] | None:
         """Return the least and the greatest value of a column of times by the files' statistics, in epoch ms."""
-        names = [f"{which}.{column}" for which in ("min", "max")]
-        if any(name not in self._actions.column_names for name in names):
+        if self.log.nodes.get(column) not in TIME_KINDS:
             return None
-        low, high = (self._actions[name].combine_chunks().drop_null() for name in names)
-        if not len(low) or not len(high) or not _is_time(low.type):
+        bounds = self._bounds(column)
+        if not bounds.num_rows:
             return None
-        return int(read_instants(_micros(low), None).ms.min()), int(read_instants(_micros(high), None).ms.max())
+        low, high = (read_instants(_micros(bounds[name].combine_chunks()), None).ms for name in ("low", "high"))
+        return int(low.min()), int(high.max())
 
     def nulls(self, column: str) -> int | None:
         """Return how many values of a column are null by the files' statistics; None if a file has none."""
-        name = f"null_count.{column}"
-        if name not in self._actions.column_names or self._actions[name].null_count:
-            return None
-        return int(sum(self._actions[name].to_pylist()))
+        bounds = self._bounds(column)
+        return int(sum(bounds["nulls"].to_pylist())) if bounds.num_rows == len(self.files) else None
+
+    def _bounds(self, column: str) -> "pa.Table":
+        return self.log.bounds(column) if self.log.has_commits else footer_bounds(self.log, column)
 
 
 def read_table_facts(uri: str) -> TableFacts:
-    """Return the facts of the newest version of a table.
+    """Return the facts of the newest version of a log of any format.
 
     Raises:
-        LogError: the place does not exist, is not a Delta table, or a file of its `_delta_log` is damaged.
+        LogError: the place does not exist, is no log, or a file of its metadata is damaged.
     """
-    log = describe_log(uri)
+    log_format = found_format(uri)
+    partitions = _guessed_partitions(uri) if log_format == "parquet" else {}
+    log = place_at(uri, log_format, partitions=partitions).open()
     log_files = log.log_files()
-    with log_errors(uri, "reading the list of its files"):
-        actions = arrow_table(log.table.get_add_actions(flatten=True))
-        protocol = log.table.protocol()
     first = log.version + 1
     while first - 1 in log_files.commits:
         first -= 1
     versions = range(max(first, log.version + 1 - MAX_COMMITS), log.version + 1)
     entries = {version: log_files.entries(version) for version in versions}
     is_tracked = log.configuration.get(ROW_TRACKING) == "true"
-    commits = tuple(_commit(version, own) for version, own in entries.items())
+    commits = tuple(_commit(version, own) for version, own in entries.items() if own)
     switched = [one.version for one in commits if one.tracks_rows]
     return TableFacts(
         log=log,
-        files=tuple(_files(log, log_files, actions, entries=entries, is_tracked=is_tracked)),
+        log_format=log_format,
+        partitions=partitions,
+        files=tuple(_files(log, log_files, entries=entries, is_tracked=is_tracked)),
         commits=commits,
         first_commit=first,
-        features=frozenset([*(protocol.reader_features or ()), *(protocol.writer_features or ())]),
+        commits_unread=versions.start - first,
         is_tracked=is_tracked,
         tracked_since=switched[0] if is_tracked and switched else None,
         root=log_files.root,
-        _actions=actions,
     )
+
+
+def _guessed_partitions(uri: str) -> dict[str, PartitionType]:
+    """Return the types of the partition columns of Parquet files, by their values. A text needs no type."""
+    from jobs.lake.parquet_listing import list_parquet  # few logs need it
+
+    listing = list_parquet(uri)
+    found = {
+        name: _guessed_type({file.values.get(name) for file in listing.files}) for name in listing.partition_columns
+    }
+    return {name: kind for name, kind in found.items() if kind != "string"}
+
+
+def _guessed_type(values: Set[str | None]) -> PartitionType:
+    texts = {text for text in values if text is not None}
+    kinds: Sequence[tuple[PartitionType, re.Pattern[str]]] = (("date", _DATE), ("bigint", _NUMBER))
+    return next((kind for kind, form in kinds if texts and all(map(form.fullmatch, texts))), "string")
 
 
 def _commit(version: int, entries: Sequence[Entry]) -> CommitFacts:
@@ -165,36 +193,23 @@ def _commit(version: int, entries: Sequence[Entry]) -> CommitFacts:
 
 
 def _files(
-    log: LogTable, log_files: LogFiles, actions: "pa.Table", *, entries: Mapping[int, Sequence[Entry]], is_tracked: bool
+    log: LogVersion, log_files: LogFiles, *, entries: Mapping[int, Sequence[Entry]], is_tracked: bool
 ) -> Iterator[FileFacts]:
     origins = _origins(log_files.root, entries)
     ids = row_places(log_files) if is_tracked else {}
-    vectors = log.deleted_rows()
-    texts = {
-        name: _texts(actions[f"partition.{name}"]) for name in log.partition_columns if log.nodes[name] != "binary"
-    }
-    modified = actions["modification_time"]
-    if _is_time(modified.type):
-        import pyarrow as pa
-
-        modified = modified.cast(pa.timestamp("ms")).cast(pa.int64())
-    listed = zip(
-        *(column.to_pylist() for column in (actions["path"], actions["num_records"], actions["size_bytes"], modified)),
-        strict=True,
-    )
-    for number, (path, records, size, at_ms) in enumerate(listed):
-        place = place_of(log_files.root, path)
+    for number, file in enumerate(log.files()):
+        place = place_of(log_files.root, file.path)
         commit, position, is_rewritten = origins.get(place, (UNKNOWN_COMMIT, number, False))
         row_place = ids.get(place)
         if row_place is not None and not is_rewritten and UNKNOWN_COMMIT < commit < row_place.commit_version:
             row_place = None  # a backfill of row tracking has numbered the file, in any order
         yield FileFacts(
-            path=path,
-            partition={name: own[number] for name, own in texts.items()},
-            records=records,
-            bytes=size,
-            modified_ms=at_ms,
-            has_vector=place.rpartition("/")[2] in vectors,
+            path=file.path,
+            partition=file.partition,
+            records=file.records,
+            bytes=file.bytes,
+            modified_ms=file.modified_ms,
+            has_vector=file.deleted is not None,
             commit=commit if row_place is None else row_place.commit_version,
             place=position << _POSITION_BITS if row_place is None else row_place.base_row_id,
             is_rewritten=is_rewritten,
@@ -209,19 +224,6 @@ def _origins(root: str, entries: Mapping[int, Sequence[Entry]]) -> dict[str, tup
             is_rewritten = not add.get("dataChange", True)
             found.setdefault(place_of(root, str(add["path"])), (version, position, is_rewritten))
     return found
-
-
-def _texts(column: "pa.ChunkedArray") -> list[str | None]:
-    import pyarrow as pa
-
-    texts: list[str | None] = column.cast(pa.string()).to_pylist()
-    return texts
-
-
-def _is_time(kind: "pa.DataType") -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
 
 def _micros(values: "pa.Array") -> "pa.Array":

@@ -1,4 +1,4 @@
-"""Judges what the Delta log of a table tells: order, history, retention, files and types. Pure."""
+"""Judges what a log tells of itself: order, history, retention, files and types. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -17,11 +17,10 @@ HORIZON_MS: Final = 30 * UNIT_MS["d"]
 """How far back changes of the log should be seen: the `at_most_age` of `restate` by default."""
 SMALL_BYTES: Final = 8 * 2**20
 MANY_FILES: Final = 100
-_RETENTIONS: Final = (
-    ("delta.logRetentionDuration", 30 * UNIT_MS["d"]),
-    ("delta.deletedFileRetentionDuration", 7 * UNIT_MS["d"]),
-)
-"""The two settings and Delta's defaults."""
+_KEPT_MS: Final = {"delta": 30 * UNIT_MS["d"], "iceberg": 5 * UNIT_MS["d"]}
+"""How long commits are kept, unless the table has the setting `LogVersion.retention`."""
+_FILES: Final = "delta.deletedFileRetentionDuration"
+_FILES_MS: Final = 7 * UNIT_MS["d"]
 _INTERVAL: Final = re.compile(r"(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 _UNITS: Final = {"second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
 _COPY: Final = (
@@ -34,14 +33,18 @@ def table_findings(facts: TableFacts, *, horizon_ms: int) -> list[Finding]:
     """Return the findings that need no record, in the order in which a person should read them."""
     return [
         *_contents(facts),
-        *_row_tracking(facts),
-        *_removals(facts),
-        *_rewrites(facts),
-        *_history(facts),
-        *_retention(facts, horizon_ms),
+        *(_row_tracking(facts) if facts.log_format == "delta" else _order(facts)),
+        *(_of_commits(facts, horizon_ms) if facts.log.has_commits else ()),
         *_files(facts),
         *_types(facts),
     ]
+
+
+def _of_commits(facts: TableFacts, horizon_ms: int) -> Iterator[Finding]:
+    yield from _removals(facts)
+    yield from _rewrites(facts)
+    yield from _history(facts)
+    yield from _retention(facts, horizon_ms)
 
 
 def alter(facts: TableFacts, setting: str, value: str) -> str:
@@ -50,8 +53,8 @@ def alter(facts: TableFacts, setting: str, value: str) -> str:
 
 
 def sql_name(facts: TableFacts) -> str:
-    """Return the table's name in Spark SQL."""
-    return f"delta.{quote_spark(facts.uri)}"
+    """Return the table's name in Spark SQL; that of an Iceberg table is in its catalog."""
+    return f"delta.{quote_spark(facts.uri)}" if facts.log_format == "delta" else "…"
 
 
 def interval_ms(text: str) -> int | None:
@@ -63,13 +66,21 @@ def interval_ms(text: str) -> int | None:
 def _contents(facts: TableFacts) -> Iterator[Finding]:
     records, files = facts.records, counted(len(facts.files), "file")
     if not facts.files or records == 0:
-        yield warning("records", f"version {facts.log.version} has no records ({files})", "append records")
+        yield warning("records", f"{facts.named} has no records ({files})", "append records")
         return
     size = sum(file.bytes for file in facts.files)
     count = "an unknown number of records" if records is None else counted(records, "record")
-    yield ok("records", f"version {facts.log.version} has {count} in {files}, {size:,} bytes")
+    yield ok("records", f"{facts.named} has {count} in {files}, {size:,} bytes")
     if records is None:
         yield note("statistics", "some files have no statistics, so plans cannot tell the number of records")
+
+
+def _order(facts: TableFacts) -> Iterator[Finding]:
+    if facts.log.has_commits:
+        text = "of appending is that of the snapshots, of their files, and of the rows in a file (order: appended)"
+        yield note("order", f"{text}, until a file is rewritten or its snapshot expires", "name columns in log.order")
+    else:
+        yield note("order", "of appending is not known in a directory of files", "name columns in log.order")
 
 
 def _row_tracking(facts: TableFacts) -> Iterator[Finding]:
@@ -114,7 +125,7 @@ def _removals(facts: TableFacts) -> Iterator[Finding]:
             f"commits {names}{more} removed or changed records. Ranges with their slices are refused until the records "
             "are back",
             f"RESTORE TABLE {sql_name(facts)} TO VERSION AS OF {broken[0].version - 1}"
-            if broken == [facts.commits[-1]]
+            if broken == [facts.commits[-1]] and facts.log_format == "delta"
             else "accept them for a pipeline (hindcast accept-rewrite), or choose ranges without these slices "
             "(docs/reference/logs.md, Records that were removed or changed)",
         )
@@ -127,7 +138,7 @@ def _removals(facts: TableFacts) -> Iterator[Finding]:
             f"{counted(vectors, 'file')} of the newest version have records that are marked as deleted",
             "see docs/reference/logs.md, Records that were removed or changed",
         )
-    if facts.setting("delta.appendOnly") != "true":
+    if facts.log_format == "delta" and facts.setting("delta.appendOnly") != "true":
         yield note(
             "append only",
             "nothing prevents DELETE, UPDATE and MERGE",
@@ -164,34 +175,35 @@ def _history(facts: TableFacts) -> Iterator[Finding]:
 
 
 def _retention(facts: TableFacts, horizon_ms: int) -> Iterator[Finding]:
-    name, default_ms = _RETENTIONS[0]
-    kept_ms = _setting_ms(facts, name, default_ms)
+    name, is_delta = facts.log.retention, facts.log_format == "delta"
+    kept_ms = _setting_ms(facts, name, _KEPT_MS[facts.log_format])
     days = -(-horizon_ms // UNIT_MS["d"])
     if kept_ms is not None and kept_ms < horizon_ms:
         yield warning(
             "log retention",
             f"commits are kept for {human_duration(kept_ms)}, and the horizon is {human_duration(horizon_ms)}. A slice "
             "whose files change is unverified once the commits are gone",
-            alter(facts, name, f"interval {days} days"),
+            alter(facts, name, f"interval {days} days" if is_delta else str(days * UNIT_MS["d"])),
         )
     elif kept_ms is None:
         yield note("log retention", f"{name} = {facts.setting(name)} is not understood here")
     else:
         yield ok("log retention", f"commits are kept for {human_duration(kept_ms)}")
-    name, default_ms = _RETENTIONS[1]
-    kept_ms = _setting_ms(facts, name, default_ms)
-    if kept_ms is not None and kept_ms < UNIT_MS["d"]:
+    kept_ms = _setting_ms(facts, _FILES, _FILES_MS)
+    if is_delta and kept_ms is not None and kept_ms < UNIT_MS["d"]:
         yield warning(
             "file retention",
             f"VACUUM removes files {human_duration(kept_ms)} after they were replaced. A replay that reads them then "
             "fails, and RESTORE is impossible",
-            alter(facts, name, "interval 7 days"),
+            alter(facts, _FILES, "interval 7 days"),
         )
 
 
 def _setting_ms(facts: TableFacts, name: str, default_ms: int) -> int | None:
     text = facts.setting(name)
-    return default_ms if text is None else interval_ms(text)
+    if text is None:
+        return default_ms
+    return int(text) if facts.log_format == "iceberg" and text.isdigit() else interval_ms(text)
 
 
 def _files(facts: TableFacts) -> Iterator[Finding]:
@@ -204,7 +216,8 @@ def _files(facts: TableFacts) -> Iterator[Finding]:
 
 
 def _types(facts: TableFacts) -> Iterator[Finding]:
-    if any(":" in file.path.partition("/")[0] for file in facts.files if not is_whole_uri(file.path)):
+    paths = [file.path for file in facts.files if facts.log.is_read_by_spark and not is_whole_uri(file.path)]
+    if any(":" in path.partition("/")[0] for path in paths):
         yield error(
             "paths",
             f"the partition column {facts.log.partition_columns[0]!r} has a colon in its name, and Spark takes the "

@@ -129,7 +129,7 @@ class CommitSlicing:
     def _unknown(self, file: DataFile, origin: Origin | None, slice_id: str) -> LogError:
         if origin is None:
             why = (
-                f"log retention has removed the commit that added file {file.path}. Set delta.logRetentionDuration to "
+                f"log retention has removed the commit that added file {file.path}. Set {self.log.retention} to "
                 "more than the age of the records that you replay, and `log.slice.first` to a slice after the oldest "
                 "commit that is left"
             )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.covered_files import StoredDigests
@@ -30,9 +30,12 @@ if TYPE_CHECKING:
 _MAPPING_MODE = "delta.columnMapping.mode"
 _MAPPED = {"name", "id"}
 _TYPE_CHANGES = "delta.typeChanges"
+RETENTION = "delta.logRetentionDuration"
 _DELETION_VECTORS = "deletionVectors"
 _WHOLE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _MAX_CAUSE = 300
+_SAFE = "/=:+,@()!$&'*;~ "
+"""Characters that are not encoded in the path of a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +106,8 @@ def open_log(uri: str, version: int | None = None) -> "DeltaTable":
         except TableNotFoundError as error:
             raise LogError(
                 f"event log {uri} {'' if is_remote(uri) else 'exists, but it '}is not a Delta table: it has no "
-                "_delta_log with a commit. `log.table` must name the root of an append-only Delta table, or, with "
-                "`format: parquet`, a directory of Parquet files, which `hindcast doctor` and `init` do not examine "
+                "_delta_log with a commit. `log.table` must name the root of an append-only Delta table; or, with "
+                "`format: parquet`, a directory of Parquet files; or, with `format: iceberg`, an Iceberg table "
                 "(docs/reference/logs.md)"
             ) from error
 
@@ -159,6 +162,11 @@ class LogTable:
     def is_read_by_spark(self) -> bool:
         """Spark reads every Delta table."""
         return True
+
+    @property
+    def retention(self) -> str:
+        """Delta's setting."""
+        return RETENTION
 
     @property
     def why_not_accepted(self) -> str:
@@ -324,6 +332,11 @@ def _is_time(column: "pa.ChunkedArray") -> bool:
 def is_whole_uri(path: str) -> bool:
     """Return whether a path in a commit is a whole URI, as of the files that a shallow clone shares."""
     return _WHOLE_URI.match(path) is not None
+
+
+def encoded_path(path: str) -> str:
+    """Return a path in a file system as a commit has it, so that `place_of` decodes it."""
+    return quote(path, safe=_SAFE)
 
 
 def place_of(root: str, path: str) -> str:

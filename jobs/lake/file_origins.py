@@ -112,7 +112,7 @@ def _placed(log: LogVersion, file: PinnedFile, origin: Origin | None) -> PinnedF
         return replace(file, appended=origin.place)
     if origin is None:
         why = (
-            f"log retention has removed the commit that added file {file.path}. Set delta.logRetentionDuration to "
+            f"log retention has removed the commit that added file {file.path}. Set {log.retention} to "
             "more than the age of the records that you replay"
         )
     else:

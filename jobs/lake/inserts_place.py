@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.deleted_rows import DeletedRows
-from jobs.lake.delta_log import DataFile, LogTable, log_errors, place_of
+from jobs.lake.delta_log import RETENTION, DataFile, LogTable, log_errors, place_of
 from jobs.lake.delta_place import DeltaPlace
 from jobs.lake.inserted_files import FEED, ONLY_INSERTS, InsertedFiles, added_paths, lost_commits
 from jobs.lake.kept_results import KeptResults
@@ -48,6 +48,7 @@ class InsertsVersion:
     configuration: Mapping[str, str | None] = field(default_factory=dict)
     has_commits: bool = True
     is_read_by_spark: bool = False
+    retention: str = RETENTION
     why_not_accepted: str = (
         "with `changes: inserts`, a DELETE or UPDATE of the table changes no slice, and of a MERGE without a change "
         "data feed it is not known which records it inserted. If a slice is refused, set `log.slice.first` to a slice "

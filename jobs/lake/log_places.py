@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import assert_never
 
+from jobs.lake.delta_log import log_errors
 from jobs.lake.delta_place import DeltaPlace
 from jobs.lake.lake import Lake
 from jobs.lake.log_version import LogPlace
 from jobs.pipeline.models.log import LogFormat, PartitionType
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.storage import file_system, is_remote, is_s3
 from windowlib.errors import SpecError
 
 
@@ -18,17 +20,24 @@ def log_place(lake: Lake, pipeline: Pipeline) -> LogPlace:
         SpecError: as for `Lake.event_log`, or the tables of the pipeline would be among the files of the log.
     """
     uri, log = lake.event_log(pipeline), pipeline.log
-    if log.format != "delta" and f"{lake.ledger(pipeline.name)}/".startswith(f"{uri.rstrip('/')}/"):
+    if log.format != "delta" and holds_ledger(lake, pipeline.name, uri):
+        why = "and all files there would belong to the log (format: parquet)"
+        if log.format == "iceberg":
+            why = "where a removal of orphan files of the Iceberg table would remove them"
         raise SpecError(
-            f"{pipeline.source}: log.table: the pipeline {pipeline.name} writes its tables below {uri}, and all files "
-            f"there would belong to the log (format: {log.format}); move the log to another directory, or rename the "
-            "pipeline"
+            f"{pipeline.source}: log.table: the pipeline {pipeline.name} writes its tables below {uri}, {why}; move "
+            "the log to another directory, or rename the pipeline"
         )
     if log.changes is not None:
         from jobs.lake.inserts_place import InsertsPlace  # few pipelines need it
 
         return InsertsPlace(uri=uri)
     return place_at(uri, log.format, partitions=log.partitions)
+
+
+def holds_ledger(lake: Lake, name: str, uri: str) -> bool:
+    """Return whether a pipeline of this name would write its tables below a log."""
+    return f"{lake.ledger(name)}/".startswith(f"{uri.rstrip('/')}/")
 
 
 def place_at(uri: str, log_format: LogFormat, *, partitions: Mapping[str, PartitionType] | None = None) -> LogPlace:
@@ -46,5 +55,35 @@ def place_at(uri: str, log_format: LogFormat, *, partitions: Mapping[str, Partit
             from jobs.lake.parquet_place import ParquetPlace  # few pipelines need it
 
             return ParquetPlace(uri=uri, partitions=partitions or {})
+        case "iceberg":
+            from jobs.lake.iceberg_place import IcebergPlace  # pyiceberg takes 0.5 s to import
+
+            return IcebergPlace(uri=uri)
         case _:
             assert_never(log_format)
+
+
+def found_format(uri: str) -> LogFormat:
+    """Return the format of the log at a place: by its metadata, or by a Parquet file. `delta` if nothing tells it.
+
+    Raises:
+        LogError: the place cannot be listed.
+    """
+    import pyarrow.fs as pafs
+
+    if is_remote(uri) and not is_s3(uri):
+        return "delta"
+    if uri.endswith(".metadata.json"):
+        return "iceberg"
+    with log_errors(uri, "listing its files"):
+        system, root = file_system(uri)
+
+        def names(directory: str, *, recursive: bool = False) -> list[str]:
+            chosen = pafs.FileSelector(directory, recursive=recursive, allow_not_found=True)
+            return [info.base_name for info in system.get_file_info(chosen)]
+
+        if system.get_file_info(root).type == pafs.FileType.File or names(f"{root}/_delta_log"):
+            return "delta"
+        if any(name.endswith(".metadata.json") for name in names(f"{root}/metadata")):
+            return "iceberg"
+        return "parquet" if any(name.endswith(".parquet") for name in names(root, recursive=True)) else "delta"

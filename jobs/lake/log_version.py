@@ -1,7 +1,8 @@
 """What every kind of event log offers: where it is, and its columns and data files at one version.
 
-A Delta table (`delta_place`) has commits. A directory of Parquet files (`parquet_place`) has none: its version is a
-hash of its listing, and its `LogFiles` have no commit. The planner and the replay use only these protocols.
+A Delta table (`delta_place`) has commits, and so has an Iceberg table (`iceberg_place`): its snapshots. A directory of
+Parquet files (`parquet_place`) has none: its version is a hash of its listing, and its `LogFiles` have no commit. The
+planner and the replay use only these protocols.
 """
 
 import hashlib
@@ -87,6 +88,11 @@ class LogVersion(Protocol):
     @property
     def is_read_by_spark(self) -> bool:
         """Whether Spark can read the log."""
+        ...
+
+    @property
+    def retention(self) -> str:
+        """The setting of the table that says how long commits are kept."""
         ...
 
     @property

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
-from jobs.lake.delta_log import log_errors
+from jobs.lake.delta_log import encoded_path, log_errors
 from jobs.plain_text import shortened
 from jobs.storage import file_system, is_remote, is_s3
 from windowlib.errors import LogError
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
-_SAFE: Final = "/=:+,@()!$&'*;~ "
-"""Characters that are not encoded in the path of a file. `place_of` decodes the path."""
 _OTHERS: Final = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
 """Directories of tables, whose data files are not all valid. An Iceberg table has `metadata/*.metadata.json`."""
 _VERSION_BYTES: Final = 6
@@ -141,7 +139,7 @@ def _listed(root: str, infos: "list[pafs.FileInfo]") -> Iterator[ListedParquet]:
         if info.type != pafs.FileType.File or any(map(_is_hidden, name.split("/"))):
             continue
         yield ListedParquet(
-            path=quote(name, safe=_SAFE),
+            path=encoded_path(name),
             place=info.path,
             values=dict(_partition(part) for part in name.split("/")[:-1] if "=" in part),
             bytes=info.size,

@@ -5,29 +5,26 @@ its files are not those that its run has read. The order of the records is that 
 so the digest of a file is stored for its path and its time of modification.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from jobs.lake.covered_files import StoredDigests
-from jobs.lake.deleted_rows import DeletedRows
-from jobs.lake.delta_log import DataFile, no_bounds
+from jobs.lake.delta_log import DataFile
 from jobs.lake.log_files import NO_DIGESTS, LogFiles
 from jobs.lake.log_version import LogTip
 from jobs.lake.parquet_listing import ParquetListing, list_parquet, typed_value
+from jobs.lake.plain_version import PlainVersion
 from windowlib.errors import LogError
-from windowlib.records.column_types import Node, parse_type, spell_type
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.records.column_types import Node, parse_type
 
 NANOS_PER_MS: Final = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParquetVersion:
+class ParquetVersion(PlainVersion):
     """The directory as it was listed (`LogVersion`). The footers of all files were read."""
 
     uri: str
@@ -36,10 +33,8 @@ class ParquetVersion:
     partition_columns: tuple[str, ...]
     data_files: tuple[DataFile, ...]
     listing: ParquetListing = field(repr=False)
-    configuration: Mapping[str, str | None] = field(default_factory=dict)
-    is_mapped: bool = False
     has_commits: bool = False
-    is_read_by_spark: bool = False
+    retention: str = ""
     why_not_accepted: str = (
         "a directory of Parquet files has no commits. If files are removed or replaced, their slices are `input "
         "changed` without a decision, and a replay reads what is left"
@@ -55,16 +50,6 @@ class ParquetVersion:
         """A hash of the place: the files have nothing that tells one log from another."""
         return f"parquet-{blake2b(self.uri.encode('utf-8', errors='surrogatepass'), digest_size=8).hexdigest()}"
 
-    @property
-    def columns(self) -> dict[str, str]:
-        """The columns: those of the files, then those of the partitions."""
-        return {name: spell_type(node) for name, node in self.nodes.items()}
-
-    @property
-    def physical(self) -> dict[str, str]:
-        """The names of the columns, which the files have, too."""
-        return {name: name for name in self.nodes}
-
     def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> LogFiles:
         """Return the files of no commit."""
         listing = self.listing
@@ -75,22 +60,6 @@ class ParquetVersion:
     def files(self) -> tuple[DataFile, ...]:
         """Return the files in the order of their paths."""
         return self.data_files
-
-    def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":  # noqa: ARG002
-        """Return nothing: only the files tell it."""
-        return {}
-
-    def bounds(self, column: str) -> "pa.Table":  # noqa: ARG002 - only the files tell it
-        """Return no bounds."""
-        return no_bounds()
-
-    def deleted_rows(self) -> Mapping[str, DeletedRows]:
-        """Return nothing: a Parquet file has no deleted rows."""
-        return {}
-
-    def lost(self) -> Mapping[str, str]:
-        """Return nothing: the records of all files are known."""
-        return {}
 
     def removal(self, columns: Sequence[str]) -> str:  # noqa: ARG002 - a file has no other partition
         """Return how a person removes records of a partition."""

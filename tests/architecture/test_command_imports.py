@@ -4,7 +4,7 @@ import pytest
 
 from tests.architecture.test_imports import loaded_by
 
-HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow", "scipy"}
+HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow", "scipy", "pyiceberg"}
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,16 @@ def test_pyarrow_starts_without_pandas_and_pandas_can_be_imported_later() -> Non
     assert not HEAVY & {name.partition(".")[0] for name in loaded_by(f"{start}; {use}")}
     later = "assert pa.table({'a': [1]}).to_pandas().equals(pa.Table.from_pandas(pd.DataFrame({'a': [1]})).to_pandas())"
     assert "pandas" in loaded_by(f"{start}; {use}; import pandas as pd; {later}")
+
+
+def test_a_log_of_another_format_imports_no_reader_of_iceberg_tables(tmp_path: object) -> None:
+    """Pyiceberg takes half a second. The doctor looks what a log is before it opens it."""
+    write = (
+        "from deltalake import write_deltalake; import pyarrow as pa; "
+        f"write_deltalake({str(tmp_path)!r}, pa.table({{'a': [1]}}))"
+    )
+    loaded_by(write)
+    look = f"from jobs.doctor.table_facts import read_table_facts; read_table_facts({str(tmp_path)!r})"
+    loaded = {name.partition(".")[0] for name in loaded_by(look)}
+    assert "deltalake" in loaded
+    assert "pyiceberg" not in loaded

@@ -45,7 +45,7 @@ def test_a_parquet_log_in_the_store_is_that_of_the_disk(lake: str, tmp_path: Pat
     for day in range(3):
         _write(disk.log, day, "a.parquet", range(day * 10, day * 10 + 5))
     (disk.log / "_SUCCESS").touch()
-    shop = StoreShop(tmp_path / "store", FORM, f"{lake}/log")
+    shop = StoreShop(tmp_path / "store", FORM, uri=f"{lake}/log")
     system, root = file_system(shop.uri)
 
     def copy() -> None:

@@ -24,12 +24,12 @@ log:
   table: log{form}
   key: [k]
   event_time: {{column: at, unit: ms}}
-  slice: {{by: day}}
+  slice: {{by: {by}}}
 watermark: {{kind: bounded, out_of_orderness: 1h}}
 windows: {{tumbling: {{size: 3h}}, allowed_lateness: 30m}}
 aggregates: {{n: {{count: {{}}}}, total: {{sum: v}}, texts: {{collect_list: text}}}}
 """
-"""A pipeline over three days from 2026-03-01 on. `form` has further lines of `log`."""
+"""A pipeline over three days from 2026-03-01 on. `form` has further lines of `log`, and `by` is the slice column."""
 Row = dict[str, Any]
 """A record of its log, with the columns of `SCHEMA`."""
 FIRST_MS = 1_772_323_200_000
@@ -53,6 +53,7 @@ class LogShop:
 
     root: Path
     form: str = ""
+    by: str = "day"
 
     @property
     def log(self) -> Path:
@@ -61,7 +62,7 @@ class LogShop:
     @property
     def text(self) -> str:
         lines = self.form.splitlines() if "order:" in self.form else [*self.form.splitlines(), "order: [seq]"]
-        return YAML.format(form="".join(f"\n  {line}" for line in lines))
+        return YAML.format(form="".join(f"\n  {line}" for line in lines), by=self.by)
 
     @property
     def work(self) -> RequestContext:

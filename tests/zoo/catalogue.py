@@ -4,12 +4,20 @@ from collections.abc import Sequence
 
 from tests.zoo.entries import Entry
 from tests.zoo.forms import form_entries
+from tests.zoo.iceberg_forms import iceberg_entries
 from tests.zoo.parquet_forms import parquet_entries
 from tests.zoo.random_logs import random_entries
 from tests.zoo.spark_forms import spark_entries
 from tests.zoo.types import type_entries
 
-_EVERY: Sequence[Entry] = (*form_entries(), *parquet_entries(), *spark_entries(), *type_entries(), *random_entries())
+_EVERY: Sequence[Entry] = (
+    *form_entries(),
+    *parquet_entries(),
+    *iceberg_entries(),
+    *spark_entries(),
+    *type_entries(),
+    *random_entries(),
+)
 
 UNFROZEN = frozenset(f"random logs {number}" for number in range(1, 8))
 """Entries that have no answer yet. `python -m tests.zoo freeze NAME` writes it; then remove the name here."""

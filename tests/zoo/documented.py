@@ -93,6 +93,20 @@ ROWS: Sequence[Row] = (
     Row(words="Parquet files, no column that orders the records", entries=("Parquet: no order",)),
     Row(words="Parquet files with conflicting types of a column", entries=("Parquet: types that conflict",)),
     Row(words="a partition `__HIVE_DEFAULT_PARTITION__` of the slice column", entries=("Parquet: a null partition",)),
+    Row(
+        words="no Delta table: an Iceberg table, a column orders the records",
+        entries=("Iceberg: partitioned by day", "Iceberg: no partitions", "Iceberg: changed columns"),
+    ),
+    Row(
+        words="an Iceberg table, compacted, or its old snapshots expired",
+        entries=("Iceberg: compacted", "Iceberg: expired snapshots"),
+    ),
+    Row(words="an Iceberg table, and no column that orders the records", entries=("Iceberg: order: appended",)),
+    Row(words="the same, compacted", entries=("Iceberg: compacted, order: appended",)),
+    Row(
+        words="an Iceberg table with deleted records, or with a renamed column",
+        entries=("Iceberg: DELETE in the range", "Iceberg: merge on read", "Iceberg: a renamed column"),
+    ),
     Row(words="records were removed or changed in the range", entries=("DELETE in the range", "UPDATE in the range")),
     Row(
         words="records were erased by law",

@@ -34,7 +34,7 @@ def has_oracle(entry: Entry) -> bool:
     not_read = ("Spark", "Structured", "files with other upper")
     return (
         "order: [" in entry.log
-        and not {"format: parquet", "changes: inserts"} & {*entry.log.splitlines()}
+        and not {"format: parquet", "format: iceberg", "changes: inserts"} & {*entry.log.splitlines()}
         and "by: [" not in entry.log
         and not entry.name.startswith(not_read)
     )

@@ -198,8 +198,8 @@ Expression = Annotated[str, AfterValidator(refuse_controls_but_lines), AfterVali
 """An expression over the columns of the log (docs/reference/pipelines.md, "Derived columns and the filter")."""
 
 
-LogFormat = Literal["delta", "parquet"]
-"""What the log is: a Delta table, or a directory of Parquet files with Hive partitions."""
+LogFormat = Literal["delta", "parquet", "iceberg"]
+"""What the log is: a Delta table, a directory of Parquet files with Hive partitions, or an Iceberg table."""
 PartitionType = Literal["string", "date", "int", "bigint"]
 
 
@@ -299,16 +299,28 @@ class LogGrammar(GrammarModel):
         return self
 
     @model_validator(mode="after")
-    def _fits_the_format(self) -> Self:
+    def _fits_a_table(self) -> Self:
+        """Refuse what a table of this format does not have."""
+        if self.format == "parquet":
+            return self
+        if self.partitions is not None:
+            raise ValueError("partitions: a table has the types of its partition columns; leave it out")
+        if self.changes is not None and self.format == "iceberg":
+            raise ValueError(f"changes: found {self.changes}, but only a Delta table has a change data feed")
+        lacks = "an Iceberg table does not have" if self.format == "iceberg" else ""
+        lacks = "the change data feed does not have" if self.changes is not None else lacks
+        if lacks and self.order == "commits":
+            with_key = "format: iceberg" if self.format == "iceberg" else "changes: inserts"
+            raise ValueError(
+                f"order: commits needs row tracking, which {lacks}; with {with_key} write order: appended, or name the "
+                "columns that order the records of a slice"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fits_a_directory(self) -> Self:
         """Refuse what only a table with commits can tell."""
-        if self.format == "delta":
-            if self.partitions is not None:
-                raise ValueError("partitions: a Delta table has the types of its partition columns; leave it out")
-            if self.changes is not None and self.order == "commits":
-                raise ValueError(
-                    "order: commits needs row tracking, which the change data feed does not have; with changes: "
-                    "inserts write order: appended, or name the columns that order the records of a slice"
-                )
+        if self.format != "parquet":
             return self
         why = "a directory of Parquet files has no commits"
         if self.changes is not None:

@@ -72,10 +72,10 @@ def test_a_table_is_found_in_the_working_directory_and_in_the_lake(
     assert shell("doctor", SALES) == 0
 
 
-@pytest.mark.parametrize("kind", tables.RUNNING)
+@pytest.mark.parametrize("kind", tables.ALL)
 def test_init_writes_a_file_that_loads_and_prints_its_plan(shell: Shell, kind: str) -> None:
-    tables.RUNNING[kind](shell.root / "clicks")
-    assert shell("init", "clicks", "--yes") == 0, shell.err
+    tables.ALL[kind](shell.root / "logs" / "clicks")
+    assert shell("init", "logs/clicks", "--yes") == 0, shell.err
     path = shell.root / "pipelines" / "clicks.yaml"
     load_file(path)
     assert path.read_text() in shell.out

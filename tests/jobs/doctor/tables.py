@@ -1,15 +1,18 @@
-"""Kinds of Delta tables that the doctor examines, made by deltalake. Each function appends three days or more."""
+"""Kinds of logs that the doctor examines, most of them Delta tables. Each function appends three days or more."""
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import write_deltalake
+from pyiceberg.transforms import IdentityTransform
 
 from tests.support.delta_logs import track_rows
+from tests.support.iceberg_logs import iceberg_table
 
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = 3
@@ -123,6 +126,35 @@ RUNNING: Mapping[str, Callable[[Path], None]] = {
     "hostile names": hostile_names,
 }
 """Tables for which `hindcast init` writes a file that runs."""
+
+
+def by_path(place: Path, of_path: Callable[[date], str]) -> None:
+    """Write a Parquet file for each day into a directory."""
+    for rows in clicks(Random(7)):
+        directory = place / of_path(rows[0]["dt"])
+        directory.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows).drop_columns("dt"), directory / f"{rows[0]['dt']}.parquet")
+
+
+def iceberg(place: Path, columns: Sequence[str] = (), by: Sequence[str] = ()) -> None:
+    """Append a snapshot for each day to an Iceberg table, without some columns."""
+    days = [pa.Table.from_pylist(rows).drop_columns(list(columns)) for rows in clicks(Random(7))]
+    table = iceberg_table(place, days[0].schema, partitions=dict.fromkeys(by, IdentityTransform()))
+    for rows in days:
+        table.append(rows)
+
+
+OTHERS: Mapping[str, Callable[[Path], None]] = {
+    "Parquet by date": lambda place: by_path(place, lambda day: f"dt={day}"),
+    "Parquet by parts of dates": lambda place: by_path(
+        place, lambda day: f"year={day.year}/month={day.month:02}/day={day.day}"
+    ),
+    "Parquet without partitions": lambda place: by_path(place, lambda _: ""),
+    "Iceberg by date": lambda place: iceberg(place, by=["dt"]),
+    "Iceberg without partitions": lambda place: iceberg(place, ["dt"]),
+}
+"""The same for logs that are no Delta table."""
+ALL: Mapping[str, Callable[[Path], None]] = {**RUNNING, **OTHERS}
 
 
 def null_slice(place: Path) -> None:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.parametrize("kind", tables.RUNNING)
+@pytest.mark.parametrize("kind", tables.ALL)
 def test_the_proposed_file_replays_and_publishes_all_records(spark: "SparkSession", kind: str, tmp_path: Path) -> None:
-    tables.RUNNING[kind](tmp_path / "clicks")
+    tables.ALL[kind](tmp_path / "clicks")
     request = Request(
         table="clicks",
         uri=str(tmp_path / "clicks"),

@@ -1,0 +1,64 @@
+"""The bounds of a column in the footers of Parquet files, for logs without statistics of their own. No row is read."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+from jobs.lake.delta_log import DataFile, log_errors, no_bounds, place_of
+from jobs.lake.log_version import LogVersion
+from jobs.lake.parquet_files import open_parquet
+from jobs.storage import file_system
+from windowlib.columnar.arrow import arrow_type
+from windowlib.records.column_types import Node
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+READERS: Final = 4
+
+
+def footer_bounds(log: LogVersion, column: str) -> "pa.Table":
+    """Return `path`, `low`, `high` and `nulls` of the files whose footers have all three, as `LogVersion.bounds`.
+
+    Raises:
+        LogError: a file is damaged or missing.
+    """
+    if column in log.partition_columns:
+        return no_bounds()
+    system, root = file_system(log.uri)
+
+    def read(file: DataFile) -> tuple[Any, Any, int] | None:
+        doing = f"reading the footer of {file.path}"
+        with log_errors(log.uri, doing), system.open_input_file(place_of(root, file.path)) as data:
+            return _of_footer(open_parquet(data).metadata, log.physical[column])
+
+    files = log.files()
+    with ThreadPoolExecutor(max_workers=READERS) as pool:
+        rows = [(file.path, *own) for file, own in zip(files, pool.map(read, files), strict=True) if own is not None]
+    return bounds_table(rows, log.nodes[column])
+
+
+def bounds_table(rows: Sequence[tuple[Any, ...]], node: Node) -> "pa.Table":
+    """Return (path, low, high, nulls) of files as a table; `node` is the type of the column."""
+    import pyarrow as pa
+
+    if not rows:
+        return no_bounds()
+    kind = arrow_type(node)
+    kinds = {"path": pa.string(), "low": kind, "high": kind, "nulls": pa.int64()}
+    columns = zip(zip(*rows, strict=True), kinds.values(), strict=True)
+    return pa.table([pa.array(values, of) for values, of in columns], [*kinds])
+
+
+def _of_footer(footer: Any, column: str) -> tuple[Any, Any, int] | None:  # noqa: ANN401 - pyarrow has no types
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    found = [
+        own.statistics
+        for group in groups
+        for own in (group.column(number) for number in range(group.num_columns))
+        if own.path_in_schema == column
+    ]
+    known = [one for one in found if one is not None and one.has_min_max and one.has_null_count]
+    if not known or len(known) < len(groups):
+        return None
+    return min(one.min for one in known), max(one.max for one in known), sum(one.null_count for one in known)

@@ -1,0 +1,193 @@
+"""An event log that is an Iceberg table. Hindcast only reads it.
+
+A version is the sequence number of a snapshot of the main branch. Its columns are those of the schema of the snapshot.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.manifest import DataFileContent, ManifestContent
+from typing_extensions import override
+
+from jobs.lake.covered_files import StoredDigests
+from jobs.lake.delta_log import DataFile
+from jobs.lake.footer_bounds import bounds_table
+from jobs.lake.iceberg_files import IcebergFiles, file_bounds, iceberg_files, identity_columns
+from jobs.lake.iceberg_schema import column_nodes, widened_columns
+from jobs.lake.iceberg_table import COPY, IcebergTable, iceberg_errors, open_iceberg
+from jobs.lake.log_files import NO_DIGESTS
+from jobs.lake.log_version import LogTip, commit_digest
+from jobs.lake.plain_version import PlainVersion
+from windowlib.columnar.arrow import arrow_type
+from windowlib.errors import LogError
+from windowlib.records.column_types import Node
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.manifest import DataFile as IcebergFile
+    from pyiceberg.schema import Schema
+
+_NAMES: Final = "schema.name-mapping.default"
+"""A property of tables with files of other writers (migrated from Hive), which may lack the partition columns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergVersion(PlainVersion):
+    """An Iceberg table at one snapshot (`LogVersion`)."""
+
+    uri: str
+    version: int
+    nodes: Mapping[str, Node]
+    widened: Mapping[str, str]
+    partition_columns: tuple[str, ...]
+    table: IcebergTable = field(repr=False)
+    schema: "Schema" = field(repr=False)
+    has_commits: bool = True
+    retention: str = "history.expire.max-snapshot-age-ms"
+    why_not_accepted: str = ""
+    _digests: dict[str, bytes | None] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def table_id(self) -> str:
+        """The UUID of the table."""
+        return str(self.table.metadata.table_uuid)
+
+    @property
+    @override
+    def configuration(self) -> Mapping[str, str | None]:
+        """The table properties."""
+        return self.table.metadata.properties
+
+    def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> IcebergFiles:
+        """Return the snapshots up to this version, and check the manifests of it.
+
+        Raises:
+            LogError: a file is not as it was written, or cannot be read.
+        """
+        files = iceberg_files(self.table, version=self.version, stored=stored, digests=self._digests)
+        if self.version:
+            with iceberg_errors(self.uri, "reading its manifests"):
+                files.manifests(self.version)
+        return files
+
+    def files(self) -> Sequence[DataFile]:
+        """Return the data files in the order of the manifests."""
+        return [file for file, _ in self._live]
+
+    @cached_property
+    def _live(self) -> "list[tuple[DataFile, IcebergFile]]":
+        if not self.version:
+            return []
+        files = iceberg_files(self.table, version=self.version, digests=self._digests)
+        with iceberg_errors(self.uri, "reading the list of its files"):
+            return [
+                (
+                    DataFile(
+                        path=add["path"],
+                        partition={name: add["partitionValues"][name] for name in self.partition_columns},
+                        records=file.record_count,
+                        bytes=file.file_size_in_bytes,
+                        modified_ms=0,  # an Iceberg table does not tell it
+                    ),
+                    file,
+                )
+                for file, add in files.live(self.version)
+                if file.content == DataFileContent.DATA
+            ]
+
+    @override
+    def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":
+        """Return the path of each file -> the greatest value of a column of times or whole numbers."""
+        import pyarrow as pa
+
+        if column not in self.nodes:  # a part of a column, or a derived one
+            return {}
+        asked, kind = frozenset(paths), arrow_type(self.nodes[column])
+        found = {one.path: file_bounds(file, self.schema, column) for one, file in self._live if one.path in asked}
+        return {path: pa.scalar(own[1], kind) for path, own in found.items() if own is not None}
+
+    @override
+    def bounds(self, column: str) -> "pa.Table":
+        """Return `path`, `low`, `high` and `nulls` of the files whose manifests have all three of a column."""
+        number = self.schema.find_field(column).field_id
+        rows = [
+            (one.path, *own, nulls[number])
+            for one, file in self._live
+            if (own := file_bounds(file, self.schema, column)) and number in (nulls := file.null_value_counts or {})
+        ]
+        return bounds_table(rows, self.nodes[column])
+
+    def removal(self, columns: Sequence[str]) -> str:
+        """Return how a person removes the records that have no value of one of these partition columns."""
+        where = " OR ".join(f"{name} IS NULL" for name in columns)
+        return f"remove the files without one (DELETE … WHERE {where}, which changes no slice)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergPlace:
+    """An Iceberg table as an event log (`LogPlace`): its directory, or a metadata file of it."""
+
+    uri: str
+
+    def open(self, version: int | None = None) -> IcebergVersion:
+        """Return the table at a snapshot (None: the newest of the main branch).
+
+        Raises:
+            LogError: there is no table, it cannot be read, the snapshot has expired, or the table has something that
+                a log cannot have: delete files, or columns whose types or names are refused.
+        """
+        table = open_iceberg(self.uri)
+        wanted = table.version if version is None else version
+        snapshot = table.snapshots.get(wanted)
+        if snapshot is None and wanted:
+            raise LogError(
+                f"snapshot {wanted} of the Iceberg table {self.uri} does not exist; those from "
+                f"{min(table.snapshots, default=0)} to {table.version} can be read. Older ones have expired: raise the "
+                "table property history.expire.max-snapshot-age-ms before the first replay"
+            )
+        schema, schemas = table.schema(wanted), table.metadata.schemas
+        return IcebergVersion(
+            uri=self.uri,
+            version=wanted,
+            nodes=column_nodes(self.uri, schema, schemas),
+            widened=widened_columns(schema, schemas),
+            partition_columns=self._partition_columns(table, wanted, schema),
+            table=table,
+            schema=schema,
+        )
+
+    def is_newest(self, version: int) -> bool:
+        """Return whether a snapshot is the newest one of the table. One metadata file is read."""
+        return open_iceberg(self.uri).version == version
+
+    def tip(self) -> LogTip | None:
+        """Return the newest snapshot; None if there is none."""
+        table = open_iceberg(self.uri)
+        files = iceberg_files(table, version=table.version)
+        if not table.version:
+            return None
+        return LogTip(version=table.version, commit=commit_digest(files, table.version), files=files)
+
+    def _partition_columns(self, table: IcebergTable, version: int, schema: "Schema") -> tuple[str, ...]:
+        """Return the columns by whose values all files of a version are divided. Delete files are refused."""
+        specs = table.metadata.specs()
+        with iceberg_errors(self.uri, "reading its manifests"):
+            manifests = table.snapshots[version].manifests(table.reader) if version else []
+        filled = [one for one in manifests if one.has_added_files() or one.has_existing_files()]
+        if any(one.content == ManifestContent.DELETES for one in filled):
+            raise LogError(
+                f"the Iceberg table {self.uri} has delete files or deletion vectors (snapshot {version}): records were "
+                "deleted or updated without writing their files again (merge on read). Hindcast replays append-only "
+                f"logs; {COPY}"
+            )
+        used = {one.partition_spec_id for one in filled} or {table.metadata.default_spec_id}
+        named = [identity_columns(schema, specs[one]) for one in sorted(used)]
+        found = tuple(name for name in named[0] if all(name in one for one in named))
+        if _NAMES in table.metadata.properties and any(len(specs[one].fields) > len(found) for one in used):
+            raise LogError(
+                f"the Iceberg table {self.uri} has files of other writers ({_NAMES}), which may lack partition "
+                f"columns, and is not partitioned by whole columns of the types date, string and integers alone; {COPY}"
+            )
+        return found

@@ -1,0 +1,208 @@
+"""Opens an Iceberg table by its own metadata: its current metadata file, its snapshots, and where its files are.
+
+Nothing is ever written: `_Reader` can only open files. Source: the Iceberg table specification, versions 2 and 3.
+"""
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFile
+from pyiceberg.serializers import FromInputFile
+from typing_extensions import override
+
+from jobs.lake.damage import table_errors
+from jobs.lake.delta_log import encoded_path
+from jobs.plain_text import shortened
+from jobs.storage import file_system, is_remote, is_s3
+from windowlib.errors import LogError
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+_METADATA: Final = re.compile(r"(?:v(?P<hadoop>\d+)|(?P<number>\d+)-[^/]+?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+"""The names of metadata files: of a table of a directory (Hadoop), and of a table of a catalog."""
+_S3: Final = ("s3://", "s3a://", "s3n://")
+COPY: Final = (
+    "append its records, in their order, to a new table, and name that in `log.table` (docs/reference/logs.md)"
+)
+
+
+@contextmanager
+def iceberg_errors(uri: str, doing: str) -> Iterator[None]:
+    """Turn the exceptions of pyiceberg and Arrow about a damaged table into a `LogError` of one paragraph."""
+
+    def make_error(error: BaseException) -> LogError:
+        cause = shortened(str(error).partition("\n")[0].strip() or type(error).__name__)
+        return LogError(
+            f"event log {uri}: {doing} failed: {cause}. A file of the Iceberg table is missing, damaged or truncated. "
+            "Restore it from a backup"
+        )
+
+    others = (ValueError, KeyError, IndexError, EOFError, AssertionError, NotImplementedError, struct.error)
+    with table_errors(make_error, also=(*others, ValidationError)):
+        yield
+
+
+class _Reader(FileIO):
+    """Opens the files that the metadata names, in the file system of the log."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__()
+        self.uri = uri
+        self.system, self.root = file_system(uri)
+
+    @override
+    def new_input(self, location: str) -> PyArrowFile:
+        return PyArrowFile(location, self.place(location), self.system)
+
+    @override
+    def new_output(self, location: str) -> NoReturn:
+        raise NotImplementedError("Hindcast only reads Iceberg tables")
+
+    @override
+    def delete(self, location: object) -> NoReturn:
+        raise NotImplementedError("Hindcast only reads Iceberg tables")
+
+    def place(self, location: str) -> str:
+        """Return the place of a file in the file system of the log.
+
+        Raises:
+            LogError: the file is in another one.
+        """
+        if location.startswith("file:"):
+            location = f"/{location.removeprefix('file:').lstrip('/')}"
+        is_in_s3 = location.startswith(_S3)
+        if is_in_s3 != is_s3(self.uri) or (not is_in_s3 and is_remote(location)):
+            raise LogError(
+                f"the Iceberg table {self.uri} has the file {location}, which is not in the file system of "
+                "`log.table`; all files of the table must be on this machine, or in one S3 object store"
+            )
+        return location.partition("://")[2] if is_in_s3 else location
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergTable:
+    """An Iceberg table as one metadata file describes it."""
+
+    uri: str
+    metadata: "TableMetadata"
+    reader: _Reader
+
+    @cached_property
+    def snapshots(self) -> Mapping[int, "Snapshot"]:
+        """Sequence number -> snapshot, newest first: the newest one, and those that it follows from.
+
+        Raises:
+            LogError: the table was rolled back, or the newest snapshot has no sequence number.
+        """
+        by_id = {one.snapshot_id: one for one in self.metadata.snapshots}
+        found: dict[int, Snapshot] = {}
+        ids = set()
+        current = self.metadata.current_snapshot()
+        while current is not None:
+            ids.add(current.snapshot_id)
+            if current.sequence_number:
+                found[current.sequence_number] = current
+            current = by_id.get(current.parent_snapshot_id or -1)
+        if ids and not found:
+            raise LogError(
+                f"the newest snapshot of the Iceberg table {self.uri} has no sequence number (format version 1), so "
+                "the order of its snapshots is not known. Set the table property 'format-version' to 2, and append to "
+                "it"
+            )
+        for entry in self.metadata.snapshot_log:
+            if entry.snapshot_id in by_id and entry.snapshot_id not in ids:
+                raise LogError(
+                    f"the Iceberg table {self.uri} was rolled back or replaced: snapshot {entry.snapshot_id} was the "
+                    "newest one, and the table does not follow from it any more. Hindcast replays append-only logs. "
+                    "Set the current snapshot to it again; or expire it, and the slices of its records are `input "
+                    "changed`"
+                )
+        return found
+
+    @property
+    def version(self) -> int:
+        """The sequence number of the newest snapshot; 0 of a table without one."""
+        return next(iter(self.snapshots), 0)
+
+    @cached_property
+    def others(self) -> frozenset[int]:
+        """Sequence numbers that changed nothing: of snapshots of other branches, and 0 if the first snapshot is 1."""
+        never = {one.snapshot_id for one in self.metadata.snapshots} - {
+            one.snapshot_id for one in self.metadata.snapshot_log
+        }
+        branches = {one.sequence_number or 0 for one in self.metadata.snapshots if one.snapshot_id in never}
+        first = self.snapshots.get(1)
+        is_whole = not self.snapshots or (first is not None and first.parent_snapshot_id is None)
+        return frozenset(branches - {*self.snapshots, 0}) | ({0} if is_whole else frozenset())
+
+    @cached_property
+    def list_names(self) -> Mapping[str, str]:
+        """The place of a manifest list -> the name of its digest: a sequence number has one list."""
+        return {self.reader.place(one.manifest_list): f"snapshots/{number}" for number, one in self.snapshots.items()}
+
+    def schema(self, version: int) -> "Schema":
+        """Return the columns of a version: those that the table had at its snapshot."""
+        snapshot = self.snapshots.get(version)
+        own = None if snapshot is None else snapshot.schema_id
+        found = next((one for one in self.metadata.schemas if one.schema_id == own), None)
+        return self.metadata.schema() if found is None else found
+
+    def path(self, location: str) -> str:
+        """Return the path of a file as a Delta log has it: URI-encoded, and relative to the table if it is below it."""
+        place = self.reader.place(location)
+        if place.startswith(f"{self.reader.root}/"):
+            return encoded_path(place.removeprefix(f"{self.reader.root}/"))
+        return f"{'s3://' if is_s3(self.uri) else ''}{encoded_path(place)}"
+
+
+def open_iceberg(uri: str) -> IcebergTable:
+    """Return the table at a place: its directory, or one of its metadata files.
+
+    Raises:
+        LogError: there is no table, its newest metadata file is not known, or it cannot be read.
+    """
+    import pyarrow.fs as pafs
+
+    if is_remote(uri) and not is_s3(uri):
+        raise LogError(f"event log {uri} is neither a directory nor in an S3 object store; an Iceberg table must be")
+    with iceberg_errors(uri, "opening its metadata"):
+        reader = _Reader(uri)
+        is_file = reader.system.get_file_info(reader.root).type == pafs.FileType.File
+        location = reader.root if is_file else _newest_metadata(reader)
+        metadata = FromInputFile.table_metadata(PyArrowFile(location, location, reader.system))
+    return IcebergTable(uri=uri, metadata=metadata, reader=reader)
+
+
+def _newest_metadata(reader: _Reader) -> str:
+    """Return the place of the newest metadata file of a directory."""
+    import pyarrow.fs as pafs
+
+    infos = reader.system.get_file_info(pafs.FileSelector(f"{reader.root}/metadata", allow_not_found=True))
+    numbered: dict[int, list[str]] = {}
+    for info in infos:
+        if found := _METADATA.fullmatch(info.base_name):
+            numbered.setdefault(int(found["hadoop"] or found["number"]), []).append(info.path)
+    if not numbered:
+        raise LogError(
+            f"event log {reader.uri} is no Iceberg table: it has no metadata/*.metadata.json. `log.table` must name "
+            "the directory of the table, or its metadata file; leave `format: iceberg` out for a Delta table"
+        )
+    newest = sorted(numbered[max(numbered)])
+    if len(newest) > 1:
+        names = ", ".join(path.rpartition("/")[2] for path in newest)
+        raise LogError(
+            f"the Iceberg table {reader.uri} has {len(newest)} newest metadata files ({names}): a writer commits, or a "
+            "commit failed and its file is left. Remove the file that the catalog does not name, or name the other one "
+            "in `log.table`"
+        )
+    return newest[0]
