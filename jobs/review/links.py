@@ -48,6 +48,11 @@ def request_page(pipeline: str, request_id: str) -> str:
     return f"{pipeline_page(pipeline)}/requests/{_part(request_id)}"
 
 
+def replay_path(pipeline: str, request_id: str) -> str:
+    """Return the path that starts a proposed restatement (POST)."""
+    return f"{request_page(pipeline, request_id)}/replay"
+
+
 def record_page(pipeline: str, record_id: str | None = None, *, slice_id: str | None = None) -> str:
     """Return the path of the search for records; with `slice_id`, of the explanation of a record of that slice."""
     return _with(f"{pipeline_page(pipeline)}/records", {"record_id": record_id, "slice": slice_id})

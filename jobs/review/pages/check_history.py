@@ -48,6 +48,11 @@ class CheckPast:
     past_count: int
 
     @property
+    def has_plot(self) -> bool:
+        """Whether at least two slices have a value."""
+        return sum(point.value is not None for point in self.trend.points) > 1
+
+    @property
     def newest(self) -> tuple[Point, ...]:
         """The last values, newest first; the first one is that of the slice itself."""
         return tuple(reversed(self.trend.points[-SHOWN_VALUES:]))

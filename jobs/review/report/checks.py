@@ -52,6 +52,11 @@ class CheckTrend:
         has_limit = self.low is not None or self.high is not None
         return has_limit and len({point.value for point in self.points if point.value is not None}) > 1
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the page shows the check in one short row: it passed everywhere and has no curve."""
+        return not self.has_curve and self.counts.get(Verdict.PASS, 0) == len(self.points)
+
     def spelled(self, value: float) -> str:
         """Return a value of the curve as text."""
         return percent(value) if self.unit == SHARE_OF_ROWS else spell(value, self.column)

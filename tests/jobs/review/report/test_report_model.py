@@ -180,7 +180,7 @@ def test_a_check_that_ever_failed_is_first_and_has_its_limit() -> None:
     first = trends(blizzard())[0]
     assert (first.demand, first.low, first.high) == ("invalid_share at most 25 %", None, 0.25)
     assert [point.verdict for point in first.points].count(Verdict.FAIL) == 2
-    assert (first.has_curve, first.newest) == (True, Verdict.PASS)
+    assert (first.has_curve, first.is_quiet, first.newest) == (True, False, Verdict.PASS)
     assert first.points[8].value == pytest.approx(520 / 665)
 
 

@@ -11,7 +11,7 @@ from jobs.orchestration.requests import Staging, run_request
 from jobs.planning.request_context import Asked, open_request, open_request_context
 from jobs.replay.orders import ReplayOrder
 from jobs.wall_clock import now_ms
-from tests.airflow_ui.conftest import Place
+from tests.jobs.airflow_ui.conftest import Place
 from tests.support.fake_replay import FakeReplayer, day_ms
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from jobs.planning.request_context import Asked
 from jobs.publishing.publishing import publish
 from jobs.review import links
 from jobs.runs import RunResult
-from tests.airflow_ui.conftest import NOW_MS, Clients, Place
+from tests.jobs.airflow_ui.conftest import NOW_MS, Clients, Place
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms
 from tests.support.fuzzing import seeds
 from tests.support.waiving import waive_newest

@@ -32,7 +32,7 @@ from tests.support.simulated_airflow import HOUR_MS, Clock, SimulatedAirflow, Wo
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-    from tests.dags.conftest import LoadDags
+    from tests.jobs.dag_factory.conftest import LoadDags
 
 pytestmark = [pytest.mark.dags, pytest.mark.slow]
 

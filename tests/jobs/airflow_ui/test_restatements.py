@@ -12,7 +12,7 @@ from jobs.pipeline.models.restate import RestateGrammar
 from jobs.planning.request_context import Asked
 from jobs.planning.restating import propose
 from jobs.review import links
-from tests.airflow_ui.conftest import Clients, Place
+from tests.jobs.airflow_ui.conftest import Clients, Place
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms
 
 pytestmark = pytest.mark.dags
@@ -107,7 +107,7 @@ def test_the_page_of_the_proposal_shows_its_plan_and_a_click_replays_it_as_the_u
     assert "perhaps: state before changed" in html
     assert ">Publish<" not in html
     [action] = re.findall(r'action="([^"]*/replay)"', html)
-    assert action == links.request_page("sales", proposal.request_id) + "/replay"
+    assert action == links.replay_path("sales", proposal.request_id)
     answer = client.post(action, data={})
     assert (answer.status_code, answer.headers["location"]) == (303, links.backfill_page("sales", "manual__1"))
     conf = {"from": "2024-01-01", "to": "2024-01-03", "reason": TOLD, "publish": False, "request": proposal.request_id}
@@ -118,7 +118,7 @@ def test_a_paused_backfill_is_told_and_unpaused_by_the_box(
     clients: Clients, proposal: Request, airflow: type[FakeAirflow]
 ) -> None:
     airflow.paused.add("backfill_sales")
-    client, path = clients("admin"), links.request_page("sales", proposal.request_id) + "/replay"
+    client, path = clients("admin"), links.replay_path("sales", proposal.request_id)
     answer = client.post(path, data={})
     assert answer.status_code == 409
     assert "backfill_sales is paused in Airflow" in answer.text
@@ -131,7 +131,7 @@ def test_a_paused_backfill_is_told_and_unpaused_by_the_box(
 def test_what_airflow_does_not_let_the_user_start_is_not_started(
     clients: Clients, proposal: Request, airflow: type[FakeAirflow]
 ) -> None:
-    path = links.request_page("sales", proposal.request_id) + "/replay"
+    path = links.replay_path("sales", proposal.request_id)
     assert clients("viewer").get(links.request_page("sales", proposal.request_id)).text.count("<form") == 0
     airflow.refuses = 403
     assert clients("viewer").post(path, data={}).status_code == 403
@@ -139,7 +139,7 @@ def test_what_airflow_does_not_let_the_user_start_is_not_started(
     answer = clients("admin").post(path, data={})
     assert answer.status_code == 409
     assert "Airflow refused to start backfill_sales: no &lt;b&gt;" in answer.text
-    assert clients("admin").post(links.request_page("sales", "0" * 32) + "/replay", data={}).status_code == 409
+    assert clients("admin").post(links.replay_path("sales", "0" * 32), data={}).status_code == 409
 
 
 def test_a_proposal_is_declined_by_the_form_of_a_decision(
@@ -157,7 +157,7 @@ def test_a_proposal_is_declined_by_the_form_of_a_decision(
 
 
 def test_a_double_click_replays_once(clients: Clients, proposal: Request, airflow: type[FakeAirflow]) -> None:
-    client, path = clients("admin"), links.request_page("sales", proposal.request_id) + "/replay"
+    client, path = clients("admin"), links.replay_path("sales", proposal.request_id)
     html = client.get(links.request_page("sales", proposal.request_id)).text
     [form] = [one for one in re.findall(r"<form.*?</form>", html, re.DOTALL) if path in one]
     [mark] = re.findall(r'name="mark" value="([0-9a-f]{16})"', form)

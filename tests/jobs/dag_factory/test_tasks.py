@@ -22,7 +22,7 @@ from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day,
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-    from tests.dags.conftest import LoadDags
+    from tests.jobs.dag_factory.conftest import LoadDags
 
 pytestmark = pytest.mark.dags
 

@@ -19,7 +19,7 @@ from tests.support.message_sinks import HOST, MailSink, WebhookSink, mail_sink, 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-    from tests.dags.conftest import LoadDags
+    from tests.jobs.dag_factory.conftest import LoadDags
 
 pytestmark = pytest.mark.dags
 

@@ -11,14 +11,14 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, open_request_context
-from tests.dags.conftest import import_dag_file
+from tests.jobs.dag_factory.conftest import import_dag_file
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.places import ROOT
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-    from tests.dags.conftest import LoadDags, StoreDags
+    from tests.jobs.dag_factory.conftest import LoadDags, StoreDags
 
 pytestmark = pytest.mark.dags
 

@@ -16,7 +16,7 @@ import pytest
 from jobs.orchestration.embedded.airflow_env import POOLS
 from jobs.pipeline.slices import SliceGrid, slice_grid
 from jobs.plain_text import escaped
-from tests.dags.conftest import import_dag_file
+from tests.jobs.dag_factory.conftest import import_dag_file
 from tests.support.fake_replay import PIPELINE
 from tests.support.fuzzing import seeds
 from tests.support.places import ROOT
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from airflow.timetables.base import TimeRestriction
 
     from jobs.pipeline.models.pipeline import Pipeline
-    from tests.dags.conftest import LoadDags
+    from tests.jobs.dag_factory.conftest import LoadDags
 
 pytestmark = pytest.mark.dags
 

@@ -15,7 +15,7 @@ from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms
 
 if TYPE_CHECKING:
     from jobs.planning.watching import Sign
-    from tests.dags.conftest import LoadDags, StoreDags
+    from tests.jobs.dag_factory.conftest import LoadDags, StoreDags
 
 pytestmark = [pytest.mark.dags, pytest.mark.slow]
 

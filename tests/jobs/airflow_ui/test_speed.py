@@ -7,7 +7,7 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.review import links
-from tests.airflow_ui.conftest import Clients
+from tests.jobs.airflow_ui.conftest import Clients
 from tests.support.big_lake import BigLake
 from tests.support.fake_replay import PIPELINE, sales
 from tests.support.timing import usual_seconds

@@ -18,7 +18,7 @@ from tests.support.waiving import waive_newest
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-    from tests.dags.conftest import LoadDags
+    from tests.jobs.dag_factory.conftest import LoadDags
 
 pytestmark = pytest.mark.dags
 

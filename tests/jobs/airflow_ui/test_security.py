@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.airflow_ui.conftest import Clients
+from tests.jobs.airflow_ui.conftest import Clients
 
 pytestmark = [pytest.mark.dags, pytest.mark.usefixtures("place", "clients")]
 

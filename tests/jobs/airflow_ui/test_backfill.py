@@ -11,7 +11,7 @@ from jobs.ledger.view import DagRunOrigin
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, open_request
 from jobs.review import links
-from tests.airflow_ui.conftest import Clients, Place
+from tests.jobs.airflow_ui.conftest import Clients, Place
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms
 
 pytestmark = pytest.mark.dags

@@ -15,7 +15,7 @@ from jobs.orchestration.decision_fields import read_decision
 from jobs.orchestration.decisions import Decider
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked
-from tests.airflow_ui.conftest import Clients, Place
+from tests.jobs.airflow_ui.conftest import Clients, Place
 from tests.support.fake_replay import FakeReplayer, day_ms
 from tests.support.fuzzing import seeds
 

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked
-from tests.airflow_ui.conftest import Place
+from tests.jobs.airflow_ui.conftest import Place
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms
 
 if TYPE_CHECKING:
