@@ -18,7 +18,7 @@ def confirmed(compiled: Outcome, asked: Outcome) -> Outcome:
     """Return the result of Great Expectations, or an outcome with an `exception` that names both if they differ.
 
     Verdicts, counts and values that are not doubles are compared. A sum or mean of doubles may differ in its last
-    digits, and the sample of unexpected values is another one on Spark.
+    digits.
     """
     if asked.exception is not None or _exact(compiled) == _exact(asked):
         return asked
