@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from expectations import wording
+from expectations import messages
 from expectations.outcomes import Outcome
 
 Confirm = Literal["failures", "all", "none"]
@@ -37,4 +37,4 @@ def _exact(outcome: Outcome) -> Mapping[str, Any]:
 
 def _told(outcome: Outcome) -> str:
     verdict = "passes" if outcome.success else "fails"
-    return f"{verdict}, found {wording.finding(', '.join(outcome.columns) or None, json.loads(outcome.observed))}"
+    return f"{verdict}, found {messages.finding(', '.join(outcome.columns) or None, json.loads(outcome.observed))}"

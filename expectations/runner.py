@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from expectations.answers import Answer, outcome
 from expectations.catalogue import AGGREGATES, PAIR_IGNORES
+from expectations.json_values import MAX_ITEMS
 from expectations.outcomes import Outcome
+from expectations.results import Answer, outcome
 from expectations.suites import RUN, Check, Suite
-from expectations.values import MAX_ITEMS
 from windowlib.errors import InvariantBroken, SpecError
 
 if TYPE_CHECKING:

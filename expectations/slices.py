@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from expectations.answers import Answer, outcome
 from expectations.confirming import Confirm, confirmed
+from expectations.results import Answer, outcome
 from expectations.suites import RUN, Check, Suite
 
 if TYPE_CHECKING:

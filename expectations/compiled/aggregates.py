@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations.answers import Answer
 from expectations.arguments import EXACT_LIMIT
 from expectations.compiled.columns import Column, Flags, Kind, Numbers, Positions, Rows
 from expectations.compiled.conditions import Mask, not_null
 from expectations.compiled.measures import Measure
-from expectations.values import MAX_ITEMS
+from expectations.json_values import MAX_ITEMS
+from expectations.results import Answer
 
 
 def in_range(value: float, kwargs: Mapping[str, Any]) -> bool:

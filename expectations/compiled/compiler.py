@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from expectations.answers import Answer
 from expectations.arguments import EXACT_LIMIT
 from expectations.compiled.aggregates import (
     STATISTIC_KINDS,
@@ -46,6 +45,7 @@ from expectations.compiled.row_checks import (
     pair_of_values,
 )
 from expectations.compiled.shapes import shape_answer
+from expectations.results import Answer
 from expectations.suites import Check
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from expectations.answers import Answer
 from expectations.compiled.columns import Flags, Rows
 from expectations.compiled.conditions import Mask
+from expectations.results import Answer
 
 
 class Measure(ABC):

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations.answers import Answer
 from expectations.compiled.columns import Flags, Positions, Rows
 from expectations.compiled.conditions import Mask
 from expectations.compiled.measures import Measure
-from expectations.values import MAX_ITEMS
+from expectations.json_values import MAX_ITEMS
+from expectations.results import Answer
 from windowlib.columnar.hashing import row_hashes
 from windowlib.records.xxh64 import SEED
 

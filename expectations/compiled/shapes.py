@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from expectations.answers import Answer
 from expectations.compiled.aggregates import Verdict, in_range
+from expectations.results import Answer
 
 
 def shape_answer(kind: str, kwargs: Mapping[str, Any], columns: Sequence[str]) -> Answer | None:

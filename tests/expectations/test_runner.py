@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from expectations import answers, runner
+from expectations import results, runner
 from expectations.arrow_slices import ArrowSlices
 from expectations.catalogue import ADMITTED, AGGREGATES, REFUSED
 from expectations.loader import EXPECTATIONS_DIR, load_suite_file
@@ -211,8 +211,8 @@ def outcome_of(frame: pd.DataFrame, kind: str, **kwargs: object) -> Outcome:
 @pytest.mark.parametrize("kind", sorted(AGGREGATES))
 def test_an_aggregate_passes_without_rows_and_fails_with_only_nulls(kind: str) -> None:
     nothing, nulls = (outcome_of(frame(name), kind, **arguments_for(kind)) for name in ("no rows", "only nulls"))
-    assert (nothing.success, json.loads(nothing.observed)) == (True, {"note": answers.NOTE_NO_ROWS})
-    assert (nulls.success, json.loads(nulls.observed)) == (False, {"note": answers.NOTE_NO_VALUE})
+    assert (nothing.success, json.loads(nothing.observed)) == (True, {"note": results.NOTE_NO_ROWS})
+    assert (nulls.success, json.loads(nulls.observed)) == (False, {"note": results.NOTE_NO_VALUE})
 
 
 def test_only_a_row_count_fails_without_rows() -> None:

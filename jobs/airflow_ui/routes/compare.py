@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
-from expectations.units import instant
+from expectations.formatting import instant
 from jobs.airflow_ui.comparing import difference_values
 from jobs.airflow_ui.context import PipelineDep, opening_once
 from jobs.airflow_ui.rendering import page

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expectations.catalogue import ADMITTED
-from expectations.units import spell
-from expectations.values import MAX_ITEMS, MAX_TEXT, json_safe, to_json
-from expectations.wording import demand, finding, limits, measured, shortfall
+from expectations.formatting import spell
+from expectations.json_values import MAX_ITEMS, MAX_TEXT, json_safe, to_json
+from expectations.messages import demand, finding, limits, measured, shortfall
 
 BETWEEN = "expect_column_values_to_be_between"
 
