@@ -9,7 +9,7 @@ from expectations.formatting import instant
 from jobs.airflow_ui.comparing import difference_values
 from jobs.airflow_ui.context import PipelineDep, opening_once
 from jobs.airflow_ui.rendering import page
-from jobs.comparing.sides import version_sides
+from jobs.comparing.views import version_sides
 from jobs.ledger.view import LedgerView
 from jobs.review.pages.state import spanned
 from windowlib.errors import RequestError
