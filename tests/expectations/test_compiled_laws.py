@@ -21,10 +21,9 @@ from expectations.compiled.columns import Column, Kind, Rows, kind_of
 from expectations.compiled.compiler import compile_check
 from expectations.compiled.regexes import MAX_REPEAT, translate
 from expectations.loader import load_suite_file
-from expectations.outcomes import Outcome
 from expectations.suites import Check, Suite
 from tests.support.fuzzing import seeds
-from tests.support.random_checks import REGEXES, random_suite, random_table
+from tests.support.random_checks import REGEXES, left_to_great_expectations, random_suite, random_table
 from windowlib.columnar.hashing import row_hashes
 
 if TYPE_CHECKING:
@@ -56,14 +55,7 @@ class CutTable:
 
 @pytest.fixture(autouse=True)
 def no_great_expectations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "_ask", lambda rest, *_: [left_to_others(check) for check in rest.checks])
-
-
-def left_to_others(check: Check) -> Outcome:
-    return Outcome(
-        index=check.index, check=check.type, columns=check.columns, severity="critical", success=False,
-        exception="left to Great Expectations", observed="{}", arguments="{}", description="",
-    )  # fmt: skip
+    monkeypatch.setattr(slices, "_ask", lambda rest, *_: [left_to_great_expectations(check) for check in rest.checks])
 
 
 def test_outcomes_depend_neither_on_the_cuts_into_batches_nor_on_other_slices() -> None:

@@ -73,9 +73,6 @@ def test_a_finding_in_words(column: str, observed: dict[str, Any], expected: str
     assert finding(column, observed) == expected
 
 
-BETWEEN = "expect_column_values_to_be_between"
-
-
 @pytest.mark.parametrize(
     ("check", "column", "arguments", "observed", "expected"),
     [

@@ -175,31 +175,6 @@ def test_every_admitted_type_runs_and_has_the_result_of_its_compiled_check(name:
     assert [one.check for one in outcomes] == [kind for kind, _ in CASES[name]]
 
 
-def test_nullity_selects_the_rows_that_are_null_or_nan() -> None:
-    table = pa.table(
-        {
-            "h": pa.array([0.5, NAN, None], pa.float32()),
-            "x": pa.array([NAN, None, 1.0]),
-            "l": pa.array([[NAN], None, []], pa.list_(pa.float64())),
-            "r": pa.array([{"a": NAN}, None, {"a": None}], pa.struct([("a", pa.float64())])),
-            "o": pa.array([b"", None, b"\xff"], pa.binary()),
-            "t": pa.array([None, 0, 1], pa.timestamp("us", tz="UTC")),
-        }
-    )
-    count = "expect_table_row_count_to_equal"
-    conditions = [
-        {"type": "nullity", "column": {"name": name}, "is_null": is_null}
-        for name in table.column_names
-        for is_null in (True, False)
-    ]
-    suite = suite_of(*((count, {"value": 1, "row_condition": condition}) for condition in conditions))
-    rows = ArrowSlices(table, np.zeros(3, np.int64), 1)
-    (compiled,) = check_slices(suite, rows)
-    by_pandas = runner.validate("t", rows.frame(0, table.column_names), suite)
-    counts = [[observed(each, "value") for each in outcomes] for outcomes in (compiled, by_pandas)]
-    assert counts == [[2, 1, 2, 1, 1, 2, 1, 2, 1, 2, 1, 2]] * 2
-
-
 # --- what a verdict means ---------------------------------------------------------------------------------------------
 
 
