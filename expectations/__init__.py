@@ -4,6 +4,6 @@
 `expectations.slices` runs a suite over many slices of a table. `expectations.compiled` computes the common expectations
 on columns, with the results of Great Expectations.
 `expectations.runner` runs the others with Great Expectations; its first call imports it, which takes seconds.
-`expectations.wording` describes a check and its result in words. This package does not depend on runs or the ledger;
+`expectations.messages` describes a check and its result in words. This package does not depend on runs or the ledger;
 `jobs.replay.checks` connects it to them.
 """

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 EXACT_LIMIT = 2**53
-"""On Spark, Great Expectations compares as doubles. A bound below this limit is exact for every 64-bit integer."""
+"""Great Expectations may compare as doubles. A bound below this limit is exact for every 64-bit integer."""
 
 Problem = str | None
 Judge = Callable[[Any], Problem]
@@ -100,7 +100,7 @@ def values(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
 
 
 def regex(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
-    """Allow a regular expression that Python can compile. Spark uses Java's syntax, which is mostly the same."""
+    """Allow a regular expression that Python can compile."""
     if not isinstance(value, str):
         return "is not a regular expression"
     try:

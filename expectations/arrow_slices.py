@@ -7,8 +7,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations.tables import Engine
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -38,9 +36,9 @@ class ArrowSlices:
             yield self._slices[start : start + batch.num_rows], batch
             start += batch.num_rows
 
-    def frame(self, number: int, columns: Sequence[str]) -> tuple["pd.DataFrame", Engine]:
+    def frame(self, number: int, columns: Sequence[str]) -> "pd.DataFrame":
         """Return the rows of one slice as a pandas DataFrame."""
-        return to_pandas(self._table.select(list(columns)).filter(pa.array(self._slices == number))), "pandas"
+        return to_pandas(self._table.select(list(columns)).filter(pa.array(self._slices == number)))
 
 
 def to_pandas(rows: pa.Table) -> "pd.DataFrame":

@@ -1,8 +1,8 @@
 """The expectations that a suite may use, with their arguments, and the reasons why the others are refused.
 
-An expectation is admitted if it only reads data (no SQL, no code) and gives the same verdict on pandas and on Spark.
-`tests/expectations/test_engines_spark.py` runs every admitted type on both. The same tests compare the arguments with
-the installed Great Expectations, so this module does not import it (seconds).
+An expectation is admitted if it only reads data (no SQL, no code) and has one meaning on all engines of Great
+Expectations, so that a suite can be used elsewhere. `tests/expectations/test_runner.py` runs every admitted type, and
+compares the arguments with the installed Great Expectations, so this module does not import it (seconds).
 """
 
 from collections.abc import Mapping
@@ -113,10 +113,10 @@ AGGREGATES = frozenset(
 
 _SQL = "it runs the suite's own SQL with all rights of the job (it can read files, drop tables, call Java)"
 _SQL_ONLY = "Great Expectations offers it for SQL databases only"
-_ORDER = "it depends on the order of rows, and a table on Spark has no order"
-_TYPES = "types have other names on pandas than on Spark, and the pipeline's tables have fixed types anyway"
-_ESTIMATE = "the two engines estimate it differently, so the verdict would depend on the size of the slice"
-_STRINGS = "Great Expectations does not offer it on Spark; use expect_column_values_to_match_regex"
+_ORDER = "it depends on the order of rows, and a table has no order"
+_TYPES = "types have other names on each engine, and the pipeline's tables have fixed types anyway"
+_ESTIMATE = "the engines of Great Expectations estimate it differently, so the verdict would depend on the engine"
+_STRINGS = "Great Expectations does not offer it on every engine; use expect_column_values_to_match_regex"
 
 REFUSED: Mapping[str, str] = {
     "unexpected_rows_expectation": f"{_SQL}; use checks of columns with a row_condition",

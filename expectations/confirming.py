@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from expectations import wording
+from expectations import messages
 from expectations.outcomes import Outcome
 
 Confirm = Literal["failures", "all", "none"]
@@ -18,7 +18,7 @@ def confirmed(compiled: Outcome, asked: Outcome) -> Outcome:
     """Return the result of Great Expectations, or an outcome with an `exception` that names both if they differ.
 
     Verdicts, counts and values that are not doubles are compared. A sum or mean of doubles may differ in its last
-    digits, and the sample of unexpected values is another one on Spark.
+    digits.
     """
     if asked.exception is not None or _exact(compiled) == _exact(asked):
         return asked
@@ -37,4 +37,4 @@ def _exact(outcome: Outcome) -> Mapping[str, Any]:
 
 def _told(outcome: Outcome) -> str:
     verdict = "passes" if outcome.success else "fails"
-    return f"{verdict}, found {wording.finding(', '.join(outcome.columns) or None, json.loads(outcome.observed))}"
+    return f"{verdict}, found {messages.finding(', '.join(outcome.columns) or None, json.loads(outcome.observed))}"

@@ -5,22 +5,21 @@ The first call imports Great Expectations, which takes seconds and 300 MB. After
 
 Fixed settings: an ephemeral context without stores (a store could fail to serialize a result), one thread at a time
 (Great Expectations shares temporary views and a current context), no progress bars, no cached DataFrames, BASIC
-results with at most 20 unexpected values, NaN as null on both engines, times in UTC.
+results with at most 20 unexpected values, times in UTC.
 """
 
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from expectations.answers import Answer, outcome
 from expectations.catalogue import AGGREGATES, PAIR_IGNORES
+from expectations.json_values import MAX_ITEMS
 from expectations.outcomes import Outcome
+from expectations.results import Answer, outcome
 from expectations.suites import RUN, Check, Suite
-from expectations.tables import Engine, Table, table_of
-from expectations.values import MAX_ITEMS
 from windowlib.errors import InvariantBroken, SpecError
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from great_expectations.core.batch_definition import BatchDefinition
     from great_expectations.core.expectation_validation_result import ExpectationValidationResult
     from great_expectations.datasource.fluent.interfaces import Batch
-    from pyspark.sql import DataFrame
 
 _INDEX = "hindcast_index"
 _ROLE = "hindcast_role"
@@ -71,9 +69,7 @@ def prepare(suite: Suite) -> None:
         _build(suite.name, suite.checks)
 
 
-def validate(
-    table_name: str, frame: "pd.DataFrame | DataFrame", suite: Suite, *, engine: Engine = "pandas"
-) -> list[Outcome]:
+def validate(table_name: str, frame: "pd.DataFrame", suite: Suite) -> list[Outcome]:
     """Return the outcome of every check of `suite` over `frame`.
 
     Without rows, a check of values passes with a note; only a check of the row count can fail then. With rows that are
@@ -82,9 +78,8 @@ def validate(
 
     Args:
         table_name: the table's name, for messages.
-        frame: a pandas or Spark DataFrame, according to `engine`; it is neither changed nor cached.
+        frame: the rows; they are not changed.
         suite: the checks to run.
-        engine: the engine that checks. Both give the same verdicts (tests/expectations/test_engines_spark.py).
 
     Returns:
         One outcome per check, in the order of the suite.
@@ -94,8 +89,8 @@ def validate(
         InvariantBroken: Great Expectations returned no result for some checks.
     """
     with _ONE_AT_A_TIME, _quiet():
-        table = table_of(frame, engine)
-        answers = _ask(table, suite)
+        frame = _with_times_in_utc(frame)
+        answers = _ask(frame, suite)
         missing = [check.type for check in suite.checks if check.index not in answers]
         if missing:
             raise InvariantBroken(
@@ -103,10 +98,19 @@ def validate(
                 f"only {len(answers)} of {len(suite.checks)}; report this"
             )
         # The table `run` has one row by definition, so its values are kept. Other tables may have one row by chance.
-        value_of = table.only_value if suite.table == RUN else None
-        return [
-            outcome(check, _answer_of(check, answers[check.index], table, value_of=value_of)) for check in suite.checks
-        ]
+        row = {str(name): frame[name].iloc[0] for name in frame} if suite.table == RUN and len(frame) == 1 else {}
+        return [outcome(check, _answer_of(check, answers[check.index], row)) for check in suite.checks]
+
+
+def _with_times_in_utc(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Give all times the zone UTC."""
+    import pandas as pd
+
+    times = {str(name): frame[name].dt for name, kind in frame.dtypes.items() if kind.kind == "M"}
+    zoned = {name for name in times if isinstance(frame.dtypes[name], pd.DatetimeTZDtype)}
+    return frame.assign(
+        **{name: time.tz_convert("UTC") if name in zoned else time.tz_localize("UTC") for name, time in times.items()}
+    )
 
 
 class _Answer:
@@ -133,9 +137,9 @@ def _tags(result: "ExpectationValidationResult") -> Mapping[str, Any]:
     return (config.meta or {}) if config else {}
 
 
-def _ask(table: Table, suite: Suite) -> Mapping[int, _Answer]:
+def _ask(frame: "pd.DataFrame", suite: Suite) -> Mapping[int, _Answer]:
     """Run all checks in one pass; if the pass raises, run each check alone, so that one cannot break the others."""
-    batch = _batch_definition(table.engine).get_batch(batch_parameters={"dataframe": table.frame})
+    batch = _batch_definition().get_batch(batch_parameters={"dataframe": frame})
     try:
         return _ask_together(batch, suite.name, suite.checks)
     except SpecError:
@@ -198,13 +202,13 @@ def _parts(check: Check) -> list[dict[str, Any]]:
 
 
 def _in_utc(bound: object) -> object:
-    """Add UTC to a time: pandas would read it in the machine's zone, and Spark in the session's zone."""
+    """Add UTC to a time: pandas would read it in the machine's zone."""
     return f"{bound}+00:00" if isinstance(bound, str) else bound
 
 
 @functools.cache
-def _batch_definition(engine: Engine) -> "BatchDefinition[Any]":
-    """Return the batch definition of an engine; a process creates one context, data source and asset per engine."""
+def _batch_definition() -> "BatchDefinition[Any]":
+    """Return the batch definition of a DataFrame; a process creates one context, data source and asset."""
     import great_expectations as gx
     from great_expectations.data_context.types.base import (
         DataContextConfig,
@@ -216,13 +220,7 @@ def _batch_definition(engine: Engine) -> "BatchDefinition[Any]":
     config = DataContextConfig(store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False))
     context = gx.get_context(mode="ephemeral", project_config=config)
     context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
-    if engine == "pandas":
-        return (
-            context.data_sources.add_pandas("tables")
-            .add_dataframe_asset("table")
-            .add_batch_definition_whole_dataframe("all")
-        )
-    source = context.data_sources.add_spark("tables", persist=False)
+    source = context.data_sources.add_pandas("tables")
     return source.add_dataframe_asset("table").add_batch_definition_whole_dataframe("all")
 
 
@@ -234,7 +232,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _answer_of(check: Check, answer: _Answer, table: Table, *, value_of: Callable[[str], Any] | None) -> Answer:
+def _answer_of(check: Check, answer: _Answer, row: Mapping[str, Any]) -> Answer:
     details: Mapping[str, Any] = (answer.result.result or {}) if answer.result else {}
     judged = None
     if answer.companion is not None:
@@ -242,10 +240,10 @@ def _answer_of(check: Check, answer: _Answer, table: Table, *, value_of: Callabl
         judged = int(counts.get("element_count") or 0), int(counts.get("unexpected_count") or 0)
     return Answer(
         success=answer.result is not None and bool(answer.result.success),
-        details={name: table.plain(details[name]) for name in _SHOWN if name in details},
+        details={name: details[name] for name in _SHOWN if name in details},
         exception=answer.exception,
         judged=judged,
-        alone=value_of(check.columns[0]) if value_of and len(check.columns) == 1 else None,
+        alone=row.get(check.columns[0]) if len(check.columns) == 1 else None,
     )
 
 

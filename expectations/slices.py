@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from expectations.answers import Answer, outcome
 from expectations.confirming import Confirm, confirmed
+from expectations.results import Answer, outcome
 from expectations.suites import RUN, Check, Suite
-from expectations.tables import Engine
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import pandas as pd
     import pyarrow as pa
 
     from expectations.compiled.measures import Measure
@@ -35,8 +35,8 @@ class SlicedTable(Protocol):
         """Return the slice number of each row and the columns, batch by batch; the same at every call."""
         ...
 
-    def frame(self, number: int, columns: Sequence[str]) -> tuple[Any, Engine]:
-        """Return the rows of one slice as a pandas or Spark DataFrame, for Great Expectations."""
+    def frame(self, number: int, columns: Sequence[str]) -> "pd.DataFrame":
+        """Return the rows of one slice as a DataFrame, for Great Expectations."""
         ...
 
 
@@ -188,5 +188,4 @@ def _ask(rest: Suite, table: SlicedTable, number: int) -> "list[Outcome]":
     names = table.schema.names
     read = rest.columns
     kept = names if read is None else [name for name in names if name in read] or names[:1]
-    frame, engine = table.frame(number, kept)
-    return validate(rest.table, frame, rest, engine=engine)
+    return validate(rest.table, table.frame(number, kept), rest)

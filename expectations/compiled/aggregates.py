@@ -1,4 +1,4 @@
-"""Checks of one number per slice: least, greatest, mean, median, sum and standard deviation of a column; row counts.
+"""Checks of one number or one set per slice: numbers of rows, statistics and distinct values of a column.
 
 The sums are made as pandas makes them (nulls count as 0, numpy's pairwise sum in row order), so the last bit of a
 result does not depend on who computed it. Source: pandas/core/nanops.py. Integers whose sum could exceed 2^53 are left
@@ -7,135 +7,79 @@ to Great Expectations.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from expectations.answers import Answer
 from expectations.arguments import EXACT_LIMIT
-from expectations.compiled.columns import Flags, Kind, Numbers, Positions, Rows
-from expectations.compiled.conditions import Mask
-from expectations.compiled.tallies import Tally
+from expectations.compiled.columns import Column, Flags, Kind, Numbers, Positions, Rows
+from expectations.compiled.conditions import Mask, not_null
+from expectations.compiled.measures import Measure
+from expectations.json_values import MAX_ITEMS
+from expectations.results import Answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
-    """A range of numbers that pass; a bound of None is open."""
-
-    least: float | None
-    most: float | None
-    above: bool
-    below: bool
-
-    def has(self, value: float) -> bool:
-        """Return whether a value is in the range."""
-        if self.least is not None and not (value > self.least if self.above else value >= self.least):
-            return False
-        return self.most is None or (value < self.most if self.below else value <= self.most)
+def in_range(value: float, kwargs: Mapping[str, Any]) -> bool:
+    """Return whether a value is in the range that the arguments of an expectation demand."""
+    least, most = kwargs.get("min_value"), kwargs.get("max_value")
+    if least is not None and not (value > least if kwargs.get("strict_min") else value >= least):
+        return False
+    return most is None or bool(value < most if kwargs.get("strict_max") else value <= most)
 
 
-def range_of(kwargs: Mapping[str, Any]) -> Range:
-    """Return the range that the arguments of an expectation demand."""
-    return Range(
-        least=kwargs.get("min_value"),
-        most=kwargs.get("max_value"),
-        above=bool(kwargs.get("strict_min")),
-        below=bool(kwargs.get("strict_max")),
-    )
+Judge = Callable[[int, int], Answer]
+"""Judges the number of rows of a slice, and the number of those with a value."""
 
 
-class RowCountCheck:
-    """A check of the number of rows."""
+class CountCheck(Measure):
+    """A check of the number of rows, or of the share of values that are not null."""
 
-    def __init__(self, slice_count: int, *, where: Mask | None, passes: Callable[[int], bool]) -> None:
-        self._where = where
-        self._passes = passes
-        self._tally = Tally(slice_count)
+    def __init__(
+        self, slice_count: int, *, judge: Judge, where: Mask | None = None, considered: Mask | None = None
+    ) -> None:
+        super().__init__(slice_count, where=where, considered=considered)
+        self._judge = judge
 
     def feed(self, rows: Rows) -> None:
         """Count the rows."""
-        self._tally.count(rows.slices, self._where(rows) if self._where else None, None)
+        self.count(rows)
 
-    def needs_second_pass(self) -> bool:
-        """Return False: one pass is enough."""
-        return False
-
-    def feed_again(self, rows: Rows) -> None:
-        """Do nothing."""
-
-    def answer(self, number: int) -> Answer | None:
+    def answer(self, number: int) -> Answer:
         """Return the answer of a slice."""
-        count = int(self._tally.rows[number])
-        return Answer(success=self._passes(count), details={"observed_value": count})
-
-
-class NonNullShareCheck:
-    """A check of the share of values that are not null. Without rows it is 0."""
-
-    def __init__(self, slice_count: int, *, where: Mask | None, name: str, wanted: Range) -> None:
-        self._where = where
-        self._name = name
-        self._wanted = wanted
-        self._tally = Tally(slice_count)
-
-    def feed(self, rows: Rows) -> None:
-        """Count the rows and the nulls."""
-        domain = self._where(rows) if self._where else None
-        self._tally.count(rows.slices, domain, ~rows.column(self._name).null)
-
-    def needs_second_pass(self) -> bool:
-        """Return False: one pass is enough."""
-        return False
-
-    def feed_again(self, rows: Rows) -> None:
-        """Do nothing."""
-
-    def answer(self, number: int) -> Answer | None:
-        """Return the answer of a slice."""
-        rows, present = int(self._tally.rows[number]), int(self._tally.considered[number])
-        share = present / rows if rows else 0
-        return Answer(success=self._wanted.has(share), details={"observed_value": share})
+        return self._judge(int(self.rows[number]), int(self.considered[number]))
 
 
 Statistic = Callable[[Numbers, Flags], float | None]
 """A number computed from the values of a slice (0 where null) and its nulls; None: Great Expectations must do it."""
 
 
-class StatisticCheck:
+class StatisticCheck(Measure):
     """A check of a statistic of one column. The values are kept until the end, 17 bytes per row."""
 
-    def __init__(self, slice_count: int, *, where: Mask | None, name: str, statistic: Statistic, wanted: Range) -> None:
-        self._slice_count = slice_count
-        self._where = where
-        self._name = name
-        self._statistic = statistic
-        self._wanted = wanted
+    def __init__(
+        self, slice_count: int, *, where: Mask | None, name: str, kind: str, kwargs: Mapping[str, Any]
+    ) -> None:
+        super().__init__(slice_count, where=where)
+        self._name, self._statistic, self._kwargs = name, STATISTICS[kind], kwargs
         self._parts: list[tuple[Positions, Numbers, Flags]] = []
-        self._spans: list[tuple[Numbers, Flags]] = []
 
     def feed(self, rows: Rows) -> None:
         """Keep the values."""
-        column = rows.column(self._name)
-        part = (rows.slices, column.values, column.null)
-        if self._where:
-            domain = self._where(rows)
-            part = (part[0][domain], part[1][domain], part[2][domain])
-        self._parts.append(part)
+        column, chosen = rows.column(self._name), self.count(rows)
+        self._parts.append((rows.slices[chosen], column.values[chosen], column.null[chosen]))
 
-    def needs_second_pass(self) -> bool:
-        """Return False: one pass is enough. Sorts the values by slice."""
-        self._parts.append((np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, bool)))
-        kept = [part for part in self._parts if len(part[0])] or self._parts[-1:]
+    @cached_property
+    def _spans(self) -> list[tuple[Numbers, Flags]]:
+        """The values and nulls of each slice, in row order."""
+        nothing = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, bool))
+        kept = [part for part in self._parts if len(part[0])] or [nothing]
+        self._parts = []
         slices, values, null = (np.concatenate(columns) for columns in zip(*kept, strict=True))
         order = np.argsort(slices, kind="stable")
-        cuts = np.searchsorted(slices[order], np.arange(1, self._slice_count))
-        self._spans = list(zip(np.split(values[order], cuts), np.split(null[order], cuts), strict=True))
-        self._parts = []
-        return False
-
-    def feed_again(self, rows: Rows) -> None:
-        """Do nothing."""
+        cuts = np.searchsorted(slices[order], np.arange(1, len(self.rows)))
+        return list(zip(np.split(values[order], cuts), np.split(null[order], cuts), strict=True))
 
     def answer(self, number: int) -> Answer | None:
         """Return the answer of a slice, or None if the statistic may differ from that of pandas."""
@@ -144,39 +88,28 @@ class StatisticCheck:
         if judged[0] == judged[1]:
             return Answer(success=False, judged=judged)
         with np.errstate(all="ignore"):
-            found = self._statistic(values, null)
-        if found is None:
+            statistic = self._statistic(values, null)
+        if statistic is None:
             return None
-        if math.isnan(found):
+        if math.isnan(statistic):
             return Answer(success=False, judged=judged)
-        return Answer(success=self._wanted.has(found), details={"observed_value": found}, judged=judged)
+        return Answer(success=in_range(statistic, self._kwargs), details={"observed_value": statistic}, judged=judged)
 
 
-def _least(values: Numbers, null: Flags) -> float:
-    return _scalar(values[~null].min())
+def _exactly(statistic: Callable[[Numbers, Flags], float]) -> Statistic:
+    """Leave integers whose sum may not be exact as a double. Doubles are summed as pandas does, so they always pass."""
+
+    def found(values: Numbers, null: Flags) -> float | None:
+        if values.dtype.kind != "f":
+            greatest = max(abs(int(values.max())), abs(int(values.min())))
+            if greatest * len(values) >= EXACT_LIMIT:
+                return None
+        return statistic(values, null)
+
+    return found
 
 
-def _greatest(values: Numbers, null: Flags) -> float:
-    return _scalar(values[~null].max())
-
-
-def _median(values: Numbers, null: Flags) -> float | None:
-    if not _is_exact(values):
-        return None
-    return float(np.nanmedian(values[~null].astype(np.float64)))
-
-
-def _sum(values: Numbers, null: Flags) -> float | None:  # noqa: ARG001 -- nulls are 0
-    return _scalar(values.sum()) if _is_exact(values) else None
-
-
-def _mean(values: Numbers, null: Flags) -> float | None:
-    return float(values.sum(dtype=np.float64) / float((~null).sum())) if _is_exact(values) else None
-
-
-def _stdev(values: Numbers, null: Flags) -> float | None:
-    if not _is_exact(values):
-        return None
+def _stdev(values: Numbers, null: Flags) -> float:
     count = float((~null).sum())
     if count <= 1:
         return math.nan
@@ -186,25 +119,78 @@ def _stdev(values: Numbers, null: Flags) -> float | None:
     return float(np.sqrt(squares.sum(dtype=np.float64) / (count - 1.0)))
 
 
-def _is_exact(values: Numbers) -> bool:
-    """Return whether a sum of integers is exact as a double. Doubles are summed as pandas does, so they always pass."""
-    if values.dtype.kind == "f":
-        return True
-    greatest = max(abs(int(values.max())), abs(int(values.min())))
-    return greatest * len(values) < EXACT_LIMIT
-
-
-def _scalar(value: Any) -> float:  # noqa: ANN401 -- a numpy scalar
-    number: float = value.item()
-    return number
-
-
 STATISTICS: Mapping[str, Statistic] = {
-    "expect_column_max_to_be_between": _greatest,
-    "expect_column_mean_to_be_between": _mean,
-    "expect_column_median_to_be_between": _median,
-    "expect_column_min_to_be_between": _least,
-    "expect_column_stdev_to_be_between": _stdev,
-    "expect_column_sum_to_be_between": _sum,
+    "expect_column_max_to_be_between": lambda values, null: values[~null].max().item(),
+    "expect_column_mean_to_be_between": _exactly(
+        lambda values, null: float(values.sum(dtype=np.float64) / float((~null).sum()))
+    ),
+    "expect_column_median_to_be_between": _exactly(
+        lambda values, null: float(np.nanmedian(values[~null].astype(np.float64)))
+    ),
+    "expect_column_min_to_be_between": lambda values, null: values[~null].min().item(),
+    "expect_column_stdev_to_be_between": _exactly(_stdev),
+    "expect_column_sum_to_be_between": _exactly(lambda values, _null: values.sum().item()),
 }
 STATISTIC_KINDS = frozenset({Kind.WHOLE, Kind.REAL})
+
+Verdict = tuple[bool, Mapping[str, Any]]
+"""Whether a check passes, and the details of its answer."""
+
+JudgeValues = Callable[[list[Any], int], Verdict | None]
+"""Judges the distinct values of a slice and the number of its values. None: Great Expectations must do it."""
+
+
+class DistinctCheck(Measure):
+    """A check of the distinct values of each slice. Each batch leaves only its distinct values."""
+
+    def __init__(self, slice_count: int, *, where: Mask | None, name: str, judge: JudgeValues) -> None:
+        super().__init__(slice_count, where=where, considered=not_null((name,)))
+        self._name, self._judge = name, judge
+        self._parts: list[pa.Table] = []
+
+    def feed(self, rows: Rows) -> None:
+        """Keep the distinct values of the batch."""
+        judged = self.count(rows)
+        if judged.any():
+            values = pa.chunked_array([rows.column(self._name).array.filter(pa.array(judged))])
+            self._parts.append(_distinct(rows.table((self._name,), judged).append_column("value_first", values)))
+
+    @cached_property
+    def _values(self) -> dict[int, list[Any]]:
+        """The distinct values of each slice."""
+        by_slice: dict[int, list[Any]] = {}
+        if self._parts:
+            distinct = _distinct(pa.concat_tables(self._parts)).combine_chunks()
+            values = Column(distinct["value_first"].combine_chunks()).plain(np.arange(distinct.num_rows))
+            for number, value in zip(distinct["0"].to_pylist(), values, strict=True):
+                by_slice.setdefault(number, []).append(value)
+        self._parts = []
+        return by_slice
+
+    def answer(self, number: int) -> Answer | None:
+        """Return the answer of a slice, or None if Great Expectations would show only some of many values."""
+        rows, present = int(self.rows[number]), int(self.considered[number])
+        verdict = self._judge(self._values.get(number, []), present)
+        if verdict is None:
+            return None
+        return Answer(success=verdict[0], details=verdict[1], judged=(rows, rows - present))
+
+
+def _distinct(rows: pa.Table) -> pa.Table:
+    """Return the first row of each slice and value: 0.0 or -0.0, whichever comes first."""
+    first = rows.rename_columns(["0", "1", "value"]).group_by(["0", "1"], use_threads=False)
+    return first.aggregate([("value", "first")])
+
+
+def set_is(wanted: list[Any], *, no_other: bool, all_of_it: bool, shown_max: int = MAX_ITEMS) -> JudgeValues:
+    """Judge the set of distinct values: whether it has no other value than `wanted`, and whether it has all of it."""
+
+    def judge(values: list[Any], _present: int) -> Verdict | None:
+        others = sorted(set(values) - set(wanted)) if no_other else []
+        absent = list(set(wanted) - set(values)) if all_of_it else []
+        if len(absent) > shown_max:
+            return None
+        shown = {"partial_unexpected_list": others[:shown_max], "partial_missing_list": absent}
+        return not others and not absent, shown
+
+    return judge

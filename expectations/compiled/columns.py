@@ -91,14 +91,18 @@ class Column:
         missing = _SHOWN_NULL.get(self.kind)
         return [missing if value is None else value for value in taken.to_pylist()]
 
+    def comparable(self) -> pa.Array:
+        """Return the values as an array in which NaN is null and -0.0 is 0.0."""
+        return pa.array(self.values + 0.0, mask=self.null) if self.kind is Kind.REAL else self.array
+
 
 _SHOWN_NULL: dict[Kind, Any] = {Kind.TEXT: float("nan"), Kind.TIME: "NaT"}
 """pandas has NaN for a missing text, NaT for a missing time, and None in a column of objects."""
 
 
-def flags(found: pa.Array) -> Flags:
+def flags(booleans: pa.Array) -> Flags:
     """Return an Arrow column of booleans as an array, False for null."""
-    return np.asarray(found.fill_null(_FALSE).to_numpy(zero_copy_only=False))
+    return np.asarray(booleans.fill_null(_FALSE).to_numpy(zero_copy_only=False))
 
 
 def _numbers(array: pa.Array, kind: Kind, null: Flags) -> Numbers:
@@ -117,18 +121,18 @@ def _numbers(array: pa.Array, kind: Kind, null: Flags) -> Numbers:
 class Rows:
     """A batch of rows of several slices: the slice number of each row, and its columns by name."""
 
-    __slots__ = ("_batch", "_columns", "_masks", "slices")
+    __slots__ = ("_columns", "_masks", "batch", "slices")
 
     def __init__(self, slices: Positions, batch: pa.RecordBatch) -> None:
         self.slices = slices
-        self._batch = batch
+        self.batch = batch
         self._columns: dict[str, Column] = {}
         self._masks: dict[str, Flags] = {}
 
     def column(self, name: str) -> Column:
         """Return a column. It is decoded once per batch."""
         if name not in self._columns:
-            self._columns[name] = Column(self._batch.column(name))
+            self._columns[name] = Column(self.batch.column(name))
         return self._columns[name]
 
     def mask(self, name: str, compute: Callable[["Rows"], Flags]) -> Flags:
@@ -137,7 +141,17 @@ class Rows:
             self._masks[name] = compute(self)
         return self._masks[name]
 
-    def arrow(self, names: Sequence[str], keep: Flags) -> list[pa.Array]:
-        """Return the Arrow columns of the rows to keep."""
-        chosen = pa.array(keep)
-        return [self._batch.column(name).filter(chosen) for name in names]
+    def table(self, names: Sequence[str], keep: Flags) -> pa.Table:
+        """Return the slice numbers and `comparable` columns of the rows to keep, named 0, 1 and so on."""
+        columns = [pa.array(self.slices), *(self.column(name).comparable() for name in names)]
+        table = pa.Table.from_arrays(columns, names=[str(place) for place in range(len(columns))])
+        return table.filter(pa.array(keep))
+
+    def only(self, names: Sequence[str], keep: Flags) -> "Rows":
+        """Return some columns of the rows to keep."""
+        return Rows(self.slices[keep], self.batch.select(list(names)).filter(pa.array(keep)))
+
+    def followed_by(self, others: Sequence["Rows"]) -> "Rows":
+        """Return these rows and those of other batches with the same columns."""
+        parts = [self, *others]
+        return Rows(np.concatenate([part.slices for part in parts]), pa.concat_batches([part.batch for part in parts]))

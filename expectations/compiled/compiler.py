@@ -4,7 +4,8 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import reduce
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -15,27 +16,36 @@ from expectations.arguments import EXACT_LIMIT
 from expectations.compiled.aggregates import (
     STATISTIC_KINDS,
     STATISTICS,
-    NonNullShareCheck,
-    RowCountCheck,
+    CountCheck,
+    DistinctCheck,
+    JudgeValues,
     StatisticCheck,
-    range_of,
+    in_range,
+    set_is,
 )
 from expectations.compiled.columns import COMPARED, NUMERIC, Flags, Kind, Rows, flags, kind_of
-from expectations.compiled.conditions import Mask, compile_condition, is_number, members
-from expectations.compiled.distincts import DistinctCheck, Judge, count_in, set_is, share_in
+from expectations.compiled.conditions import (
+    Kinds,
+    Mask,
+    compile_condition,
+    is_number,
+    members,
+    not_all_null,
+    not_null,
+)
 from expectations.compiled.measures import Measure
 from expectations.compiled.regexes import translate
 from expectations.compiled.row_checks import (
     Demand,
     RowCheck,
+    Shown,
+    UniqueCheck,
     named_values,
-    not_all_null,
-    not_null,
     one_value,
     pair_of_values,
 )
-from expectations.compiled.shapes import shape_check
-from expectations.compiled.uniques import UniqueCheck
+from expectations.compiled.shapes import shape_answer
+from expectations.results import Answer
 from expectations.suites import Check
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,13 +53,16 @@ _MICROSECOND = timedelta(microseconds=1)
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", re.ASCII)
 """The form of a time that every parser reads in the same way."""
 
-_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
-    "expect_column_pair_values_a_to_be_greater_than_b": operator.gt,
-    "expect_column_pair_values_to_be_equal": operator.eq,
-}
 _TEXT_COMPARE: Mapping[Any, Callable[[Any, Any], Any]] = {
     operator.gt: pc.greater, operator.ge: pc.greater_equal, operator.eq: pc.equal,
 }  # fmt: skip
+
+_SETS: Mapping[str, tuple[bool, bool]] = {
+    "expect_column_distinct_values_to_be_in_set": (True, False),
+    "expect_column_distinct_values_to_contain_set": (False, True),
+    "expect_column_distinct_values_to_equal_set": (True, True),
+}
+"""Whether another value than those of the set fails, and whether an absent one does."""
 
 
 def compile_check(check: Check, schema: pa.Schema, slice_count: int) -> Measure | None:
@@ -62,30 +75,27 @@ def compile_check(check: Check, schema: pa.Schema, slice_count: int) -> Measure 
     """
     if any(value is None for value in check.kwargs.values()):
         return None
-    shape = shape_check(check.type, check.kwargs, schema.names)
+    shape = shape_answer(check.type, check.kwargs, schema.names)
     if shape is not None:
-        return shape
+        return CountCheck(slice_count, judge=lambda _rows, _present: shape)
     if len(set(schema.names)) < len(schema.names) or not set(check.columns) <= set(schema.names):
         return None
-    compiler = _Compiler(check, schema, slice_count)
-    condition = check.kwargs.get("row_condition")
+    kinds = {field.name: kind_of(field.type) for field in schema}
+    where, condition = None, check.kwargs.get("row_condition")
     if condition is not None:
-        compiler.where = compile_condition(condition, compiler.kinds)
-        if compiler.where is None:
+        where = compile_condition(condition, kinds)
+        if where is None:
             return None
-    return compiler.compile()
+    return _Compiler(check, kinds, where=where, slice_count=slice_count).compile()
 
 
 class _Compiler:
     """One check with the types of its columns, while it is compiled."""
 
-    def __init__(self, check: Check, schema: pa.Schema, slice_count: int) -> None:
-        self.kind = check.type
-        self.kwargs = check.kwargs
-        self.names = check.columns
-        self.kinds = {field.name: kind_of(field.type) for field in schema}
-        self.slice_count = slice_count
-        self.where: Mask | None = None
+    def __init__(self, check: Check, kinds: Kinds, *, where: Mask | None, slice_count: int) -> None:
+        self.kind, self.kwargs, self.names = check.type.removeprefix("expect_"), check.kwargs, check.columns
+        self.kinds = {kinds[name] for name in self.names}
+        self.where, self.slice_count = where, slice_count
 
     def compile(self) -> Measure | None:
         """Return the measure, or None if the expectation is not compiled for these types."""
@@ -93,202 +103,194 @@ class _Compiler:
             return self._row_count()
         if "column_A" in self.kwargs:
             return self._pair()
-        if "column_list" in self.kwargs:
-            return self._several()
-        return self._one_column()
-
-    # --- the whole table ---------------------------------------------------------------------------------------------
+        return self._several() if "column_list" in self.kwargs else self._one_column(*self.kinds)
 
     def _row_count(self) -> Measure | None:
-        if self.kind == "expect_table_row_count_to_be_between":
-            return RowCountCheck(self.slice_count, where=self.where, passes=range_of(self.kwargs).has)
-        if self.kind == "expect_table_row_count_to_equal":
-            return RowCountCheck(self.slice_count, where=self.where, passes=partial(operator.eq, self.kwargs["value"]))
-        return None
+        match self.kind:
+            case "table_row_count_to_be_between":
+                passes: Callable[[int], bool] = self._in_range
+            case "table_row_count_to_equal":
+                passes = lambda count: bool(count == self.kwargs["value"])  # noqa: E731
+            case _:
+                return None
+        judge = lambda rows, _present: Answer(success=passes(rows), details={"observed_value": rows})  # noqa: E731
+        return CountCheck(self.slice_count, where=self.where, judge=judge)
+
+    def _in_range(self, value: float) -> bool:
+        return in_range(value, self.kwargs)
 
     # --- one column --------------------------------------------------------------------------------------------------
 
-    def _one_column(self) -> Measure | None:
+    def _one_column(self, kind: Kind) -> Measure | None:
+        if f"expect_{self.kind}" in STATISTICS:
+            return self._statistic() if kind in STATISTIC_KINDS else None
+        judge_values = self._distinct_judge(kind)
+        if judge_values is not None:
+            return DistinctCheck(self.slice_count, where=self.where, name=self.names[0], judge=judge_values)
+        if "match_regex" in self.kind:
+            return self._regexes() if kind is Kind.TEXT else None
+        return self._nulls(kind) or self._values(kind)
+
+    def _nulls(self, kind: Kind) -> Measure | None:
+        match self.kind:
+            case "column_proportion_of_non_null_values_to_be_between" if kind in COMPARED:
+                return self._non_null_share()
+            case "column_values_to_be_null" if kind in COMPARED:
+                return self._rows(lambda rows: rows.column(self.names[0]).null, with_missing=False)
+            case "column_values_to_not_be_null" if kind is not Kind.OTHER:
+                return self._rows(not_null(self.names), with_missing=False)
+        return None
+
+    def _values(self, kind: Kind) -> Measure | None:
+        if self.kind == "column_values_to_be_unique":
+            return self._unique(not_null(self.names), one_value(*self.names)) if kind in COMPARED else None
+        expected = self._expected_values(kind)
+        return self._rows(expected, considered=not_null(self.names)) if expected else None
+
+    def _statistic(self) -> Measure:
+        return StatisticCheck(
+            self.slice_count, where=self.where, name=self.names[0], kind=f"expect_{self.kind}", kwargs=self.kwargs
+        )
+
+    def _non_null_share(self) -> Measure:
+        def judge(rows: int, present: int) -> Answer:
+            share = present / rows if rows else 0
+            return Answer(success=self._in_range(share), details={"observed_value": share})
+
+        return CountCheck(self.slice_count, where=self.where, considered=not_null(self.names), judge=judge)
+
+    def _distinct_judge(self, kind: Kind) -> JudgeValues | None:
+        if kind in COMPARED and self.kind in _COUNTED:
+            counted = _COUNTED[self.kind]
+
+            def judge(values: list[Any], present: int) -> tuple[bool, Mapping[str, Any]]:
+                value = counted(len(values), present)
+                return self._in_range(value), {"observed_value": value}
+
+            return judge
+        sides = _SETS.get(f"expect_{self.kind}")
+        if sides is None or kind is Kind.FLAG or members(kind, self.kwargs["value_set"]) is None:
+            return None
+        return set_is(self.kwargs["value_set"], no_other=sides[0], all_of_it=sides[1])
+
+    def _expected_values(self, kind: Kind) -> Mask | None:
+        """Return the mask of the values that keep a demand on each value; None if it is not compiled."""
         (name,) = self.names
-        kind = self.kinds[name]
-        if self.kind in STATISTICS:
-            if kind not in STATISTIC_KINDS:
-                return None
-            statistic, wanted = STATISTICS[self.kind], range_of(self.kwargs)
-            return StatisticCheck(self.slice_count, where=self.where, name=name, statistic=statistic, wanted=wanted)
-        if self.kind == "expect_column_proportion_of_non_null_values_to_be_between" and kind in COMPARED:
-            return NonNullShareCheck(self.slice_count, where=self.where, name=name, wanted=range_of(self.kwargs))
-        judge = self._distinct_judge(kind)
-        if judge is not None:
-            return DistinctCheck(self.slice_count, where=self.where, name=name, judge=judge)
-        if self.kind == "expect_column_values_to_be_unique":
-            return self._unique(not_null(self.names), one_value(name)) if kind in COMPARED else None
-        return self._nulls(name, kind) or self._values(name, kind)
+        match self.kind:
+            case "column_values_to_be_between":
+                return _between(name, kind, self.kwargs)
+            case "column_values_to_be_in_set" | "column_values_to_not_be_in_set":
+                member, is_wanted = members(kind, self.kwargs["value_set"]), "not_be" not in self.kind
+                return None if member is None else lambda rows: member(rows.column(name)) == is_wanted
+            case "column_value_lengths_to_be_between" if kind is Kind.TEXT:
+                return _lengths(name, self._in_range)
+            case "column_value_lengths_to_equal" if kind is Kind.TEXT:
+                return _lengths(name, lambda length: bool(length == self.kwargs["value"]))
+        return None
 
-    def _distinct_judge(self, kind: Kind) -> Judge | None:
-        if kind in COMPARED and self.kind == "expect_column_unique_value_count_to_be_between":
-            return count_in(range_of(self.kwargs))
-        if kind in COMPARED and self.kind == "expect_column_proportion_of_unique_values_to_be_between":
-            return share_in(range_of(self.kwargs))
-        if self.kind not in _SETS or kind is Kind.FLAG or members(kind, self.kwargs["value_set"]) is None:
-            return None
-        no_other, all_of_it = _SETS[self.kind]
-        return set_is(self.kwargs["value_set"], no_other=no_other, all_of_it=all_of_it)
-
-    def _nulls(self, name: str, kind: Kind) -> Measure | None:
-        if self.kind == "expect_column_values_to_be_null" and kind in COMPARED:
-            expected: Mask = lambda rows: rows.column(name).null  # noqa: E731
-        elif self.kind == "expect_column_values_to_not_be_null" and kind is not Kind.OTHER:
-            expected = not_null(self.names)
-        else:
-            return None
-        return self._rows(expected, considered=None, with_missing=False)
-
-    def _present(self, expected: Mask, doubtful: Mask | None = None) -> Measure:
-        """Return a check of the rows whose value is not null."""
-        return self._rows(expected, considered=not_null(self.names), doubtful=doubtful)
-
-    def _values(self, name: str, kind: Kind) -> Measure | None:
-        if self.kind == "expect_column_values_to_be_between":
-            expected = _between(name, kind, self.kwargs)
-            return self._present(expected) if expected else None
-        if self.kind in _MEMBERS:
-            member = members(kind, self.kwargs["value_set"])
-            if member is None:
-                return None
-            inside: Mask = lambda rows: member(rows.column(name))  # noqa: E731
-            return self._present((lambda rows: ~inside(rows)) if _MEMBERS[self.kind] else inside)
-        if kind is Kind.TEXT and self.kind in _LENGTHS:
-            return self._present(_lengths(name, self.kwargs))
-        return self._regexes(name) if kind is Kind.TEXT and self.kind in _REGEXES else None
-
-    def _regexes(self, name: str) -> Measure | None:
+    def _regexes(self) -> Measure | None:
         patterns = self.kwargs.get("regex_list") or [self.kwargs["regex"]]
         regexes = [regex for regex in map(translate, patterns) if regex is not None]
         if len(regexes) < len(patterns):
             return None
         join: Any = np.logical_and if self.kwargs.get("match_on") == "all" else np.logical_or
-        negated = _REGEXES[self.kind]
+        is_wanted, (name,) = "not_match" not in self.kind, self.names
 
         def expected(rows: Rows) -> Flags:
-            texts = rows.column(name).array
-            found: Flags = join.reduce([regex.found(texts) for regex in regexes])
-            return ~found if negated else found
+            matches: Flags = join.reduce([regex.matches(rows.column(name).array) for regex in regexes])
+            return np.asarray(matches == is_wanted)
 
         def doubtful(rows: Rows) -> Flags:
-            texts = rows.column(name).array
-            return np.asarray(np.logical_or.reduce([regex.doubtful(texts) for regex in regexes]))
+            return np.asarray(np.logical_or.reduce([regex.doubtful(rows.column(name).array) for regex in regexes]))
 
-        doubted = any(regex.ascii_only or regex.single_line_only for regex in regexes)
-        return self._present(expected, doubtful if doubted else None)
+        is_doubted = any(regex.ascii_only or regex.single_line_only for regex in regexes)
+        return self._rows(expected, considered=not_null(self.names), doubtful=doubtful if is_doubted else None)
+
+    # --- several columns ---------------------------------------------------------------------------------------------
+
+    def _pair(self) -> Measure | None:
+        compare = operator.eq if self.kind.endswith("equal") else operator.gt
+        if self.kwargs.get("or_equal"):
+            compare = operator.ge
+        if self.names[0] == self.names[1] or not _comparable(self.kinds, compare):
+            return None
+        return self._rows(
+            lambda rows: _compared(rows, self.names, compare),
+            considered=not_null(self.names),
+            shown=pair_of_values(*self.names),
+            doubtful=(lambda rows: _huge(rows, self.names)) if self.kinds == NUMERIC else None,
+        )
+
+    def _several(self) -> Measure | None:
+        if not self.kinds <= COMPARED:
+            return None
+        considered = _CONSIDERED[self.kwargs.get("ignore_row_if", "all_values_are_missing")](self.names)
+        match self.kind:
+            case "compound_columns_to_be_unique":
+                return self._unique(considered, named_values(self.names))
+            case "multicolumn_values_to_be_equal":
+                pairs, is_equal = [(self.names[0], name) for name in self.names[1:]], True
+            case "select_column_values_to_be_unique_within_record":
+                pairs, is_equal = list(combinations(self.names, 2)), False
+            case _:
+                return None
+        if len(self.kinds) > 1:
+            return None
+        return self._rows(
+            lambda rows: reduce(operator.and_, (_equal(rows, pair) == is_equal for pair in pairs)),
+            considered=considered,
+        )
+
+    # --- measures of rows --------------------------------------------------------------------------------------------
 
     def _rows(
-        self, expected: Mask, *, considered: Mask | None, doubtful: Mask | None = None, with_missing: bool = True
+        self,
+        expected: Mask,
+        *,
+        considered: Mask | None = None,
+        shown: Shown | None = None,
+        doubtful: Mask | None = None,
+        with_missing: bool = True,
     ) -> RowCheck:
         demand = Demand(
             where=self.where,
             considered=considered,
             expected=expected,
-            shown=one_value(self.names[0]) if len(self.names) == 1 else named_values(self.names),
+            shown=shown or (one_value(*self.names) if len(self.names) == 1 else named_values(self.names)),
             doubtful=doubtful,
             mostly=self.kwargs.get("mostly", 1.0),
             with_missing=with_missing,
         )
         return RowCheck(self.slice_count, demand)
 
-    # --- several columns ---------------------------------------------------------------------------------------------
-
-    def _pair(self) -> Measure | None:
-        first, second = self.kwargs["column_A"], self.kwargs["column_B"]
-        kinds = {self.kinds[first], self.kinds[second]}
-        compare = _COMPARE[self.kind]
-        if self.kwargs.get("or_equal"):
-            compare = operator.ge
-        if first == second or not _comparable(kinds, compare):
-            return None
-        demand = Demand(
-            where=self.where,
-            considered=not_null(self.names),
-            expected=_compared(first, second, compare) if Kind.TEXT not in kinds else _texts(first, second, compare),
-            shown=pair_of_values(first, second),
-            doubtful=_huge(first, second) if kinds == NUMERIC else None,
-            mostly=self.kwargs.get("mostly", 1.0),
-        )
-        return RowCheck(self.slice_count, demand)
-
-    def _several(self) -> Measure | None:
-        kinds = {self.kinds[name] for name in self.names}
-        if not kinds <= COMPARED:
-            return None
-        match self.kwargs.get("ignore_row_if", "all_values_are_missing"):
-            case "all_values_are_missing":
-                considered: Mask | None = not_all_null(self.names)
-            case "any_value_is_missing":
-                considered = not_null(self.names)
-            case _:
-                considered = None
-        if self.kind == "expect_compound_columns_to_be_unique":
-            return self._unique(considered, named_values(self.names))
-        if len(kinds) > 1:
-            return None
-        if self.kind == "expect_multicolumn_values_to_be_equal":
-            return self._rows(_all_equal(self.names), considered=considered)
-        if self.kind == "expect_select_column_values_to_be_unique_within_record":
-            return self._rows(_all_different(self.names), considered=considered)
-        return None
-
-    def _unique(self, considered: Mask | None, shown: Any) -> Measure:  # noqa: ANN401 -- row_checks.Shown
-        demand = Demand(
-            where=self.where,
-            considered=considered,
-            expected=not_null(self.names),
-            shown=shown,
-            mostly=self.kwargs.get("mostly", 1.0),
-        )
+    def _unique(self, considered: Mask | None, shown: Shown) -> Measure:
+        mostly = self.kwargs.get("mostly", 1.0)
+        demand = Demand(where=self.where, considered=considered, expected=None, shown=shown, mostly=mostly)
         return UniqueCheck(self.slice_count, self.names, demand)
 
 
-_LENGTHS = frozenset({"expect_column_value_lengths_to_be_between", "expect_column_value_lengths_to_equal"})
-_REGEXES: Mapping[str, bool] = {
-    "expect_column_values_to_match_regex": False,
-    "expect_column_values_to_match_regex_list": False,
-    "expect_column_values_to_not_match_regex": True,
-    "expect_column_values_to_not_match_regex_list": True,
+_COUNTED: Mapping[str, Callable[[int, int], float]] = {
+    "column_unique_value_count_to_be_between": lambda distinct, _present: distinct,
+    "column_proportion_of_unique_values_to_be_between": lambda distinct, present: distinct / present if present else 0,
 }
-"""Whether a match is unexpected."""
-
-_MEMBERS: Mapping[str, bool] = {
-    "expect_column_values_to_be_in_set": False,
-    "expect_column_values_to_not_be_in_set": True,
+_CONSIDERED: Mapping[str, Callable[[tuple[str, ...]], Mask | None]] = {
+    "all_values_are_missing": not_all_null,
+    "any_value_is_missing": not_null,
+    "never": lambda _names: None,
 }
-"""Whether a member of the set is unexpected."""
-
-_SETS: Mapping[str, tuple[bool, bool]] = {
-    "expect_column_distinct_values_to_be_in_set": (True, False),
-    "expect_column_distinct_values_to_contain_set": (False, True),
-    "expect_column_distinct_values_to_equal_set": (True, True),
-}
-"""Whether another value than those of the set fails, and whether an absent one does."""
 
 
 def _between(name: str, kind: Kind, kwargs: Mapping[str, Any]) -> Mask | None:
-    bounds = {side: _bound(kind, kwargs[side]) for side in ("min_value", "max_value") if side in kwargs}
+    bounds: dict[str, Any] = {side: _bound(kind, kwargs[side]) for side in ("min_value", "max_value") if side in kwargs}
     if not bounds or any(bound is None for bound in bounds.values()):
         return None
-    least, most = bounds.get("min_value"), bounds.get("max_value")
-    above = operator.gt if kwargs.get("strict_min") else operator.ge
-    below = operator.lt if kwargs.get("strict_max") else operator.le
-
-    def expected(rows: Rows) -> Flags:
-        values = rows.column(name).values
-        inside = np.ones(len(values), dtype=bool)
-        if least is not None:
-            inside &= above(values, least)
-        if most is not None:
-            inside &= below(values, most)
-        return inside
-
-    return expected
+    compare = {
+        "min_value": operator.gt if kwargs.get("strict_min") else operator.ge,
+        "max_value": operator.lt if kwargs.get("strict_max") else operator.le,
+    }
+    return lambda rows: reduce(
+        operator.and_, (compare[side](rows.column(name).values, bound) for side, bound in bounds.items())
+    )
 
 
 def _bound(kind: Kind, value: object) -> float | None:
@@ -300,17 +302,12 @@ def _bound(kind: Kind, value: object) -> float | None:
     return None
 
 
-def _lengths(name: str, kwargs: Mapping[str, Any]) -> Mask:
-    passes: Callable[[Any], Any] = partial(operator.eq, kwargs.get("value"))
-    if "value" not in kwargs:
-        wanted = range_of(kwargs)
-        passes = np.vectorize(wanted.has, otypes=[bool])
-
+def _lengths(name: str, passes: Callable[[int], bool]) -> Mask:
     def expected(rows: Rows) -> Flags:
         lengths = pc.fill_null(pc.utf8_length(rows.column(name).array), 0).to_numpy(zero_copy_only=False)
         # Few lengths occur, so each is judged once.
         distinct, inverse = np.unique(lengths, return_inverse=True)
-        return np.asarray(passes(distinct), dtype=bool)[inverse] if len(distinct) else np.zeros(0, dtype=bool)
+        return np.array([passes(length) for length in distinct.tolist()], dtype=bool)[inverse]
 
     return expected
 
@@ -321,38 +318,20 @@ def _comparable(kinds: set[Kind], compare: Callable[[Any, Any], Any]) -> bool:
     return kinds == {Kind.FLAG} and compare is operator.eq
 
 
-def _compared(first: str, second: str, compare: Callable[[Any, Any], Any]) -> Mask:
-    return lambda rows: np.asarray(compare(rows.column(first).values, rows.column(second).values))
+def _compared(rows: Rows, pair: tuple[str, ...], compare: Callable[[Any, Any], Any]) -> Flags:
+    one, other = map(rows.column, pair)
+    if one.kind is Kind.TEXT:
+        return flags(_TEXT_COMPARE[compare](one.array, other.array))
+    return np.asarray(compare(one.values, other.values))
 
 
-def _texts(first: str, second: str, compare: Callable[[Any, Any], Any]) -> Mask:
-    def expected(rows: Rows) -> Flags:
-        found = _TEXT_COMPARE[compare](rows.column(first).array, rows.column(second).array)
-        return flags(found)
-
-    return expected
+def _huge(rows: Rows, names: tuple[str, ...]) -> Flags:
+    """Return the rows with an integer that a double may not represent."""
+    whole = [rows.column(name).values for name in names if rows.column(name).kind is Kind.WHOLE]
+    return np.asarray(np.logical_or.reduce([(v >= EXACT_LIMIT) | (v <= -EXACT_LIMIT) for v in whole]))
 
 
-def _huge(first: str, second: str) -> Mask:
-    """Return the mask of integers that a double may not represent."""
-
-    def doubtful(rows: Rows) -> Flags:
-        whole = [rows.column(name).values for name in (first, second) if rows.column(name).kind is Kind.WHOLE]
-        return np.asarray(np.logical_or.reduce([(v >= EXACT_LIMIT) | (v <= -EXACT_LIMIT) for v in whole]))
-
-    return doubtful
-
-
-def _equal(rows: Rows, first: str, second: str) -> Flags:
-    one, other = rows.column(first), rows.column(second)
-    same = (_texts if one.kind is Kind.TEXT else _compared)(first, second, operator.eq)(rows)
-    return (same & ~one.null & ~other.null) | (one.null & other.null)
-
-
-def _all_equal(names: tuple[str, ...]) -> Mask:
-    return lambda rows: np.asarray(np.logical_and.reduce([_equal(rows, names[0], name) for name in names[1:]]))
-
-
-def _all_different(names: tuple[str, ...]) -> Mask:
-    pairs = [(first, second) for index, first in enumerate(names) for second in names[index + 1 :]]
-    return lambda rows: ~np.logical_or.reduce([_equal(rows, first, second) for first, second in pairs])
+def _equal(rows: Rows, pair: tuple[str, str]) -> Flags:
+    one, other = map(rows.column, pair)
+    is_same = _compared(rows, pair, operator.eq)
+    return (is_same & ~one.null & ~other.null) | (one.null & other.null)

@@ -28,6 +28,16 @@ _NUMPY: Mapping[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
+def not_null(names: tuple[str, ...]) -> Mask:
+    """Return the mask of rows in which no column is null."""
+    return lambda rows: ~np.logical_or.reduce([rows.column(name).null for name in names])
+
+
+def not_all_null(names: tuple[str, ...]) -> Mask:
+    """Return the mask of rows in which at least one column is not null."""
+    return lambda rows: ~np.logical_and.reduce([rows.column(name).null for name in names])
+
+
 def compile_condition(condition: Mapping[str, Any], kinds: Kinds) -> Mask | None:
     """Return the mask of a condition, or None if it is not compiled for these columns.
 
@@ -81,13 +91,12 @@ def _comparison(name: str, kind: Kind, condition: Mapping[str, Any]) -> Mask | N
     return None
 
 
-def _selected(found: Flags, column: Column, symbol: str) -> Flags:
-    return found | column.null if symbol == "!=" else found & ~column.null
+def _selected(is_true: Flags, column: Column, symbol: str) -> Flags:
+    return is_true | column.null if symbol == "!=" else is_true & ~column.null
 
 
 def _texts(column: Column, symbol: str, parameter: str) -> Flags:
-    found = _ARROW[symbol](column.array, pa.scalar(parameter, column.array.type))
-    return flags(found)
+    return flags(_ARROW[symbol](column.array, pa.scalar(parameter, column.array.type)))
 
 
 def is_number(value: object) -> bool:

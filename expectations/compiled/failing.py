@@ -22,12 +22,12 @@ def check_of(kind: str, column: str | None, arguments: str) -> Check | None:
         arguments: its arguments without the columns, as JSON.
     """
     try:
-        found = json.loads(arguments)
+        kwargs = json.loads(arguments)
     except ValueError:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(kwargs, dict):
         return None
-    return Check(index=0, type=kind, kwargs={**found, **_columns(kind, (column or "").split(", ") if column else [])})
+    return Check(index=0, type=kind, kwargs={**kwargs, **_columns(kind, (column or "").split(", ") if column else [])})
 
 
 def failing_rows(check: Check, rows: pa.Table) -> list[int] | None:
@@ -41,13 +41,13 @@ def failing_rows(check: Check, rows: pa.Table) -> list[int] | None:
     measure = compile_check(check, rows.schema, 1)
     if not isinstance(measure, RowCheck):
         return None
-    found: list[int] = []
+    positions: list[int] = []
     start = 0
     for batch in rows.select(sorted(check.read_columns)).combine_chunks().to_batches():
-        one = Rows(np.zeros(batch.num_rows, dtype=np.int64), batch)
-        found += (np.flatnonzero(measure.unexpected(one)) + start).tolist()
+        unexpected = measure.unexpected(Rows(np.zeros(batch.num_rows, dtype=np.int64), batch))
+        positions += (np.flatnonzero(unexpected) + start).tolist()
         start += batch.num_rows
-    return found
+    return positions
 
 
 def _columns(kind: str, names: list[str]) -> Mapping[str, Any]:

@@ -8,7 +8,6 @@ Source: https://docs.python.org/3/library/re.html and https://github.com/google/
 """
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 # Python's own parser of regular expressions. It has no public name since Python 3.11.
@@ -39,10 +38,9 @@ class Regex:
     ascii_only: bool
     single_line_only: bool
 
-    def found(self, texts: pa.Array) -> Flags:
+    def matches(self, texts: pa.Array) -> Flags:
         """Return in which texts the expression is found; False for a null."""
-        matches = pc.match_substring_regex(texts, self.pattern)
-        return flags(matches)
+        return flags(pc.match_substring_regex(texts, self.pattern))
 
     def doubtful(self, texts: pa.Array) -> Flags:
         """Return the texts for which the engines may disagree."""
@@ -85,49 +83,41 @@ class _Writer:
     def sequence(self, tokens: Any) -> str:  # noqa: ANN401 -- Python's syntax tree
         return "".join(self.token(*token) for token in tokens)
 
-    def token(self, kind: Any, value: Any) -> str:  # noqa: ANN401 -- Python's syntax tree
-        writer = _WRITERS.get(kind)
-        if writer is None:
+    def token(self, kind: Any, value: Any) -> str:  # noqa: ANN401, PLR0911 -- Python's syntax tree
+        match kind:
+            case sre.LITERAL:
+                return _character(value)
+            case sre.NOT_LITERAL:
+                return f"[^{_character(value)}]"
+            case sre.ANY:
+                self.single_line_only = True  # Java's dot leaves out more line breaks
+                return r"[^\n]"
+            case sre.IN:
+                is_negated = value[0][0] is sre.NEGATE
+                return f"[{'^' if is_negated else ''}{''.join(self._member(*item) for item in value[is_negated:])}]"
+            case sre.AT if value in {sre.AT_BEGINNING, sre.AT_BEGINNING_STRING}:
+                return r"\A"
+            case sre.AT if value is sre.AT_END:
+                self.single_line_only = True
+                return r"\z"
+        return self._composed(kind, value)
+
+    def _composed(self, kind: Any, value: Any) -> str:  # noqa: ANN401 -- Python's syntax tree
+        match kind:
+            case sre.BRANCH:
+                return f"(?:{'|'.join(map(self.sequence, value[1]))})"
+            case sre.SUBPATTERN if not (value[1] or value[2]):  # no flags of its own
+                return f"(?:{self.sequence(value[3])})"
+            case sre.MAX_REPEAT | sre.MIN_REPEAT:
+                return self._repeated(*value)
+            case _:
+                raise _Unlike
+
+    def _repeated(self, least: int, most: int, inner: Any) -> str:  # noqa: ANN401 -- Python's syntax tree
+        is_unlimited = most is sre.MAXREPEAT
+        if least > MAX_REPEAT or (not is_unlimited and most > MAX_REPEAT):
             raise _Unlike
-        return writer(self, value)
-
-    def literal(self, code: int) -> str:
-        return _character(code)
-
-    def not_literal(self, code: int) -> str:
-        return f"[^{_character(code)}]"
-
-    def any_character(self, _value: None) -> str:
-        self.single_line_only = True  # Java's dot leaves out more line breaks
-        return r"[^\n]"
-
-    def branch(self, value: Any) -> str:  # noqa: ANN401 -- Python's syntax tree
-        return "(?:" + "|".join(self.sequence(one) for one in value[1]) + ")"
-
-    def group(self, value: Any) -> str:  # noqa: ANN401 -- Python's syntax tree
-        _number, added, removed, inner = value
-        if added or removed:
-            raise _Unlike
-        return f"(?:{self.sequence(inner)})"
-
-    def anchor(self, place: Any) -> str:  # noqa: ANN401 -- Python's syntax tree
-        if place in {sre.AT_BEGINNING, sre.AT_BEGINNING_STRING}:
-            return r"\A"
-        if place is sre.AT_END:
-            self.single_line_only = True
-            return r"\z"
-        raise _Unlike
-
-    def repeated(self, value: Any) -> str:  # noqa: ANN401 -- Python's syntax tree
-        least, most, inner = value
-        unlimited = most is sre.MAXREPEAT
-        if least > MAX_REPEAT or (not unlimited and most > MAX_REPEAT):
-            raise _Unlike
-        return f"(?:{self.sequence(inner)}){{{least},{'' if unlimited else most}}}"
-
-    def one_of(self, items: Any) -> str:  # noqa: ANN401 -- Python's syntax tree
-        parts = [self._member(*item) for item in items if item[0] is not sre.NEGATE]
-        return f"[{'^' if items[0][0] is sre.NEGATE else ''}{''.join(parts)}]"
+        return f"(?:{self.sequence(inner)}){{{least},{'' if is_unlimited else most}}}"
 
     def _member(self, kind: Any, value: Any) -> str:  # noqa: ANN401 -- Python's syntax tree
         if kind is sre.LITERAL:
@@ -138,19 +128,6 @@ class _Writer:
             self.ascii_only = True
             return _CLASSES[value]
         raise _Unlike
-
-
-_WRITERS: Mapping[Any, Callable[[_Writer, Any], str]] = {
-    sre.LITERAL: _Writer.literal,
-    sre.NOT_LITERAL: _Writer.not_literal,
-    sre.ANY: _Writer.any_character,
-    sre.IN: _Writer.one_of,
-    sre.BRANCH: _Writer.branch,
-    sre.SUBPATTERN: _Writer.group,
-    sre.MAX_REPEAT: _Writer.repeated,
-    sre.MIN_REPEAT: _Writer.repeated,
-    sre.AT: _Writer.anchor,
-}
 
 
 def _character(code: int) -> str:

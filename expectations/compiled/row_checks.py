@@ -1,4 +1,4 @@
-"""Checks of each row by itself: bounds, sets, nulls, lengths, regular expressions, pairs and several columns."""
+"""Checks of each row by itself (bounds, sets, nulls, lengths, regular expressions, several columns), and uniqueness."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,13 +6,19 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from expectations.answers import Answer
 from expectations.compiled.columns import Flags, Positions, Rows
 from expectations.compiled.conditions import Mask
-from expectations.compiled.tallies import Tally
+from expectations.compiled.measures import Measure
+from expectations.json_values import MAX_ITEMS
+from expectations.results import Answer
+from windowlib.columnar.hashing import row_hashes
+from windowlib.records.xxh64 import SEED
 
 Shown = Callable[[Rows, Positions], list[Any]]
+_Hashes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,83 +28,142 @@ class Demand:
     Attributes:
         where: the rows that the check reads; all if None.
         considered: the rows with a value to judge; all if None.
-        expected: the rows that keep the demand. Only considered rows count.
+        expected: the rows that keep the demand. Only considered rows count. None for a check of uniqueness.
         shown: the values of unexpected rows for the outcome.
         doubtful: rows about which the engines may disagree; Great Expectations checks their slices.
         mostly: the least share of considered rows that must keep the demand.
         with_missing: whether the result has the counts of missing values.
+        sample_max: the number of unexpected values that a result has at most.
     """
 
     where: Mask | None
     considered: Mask | None
-    expected: Mask
+    expected: Mask | None
     shown: Shown
     doubtful: Mask | None = None
     mostly: float = 1.0
     with_missing: bool = True
+    sample_max: int = MAX_ITEMS
 
 
-class RowCheck:
-    """A check of each row by itself, for all slices."""
+class _UnexpectedRows(Measure):
+    """A check that counts the unexpected rows of each slice, and keeps the first of their values in row order."""
 
     def __init__(self, slice_count: int, demand: Demand) -> None:
+        super().__init__(slice_count, where=demand.where, considered=demand.considered)
         self._demand = demand
-        self._tally = Tally(slice_count)
+        self._unexpected = np.zeros(slice_count, dtype=np.int64)
+        self._samples: dict[int, list[Any]] = {}
+
+    def _add(self, rows: Rows, unexpected: Flags) -> None:
+        where = np.flatnonzero(unexpected)
+        if not where.size:
+            return
+        slices = rows.slices[where]
+        self._unexpected += np.bincount(slices, minlength=len(self.rows))
+        order = np.argsort(slices, kind="stable")
+        numbers, starts = np.unique(slices[order], return_index=True)
+        for number, start, end in zip(numbers.tolist(), starts, [*starts[1:], len(order)], strict=True):
+            sample = self._samples.setdefault(number, [])
+            lacking = self._demand.sample_max - len(sample)
+            if lacking > 0:
+                sample += self._demand.shown(rows, where[order[start : min(end, start + lacking)]])
+
+    def answer(self, number: int) -> Answer | None:
+        """Return the answer of a slice: success if the share of expected rows is at least `mostly`.
+
+        Without considered rows there is nothing to break, so the check passes.
+        """
+        rows, considered = int(self.rows[number]), int(self.considered[number])
+        unexpected = int(self._unexpected[number])
+        success = not considered or (float(considered) - float(unexpected)) / float(considered) >= self._demand.mostly
+        details: dict[str, Any] = {
+            "element_count": rows,
+            "unexpected_count": unexpected,
+            "partial_unexpected_list": self._samples.get(number, []),
+        }
+        if self._demand.with_missing:
+            details["missing_count"] = rows - considered
+        return Answer(success=success, details=details)
+
+
+class RowCheck(_UnexpectedRows):
+    """A check of each row by itself."""
+
+    def __init__(self, slice_count: int, demand: Demand) -> None:
+        super().__init__(slice_count, demand)
         self._doubtful: set[int] = set()
 
     def feed(self, rows: Rows) -> None:
         """Count the rows and the unexpected rows."""
-        demand = self._demand
-        domain, considered, judged = self._judged(rows)
-        self._tally.count(rows.slices, domain, considered)
-        self._tally.add(rows.slices, self._fails(rows, judged), lambda positions: demand.shown(rows, positions))
-        if demand.doubtful:
-            doubtful = demand.doubtful(rows) if judged is None else judged & demand.doubtful(rows)
-            self._doubtful.update(np.unique(rows.slices[doubtful]).tolist())
+        judged = self.count(rows)
+        self._add(rows, judged & ~self._expected(rows))
+        if self._demand.doubtful:
+            self._doubtful.update(np.unique(rows.slices[judged & self._demand.doubtful(rows)]).tolist())
 
     def unexpected(self, rows: Rows) -> Flags:
         """Return which rows do not keep the demand."""
-        return self._fails(rows, self._judged(rows)[2])
+        return self.judged(rows) & ~self._expected(rows)
 
-    def _judged(self, rows: Rows) -> tuple[Flags | None, Flags | None, Flags | None]:
-        """Return the rows that the check reads, those with a value, and those with both; None is all rows."""
-        demand = self._demand
-        domain = demand.where(rows) if demand.where else None
-        considered = demand.considered(rows) if demand.considered else None
-        return domain, considered, _both(domain, considered)
-
-    def _fails(self, rows: Rows, judged: Flags | None) -> Flags:
-        expected = self._demand.expected(rows)
-        return ~expected if judged is None else judged & ~expected
-
-    def needs_second_pass(self) -> bool:
-        """Return False: one pass is enough."""
-        return False
-
-    def feed_again(self, rows: Rows) -> None:
-        """Do nothing."""
+    def _expected(self, rows: Rows) -> Flags:
+        assert self._demand.expected is not None, "a check of each row by itself has a demand"
+        return self._demand.expected(rows)
 
     def answer(self, number: int) -> Answer | None:
         """Return the answer of a slice, or None if a row of it is doubtful."""
-        if number in self._doubtful:
-            return None
-        return self._tally.answer(number, mostly=self._demand.mostly, with_missing=self._demand.with_missing)
+        return None if number in self._doubtful else super().answer(number)
 
 
-def _both(first: Flags | None, second: Flags | None) -> Flags | None:
-    if first is None or second is None:
-        return second if first is None else first
-    return first & second
+class UniqueCheck(_UnexpectedRows):
+    """A check that rows of a slice differ in the columns.
+
+    Equal rows have equal hashes. The first pass keeps 8 bytes per row, 16 at its end. The second pass is made only if
+    hashes are equal, and compares these rows.
+    """
+
+    def __init__(self, slice_count: int, names: tuple[str, ...], demand: Demand) -> None:
+        super().__init__(slice_count, demand)
+        self._names = names
+        self._hashes: list[_Hashes] = []
+        self._suspects: _Hashes = np.empty(0, dtype=np.int64)
+        self._collected: list[tuple[pa.Table, Rows]] = []
+
+    def feed(self, rows: Rows) -> None:
+        """Count the rows and keep their hashes."""
+        self._hashes.append(row_hashes(rows.table(self._names, self.count(rows)), SEED))
+
+    def needs_second_pass(self) -> bool:
+        """Return whether some hashes are equal."""
+        ordered = np.concatenate([*self._hashes, self._suspects])
+        self._hashes = []
+        ordered.sort()
+        self._suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        return bool(len(self._suspects))
+
+    def feed_again(self, rows: Rows) -> None:
+        """Keep the rows whose hash is not unique."""
+        suspect = self.judged(rows)
+        suspect[suspect] = np.isin(row_hashes(rows.table(self._names, suspect), SEED), self._suspects)
+        if suspect.any():
+            self._collected.append((rows.table(self._names, suspect), rows.only(self._names, suspect)))
+
+    def answer(self, number: int) -> Answer | None:
+        """Return the answer of a slice."""
+        if self._collected:
+            tables, parts = zip(*self._collected, strict=True)
+            self._collected = []
+            self._add(parts[0].followed_by(parts[1:]), _repeated(pa.concat_tables(tables)))
+        return super().answer(number)
 
 
-def not_null(names: tuple[str, ...]) -> Mask:
-    """Return the mask of rows in which no column is null."""
-    return lambda rows: ~np.logical_or.reduce([rows.column(name).null for name in names])
-
-
-def not_all_null(names: tuple[str, ...]) -> Mask:
-    """Return the mask of rows in which at least one column is not null."""
-    return lambda rows: ~np.logical_and.reduce([rows.column(name).null for name in names])
+def _repeated(rows: pa.Table) -> Flags:
+    """Return which rows occur more than once."""
+    names = rows.column_names
+    groups = rows.append_column("row", pa.array(np.arange(rows.num_rows))).group_by(names, use_threads=False)
+    places = groups.aggregate([("row", "list")])["row_list"].combine_chunks()
+    found = np.zeros(rows.num_rows, dtype=bool)
+    found[np.asarray(places.filter(pa.compute.greater(pa.compute.list_value_length(places), 1)).flatten())] = True
+    return found
 
 
 def one_value(name: str) -> Shown:

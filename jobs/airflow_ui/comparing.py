@@ -3,7 +3,7 @@
 from typing import Any
 
 from jobs.airflow_ui.context import PipelineContext
-from jobs.comparing.sides import Sides
+from jobs.comparing.views import Sides
 from jobs.review.compared import sample_lines
 from jobs.review.pages.compare_page import Comparisons
 from windowlib.errors import HindcastError

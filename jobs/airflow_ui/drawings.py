@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from expectations.units import instant, spell
+from expectations.formatting import instant, spell
 from jobs.plain_text import counted, escaped
 from jobs.review.pages.check_history import CheckPast
 from jobs.review.pages.plots import Plot, PlotPoint

@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 from rich.text import Text
 
+from expectations.formatting import percent, spell
 from expectations.loader import check_suite_file
 from expectations.suites import SEVERITIES
-from expectations.units import percent, spell
 from jobs.cli import options
 from jobs.cli.slice_lines import all_option
 from jobs.folding import fold, how_many, span, spans

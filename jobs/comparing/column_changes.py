@@ -38,29 +38,23 @@ class ColumnChanges:
         self._by = Magnitudes(Path(f"{files}.by"), are_integers=_is_integer(kind), kept_words=kept_numbers)
         self._relative = Magnitudes(Path(f"{files}.relative"), are_integers=False, kept_words=kept_numbers)
 
-    def add(self, before: pa.Array, after: pa.Array) -> Bools:
-        """Take pairs in; return which of them differ."""
+    def add(self, before: pa.Array, after: pa.Array) -> tuple[Bools, Doubles]:
+        """Take pairs in; return which of them differ, and how much, to choose samples.
+
+        That is the relative difference if there is one, else 1, and 0 for equal values.
+        """
         had, has = _valid(before), _valid(after)
-        both = had & has
-        differs = both & (value_hashes(before, SEED) != value_hashes(after, SEED))
-        self.mismatch += int(differs.sum())
+        mismatch = had & has & (value_hashes(before, SEED) != value_hashes(after, SEED))
+        self.mismatch += int(mismatch.sum())
         self.missing += int((had & ~has).sum())
         self.extra += int((~had & has).sum())
-        if differs.any() and self.has_amounts:
-            chosen = pa.array(differs)
-            self._add_amounts(before.filter(chosen), after.filter(chosen))
-        return np.asarray(differs | (had != has))
-
-    def scores(self, before: pa.Array, after: pa.Array, differs: Bools) -> Doubles:
-        """Return how much each pair differs, to choose samples: the relative difference if any, else 1 or 0."""
-        found = differs.astype(np.float64)
-        if self.has_amounts and not pa.types.is_temporal(self.kind):
-            chosen = np.flatnonzero(differs & _valid(before) & _valid(after))
-            base, by = (np.asarray(one, np.float64) for one in amounts(before.take(chosen), after.take(chosen)))
-            with np.errstate(all="ignore"):
-                relative = by / np.abs(base)
-            found[chosen] = np.where(np.isfinite(relative), relative, 1.0)
-        return found
+        differs = np.asarray(mismatch | (had != has))
+        scores = differs.astype(np.float64)
+        if mismatch.any() and self.has_amounts:
+            chosen = pa.array(mismatch)
+            relative = self._add_amounts(before.filter(chosen), after.filter(chosen))
+            scores[mismatch] = np.where(np.isfinite(relative), relative, 1.0)
+        return differs, scores
 
     @property
     def has_amounts(self) -> bool:
@@ -83,18 +77,17 @@ class ColumnChanges:
             unit=_unit(self.kind),
         )
 
-    def _add_amounts(self, before: pa.Array, after: pa.Array) -> None:
+    def _add_amounts(self, before: pa.Array, after: pa.Array) -> Doubles:
+        """Add the differences of pairs; return them relative to the values before, not finite if there is no such."""
         base, by = amounts(before, after)
-        if by.dtype == np.uint64:
-            self._by.add(by)
-            finite = np.ones(len(by), np.bool_)
-        else:
-            finite = np.isfinite(by)
-            self._by.add(by[finite])
-        usable = finite & np.isfinite(base) & (base != 0)
-        if not pa.types.is_temporal(self.kind):
-            with np.errstate(over="ignore"):
-                self._relative.add(by[usable].astype(np.float64) / np.abs(base[usable]))
+        finite = np.isfinite(by)
+        self._by.add(by[finite])
+        if pa.types.is_temporal(self.kind):
+            return np.full(len(by), np.nan)
+        with np.errstate(all="ignore"):
+            relative = np.asarray(by.astype(np.float64) / np.abs(base))
+        self._relative.add(relative[finite & np.isfinite(base) & (base != 0)])
+        return relative
 
 
 def amounts(before: pa.Array, after: pa.Array) -> tuple[Doubles, Words | Doubles]:

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jobs.comparing.comparison_keys import Shape, Specs, shape_of, specs_of
 from jobs.comparing.differences import Differences, TableDifference
 from jobs.comparing.matching import match_rows
-from jobs.comparing.parts import Divided, Limits, Parts
-from jobs.comparing.shapes import Shape, Specs, shape_of, specs_of
-from jobs.comparing.sides import Sides
+from jobs.comparing.partitions import Divided, Limits, Parts
 from jobs.comparing.table_counter import TableCounter
+from jobs.comparing.views import Sides
 from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
@@ -59,19 +59,17 @@ def compare(lake: Lake, pipeline: str, sides: Sides, *, options: Comparison = DE
     Raises:
         StoreError: a file cannot be read, or the rows differ from those that were written (law L9).
     """
-    found: list[TableDifference] = []
+    differences: list[TableDifference] = []
     rows, with_content = 0, True
     stored = StoredRuns(lake, pipeline, sides.view, options.content_rows)
-    for one in compared_tables(stored, sides, all_panes=options.all_panes):
-        with opened_parts(stored, one.shape, options.limits) as opened:
-            counter = TableCounter(
-                one.shape, opened.sql, limits=options.limits, directory=opened.directory, samples=options.samples
-            )
-            for part in opened.parts.read(one.divided):
-                counter.add(match_rows(opened.sql, part, one.shape))
-            found.append(counter.result())
-            rows += opened.parts.rows
-            with_content = with_content and opened.parts.with_content
+    for shape, divided in compared_tables(stored, sides, all_panes=options.all_panes):
+        with opened_parts(stored, shape, options.limits) as parts:
+            counter = TableCounter(shape, parts, samples=options.samples)
+            for part in parts.read(divided):
+                counter.add(match_rows(parts.sql, part, shape))
+            differences.append(counter.result())
+            rows += parts.rows
+            with_content = with_content and parts.with_content
     return Differences(
         pipeline=pipeline,
         ledger_version=sides.view.version,
@@ -79,23 +77,18 @@ def compare(lake: Lake, pipeline: str, sides: Sides, *, options: Comparison = DE
         after=sides.after.name,
         request_id=sides.request_id,
         slices=sides.slices,
-        tables=tuple(found),
+        tables=tuple(differences),
         rows=rows,
         with_content=with_content,
-        notes=_notes(found),
+        notes=_notes(differences),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedTable:
-    """One table that is compared, for the runs whose specs have the same key columns."""
+def compared_tables(stored: StoredRuns, sides: Sides, *, all_panes: bool) -> Iterator[tuple[Shape, Divided]]:
+    """Yield the tables in which runs of the two views can differ, by the digests in the ledger; outputs first.
 
-    shape: Shape
-    divided: Divided
-
-
-def compared_tables(stored: StoredRuns, sides: Sides, *, all_panes: bool) -> Iterator[ComparedTable]:
-    """Yield the tables in which runs of the two views can differ, by the digests in the ledger; outputs first."""
+    A table comes once for each set of key columns of the runs' specs.
+    """
     slices = sides.slices
     runs = [run for side in (sides.before, sides.after) for name in slices if (run := side.runs.get(name))]
     named = {name for run in runs for name in run.result.digests}
@@ -110,27 +103,16 @@ def compared_tables(stored: StoredRuns, sides: Sides, *, all_panes: bool) -> Ite
                 before=specs_of(sides.view, (*divided.before, *divided.both)),
                 after=specs_of(sides.view, (*divided.after, *divided.both)),
             )
-            yield ComparedTable(shape=shape_of(table, specs, columns, all_panes=all_panes), divided=divided)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedParts:
-    """A reader of parts, a connection for their queries, and a directory for temporary files."""
-
-    parts: Parts
-    sql: ArrowSql
-    directory: Path
+            yield shape_of(table, specs, columns, all_panes=all_panes), divided
 
 
 @contextmanager
-def opened_parts(stored: StoredRuns, shape: Shape, limits: Limits) -> Iterator[OpenedParts]:
+def opened_parts(stored: StoredRuns, shape: Shape, limits: Limits) -> Iterator[Parts]:
     """Open a reader of the parts of a table. Its temporary files are removed at the end."""
     with tempfile.TemporaryDirectory(prefix="compare-", dir=private_directory()) as name:
         directory = Path(name)
         with ArrowSql(memory_mb=limits.memory_mb, spill=str(directory / "duckdb")) as sql:
-            yield OpenedParts(
-                parts=Parts(stored, shape, limits=limits, directory=directory), sql=sql, directory=directory
-            )
+            yield Parts(stored, shape, limits=limits, directory=directory, sql=sql)
 
 
 def _divided(sides: Sides, table: str) -> dict[tuple[str, ...], Divided]:
@@ -163,8 +145,8 @@ def _keys(view: LedgerView, run: StagedRun, table: str) -> tuple[str, ...]:
     return () if table in tables.RECORD_TABLES else spec_of(view, run).log.key_columns
 
 
-def _notes(found: list[TableDifference]) -> tuple[str, ...]:
-    keys = [table.keys for table in found if table.table == tables.WINDOW_OUTPUTS]
+def _notes(differences: list[TableDifference]) -> tuple[str, ...]:
+    keys = [table.keys for table in differences if table.table == tables.WINDOW_OUTPUTS]
     if len(keys) < 2:  # noqa: PLR2004
         return ()
     spelled = " and ".join(f"({', '.join(one)})" for one in keys)

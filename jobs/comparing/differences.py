@@ -1,11 +1,11 @@
 """The differences between two views of a pipeline, as plain values, as JSON, and as lines of text."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from jobs.comparing.shapes import BOUNDS, Unit
+from jobs.comparing.comparison_keys import BOUNDS, Unit
 from jobs.plain_text import counted, shortened
 from jobs.reading.plain_values import plain
 
@@ -86,10 +86,10 @@ class TableDifference:
     changed: int = 0
     same_values: int = 0
     equal: int = 0
-    columns: tuple[ColumnDifference, ...] = ()
-    samples: tuple[Sample, ...] = ()
     only_before_columns: tuple[str, ...] = ()
     only_after_columns: tuple[str, ...] = ()
+    columns: tuple[ColumnDifference, ...] = ()
+    samples: tuple[Sample, ...] = ()
 
     @property
     def is_equal(self) -> bool:
@@ -138,7 +138,7 @@ class Differences:
             "rows_read": self.rows,
             "compared_with_ledger": "content" if self.with_content else "sums",
             "notes": list(self.notes),
-            "tables": [_table_json(table) for table in self.tables],
+            "tables": _json(self.tables),
         }
 
     def lines(self, *, samples: int | None = 0) -> tuple[str, ...]:
@@ -149,45 +149,14 @@ class Differences:
         return tuple(_lines(self, samples))
 
 
-def _table_json(table: TableDifference) -> dict[str, Any]:
-    return {
-        "table": table.table,
-        "unit": table.unit.value,
-        "keys": list(table.keys),
-        "only_before": table.only_before,
-        "only_after": table.only_after,
-        "changed": table.changed,
-        "same_values": table.same_values,
-        "equal": table.equal,
-        "only_before_columns": list(table.only_before_columns),
-        "only_after_columns": list(table.only_after_columns),
-        "columns": [
-            {
-                "column": one.column,
-                "type": one.type,
-                "value": one.is_value,
-                "mismatch": one.mismatch,
-                "missing": one.missing,
-                "extra": one.extra,
-                "largest": plain(one.largest),
-                "median": plain(one.median),
-                "largest_relative": plain(one.largest_relative),
-                "median_relative": plain(one.median_relative),
-                "unit": one.unit,
-            }
-            for one in table.columns
-        ],
-        "samples": [
-            {
-                "change": one.change.value,
-                "match": dict(one.match),
-                "before": None if one.before is None else dict(one.before),
-                "after": None if one.after is None else dict(one.after),
-                "differs": list(one.differs),
-            }
-            for one in table.samples
-        ],
-    }
+def _json(value: object) -> Any:  # noqa: ANN401 -- any JSON value
+    """Return a value as JSON data; `is_value` of a column is `value` there."""
+    if is_dataclass(value):
+        named = {part.name: getattr(value, part.name) for part in fields(value)}
+        return {"value" if name == "is_value" else name: _json(item) for name, item in named.items()}
+    if isinstance(value, Enum):
+        return value.value
+    return [_json(item) for item in value] if isinstance(value, tuple) else plain(value)
 
 
 def _lines(found: Differences, samples: int | None) -> Iterator[str]:

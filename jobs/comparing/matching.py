@@ -7,8 +7,8 @@ columns, then rows with equal values, then all that are left. A row that is left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.comparing.parts import ALONE, CIRCUMSTANCES, ROW, SIDE, VALUES
-from jobs.comparing.shapes import BOUNDS, Shape, Unit
+from jobs.comparing.comparison_keys import BOUNDS, Shape, Unit
+from jobs.comparing.partitions import ALONE, CIRCUMSTANCES, ROW, SIDE, VALUES
 from jobs.lake.arrow_sql import ArrowSql
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.comparing.compare import DEFAULT, Comparison, compared_tables, opened_parts
+from jobs.comparing.comparison_keys import BOUNDS, Shape, Specs, shape_of, specs_of
 from jobs.comparing.differences import match_words
 from jobs.comparing.matching import AT, GROUP, PAIRS_SQL, STAGE, Matched, match_rows
 from jobs.comparing.medians import Doubles
-from jobs.comparing.parts import ROW, SIDE, Divided
-from jobs.comparing.shapes import BOUNDS, Shape, Specs, shape_of, specs_of
-from jobs.comparing.sides import Sides
+from jobs.comparing.partitions import ROW, SIDE, Divided
+from jobs.comparing.views import Sides
 from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
@@ -93,12 +93,12 @@ def settled_change(
     """
     stored = StoredRuns(lake, pipeline, sides.view, options.content_rows)
     changes = _Changes(settled, sides)
-    for one in compared_tables(stored, sides, all_panes=False):
-        if one.shape.table != tables.WINDOW_OUTPUTS:
+    for shape, divided in compared_tables(stored, sides, all_panes=False):
+        if shape.table != tables.WINDOW_OUTPUTS:
             continue
-        with opened_parts(stored, one.shape, options.limits) as opened:
-            for part in opened.parts.read(one.divided):
-                changes.add(opened.sql, match_rows(opened.sql, part, one.shape, with_hidden=True), one.shape)
+        with opened_parts(stored, shape, options.limits) as parts:
+            for part in parts.read(divided):
+                changes.add(parts.sql, match_rows(parts.sql, part, shape, with_hidden=True), shape)
     if not changes.changed:
         return SettledChange(until_ms=settled.until_ms)
     seen, totals = _seen(stored, sides, settled, options=options)
@@ -153,10 +153,10 @@ def _seen(stored: StoredRuns, sides: Sides, settled: Settled, *, options: Compar
     for keys, runs in by_keys.items():
         specs = specs_of(sides.view, runs)
         shape = shape_of(tables.WINDOW_OUTPUTS, Specs(keys=keys, before=specs, after=specs), columns, all_panes=False)
-        with opened_parts(stored, shape, options.limits) as opened:
-            for part in opened.parts.read(Divided(before=(), after=(), both=tuple(runs)), everything=True):
-                seen = match_rows(opened.sql, part, shape, everything=True).seen
-                found = opened.sql.query(
+        with opened_parts(stored, shape, options.limits) as parts:
+            for part in parts.read(Divided(before=(), after=(), both=tuple(runs)), everything=True):
+                seen = match_rows(parts.sql, part, shape, everything=True).seen
+                found = parts.sql.query(
                     {"seen": seen, "narrow": part.select([ROW, BOUNDS[1]])}, _SEEN_SQL, (settled.until_ms * 1000,)
                 )
                 count += len(pc.unique(found[GROUP]))

@@ -2,18 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from jobs.comparing.column_changes import ColumnChanges
+from jobs.comparing.comparison_keys import Shape
 from jobs.comparing.differences import Change, Sample, TableDifference
 from jobs.comparing.matching import COUNTS_SQL, PAIRS_SQL, ROW_COUNTS_SQL, Matched
-from jobs.comparing.parts import Limits
-from jobs.comparing.shapes import Shape
-from jobs.lake.arrow_sql import ArrowSql
+from jobs.comparing.partitions import Parts
 from jobs.reading.plain_values import plain
 
 _Ranked = tuple[float, str, Sample]
@@ -22,10 +20,10 @@ _Ranked = tuple[float, str, Sample]
 class TableCounter:
     """Adds up the differences of one table over its parts."""
 
-    def __init__(self, shape: Shape, sql: ArrowSql, *, limits: Limits, directory: Path, samples: int) -> None:
+    def __init__(self, shape: Shape, parts: Parts, *, samples: int) -> None:
         """Prepare; `samples` is the number of samples of each kind of change."""
-        self._limits = limits
-        self._shape, self._sql, self._directory, self._most = shape, sql, directory, samples
+        self._shape, self._sql, self._most = shape, parts.sql, samples
+        self._limits, self._directory = parts.limits, parts.directory
         self._counts: Counter[str] = Counter()
         self._columns: dict[str, ColumnChanges] = {}
         self._samples: dict[Change, list[_Ranked]] = {change: [] for change in Change}
@@ -76,9 +74,9 @@ class TableCounter:
         for name in (*self._shape.values, *self._shape.circumstances):
             sides = [_whole(side[name]) for side in rows]
             changes = self._changes(name, sides[0].type)
-            differs[name] = changes.add(sides[0], sides[1])
+            differs[name], scores_of_column = changes.add(sides[0], sides[1])
             if changes.is_value:
-                scores = np.maximum(scores, changes.scores(sides[0], sides[1], differs[name]))
+                scores = np.maximum(scores, scores_of_column)
         is_change = np.asarray(_whole(pairs["is_change"]).to_numpy(zero_copy_only=False), np.bool_)
         best = np.flatnonzero(is_change)
         best = best[np.argsort(-scores[best], kind="stable")[: self._most]]

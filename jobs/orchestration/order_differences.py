@@ -26,7 +26,7 @@ def order_differences(order: "Order", *, samples: int = SAMPLES) -> "Differences
         StoreError: rows cannot be read, or differ from those that were written.
     """
     from jobs.comparing.compare import Comparison, compare  # imports Arrow and DuckDB
-    from jobs.comparing.sides import differing_request, request_sides
+    from jobs.comparing.views import differing_request, request_sides
 
     work = open_request_context(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
     view = work.ledger.view()

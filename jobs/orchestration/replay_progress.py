@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from expectations.units import instant, percent
+from expectations.formatting import instant, percent
 from jobs.durations import human_duration
 from jobs.orchestration.plan_outline import folded
 from jobs.orchestration.requests import Progress

@@ -73,7 +73,7 @@ def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -
     if rule is None or not view.published:
         return checks
     from jobs.comparing.settled import Settled, settled_change  # imports Arrow and numpy
-    from jobs.comparing.sides import request_sides
+    from jobs.comparing.views import request_sides
 
     newest_ms = max(view.slices[slice_id].end_ms for slice_id in view.published)
     settled = Settled(until_ms=newest_ms - rule.after_ms, columns=tuple(rule.change_at_most.columns))

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from expectations import wording
+from expectations import messages
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.leases import Lease
 from jobs.ledger.view import Hold, LedgerView, Publication, Request, RequestKind, RequestState, StagedRun
@@ -175,8 +175,8 @@ def _missed(one: CheckResult) -> str:
     arguments, observed = _stored(one.arguments), _stored(one.observed)
     if one.verdict is Verdict.ERROR:
         why = f": {shortened(one.error, MAX_ERROR)}" if one.error else ""
-        return f"{wording.demand(one.check, one.column, arguments)}: the check itself failed{why}"
-    return wording.shortfall(one.check, one.column, arguments=arguments, observed=observed)
+        return f"{messages.demand(one.check, one.column, arguments)}: the check itself failed{why}"
+    return messages.shortfall(one.check, one.column, arguments=arguments, observed=observed)
 
 
 def _stored(text: str | None) -> Mapping[str, Any]:

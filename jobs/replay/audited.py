@@ -19,7 +19,6 @@ from jobs.replay.equations import Audit
 from jobs.replay.pinned import Pinned
 from jobs.replay.written import Written
 from jobs.runs import CheckpointForm, CheckResult, RunResult, warnings_of
-from jobs.spark.lazy_session import LazySession
 from windowlib.records import tables
 
 log = logging.getLogger(__name__)
@@ -58,17 +57,16 @@ def audit(written: Written) -> Audited:
     return Audited(computed=written.computed, laws=equations.close())
 
 
-def check(session: LazySession, audited: Audited, *, seconds: float) -> list[RunResult]:
+def check(audited: Audited, *, seconds: float) -> list[RunResult]:
     """Run the checks on the committed rows, store their results, and return what each run left behind.
 
     Args:
-        session: reads tables that are too large for pandas.
         audited: the chunk.
         seconds: how long the replay has taken so far; each slice gets an equal share.
     """
     computed = audited.computed
     pinned = computed.pinned
-    checked = list(zip(computed.runs, _check(session, audited), strict=True))
+    checked = list(zip(computed.runs, _check(audited), strict=True))
     rows = [row for one, results in checked for row in _quality_rows(one, results, pinned.checks_fingerprint)]
     ensure_table(pinned.uri(tables.QUALITY_RESULTS), tables.quality_results())
     append_driver_rows(
@@ -88,7 +86,7 @@ def foresee_failures(computed: Computed) -> None:
         SuiteChecks(suites.suites[RUN], _run_rows(computed), confirm=quality.confirm)
 
 
-def _check(session: LazySession, audited: Audited) -> list[tuple[CheckResult, ...]]:
+def _check(audited: Audited) -> list[tuple[CheckResult, ...]]:
     """Return, for each run, its laws and, if the pipeline has suites, the results of its checks."""
     computed = audited.computed
     laws: dict[str, list[CheckResult]] = {one.slice.slice_id: [] for one in computed.runs}
@@ -101,7 +99,7 @@ def _check(session: LazySession, audited: Audited) -> list[tuple[CheckResult, ..
     if computed.pinned.suites is None or quality is None:
         return [(*found,) for found in laws.values()]
     checked: dict[str, SlicedTable] = {
-        name: _committed(session, computed, name) for name in (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS)
+        name: _committed(computed, name) for name in (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS)
     }
     checked[RUN] = _run_rows(computed)
     results = run_checks(computed.pinned.suites, [*laws], checked, fail_on=quality.fail_on, confirm=quality.confirm)
@@ -116,15 +114,13 @@ def _run_rows(computed: Computed) -> ArrowSlices:
     return run_rows([one.slice for one in computed.runs], runs)
 
 
-def _committed(session: LazySession, computed: Computed, table: str) -> CommittedSlices:
+def _committed(computed: Computed, table: str) -> CommittedSlices:
     """The committed rows of all runs of the chunk in a table."""
     counts = {one.slice.slice_id: computed.tallies.emitted(one.slice_no, table).count for one in computed.runs}
     return CommittedSlices(
-        session,
         computed.pinned.uri(table),
         attempt_id=computed.pinned.order.attempt_id,
         counts=counts,
-        pandas_rows=computed.pinned.sizes.pandas_rows,
     )
 
 

@@ -11,21 +11,16 @@ import pyarrow.compute as pc
 
 from expectations.arrow_slices import ArrowSlices, to_pandas
 from expectations.suites import RUN_COLUMNS
-from expectations.tables import Engine
 from jobs.lake.damage import reading
 from jobs.lake.store import dataset_of, open_table, read_attempts
 from jobs.runs import OPTIONAL_FATES, Counts, Slice
-from jobs.spark.lazy_session import LazySession
-from jobs.storage import is_remote
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError
 from windowlib.records.column_types import Node
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow.dataset as pads
-
-PANDAS_ROWS = 100_000
-"""Great Expectations checks a slice with at most this many rows on pandas: 0.05 s per suite instead of 1.5 s."""
 
 BATCH_ROWS = 131_072
 """Smaller batches of a table are put together, because each check has a cost per batch."""
@@ -74,29 +69,22 @@ class CommittedSlices:
     """A `SlicedTable` of the committed rows of an attempt, read from the files of the table batch by batch.
 
     Only the columns that checks read are read, and the memory does not depend on the number of rows. Great Expectations
-    gets the rows of one slice as a pandas DataFrame, or as a Spark DataFrame if they are many.
+    gets the rows of one slice as a DataFrame, with the columns of the checks that it runs.
     """
 
-    def __init__(
-        self, session: LazySession, uri: str, *, attempt_id: str, counts: Mapping[str, int],
-        pandas_rows: int = PANDAS_ROWS, batch_rows: int = BATCH_ROWS,
-    ) -> None:  # fmt: skip
+    def __init__(self, uri: str, *, attempt_id: str, counts: Mapping[str, int], batch_rows: int = BATCH_ROWS) -> None:
         """Describe the rows; nothing is read.
 
         Args:
-            session: reads slices that are too large for pandas.
             uri: the place of the table.
             attempt_id: the attempt that wrote the rows.
             counts: slice -> number of its rows, in the order of the slice numbers.
-            pandas_rows: the largest number of rows that Great Expectations checks on pandas.
             batch_rows: batches are put together until they have this many rows.
         """
-        self._session = session
         self._uri = uri
         self._attempt_id = attempt_id
         self._counts = counts
         self._slice_ids = tuple(counts)
-        self._pandas_rows = pandas_rows
         self._batch_rows = batch_rows
 
     @property
@@ -134,23 +122,13 @@ class CommittedSlices:
                 numbers = pc.index_in(batch.column("slice_id").cast(pa.string()), ids)
                 yield numbers.to_numpy(zero_copy_only=False).astype(np.int64), batch.select(list(columns))
 
-    def frame(self, number: int, columns: Sequence[str]) -> tuple[Any, Engine]:
+    def frame(self, number: int, columns: Sequence[str]) -> "pd.DataFrame":
         """Return the rows of one slice for Great Expectations.
 
         Raises:
             StoreError: a file cannot be read; the message names it.
         """
-        slice_id = self._slice_ids[number]
-        if self._counts[slice_id] <= self._pandas_rows:
-            return to_pandas(read_attempts(self._uri, [(slice_id, self._attempt_id)], columns)), "pandas"
-        from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
-
-        if is_remote(self._uri):  # Spark reads object stores with further jars, which tasks do not need
-            rows = read_attempts(self._uri, [(slice_id, self._attempt_id)], columns)
-            return self._session.start().createDataFrame(rows), "spark"
-        committed = self._session.start().read.format("delta").load(self._uri)
-        own = committed.where((F.col("slice_id") == slice_id) & (F.col("attempt_id") == self._attempt_id))
-        return own.select(*(f"`{name}`" for name in columns)), "spark"
+        return to_pandas(read_attempts(self._uri, [(self._slice_ids[number], self._attempt_id)], columns))
 
 
 def _together(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

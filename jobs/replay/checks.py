@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from expectations import wording
+from expectations import messages
 from expectations.loader import check_suite_file, resolve_suite, suite_directory
 from expectations.suites import LATE_RECORDS, RUN, SEVERITIES, WINDOW_OUTPUTS, SuiteFile, severity_rank
 from jobs.runs import LAWS, VERDICTS, CheckResult, Counts, Verdict, by_fate
@@ -196,14 +196,14 @@ def _result(outcome: "Outcome", *, slice_id: str, table: str, fail_on: str) -> C
 @functools.lru_cache(maxsize=1024)
 def _demand(check: str, column: str | None, arguments: str) -> str:
     """Return the demand of a check in words. It is the same for every slice."""
-    return wording.demand(check, column, json.loads(arguments))
+    return messages.demand(check, column, json.loads(arguments))
 
 
 def _message(column: str | None, outcome: "Outcome") -> str:
     wanted = _demand(outcome.check, column, outcome.arguments)
     if outcome.exception:
         return f"{wanted}: the check itself failed, so its result is unknown: {outcome.exception}"
-    found = wording.finding(column, json.loads(outcome.observed))
+    found = messages.finding(column, json.loads(outcome.observed))
     return f"{wanted}: found {found}. {outcome.description}".rstrip()
 
 

@@ -75,7 +75,7 @@ def _steps(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[Ru
             expect_commits()  # it reads what is committed
             audited = audit(written)
         with stage("check"):
-            checked = check(session, audited, seconds=time.monotonic() - started)
+            checked = check(audited, seconds=time.monotonic() - started)
         closed.result()
     return checked
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from jobs.reading.stored_rows import CONTENT_ROWS
-from jobs.replay.checked_tables import PANDAS_ROWS
 from jobs.replay.equations import AUDITED_ROWS
 from windowlib.columnar.plan import FULL_STATE_ROWS
 from windowlib.kernels.partials import CELLS_MAX
@@ -44,7 +43,6 @@ class Sizes:
             process read and check them as fast as Spark's tasks on this machine.
         distinct_records: duplicates are searched among about this many records at once.
         distinct_bits: the hashes that find them have so many bits. Values decide; fewer bits cost time only.
-        pandas_rows: Great Expectations uses pandas for a slice with at most this many rows, and Spark for a larger one.
             Compiled checks use neither.
     """
 
@@ -72,7 +70,6 @@ class Sizes:
     staying_per_record: int = 20
     distinct_records: int = 2_000_000
     distinct_bits: int = 64
-    pandas_rows: int = PANDAS_ROWS
 
     def buckets_for(self, records: int, *, cores: int, has_keys: bool, is_columnar: bool) -> int:
         """Return the number of buckets of a chunk. It changes the speed only."""

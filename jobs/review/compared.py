@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jobs.comparing.differences import Change, Differences, TableDifference
-from jobs.comparing.parts import Limits
-from jobs.comparing.sides import Sides
+from jobs.comparing.partitions import Limits
+from jobs.comparing.views import Sides
 from jobs.plain_text import shortened
 
 CHEAP_ROWS = 100_000

@@ -12,7 +12,7 @@ from expectations.arrow_slices import ArrowSlices
 from expectations.outcomes import Outcome
 from expectations.suites import Check, Suite
 from tests.support.fuzzing import seeds
-from tests.support.random_checks import TYPES, random_suite, random_table
+from tests.support.random_checks import TYPES, left_to_great_expectations, random_suite, random_table
 
 SLICES = 3
 CHECKS = 8
@@ -31,16 +31,9 @@ def seen(outcome: Outcome) -> tuple[bool, bool, str]:
 def compiled_outcomes(suite: Suite, table: ArrowSlices, monkeypatch: pytest.MonkeyPatch) -> list[dict[int, Outcome]]:
     """Return the outcomes that were not left to Great Expectations, by slice and check."""
     with monkeypatch.context() as patch:
-        patch.setattr(slices, "_ask", lambda rest, *_: [unknown(check) for check in rest.checks])
+        patch.setattr(slices, "_ask", lambda rest, *_: [left_to_great_expectations(check) for check in rest.checks])
         found = slices.check_slices(suite, table)
     return [{one.index: one for one in outcomes if one.exception is None} for outcomes in found]
-
-
-def unknown(check: Check) -> Outcome:
-    return Outcome(
-        index=check.index, check=check.type, columns=check.columns, severity="critical", success=False,
-        exception="left to Great Expectations", observed="{}", arguments="{}", description="",
-    )  # fmt: skip
 
 
 def test_compiled_checks_give_the_outcomes_of_great_expectations_on_random_tables(

@@ -5,9 +5,8 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +16,18 @@ import pytest
 from expectations import slices
 from expectations.arrow_slices import ArrowSlices
 from expectations.catalogue import ADMITTED
-from expectations.compiled import uniques
-from expectations.compiled.columns import COMPARED, Column, Kind, Rows, kind_of
+from expectations.compiled import row_checks
+from expectations.compiled.columns import Column, Kind, Rows, kind_of
 from expectations.compiled.compiler import compile_check
-from expectations.compiled.groups import numbered, repeated, row_hashes
 from expectations.compiled.regexes import MAX_REPEAT, translate
-from expectations.compiled.tallies import Tally
 from expectations.loader import load_suite_file
-from expectations.outcomes import Outcome
 from expectations.suites import Check, Suite
 from tests.support.fuzzing import seeds
-from tests.support.random_checks import REGEXES, TEXTS, TYPES, random_suite, random_table
+from tests.support.random_checks import REGEXES, left_to_great_expectations, random_suite, random_table
+from windowlib.columnar.hashing import row_hashes
+
+if TYPE_CHECKING:
+    from expectations.compiled.conditions import Mask
 
 CHECKS = 40
 NEVER_COMPILED = {"expect_multicolumn_sum_to_equal"}
@@ -55,14 +55,7 @@ class CutTable:
 
 @pytest.fixture(autouse=True)
 def no_great_expectations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "_ask", lambda rest, *_: [left_to_others(check) for check in rest.checks])
-
-
-def left_to_others(check: Check) -> Outcome:
-    return Outcome(
-        index=check.index, check=check.type, columns=check.columns, severity="critical", success=False,
-        exception="left to Great Expectations", observed="{}", arguments="{}", description="",
-    )  # fmt: skip
+    monkeypatch.setattr(slices, "_ask", lambda rest, *_: [left_to_great_expectations(check) for check in rest.checks])
 
 
 def test_outcomes_depend_neither_on_the_cuts_into_batches_nor_on_other_slices() -> None:
@@ -83,45 +76,10 @@ def test_equal_hashes_of_different_rows_change_no_outcome(monkeypatch: pytest.Mo
         table = random_table(chance, slice_count=3, rows_max=40)
         suite = random_suite(chance, CHECKS, kinds=kinds)
         expected = slices.check_slices(suite, table)
-        bits = np.uint64(chance.choice([0, 1, 7]))
+        bits = chance.choice([0, 1, 7])
         with monkeypatch.context() as patch:
-            patch.setattr(uniques, "row_hashes", lambda rows, names, bits=bits: row_hashes(rows, names) & bits)
+            patch.setattr(row_checks, "row_hashes", lambda rows, seed, bits=bits: row_hashes(rows, seed) & bits)
             assert slices.check_slices(suite, CutTable(table, chance.choice([3, 1000]))) == expected
-
-
-def test_rows_with_equal_values_have_equal_hashes_and_numbers() -> None:
-    for seed in seeds(30):
-        chance = random.Random(seed)
-        table = random_table(chance, slice_count=2, rows_max=50)
-        names = [name for name in chance.sample(list(TYPES), 3) if kind_of(TYPES[name][0]) in COMPARED]
-        for numbers, batch in table.batches(names):
-            rows = Rows(numbers, batch)
-            keys = [
-                (number, *map(plain, values))
-                for number, *values in zip(numbers, *batch.to_pydict().values(), strict=True)
-            ]
-            own = numbered([pa.array(numbers), *batch.columns])
-            hashes = row_hashes(rows, tuple(names))
-            assert [keys.index(key) for key in keys] == [own.tolist().index(one) for one in own.tolist()]
-            assert [keys.index(key) for key in keys] == [hashes.tolist().index(one) for one in hashes.tolist()]
-            assert repeated(own).tolist() == [keys.count(key) > 1 for key in keys]
-
-
-def plain(value: object) -> object:
-    return None if value != value else value  # noqa: PLR0124 -- NaN is null
-
-
-@pytest.mark.parametrize("text", [pa.string(), pa.large_string()])
-def test_hashes_of_texts_do_not_depend_on_offsets_or_neighbours(text: pa.DataType) -> None:
-    for seed in seeds(25):
-        chance = random.Random(seed)
-        values = [chance.choice([*TEXTS, None, "x" * chance.randrange(40)]) for _ in range(20)]
-        array, start = pa.array(values, text), chance.randrange(20)
-        zeros = np.zeros(20, dtype=np.int64)
-        whole = row_hashes(Rows(zeros, pa.record_batch({"s": array})), ("s",))
-        part = row_hashes(Rows(zeros[start:], pa.record_batch({"s": array.slice(start)})), ("s",))
-        assert part.tolist() == whole[start:].tolist()
-        assert len(set(whole.tolist())) == len(set(values))
 
 
 ATOMS = ["a", "b", "é", ".", "[ab]", "[^a]", "[0-9a-c]", r"\d", r"\w", r"\W", "A", "-", r"\.", "\n"]
@@ -147,9 +105,9 @@ def test_a_translated_regular_expression_is_found_in_the_texts_in_which_python_f
             continue
         translated += 1
         array = pa.array([*texts, None])
-        for text, found, doubtful in zip(texts, regex.found(array), regex.doubtful(array), strict=False):
+        for text, found, doubtful in zip(texts, regex.matches(array), regex.doubtful(array), strict=False):
             assert doubtful or found == bool(re.search(pattern, text)), (pattern, regex.pattern, text)
-        assert not regex.found(array)[-1]
+        assert not regex.matches(array)[-1]
         assert not regex.doubtful(array)[-1]
     assert translated > 100
 
@@ -161,28 +119,28 @@ def test_a_regular_expression_about_which_engines_may_disagree_is_not_translated
     assert translate(pattern) is None
 
 
-def shifted(by: int, places: npt.NDArray[np.int64]) -> list[int]:
-    return [place + by for place in places.tolist()]
-
-
 @pytest.mark.parametrize("sample_max", [1, 2, 20])
 def test_a_sample_has_the_first_unexpected_values_of_each_slice(sample_max: int) -> None:
     for seed in seeds(25):
         chance = random.Random(seed)
-        tally, kept = Tally(3, sample_max), dict[int, list[int]]()
-        total = 0
+        shown = row_checks.one_value("place")
+        expected: Mask = lambda rows: ~rows.column("is_wrong").values  # noqa: E731
+        demand = row_checks.Demand(where=None, considered=None, expected=expected, shown=shown, sample_max=sample_max)
+        measure, samples, total = row_checks.RowCheck(3, demand), dict[int, list[int]](), 0
         for _ in range(3):
             numbers = np.array([chance.randrange(3) for _ in range(chance.randrange(9))], dtype=np.int64)
-            wrong = np.array([chance.random() < 0.5 for _ in numbers], dtype=bool)
-            for index in np.flatnonzero(wrong).tolist():
-                kept.setdefault(int(numbers[index]), []).append(total + index)
-            tally.count(numbers, None, None)
-            tally.add(numbers, wrong, partial(shifted, total))
+            is_wrong = [chance.random() < 0.5 for _ in numbers]
+            places = range(total, total + len(numbers))
+            for number, place, wrong in zip(numbers.tolist(), places, is_wrong, strict=True):
+                samples.setdefault(number, []).extend([place] if wrong else [])
+            columns = {"place": pa.array(places, pa.int64()), "is_wrong": pa.array(is_wrong, pa.bool_())}
+            measure.feed(Rows(numbers, pa.record_batch(columns)))
             total += len(numbers)
-        assert {number: sample for number, sample in tally.samples.items() if sample} == {
-            number: values[:sample_max] for number, values in kept.items()
-        }
-        assert tally.unexpected.tolist() == [len(kept.get(number, [])) for number in range(3)]
+        for number in range(3):
+            answer = measure.answer(number)
+            assert answer is not None
+            assert answer.details["partial_unexpected_list"] == samples.get(number, [])[:sample_max]
+            assert answer.details["unexpected_count"] == len(samples.get(number, []))
 
 
 @pytest.mark.parametrize(

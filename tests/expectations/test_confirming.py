@@ -99,7 +99,7 @@ def test_a_compiled_check_that_is_wrong_is_an_error_that_names_both_results(
     monkeypatch: pytest.MonkeyPatch, confirm: Confirm, *, wrong: bool, stops: bool, is_noticed: bool
 ) -> None:
     """Every compiled check of rows says `wrong` of every row: a quiet day fails, or the blizzard passes."""
-    monkeypatch.setattr(RowCheck, "_fails", lambda _self, rows, _judged: np.full(len(rows.slices), wrong))
+    monkeypatch.setattr(RowCheck, "_expected", lambda _self, rows: np.full(len(rows.slices), not wrong))
     ((*found,),) = results(confirm, QUIET if wrong else BLIZZARD)
     share = next(one for one in found if one.column == "invalid_share")
     assert (share.verdict in {Verdict.FAIL, Verdict.ERROR}) == stops

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from jobs.comparing.compare import compare
-from jobs.comparing.sides import Side, Sides
+from jobs.comparing.views import Side, Sides
 from jobs.lake.lake import Lake
 from tests.support.random_views import NAME, Views
 from windowlib.columnar.row_identity import RowIdentity

@@ -74,5 +74,5 @@ def committed_chunk(spark: "SparkSession", order: ReplayOrder) -> Written:
     return write(compute(LazySession.of(spark), pin(order)))
 
 
-def finish(spark: "SparkSession", chunk: Written) -> list[RunResult]:
-    return check(LazySession.of(spark), audit(chunk), seconds=1.0)
+def finish(chunk: Written) -> list[RunResult]:
+    return check(audit(chunk), seconds=1.0)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 
+from expectations.formatting import spell
+from expectations.json_values import to_json
 from expectations.loader import EXPECTATIONS_DIR, load_suite_file
+from expectations.messages import demand
 from expectations.suites import Check
-from expectations.units import spell
-from expectations.values import to_json
-from expectations.wording import demand
 from jobs.replay.checks import conservation
 from jobs.review.report.rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
 from jobs.runs import VERDICTS, CheckResult, Counts, Slice, Verdict

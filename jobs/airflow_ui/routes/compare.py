@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
-from expectations.units import instant
+from expectations.formatting import instant
 from jobs.airflow_ui.comparing import difference_values
 from jobs.airflow_ui.context import PipelineDep, opening_once
 from jobs.airflow_ui.rendering import page
-from jobs.comparing.sides import version_sides
+from jobs.comparing.views import version_sides
 from jobs.ledger.view import LedgerView
 from jobs.review.pages.state import spanned
 from windowlib.errors import RequestError

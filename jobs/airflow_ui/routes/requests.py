@@ -9,7 +9,7 @@ from jobs.airflow_ui.comparing import difference_values
 from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep, opening_once
 from jobs.airflow_ui.drawings import progress_svg
 from jobs.airflow_ui.rendering import page
-from jobs.comparing.sides import request_sides
+from jobs.comparing.views import request_sides
 from jobs.ledger.view import Request as AskedRequest
 from jobs.orchestration.plan_outline import outline
 from jobs.pipeline.files import pipeline_from_json

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
-from expectations.units import duration, instant
+from expectations.formatting import duration, instant
 from jobs.plain_text import escaped, escaped_json
 from jobs.reading.plain_values import plain
 from jobs.review.explain_windows import interval

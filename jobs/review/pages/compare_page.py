@@ -5,7 +5,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from jobs.comparing.compare import Comparison, compare
-from jobs.comparing.sides import Sides
+from jobs.comparing.views import Sides
 from jobs.lake.lake import Lake
 from jobs.review.compared import CHEAP_ROWS, MEMORY, Compared, compared, rows_to_read
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from expectations.units import duration, instant
+from expectations.formatting import duration, instant
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
 from jobs.pipeline.slices import slice_grid, slices_between
 from jobs.planning.estimate import seconds_left

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from expectations.units import instant
+from expectations.formatting import instant
 from jobs.durations import UNIT_MS
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.plain_text import counted

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from expectations.units import instant
+from expectations.formatting import instant
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.slices import past_end, show_ms, slice_grid
 from jobs.plain_text import counted

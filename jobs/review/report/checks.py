@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from expectations import wording
+from expectations import messages
+from expectations.formatting import instant, percent, spell
 from expectations.suites import severity_rank
-from expectations.units import instant, percent, spell
 from jobs.review.report.commands import bound_text, rerun_line, waive_line
 from jobs.review.report.rows import ReportRows, RunRow, WaiverRow
 from jobs.runs import LAWS, VERDICTS, CheckResult, Verdict
@@ -144,12 +144,12 @@ def trend_of(history: Sequence[CheckResult]) -> CheckTrend:
     """Return the trend of one check from its results, oldest first. There is at least one."""
     newest = history[-1]
     arguments = load_json(newest.arguments)
-    is_share = wording.is_share_of_rows(load_json(newest.observed))
+    is_share = messages.is_share_of_rows(load_json(newest.observed))
     value_of = _share if is_share else _value
-    low, high = (None, _allowed_share(arguments)) if is_share else wording.limits(newest.check, arguments)
+    low, high = (None, _allowed_share(arguments)) if is_share else messages.limits(newest.check, arguments)
     return CheckTrend(
         table=newest.table,
-        demand=wording.demand(newest.check, newest.column, arguments),
+        demand=messages.demand(newest.check, newest.column, arguments),
         description=newest.description or "",
         severity=newest.severity,
         newest=newest.verdict,
@@ -165,17 +165,17 @@ def trend_of(history: Sequence[CheckResult]) -> CheckTrend:
 
 def _value(check: CheckResult) -> float | None:
     """Return the value that a check compared with its limits."""
-    return wording.measured(load_json(check.observed))
+    return messages.measured(load_json(check.observed))
 
 
 def _share(check: CheckResult) -> float | None:
     """Return the share of unexpected rows."""
-    return wording.measured({"share": load_json(check.observed).get("share")})
+    return messages.measured({"share": load_json(check.observed).get("share")})
 
 
 def _allowed_share(arguments: Mapping[str, Any]) -> float:
     """Return the allowed share of unexpected rows: 0, or 1 - `mostly`."""
-    mostly = wording.measured({"value": arguments.get("mostly")})
+    mostly = messages.measured({"value": arguments.get("mostly")})
     return 0.0 if mostly is None else 1 - mostly
 
 
@@ -209,7 +209,7 @@ def failures_of(checks: Sequence[CheckResult]) -> tuple[Failure, ...]:
 
 def demanded(check: CheckResult) -> str:
     """Return what a check demands, in words."""
-    return wording.demand(check.check, check.column, load_json(check.arguments))
+    return messages.demand(check.check, check.column, load_json(check.arguments))
 
 
 def _failure(check: CheckResult) -> Failure:
@@ -231,4 +231,4 @@ def found_by(check: CheckResult) -> str:
     # For the laws, and for checks from older ledgers, the message is the only complete text.
     if not observed or check.table == LAWS or check.description is None:
         return check.message
-    return wording.finding(check.column, observed)
+    return messages.finding(check.column, observed)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.comparing.compare import Comparison, compare
-from jobs.comparing.sides import Sides, newest_request, request_sides
+from jobs.comparing.views import Sides, newest_request, request_sides
 from jobs.review.compared import CHEAP_ROWS, MEMORY, Compared, compared, rows_to_read
 from windowlib.errors import HindcastError
 

@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cached_property
 from itertools import pairwise
 
-from expectations.units import duration, instant, percent
+from expectations.formatting import duration, instant, percent
 from jobs.plain_text import counted
 from jobs.review.report.checks import CheckTrend, Held, held_slices, trends
 from jobs.review.report.commands import Command, bound_text, commands

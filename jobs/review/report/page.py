@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
-from expectations.units import duration, instant
+from expectations.formatting import duration, instant
 from jobs.comparing.differences import number, percent
 from jobs.plain_text import counted
 from jobs.review.compared import sample_lines

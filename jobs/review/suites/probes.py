@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from expectations.answers import NOTE_NO_VALUE
+from expectations.formatting import spell
+from expectations.json_values import MAX_ITEMS, MAX_TEXT
+from expectations.results import NOTE_NO_VALUE
 from expectations.suites import LATE_RECORDS, RUN, WINDOW_OUTPUTS, Check
-from expectations.units import spell
-from expectations.values import MAX_ITEMS, MAX_TEXT
 from jobs.review.suites.ranges import Kind, Past, Rule, limits
 
 if TYPE_CHECKING:

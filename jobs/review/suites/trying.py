@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from expectations import wording
+from expectations import messages
 from expectations.suites import SuiteFile
 from jobs.ledger.view import StagedRun
 from jobs.replay.checks import run_checks, verdict
@@ -177,7 +177,7 @@ def _tried_slice(
 
 
 def _demand(result: CheckResult) -> str:
-    return wording.demand(result.check, result.column, json.loads(result.arguments))
+    return messages.demand(result.check, result.column, json.loads(result.arguments))
 
 
 class _CheckTally:
@@ -195,9 +195,9 @@ class _CheckTally:
         """Add the result of a slice."""
         self._slices += 1
         observed = json.loads(result.observed or "{}")
-        number = wording.measured(observed)
+        number = messages.measured(observed)
         if number is not None:
-            ends = self._shares if wording.is_share_of_rows(observed) else self._values
+            ends = self._shares if messages.is_share_of_rows(observed) else self._values
             ends[:] = [min([number, *ends]), max([number, *ends])]
         if result.verdict is Verdict.PASS:
             return

@@ -13,8 +13,8 @@ import pytest
 
 from jobs.comparing.compare import Comparison, compare
 from jobs.comparing.differences import TableDifference
-from jobs.comparing.parts import Limits
-from jobs.comparing.sides import Side, Sides
+from jobs.comparing.partitions import Limits
+from jobs.comparing.views import Side, Sides
 from jobs.lake.lake import Lake
 from tests.support.fuzzing import seeds
 from tests.support.random_views import NAME, Row, Views, random_windows

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from jobs.comparing.compare import Comparison
-from jobs.comparing.parts import Limits
+from jobs.comparing.partitions import Limits
 from jobs.comparing.settled import Settled, SettledChange, settled_change
-from jobs.comparing.sides import Sides
+from jobs.comparing.views import Sides
 from jobs.lake.lake import Lake
 from tests.jobs.comparing.test_compare import (
     COMPARED,

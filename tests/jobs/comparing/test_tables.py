@@ -2,18 +2,18 @@
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from jobs.comparing.compare import Comparison, compare
+from jobs.comparing.comparison_keys import Unit
 from jobs.comparing.differences import Change, Differences
-from jobs.comparing.parts import Limits
-from jobs.comparing.shapes import Unit
-from jobs.comparing.sides import Sides
+from jobs.comparing.partitions import Limits
+from jobs.comparing.views import Sides
 from jobs.lake.lake import Lake
 from tests.jobs.comparing.test_compare import sides_of
 from tests.support.fake_replay import RECORD
@@ -24,7 +24,8 @@ from windowlib.records import tables
 
 LATE = tables.late_records(RECORD)
 INVALID = tables.invalid_records(RECORD)
-WIDE = {"total": "bigint", "mean": "double"}
+NARROW = {"total": "bigint"}
+WIDE = {**NARROW, "mean": "double"}
 
 
 def late(record_id: str | None, late_by_ms: int, *, rank: int = 0) -> Row:
@@ -42,6 +43,10 @@ def window(key: str, **values: object) -> Row:
         "watermark_ms": 5, "fired_rank": 0,
     }  # fmt: skip
     return row | values
+
+
+def outputs(values: Mapping[str, str] = NARROW, *keys: str) -> tables.Table:
+    return tables.window_outputs(dict.fromkeys(("key", *keys), "string"), values)
 
 
 def compared(views: Views, sides: Sides, **options: object) -> Differences:
@@ -94,10 +99,9 @@ def count_rows(before: Sequence[Row], after: Sequence[Row]) -> Counter[str]:
 def test_a_side_table_that_only_one_view_has_is_compared(tmp_path: Path) -> None:
     views = Views(tmp_path, WIDE)
     spec = views.spec(["key"], ["total"])
-    outputs = tables.window_outputs({"key": "string"}, {"total": "bigint"})
     rows = [window("a", total=1)]
     invalid: Row = {"record_hash": 1, "reason": "no key", "record_id": "x", "rank": 3, "detail": None}
-    runs = [views.run(0, spec, (outputs, rows)), views.run(0, spec, (outputs, rows), (INVALID, [invalid]))]
+    runs = [views.run(0, spec, (outputs(), rows)), views.run(0, spec, (outputs(), rows), (INVALID, [invalid]))]
     views.commit()
     found = compared(views, sides_of(views, {0: runs[0]}, {0: runs[1]}))
     assert [(table.table, table.only_after) for table in found.tables] == [("invalid_records", 1)]
@@ -108,8 +112,8 @@ def test_a_side_table_that_only_one_view_has_is_compared(tmp_path: Path) -> None
 def test_columns_of_one_spec_are_named_and_not_compared(tmp_path: Path) -> None:
     views = Views(tmp_path, WIDE)
     narrow, wide = views.spec(["key"], ["total"]), views.spec(["key"], ["total", "mean"])
-    one = views.run(0, narrow, (tables.window_outputs({"key": "string"}, {"total": "bigint"}), [window("a", total=1)]))
-    two = views.run(0, wide, (tables.window_outputs({"key": "string"}, WIDE), [window("a", total=1, mean=0.5)]))
+    one = views.run(0, narrow, (outputs(), [window("a", total=1)]))
+    two = views.run(0, wide, (outputs(WIDE), [window("a", total=1, mean=0.5)]))
     views.commit()
     found = compared(views, sides_of(views, {0: one}, {0: two}))
     (table,) = found.tables
@@ -120,10 +124,8 @@ def test_columns_of_one_spec_are_named_and_not_compared(tmp_path: Path) -> None:
 def test_windows_of_different_key_columns_are_not_matched(tmp_path: Path) -> None:
     views = Views(tmp_path, WIDE)
     one_key, two_keys = views.spec(["key"], ["total"]), views.spec(["key", "city"], ["total"])
-    total = {"total": "bigint"}
-    one = views.run(0, one_key, (tables.window_outputs({"key": "string"}, total), [window("a", total=1)]))
-    keys = {"key": "string", "city": "string"}
-    two = views.run(0, two_keys, (tables.window_outputs(keys, total), [window("a", city="x", total=1)]))
+    one = views.run(0, one_key, (outputs(), [window("a", total=1)]))
+    two = views.run(0, two_keys, (outputs(NARROW, "city"), [window("a", city="x", total=1)]))
     views.commit()
     found = compared(views, sides_of(views, {0: one}, {0: two}))
     counts = {table.keys: (table.only_before, table.only_after, table.changed) for table in found.tables}
@@ -135,18 +137,11 @@ def test_windows_of_different_key_columns_are_not_matched(tmp_path: Path) -> Non
 def test_damaged_rows_are_an_error(tmp_path: Path, content_rows: int) -> None:
     views = Views(tmp_path, WIDE)
     spec = views.spec(["key"], ["total"])
-    outputs = tables.window_outputs({"key": "string"}, {"total": "bigint"})
-    runs = [views.run(0, spec, (outputs, [window("a", total=total)])) for total in (1, 2)]
+    runs = [views.run(0, spec, (outputs(), [window("a", total=total)])) for total in (1, 2)]
     views.commit()
     uri = str(tmp_path / NAME / tables.WINDOW_OUTPUTS)
     stray = {**window("b", total=1), "row_id": 1, "row_check": 1, "slice_id": "2024-01-01", "run_id": runs[1]}
-    schema = outputs_schema(uri)
+    schema = pa.schema(DeltaTable(uri).schema().to_arrow())
     write_deltalake(uri, pa.Table.from_pylist([{**stray, "attempt_id": runs[1]}], schema=schema), mode="append")
     with pytest.raises(StoreError, match="slice 2024-01-01"):
         compared(views, sides_of(views, {0: runs[0]}, {0: runs[1]}), content_rows=content_rows)
-
-
-def outputs_schema(uri: str) -> pa.Schema:
-    from deltalake import DeltaTable
-
-    return pa.schema(DeltaTable(uri).schema().to_arrow())

@@ -80,8 +80,8 @@ def move_to_another_slice(root: Path, name: str) -> None:
     write_deltalake(str(root / name), moved, mode="append")
 
 
-def test_an_untouched_chunk_closes(spark: "SparkSession", committed: tuple[Written, Path]) -> None:
-    results = finish(spark, committed[0])
+def test_an_untouched_chunk_closes(committed: tuple[Written, Path]) -> None:
+    results = finish(committed[0])
     assert len(results) == 4
     laws = [check.check for check in results[0].checks if check.table == "laws"]
     assert laws == ["audit_fates", "audit_edges", "audit_rows", "conservation"]
@@ -122,7 +122,7 @@ def test_a_run_whose_ledger_is_not_zero_fails_and_is_replayed(
         attempts.append(order.attempt_id)
         if len(attempts) == 1:
             lose(tmp_path / "other", "window_outputs")
-        return finish(spark, chunk)
+        return finish(chunk)
 
     pipeline = pipeline_of(PIPELINE)
     start_ms, end_ms = (parse_bound(pipeline, text) for text in ("1969-12-30", "1970-01-01"))

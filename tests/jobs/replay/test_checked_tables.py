@@ -4,7 +4,6 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, cast
 
 import pyarrow as pa
 
@@ -20,7 +19,6 @@ from jobs.runs import Counts, Slice, Verdict
 from tests.support.fuzzing import seeds
 from windowlib.records import tables
 
-NO_SPARK = cast("Any", None)
 ATTEMPT = "attempt-1"
 SUITES = load_suite_file(EXPECTATIONS_DIR / "flights.json")
 SLICE_IDS = ("2013-02-08", "2013-02-09", "2013-02-10")
@@ -65,7 +63,6 @@ def test_committed_rows_get_the_outcomes_of_the_same_rows_in_memory(tmp_path: Pa
         own = [row for part in parts for row in part.to_pylist() if row["attempt_id"] == ATTEMPT]
         by_slice = {name: [row for row in own if row["slice_id"] == name] for name in SLICE_IDS}
         stored = CommittedSlices(
-            NO_SPARK,
             uri,
             attempt_id=ATTEMPT,
             counts={name: len(rows) for name, rows in by_slice.items()},
@@ -78,12 +75,12 @@ def test_committed_rows_get_the_outcomes_of_the_same_rows_in_memory(tmp_path: Pa
         memory = ArrowSlices(pa.Table.from_pylist(rows, parts[0].schema), pa.array(numbers, pa.int64()).to_numpy(), 3)
         assert found == [[one.observed for one in outcomes] for outcomes in slices.check_slices(suite, memory)]
         for number, name in enumerate(SLICE_IDS):
-            frame, engine = stored.frame(number, ["rank", "reason"])
-            assert (engine, sorted(frame["rank"])) == ("pandas", sorted(row["rank"] for row in by_slice[name]))
+            frame = stored.frame(number, ["rank", "reason"])
+            assert sorted(frame["rank"]) == sorted(row["rank"] for row in by_slice[name])
 
 
 def test_a_table_that_does_not_exist_has_no_columns_and_no_rows(tmp_path: Path) -> None:
-    absent = CommittedSlices(NO_SPARK, str(tmp_path / "absent"), attempt_id=ATTEMPT, counts=dict.fromkeys(SLICE_IDS, 0))
+    absent = CommittedSlices(str(tmp_path / "absent"), attempt_id=ATTEMPT, counts=dict.fromkeys(SLICE_IDS, 0))
     assert (absent.schema.names, list(absent.batches([])), absent.slice_count) == ([], [], 3)
 
 
@@ -113,7 +110,7 @@ def test_each_slice_gets_the_results_of_its_own_rows(tmp_path: Path) -> None:
     good = Counts(read=900, assigned=900, late=0, unassigned=0, invalid=0, panes=9)
     bad = Counts(read=900, assigned=300, late=0, unassigned=0, invalid=600, panes=9)
     stored = {
-        name: CommittedSlices(NO_SPARK, str(tmp_path / name), attempt_id=ATTEMPT, counts=dict.fromkeys(SLICE_IDS, 0))
+        name: CommittedSlices(str(tmp_path / name), attempt_id=ATTEMPT, counts=dict.fromkeys(SLICE_IDS, 0))
         for name in ("window_outputs", "late_records")
     }
     ensure_table(str(tmp_path / "late_records"), tables.late_records("string"))

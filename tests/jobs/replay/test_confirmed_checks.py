@@ -98,9 +98,9 @@ def test_a_wrong_compiled_check_is_an_error_until_it_is_not_confirmed(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody can waive it. The next run checks it again, also with another `confirm`, and replays nothing else."""
-    fails = RowCheck._fails
+    expected = RowCheck._expected
     with monkeypatch.context() as patch:
-        patch.setattr(RowCheck, "_fails", lambda _self, rows, _judged: np.ones(len(rows.slices), dtype=bool))
+        patch.setattr(RowCheck, "_expected", lambda _self, rows: np.zeros(len(rows.slices), dtype=bool))
         work, outcome = replayed(lake, end="1970-01-02")
         assert [run.verdict for run in outcome.runs] == [Verdict.ERROR]
         assert outcome.publication is not None
@@ -109,7 +109,7 @@ def test_a_wrong_compiled_check_is_an_error_until_it_is_not_confirmed(
         assert "an error cannot be waived" in outcome.publication.why
         _, outcome = replayed(lake, ", confirm: none", end="1970-01-02")
         assert [run.verdict for run in outcome.runs] == [Verdict.FAIL]
-    assert RowCheck._fails is fails
+    assert RowCheck._expected is expected
     assert work.ledger.view().published == {}
 
 

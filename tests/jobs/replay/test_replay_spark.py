@@ -130,7 +130,6 @@ def small_sizes(chunk: int) -> Sizes:
         buckets=3,
         content_rows=chunk,
         audited_rows=0 if chunk == 3 else 10_000,
-        pandas_rows=1,
     )
 
 

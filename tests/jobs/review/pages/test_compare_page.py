@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from jobs.comparing.sides import version_sides
+from jobs.comparing.views import version_sides
 from jobs.review.compared import sample_lines
 from jobs.review.pages import compare_page
 from jobs.review.pages.compare_page import Comparisons

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.comparing.shapes import BOUNDS, Shape
+from jobs.comparing.comparison_keys import BOUNDS, Shape
+from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.damage import reading
 from jobs.lake.store import count_rows, dataset_of, open_table
 from jobs.ledger.view import StagedRun
@@ -67,16 +68,16 @@ class Limits:
 class Parts:
     """The rows of one table that can differ, in parts."""
 
-    def __init__(self, stored: StoredRuns, shape: Shape, *, limits: Limits, directory: Path) -> None:
-        """Prepare; `directory` is an empty directory for temporary files.
+    def __init__(self, stored: StoredRuns, shape: Shape, *, limits: Limits, directory: Path, sql: ArrowSql) -> None:
+        """Prepare; `directory` is an empty directory for temporary files, and `sql` is for queries over the parts.
 
         `rows` are the rows that were read. `with_content`: the ids of all of them were computed from their content.
         """
         self.rows = 0
         self.with_content = True
-        self._stored, self._shape, self._limits = stored, shape, limits
+        self.limits, self.directory, self.sql = limits, directory, sql
+        self._stored, self._shape = stored, shape
         self._uri = stored.lake.table(stored.pipeline, shape.table)
-        self._directory = directory
         self._seen = np.zeros(
             1 << limits.seen_bits, np.bool_
         )  # windows of rows that can differ: a Bloom filter with one hash
@@ -105,13 +106,13 @@ class Parts:
 
     def _number_of_parts(self, runs: Sequence[StagedRun]) -> int:
         rows = count_rows(self._uri, {run_attempt(run, self._shape.table) for run in runs})
-        return min(max(-(-rows // self._limits.part_rows), 1), self._limits.most_parts)
+        return min(max(-(-rows // self.limits.part_rows), 1), self.limits.most_parts)
 
     def _add(self, runs: Sequence[StagedRun], of: Of, *, everything: bool = False) -> None:
         if not runs:
             return
         self.with_content = self.with_content and self._stored.checks_content(self._shape.table, runs)
-        batches = self._stored.batches(self._shape.table, runs, self._shape.columns, rows=self._limits.batch_rows)
+        batches = self._stored.batches(self._shape.table, runs, self._shape.columns, rows=self.limits.batch_rows)
         for batch in batches:
             self.rows += batch.num_rows
             rows = self._prepared(batch, of)
@@ -147,7 +148,7 @@ class Parts:
         return _hashes(columns, names, rows.num_rows).view(np.uint64)
 
     def _places(self, words: Words) -> Words:
-        return words >> np.uint64(64 - self._limits.seen_bits)
+        return words >> np.uint64(64 - self.limits.seen_bits)
 
     def _touched(self, runs: Sequence[StagedRun]) -> list[StagedRun]:
         """Return the runs with a row whose bounds can be those of a row that can differ.
@@ -161,7 +162,7 @@ class Parts:
                 return []
             found: set[tuple[str, str]] = set()
             scanned = dataset_of(table, by_attempt).to_batches(
-                columns=["slice_id", "attempt_id"], filter=self._bounds.expression(), batch_size=self._limits.batch_rows
+                columns=["slice_id", "attempt_id"], filter=self._bounds.expression(), batch_size=self.limits.batch_rows
             )
             for batch in scanned:
                 pairs = pa.Table.from_batches([batch]).group_by(["slice_id", "attempt_id"]).aggregate([])
@@ -193,7 +194,7 @@ class Parts:
         return self._writers[number]
 
     def _file(self, number: int) -> Path:
-        return self._directory / f"part-{number}.arrow"
+        return self.directory / f"part-{number}.arrow"
 
     def _parts(self) -> Iterator[pa.Table]:
         if self._kept:
@@ -212,8 +213,7 @@ class _Bounds:
 
     def __init__(self) -> None:
         self.is_known = False
-        self._least: pa.Scalar | None = None
-        self._greatest: pa.Scalar | None = None
+        self._ends: pa.Array | None = None
         self._has_null = False
 
     def add(self, rows: pa.RecordBatch) -> None:
@@ -222,19 +222,16 @@ class _Bounds:
             return
         starts = rows.column(BOUNDS[0])
         self._has_null = self._has_null or starts.null_count > 0
-        found = pc.min_max(starts)
-        if found["min"].is_valid:
-            least, greatest = found["min"], found["max"]
-            self._least = least if self._least is None or least.as_py() < self._least.as_py() else self._least
-            is_greater = self._greatest is None or greatest.as_py() > self._greatest.as_py()
-            self._greatest = greatest if is_greater else self._greatest
+        ends = pc.min_max(starts if self._ends is None else pa.concat_arrays([self._ends, starts]))
+        if ends["min"].is_valid:
+            self._ends = pa.array([ends["min"], ends["max"]], starts.type)
 
     def expression(self) -> pc.Expression:
         """Return the filter of the rows whose windows can be those of the rows that were added."""
         start = pc.field(BOUNDS[0])
-        is_between = None if self._least is None else (start >= self._least) & (start <= self._greatest)
-        if is_between is None:
+        if self._ends is None:
             return start.is_null()
+        is_between = (start >= self._ends[0]) & (start <= self._ends[1])
         return start.is_null() | is_between if self._has_null else is_between
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from expectations.units import percent, spell
+from expectations.formatting import percent, spell
 
 MAX_LISTED = 8
 _PREFIX = "expect_"

@@ -1,6 +1,6 @@
 """The two views that a comparison reads: a request and what readers see, two ledger versions, or two runs."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
@@ -47,7 +47,9 @@ def request_sides(view: LedgerView, request_id: str | None = None) -> Sides:
     Raises:
         RequestError: there is no such request, or several.
     """
-    request = newest_request(view) if request_id is None else _named(view, request_id)
+    request = (
+        newest_request(view) if request_id is None else view.requests[_full_id("request", request_id, view.requests)]
+    )
     if request is None:
         raise RequestError(
             "no open request would change what readers see; name a request, two ledger versions or two runs"
@@ -131,28 +133,20 @@ def differing_request(view: LedgerView, request_id: str) -> Request | None:
     return request if request is not None and changes_something(view, request) else None
 
 
-def _named(view: LedgerView, request_id: str) -> Request:
-    found = [name for name in view.requests if name.startswith(request_id)] if request_id else []
-    if request_id in view.requests:
-        found = [request_id]
-    if len(found) != 1:
-        raise RequestError(_not_one("request", request_id, found))
-    return view.requests[found[0]]
+def _full_id(what: str, given: str, ids: Collection[str]) -> str:
+    """Return the id that begins with the given letters."""
+    matching = [given] if given in ids else [name for name in ids if given and name.startswith(given)]
+    if not matching:
+        raise RequestError(f"the ledger has no {what} {given!r}; `hindcast status` lists the open requests")
+    if len(matching) > 1:
+        raise RequestError(
+            f"{len(matching)} {what}s begin with {given!r}, such as {matching[0]} and {matching[1]}; give more letters"
+        )
+    return matching[0]
 
 
 def _run(view: LedgerView, run_id: str) -> StagedRun:
-    found = [name for name in view.runs if name.startswith(run_id)] if run_id else []
-    if run_id in view.runs:
-        found = [run_id]
-    if len(found) != 1:
-        raise RequestError(_not_one("run", run_id, found))
-    return view.run(found[0])
-
-
-def _not_one(what: str, given: str, found: list[str]) -> str:
-    if not found:
-        return f"the ledger has no {what} {given!r}; `hindcast status` lists the open requests"
-    return f"{len(found)} {what}s begin with {given!r}, such as {found[0]} and {found[1]}; give more letters"
+    return view.run(_full_id("run", run_id, view.runs))
 
 
 def _seen(view: LedgerView, version: int, name: str) -> Side:

@@ -1,6 +1,6 @@
 """What is compared in each table: the columns that match rows, those that are compared, and those that order rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -98,49 +98,49 @@ def shape_of(table: str, specs: Specs, stored: Mapping[str, Node], *, all_panes:
 
 
 def _outputs(specs: Specs, stored: Mapping[str, Node], *, all_panes: bool) -> Shape:
-    named = [_named(stored, (name for spec in side for name in spec.output_columns)) for side in _sides(specs)]
     own = ("pane_index",) if all_panes else ()
+    columns = _Columns(specs, stored, lambda spec: spec.output_columns)
     return Shape(
         table=tables.WINDOW_OUTPUTS,
         unit=Unit.PANE if all_panes else Unit.WINDOW,
         keys=specs.keys,
         match=(*specs.keys, *BOUNDS, *own),
-        values=(*_both(named), "record_count", *(("kind",) if all_panes else ())),
+        values=(*columns.both, "record_count", *(("kind",) if all_panes else ())),
         circumstances=tuple(name for name in FIRED if name in stored and name not in own),
         order=("slice_id", "pane_index", "fired_rank"),
-        only_before=_only(named[0], named[1]),
-        only_after=_only(named[1], named[0]),
+        only_before=columns.only_before,
+        only_after=columns.only_after,
     )
 
 
 def _side_output(table: str, specs: Specs, stored: Mapping[str, Node]) -> Shape:
-    tag = table.removeprefix(tables.SIDE_OUTPUTS)
-    named = [_named(stored, (name for spec in side for name in side_columns(spec, tag))) for side in _sides(specs)]
+    columns = _Columns(specs, stored, lambda spec: side_columns(spec, table.removeprefix(tables.SIDE_OUTPUTS)))
     return Shape(
         table=table,
         unit=Unit.ROW,
         keys=specs.keys,
         match=(*specs.keys, "event_time_ms"),
-        values=_both(named),
+        values=columns.both,
         circumstances=("watermark_ms",),
         order=("slice_id", "fired_rank"),
-        only_before=_only(named[0], named[1]),
-        only_after=_only(named[1], named[0]),
+        only_before=columns.only_before,
+        only_after=columns.only_after,
     )
 
 
-def _sides(specs: Specs) -> tuple[tuple[Pipeline, ...], tuple[Pipeline, ...]]:
-    """Return the specs of both views. If one view has no run, it is taken to have the columns of the other."""
-    return specs.before or specs.after, specs.after or specs.before
+class _Columns:
+    """The stored columns that the specs of both views, or of one of them, name.
 
+    If one view has no run, it is taken to have the columns of the other.
+    """
 
-def _named(stored: Mapping[str, Node], names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for name in names if name in stored))
-
-
-def _both(named: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(name for name in named[0] if name in named[1])
-
-
-def _only(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in one if name not in other)
+    def __init__(
+        self, specs: Specs, stored: Mapping[str, Node], columns_of: Callable[[Pipeline], Iterable[str]]
+    ) -> None:
+        before, after = (
+            dict.fromkeys(name for spec in view for name in columns_of(spec) if name in stored)
+            for view in (specs.before or specs.after, specs.after or specs.before)
+        )
+        self.both = tuple(name for name in before if name in after)
+        self.only_before = tuple(name for name in before if name not in after)
+        self.only_after = tuple(name for name in after if name not in before)

@@ -41,8 +41,6 @@ def _other(value: Any, depth: int) -> Any:  # noqa: ANN401 -- as in json_safe
         return str(value)
     if isinstance(value, bytes | bytearray):
         return json_safe(bytes(value).hex())
-    if hasattr(value, "asDict"):  # a pyspark Row; pyspark is not imported for pandas runs
-        return json_safe(value.asDict(), depth=depth)
     if hasattr(value, "tolist"):  # a numpy scalar or array
         plain = value.tolist()
         return json_safe(plain, depth=depth - 1) if not hasattr(plain, "tolist") else json_safe(str(value))

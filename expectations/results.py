@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from expectations.json_values import json_safe, to_json
 from expectations.outcomes import Outcome
 from expectations.suites import Check
-from expectations.values import json_safe, to_json
 
 NOTE_NO_ROWS = "no rows, so nothing to check"
 NOTE_NO_VALUE = "there are rows, but no value to judge"

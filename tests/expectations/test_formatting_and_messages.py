@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expectations.catalogue import ADMITTED
-from expectations.units import spell
-from expectations.values import MAX_ITEMS, MAX_TEXT, json_safe, to_json
-from expectations.wording import demand, finding, limits, measured, shortfall
+from expectations.formatting import spell
+from expectations.json_values import MAX_ITEMS, MAX_TEXT, json_safe, to_json
+from expectations.messages import demand, finding, limits, measured, shortfall
 
 BETWEEN = "expect_column_values_to_be_between"
 
@@ -71,9 +71,6 @@ def test_a_demand_in_words(check: str, column: str, arguments: dict[str, Any], e
 )
 def test_a_finding_in_words(column: str, observed: dict[str, Any], expected: str) -> None:
     assert finding(column, observed) == expected
-
-
-BETWEEN = "expect_column_values_to_be_between"
 
 
 @pytest.mark.parametrize(
