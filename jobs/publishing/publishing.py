@@ -70,21 +70,21 @@ def publish_events(
         raise RequestError(
             f"pipeline {work.pipeline.name} has no request {request_id}; `hindcast status` lists the open ones"
         )
-    found = judge_publication(work, view, request, lease_id=lease_id)
-    if found.is_seen_already and (own := _to_tell(view, request, by)) is not None:
+    attempt = judge_publication(work, view, request, lease_id=lease_id)
+    if attempt.is_seen_already and (own := _to_tell(view, request, by)) is not None:
         events = [_told_event(own, by)] if by.tells and own.told_by is None else []
-        return replace(found, changed=changed_slices(view, own)), events
+        return replace(attempt, changed=changed_slices(view, own)), events
     check_seen_request(view, request_id, by)
-    if request.state is RequestState.CLOSED and not found.is_seen_already:
+    if request.state is RequestState.CLOSED and not attempt.is_seen_already:
         raise RequestError(
             f"request {request_id} of pipeline {work.pipeline.name} is closed: {request.failure}; make a new one"
         )
-    if not found.is_published:
-        return found, []
-    if found.is_seen_already:
+    if not attempt.is_published:
+        return attempt, []
+    if attempt.is_seen_already:
         is_last = not other_holders(work, request, lease_id=lease_id)
-        return found, [_closed(request, found.why)] if request.is_open and is_last else []
-    return found, _published_events(work, view, request, by=by, is_person=lease_id is None)
+        return attempt, [_closed(request, attempt.why)] if request.is_open and is_last else []
+    return attempt, _published_events(work, view, request, by=by, is_person=lease_id is None)
 
 
 def _to_tell(view: LedgerView, request: Request, by: By) -> Publication | None:
@@ -103,21 +103,21 @@ def _told_event(publication: Publication, by: By) -> LedgerEvent:
 
 
 def _publish(work: RequestContext, request_id: str, by: By, *, lease_id: str | None) -> PublicationAttempt:
-    found = PublicationAttempt(request_id=request_id, is_published=False, why="")
+    attempt = PublicationAttempt(request_id=request_id, is_published=False, why="")
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
-        nonlocal found
-        found, events = publish_events(work, view, request_id=request_id, by=by, lease_id=lease_id)
+        nonlocal attempt
+        attempt, events = publish_events(work, view, request_id=request_id, by=by, lease_id=lease_id)
         return events
 
     view = judge_request(work, request_id)
     for _ in range(MAX_TRIES):
         view = work.ledger.write(decide)
         request = view.requests.get(request_id)
-        if found.is_published or request is None or not is_due(work, view, request):
+        if attempt.is_published or request is None or not is_due(work, view, request):
             break
         view = judge_request(work, request_id)  # another publication came first, so readers see something else now
-    return replace(found, ledger_version=view.version)
+    return replace(attempt, ledger_version=view.version)
 
 
 def publish(work: RequestContext, *, who: str, request_id: str | None = None) -> PublicationAttempt:

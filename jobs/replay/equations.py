@@ -142,14 +142,14 @@ class Audit:
         """For each table, the committed rows are the rows that the tasks emitted."""
         emitted_to = {term for _, equation, term in tallied if equation == "rows"}
         for table in (*self.row_tables, *sorted(emitted_to - set(self.row_tables))):
-            found = committed.ids(table, tables.ROW_ID)
+            ids_of_slices = committed.ids(table, tables.ROW_ID)
             for slice_id in self.slice_ids:
                 forest.grow(
                     _Tree(
                         slice_id=slice_id,
                         equation=f"rows of {table}",
                         anchored={"emitted by the tasks": tallied.get((slice_id, "rows", table), IdSum())},
-                        acked={"committed": found.get(slice_id, IdSum())},
+                        acked={"committed": ids_of_slices.get(slice_id, IdSum())},
                     )
                 )
 
@@ -158,8 +158,8 @@ class Audit:
 
         Filtered records have no rows. Their ids come from the scan, and `read` from the audit's own scan.
         """
-        found = {table: fate for table, fate in FATES.items() if table in self.row_tables}
-        records = {fate: committed.ids(table, "record_hash") for table, fate in found.items()}
+        fates = {table: fate for table, fate in FATES.items() if table in self.row_tables}
+        records = {fate: committed.ids(table, "record_hash") for table, fate in fates.items()}
         for slice_id in self.slice_ids:
             others = {fate: sums.get(slice_id, IdSum()) for fate, sums in records.items()}
             read = tallied.get((slice_id, "fates", READ), IdSum())
@@ -188,8 +188,8 @@ class Audit:
             new = tallied.get((slice_id, "edges", "new"), IdSum())
             closed = {
                 term: ids
-                for (one, equation, term), ids in tallied.items()
-                if (one, equation) == (slice_id, "edges") and term != "new"
+                for (counted_slice, equation, term), ids in tallied.items()
+                if (counted_slice, equation) == (slice_id, "edges") and term != "new"
             }
             anchored = {"state before": before, "new": new}
             before = IdSum.together([*([before] if slice_id in self.changes else []), stored.get(slice_id, IdSum())])
@@ -202,10 +202,10 @@ class Audit:
         if self.before is None:
             return IdSum()
         attempts = self.before.attempts
-        found = IdSum.together(committed.sums(EDGES.of_all_slices(), attempts).values())
+        total = IdSum.together(committed.sums(EDGES.of_all_slices(), attempts).values())
         for removed in committed.sums(REMOVED_EDGES.of_all_slices(), attempts[1:]).values():
-            found.remove(removed)
-        return found
+            total.remove(removed)
+        return total
 
     def _states(self, forest: "_Forest", tallied: Tallies, committed: CommittedRows) -> None:
         """For each checkpoint table: committed rows = state after; of changes, with the state before and removals."""

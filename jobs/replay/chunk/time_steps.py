@@ -61,8 +61,8 @@ def watermark_row(source: SourceRow) -> dict[str, Any]:
 
 def source_rows(rows: "pa.Table") -> list[SourceRow]:
     """Return rows of table `watermarks` as the values that a driver of time restores."""
-    found = rows.select(SourceRow._fields).to_pylist()
-    return [SourceRow(**{**row, "details": from_json(row["details"])}) for row in found]
+    sources = rows.select(SourceRow._fields).to_pylist()
+    return [SourceRow(**{**row, "details": from_json(row["details"])}) for row in sources]
 
 
 def time_before(lake: Lake, pipeline: Pipeline, before: CheckpointRef | None) -> list[SourceRow]:
@@ -81,14 +81,14 @@ def time_before(lake: Lake, pipeline: Pipeline, before: CheckpointRef | None) ->
             f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) is damaged: a row of table "
             f"watermarks is not what was written: {damage.what}; run that slice again, or start with --fresh"
         )
-    found = source_rows(rows) if rows.num_rows else []
-    if [row.source for row in found].count(ALL_SOURCES) != 1:
+    sources = source_rows(rows) if rows.num_rows else []
+    if [row.source for row in sources].count(ALL_SOURCES) != 1:
         raise CheckpointError(
             f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) has in table watermarks rows of "
-            f"{[row.source for row in found]}, and needs one of {ALL_SOURCES!r}: it is damaged or was removed; run "
+            f"{[row.source for row in sources]}, and needs one of {ALL_SOURCES!r}: it is damaged or was removed; run "
             "that slice again, or start with --fresh"
         )
-    return found
+    return sources
 
 
 def combined(rows: Sequence[SourceRow]) -> SourceRow:
@@ -115,7 +115,7 @@ def bounded_time(engine: Engine, rises: Rises, places: Places, *, before: Sequen
     `before` has the rows of `time_before`.
     """
     assert engine.time.bound_ms is not None, "needs_pass checked it"
-    ends = tuple(int(np.searchsorted(rises.sequence, one.end_sequence, side="left")) for one in places.ranges)
+    ends = tuple(int(np.searchsorted(rises.sequence, span.end_sequence, side="left")) for span in places.ranges)
     watermarks_ms = rises.max_event_time_ms - engine.time.bound_ms
     still = np.full(len(watermarks_ms), MIN_TIME_MS, dtype=np.int64)
     watermark_ms = combined(before).watermark_ms
@@ -194,8 +194,8 @@ class _Arrivals:
 
     def __init__(self, engine: Engine, places: Places) -> None:
         self._engine = engine
-        self._starts = np.array([one.start_ms for one in places.ranges], dtype=np.int64)
-        self._ends = np.array([one.end_ms for one in places.ranges], dtype=np.int64)
+        self._starts = np.array([span.start_ms for span in places.ranges], dtype=np.int64)
+        self._ends = np.array([span.end_ms for span in places.ranges], dtype=np.int64)
         self._clock_ms = MIN_TIME_MS
         self._last_clock_ms: int | None = None
         self._highest: dict[str, tuple[int, int]] = {}
@@ -260,7 +260,7 @@ def _rises(ascending: Int64s, before: int | None) -> Flags:
 def _placed(places: Places, moved: tuple[Int64s, Int64s, Int64s, Int64s], ends: tuple[int, ...]) -> Steps:
     sequence, due_ms, clock_ms, watermark_ms = moved
     slice_no, rank = places.locate(sequence)
-    starts = np.array([one.start_ms for one in places.ranges], dtype=np.int64)
+    starts = np.array([span.start_ms for span in places.ranges], dtype=np.int64)
     return Steps(
         sequence=sequence,
         slice_start_ms=starts[slice_no],

@@ -79,13 +79,15 @@ def _divided(
     tasks: Tasks, chunk: ChunkLog, arranged: Mapping[int, Sequence[Cluster]], *, directory: str
 ) -> list[list[Block] | SortedFile]:
     """Divide the clusters that no task reads in order. Return what is made of each, in their order."""
-    unordered = [one for own in arranged.values() for one in own if not one.is_ordered]
+    unordered = [cluster for own in arranged.values() for cluster in own if not cluster.is_ordered]
     if not unordered:
         return []
-    log.info("tasks divide the records of %s into ranges", counted(sum(len(one.files) for one in unordered), "file"))
-    groups = groups_of(unordered, [one.records for one in unordered], records=chunk.sizes.records_per_task)
+    log.info(
+        "tasks divide the records of %s into ranges", counted(sum(len(cluster.files) for cluster in unordered), "file")
+    )
+    groups = groups_of(unordered, [cluster.records for cluster in unordered], records=chunk.sizes.records_per_task)
     plan = order_plan(chunk, directory, threads=max(tasks.sharers // len(groups), 1))
-    done = tasks.run(lambda own: [divided(one, plan) for one in own], groups)
+    done = tasks.run(lambda own: [divided(cluster, plan) for cluster in own], groups)
     return [*chain.from_iterable(done)]
 
 
@@ -136,8 +138,8 @@ def _arranged(
     probed = iter(chain.from_iterable(done))
     # A compacted file may have records of several commits.
     gathered = whole_cluster if chunk.order is None and chunk.needs_commits else clusters
-    found = {number: [Cluster((file,), is_ordered=True) for file in own] for number, own in files.items()}
-    return found | {
+    in_order = {number: [Cluster((file,), is_ordered=True) for file in own] for number, own in files.items()}
+    return in_order | {
         number: gathered([(file, next(probed)) for file in own], memory_bytes=most) for number, own in doubtful.items()
     }
 
@@ -149,8 +151,8 @@ def _is_doubtful(chunk: ChunkLog, files: Sequence[SourceFile]) -> bool:
 
 def _source_files(chunk: ChunkLog) -> dict[int, list[SourceFile]]:
     """Return slice number -> its files, in the order of appending if that is the order of the log."""
-    numbers = {one.slice_id: number for number, one in enumerate(chunk.slices)}
-    found: dict[int, list[SourceFile]] = {}
+    numbers = {span.slice_id: number for number, span in enumerate(chunk.slices)}
+    files: dict[int, list[SourceFile]] = {}
     for file in chunk.log.files:
         number = numbers[file.slice_id]
         commit, first = (0, 0) if chunk.order is not None else _appended(file)
@@ -168,8 +170,8 @@ def _source_files(chunk: ChunkLog) -> dict[int, list[SourceFile]]:
             deleted=file.deleted,
             only_inserts=file.only_inserts,
         )
-        found.setdefault(number, []).append(SourceFile(block, commit, first))
-    return {number: sorted(own, key=lambda file: (file.commit, file.first)) for number, own in sorted(found.items())}
+        files.setdefault(number, []).append(SourceFile(block, commit, first))
+    return {number: sorted(own, key=lambda file: (file.commit, file.first)) for number, own in sorted(files.items())}
 
 
 def _appended(file: PinnedFile) -> tuple[int, int]:
@@ -220,8 +222,8 @@ def _by_spark(spark: "SparkSession", chunk: ChunkLog, *, directory: str, records
 
     made = sort_by_spark(spark, chunk, order_plan(chunk, directory, threads=1))
     blocks: dict[int, list[Block]] = {}
-    for one in made:
-        blocks.setdefault(one.slice_no, []).extend(_blocks_of(one, records_per_block=records_per_block))
+    for file in made:
+        blocks.setdefault(file.slice_no, []).extend(_blocks_of(file, records_per_block=records_per_block))
     ordered = {number: _numbered(own) for number, own in blocks.items()}
     return Intake(layout=layout_of(ordered, chunk.slices), originals=None)
 

@@ -34,7 +34,7 @@ NEVER_MS: Final = -(1 << 61)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
-    """What a scan task found in one block. The sums are those of `SliceInput`.
+    """What a scan task counts in one block. The sums are those of `SliceInput`.
 
     `content` covers rank and hash of all records, and `duplicate_content` those of the duplicates.
 
@@ -85,7 +85,7 @@ class _Writers(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Found:
+class _BlockCounts:
     content: IdSum = field(default_factory=IdSum)
     records: IdSum = field(default_factory=IdSum)
     invalid: IdSum = field(default_factory=IdSum)
@@ -103,15 +103,15 @@ class _Found:
 
 def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Combiner | None) -> Scanned:
     before = [len(one.shuffled) for one in writers]
-    found = _Found(
+    counts = _BlockCounts(
         keys=None if plan.key_bits is None else BloomFilter.empty(plan.key_bits),
         combiner=BlockCombiner.of(block, plan.partials, combiner),
     )
     for judged in judged_batches(block, plan):
-        _count(judged, plan, found)
-        before_ms = _count_rises(judged, found)
+        _count(judged, plan, counts)
+        before_ms = _count_rises(judged, counts)
         if plan.feeds:
-            _write_records(judged, plan, block=block, writers=writers, found=found, before_ms=before_ms)
+            _write_records(judged, plan, block=block, writers=writers, counts=counts, before_ms=before_ms)
         if plan.asked is not None:
             writers.time.write(_time_columns(judged, plan, block.slice_no), slice_no=block.slice_no)
         if (judged.problems > 0).any():
@@ -122,58 +122,58 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
     partials, records, passed, invalid, duplicates = written
     return Scanned(
         block=block,
-        content=found.content,
-        records=found.records,
-        invalid=found.invalid,
-        invalid_rows=found.invalid_rows,
-        filtered=found.filtered,
-        duplicate=found.duplicate,
-        duplicate_rows=found.duplicate_rows,
-        duplicate_content=found.duplicate_content,
-        latest_ms=found.latest_ms,
-        rises_at=Ascending.of(_joined(found.rises_at)),
-        rises_to=Ascending.of(_joined(found.rises_to)),
+        content=counts.content,
+        records=counts.records,
+        invalid=counts.invalid,
+        invalid_rows=counts.invalid_rows,
+        filtered=counts.filtered,
+        duplicate=counts.duplicate,
+        duplicate_rows=counts.duplicate_rows,
+        duplicate_content=counts.duplicate_content,
+        latest_ms=counts.latest_ms,
+        rises_at=Ascending.of(_joined(counts.rises_at)),
+        rises_to=Ascending.of(_joined(counts.rises_to)),
         partials_of_buckets=partials,
         records_of_buckets=records,
         records_of_time=passed,
         invalid_records=invalid,
         duplicate_records=duplicates,
-        keys=None if found.keys is None else found.keys.packed(),
+        keys=None if counts.keys is None else counts.keys.packed(),
     )
 
 
-def _count(judged: Judged, plan: ScanPlan, found: _Found) -> None:
+def _count(judged: Judged, plan: ScanPlan, counts: _BlockCounts) -> None:
     commit = judged.commit if plan.needs_commits else None
-    found.content.merge(IdSum.of_array(content_ids(judged.rank, judged.hashes, commit)))
-    found.records.merge(IdSum.of_array(judged.hashes))
+    counts.content.merge(IdSum.of_array(content_ids(judged.rank, judged.hashes, commit)))
+    counts.records.merge(IdSum.of_array(judged.hashes))
     is_filtered = judged.problems == instants.FILTERED
     if is_filtered.any():
-        found.filtered.merge(IdSum.of_array(judged.hashes[is_filtered]))
+        counts.filtered.merge(IdSum.of_array(judged.hashes[is_filtered]))
     is_duplicate = judged.problems == instants.DUPLICATE
     if is_duplicate.any():
         hashes = judged.hashes[is_duplicate]
-        found.duplicate.merge(IdSum.of_array(hashes))
-        found.duplicate_rows.merge(IdSum.of_array(duplicate_ids(pa.array(hashes))))
-        found.duplicate_content.merge(IdSum.of_array(content_ids(judged.rank[is_duplicate], hashes, commit)))
+        counts.duplicate.merge(IdSum.of_array(hashes))
+        counts.duplicate_rows.merge(IdSum.of_array(duplicate_ids(pa.array(hashes))))
+        counts.duplicate_content.merge(IdSum.of_array(content_ids(judged.rank[is_duplicate], hashes, commit)))
     bad = judged.problems > 0
     if bad.any():
         hashes = judged.hashes[bad]
-        found.invalid.merge(IdSum.of_array(hashes))
-        found.invalid_rows.merge(
+        counts.invalid.merge(IdSum.of_array(hashes))
+        counts.invalid_rows.merge(
             IdSum.of_array(invalid_ids(pa.array(hashes), instants.problem_names(judged.problems[bad])))
         )
 
 
-def _count_rises(judged: Judged, found: _Found) -> Int64s:
+def _count_rises(judged: Judged, counts: _BlockCounts) -> Int64s:
     """Find the rises of event time in a batch. Return the greatest event time before each valid record of the block."""
     valid = judged.valid()
     times = judged.event_time_ms[valid]
-    before_ms = latest_before(times, found.latest_ms)
+    before_ms = latest_before(times, counts.latest_ms)
     risen = np.flatnonzero(times > before_ms)
     if len(risen):
-        found.rises_at.append(judged.sequence[valid][risen])
-        found.rises_to.append(times[risen])
-        found.latest_ms = int(times[risen[-1]])
+        counts.rises_at.append(judged.sequence[valid][risen])
+        counts.rises_to.append(times[risen])
+        counts.latest_ms = int(times[risen[-1]])
     return before_ms
 
 
@@ -186,7 +186,7 @@ def latest_before(times: Int64s, latest_ms: int) -> Int64s:
 
 
 def _write_records(
-    judged: Judged, plan: ScanPlan, *, block: Block, writers: _Writers, found: _Found, before_ms: Int64s
+    judged: Judged, plan: ScanPlan, *, block: Block, writers: _Writers, counts: _BlockCounts, before_ms: Int64s
 ) -> None:
     """Write the narrow columns of the valid records (`fed_records`), or partials (`PartialRows`), by bucket."""
     valid = judged.valid()
@@ -199,11 +199,11 @@ def _write_records(
     columns: dict[str, pa.Array] = {name: pa.array(word) for name, word in words.items()}
     keys = {f"k{place}": feed_form(rows.column(name)) for place, name in enumerate(plan.reading.key)}
     inputs = {f"v{place}": feed_form(rows.column(name)) for place, name in enumerate(plan.inputs)}
-    if found.keys is not None:
-        found.keys.add(key_words(keys))
+    if counts.keys is not None:
+        counts.keys.add(key_words(keys))
     fed = pa.RecordBatch.from_pydict({**columns, **keys, **inputs})
-    if found.combiner is not None:
-        partials, fed = found.combiner.combine(fed, before_ms)
+    if counts.combiner is not None:
+        partials, fed = counts.combiner.combine(fed, before_ms)
         if partials is not None:
             _write_by_bucket(writers.partials, partials, plan, slice_no=block.slice_no)
     _write_by_bucket(writers.records, fed, plan, slice_no=block.slice_no)
@@ -302,9 +302,9 @@ def scan_again(blocks: Sequence[Block], plan: ScanPlan) -> dict[int, IdSum]:
     Raises:
         LogError: a file cannot be read.
     """
-    found: dict[int, IdSum] = {}
+    ids_of_slices: dict[int, IdSum] = {}
     for block in blocks:
         for rows in plan.log.batches(block):
             ids = IdSum.of_array(record_hashes(rows, plan.reading.widened, constant=block.partition))
-            found.setdefault(block.slice_no, IdSum()).merge(ids)
-    return found
+            ids_of_slices.setdefault(block.slice_no, IdSum()).merge(ids)
+    return ids_of_slices
