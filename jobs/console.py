@@ -15,7 +15,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 from rich.cells import cell_len
@@ -96,38 +96,54 @@ def print_table(
         whole: columns whose words are never broken or cut, such as ids.
         cut: columns whose cells are cut with an ellipsis if the screen is too narrow. Other cells are wrapped then.
     """
-    cells = [[one if isinstance(one, Text) else Text(escaped(one)) for one in row] for row in rows]
+    cells = [[cell if isinstance(cell, Text) else Text(escaped(cell)) for cell in row] for row in rows]
     names = [escaped(column) for column in columns]
-    widths = [max([cell_len(name), *(row[number].cell_len for row in cells)]) for number, name in enumerate(names)]
-    rigid = [column in whole or column in right for column in columns]
-    cut_or_wrapped = [width if is_rigid else min(width, _LEAST) for width, is_rigid in zip(widths, rigid, strict=True)]
     texts = [[row[number].plain for row in cells] for number in range(len(names))]
-    words = [
-        width if column in cut else _longest_word([name, *column_texts], is_rigid=is_rigid)
-        for column, name, column_texts, width, is_rigid in zip(
-            columns, names, texts, cut_or_wrapped, rigid, strict=True
-        )
+    widths = [max(map(cell_len, [name, *own])) for name, own in zip(names, texts, strict=True)]
+    least = [
+        min(widths[number], _LEAST)
+        if column in cut
+        else _longest_word([names[number], *texts[number]], is_rigid=column in whole or column in right)
+        for number, column in enumerate(columns)
     ]
     broken = [
-        min(word, max(_LEAST_NAME, *map(cell_len, column_texts), 0)) if column in right else word
-        for column, column_texts, word in zip(columns, texts, words, strict=True)
+        min(least[number], max([_LEAST_NAME, *map(cell_len, texts[number])])) if column in right else least[number]
+        for number, column in enumerate(columns)
     ]
     console = out()
     say(title, style="bold")
     if sum(widths) + len(_GAP) * (len(widths) - 1) <= console.width:
         _print_lines(console, names, cells, right=[name in right for name in columns], widths=widths)
         return
-    for least, gap in ((cut_or_wrapped, len(_GAP)), (words, len(_GAP)), (words, 1), (broken, 1)):
-        room = console.width - gap * (len(widths) - 1)
-        if sum(least) <= room:
-            fitted = _fitted(widths, least, room)
-            shapes = [
-                _Shape(*one)
-                for one in zip(names, fitted, [c in right for c in columns], [c in cut for c in columns], strict=True)
-            ]
-            _print_wrapped(console, shapes, cells, gap=gap)
+    in_one_line = [
+        width if column in whole or column in right else min(width, _LEAST)
+        for column, width in zip(columns, widths, strict=True)
+    ]
+    for fewest, gap in ((in_one_line, len(_GAP)), (least, len(_GAP)), (least, 1), (broken, 1)):
+        room = console.width - gap * (len(fewest) - 1) - sum(fewest)
+        if room >= 0:
+            share = room // max(sum(width > few for width, few in zip(widths, fewest, strict=True)), 1)
+            table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, gap, 0, 0))
+            for column, few in zip(columns, fewest, strict=True):
+                cut_at = few + share if column in cut else None
+                _add_column(table, column, least=few, cut_at=cut_at, is_right=column in right)
+            for row in cells:
+                table.add_row(*row)
+            console.print(table)
             return
     _print_paragraphs(console, names, cells)
+
+
+def _add_column(table: Table, name: str, *, least: int, cut_at: int | None, is_right: bool) -> None:
+    """Add a column that rich makes as wide as the console allows; `cut_at` is None if its cells are wrapped."""
+    table.add_column(
+        Text(escaped(name)),
+        justify="right" if is_right else "left",
+        overflow="fold" if cut_at is None else "ellipsis",
+        no_wrap=cut_at is not None,
+        min_width=least,
+        max_width=cut_at,
+    )
 
 
 def _longest_word(texts: Sequence[str], *, is_rigid: bool) -> int:
@@ -162,45 +178,6 @@ def _print_lines(
         return _GAP.join(parts).rstrip()
 
     click.echo("\n".join(line(row) for row in ([Text(name, style="bold") for name in names], *rows)))
-
-
-def _fitted(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return the widths of columns for a room that has their least widths.
-
-    Every column gets its least width. The rest is shared in equal parts by the columns that can use it.
-    """
-    found = list(least)
-    left = room - sum(found)
-    while left > 0 and (growing := [number for number, width in enumerate(widths) if found[number] < width]):
-        for number in growing[:left]:
-            found[number] += 1
-        left -= len(growing[:left])
-    return found
-
-
-class _Shape(NamedTuple):
-    """The layout of a column in a table that is wrapped."""
-
-    name: str
-    width: int
-    is_right: bool
-    is_cut: bool
-
-
-def _print_wrapped(console: Console, shapes: Sequence[_Shape], rows: Sequence[Sequence[Text]], *, gap: int) -> None:
-    """Print a table whose cells are wrapped or cut to the widths of the columns."""
-    table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, gap, 0, 0))
-    for shape in shapes:
-        table.add_column(
-            Text(shape.name),
-            justify="right" if shape.is_right else "left",
-            overflow="ellipsis" if shape.is_cut else "fold",
-            no_wrap=shape.is_cut,
-            width=shape.width,
-        )
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
 
 
 def _print_paragraphs(console: Console, names: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
