@@ -17,7 +17,7 @@ from jobs.spark.child_env import clean_environment
 COMMANDS: Mapping[str, str] = {
     "doctor": "jobs.cli.doctor:doctor_command",
     "init": "jobs.cli.init:init_command",
-    "plan": "jobs.cli.run:plan_command",
+    "plan": "jobs.cli.plan:plan_command",
     "run": "jobs.cli.run:run_command",
     "status": "jobs.cli.status:status_command",
     "show": "jobs.cli.inspect:show_command",
@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "clean": "jobs.cli.clean:clean_command",
     "recover": "jobs.cli.recover:recover_command",
     "suite": "jobs.cli.suite:suite_command",
-    "load-flights": "jobs.cli.run:load_flights_command",
+    "load-flights": "jobs.cli.load_flights:load_flights_command",
     "metrics": "jobs.cli.metrics:metrics_command",
     "setup": "jobs.cli.setup:setup_command",
 }

@@ -1,134 +1,36 @@
-"""The commands plan, run and load-flights."""
+"""The command run."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from datetime import date, datetime
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from time import sleep
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from jobs.cli import options
-from jobs.cli.slice_lines import all_option, progress_lines, show_outcome, show_plan
+from jobs.cli.plan import suite_fingerprint
+from jobs.cli.slice_lines import all_option, progress_lines, show_outcome
 from jobs.orchestration.open_ranges import RangeTaken, in_the_way
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import RECORDS_PER_CHUNK, Staging, run_request
 from jobs.orchestration.requests import Progress as Staged
-from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import check_range, parse_bound, slices_between
-from jobs.plain_text import counted
-from jobs.planning.fingerprints import checks_fingerprint
-from jobs.planning.plan import Plan, plan_range
+from jobs.pipeline.slices import check_range, parse_bound
+from jobs.planning.plan_file import PlanFile
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import RunResult
 from windowlib.errors import RequestError
 
-if TYPE_CHECKING:
-    from jobs.review.execution import Execution
-    from jobs.review.verify_input import Verification
-
-
 WAIT_POLL_S: Final = 5.0
 _WAYS: Final = (
     "Decide it (`hindcast publish`, `waive` or `cancel`), or run again with --replace, which closes it and uses its "
     "valid runs again, or with --wait, which starts when it has ended"
 )
-PLAN_HELP = """List the slices of [from, to) that `run` would replay, and why. Reads only the ledger and the Delta log.
-
-\b
-The reasons to replay a slice:
-  missing               it has no run yet
-  input changed         its run read other records than the log has now
-  spec changed          the pipeline file would give other rows now
-  state before changed  the slice before it would end with another state
-  input unverified      the log has other files for it, and commits that
-                        would explain them are gone (OPTIMIZE, or DELETE or
-                        MERGE); --verify compares its records; `run` replays
-                        it, and holds other records for a person
-
-All other slices are current. With --verify, the exit status is 1 if records differ.
-
-With --json, a current slice has the id and the verdict of its run. If a person has waived the run, the verdict stays
-`fail` and `waived` is true.
-"""
-
-
-@click.command(
-    "plan",
-    help=PLAN_HELP,
-    short_help="List the slices that `run` would replay, and why.",
-    epilog="Example: hindcast plan flights --from 2013-02-01 --to 2013-02-08",
-)
-@click.argument("pipeline_name", metavar="PIPELINE")
-@options.range_options
-@click.option("--fresh", is_flag=True, help="Plan a new chain that begins at --from without a state from before.")
-@click.option(
-    "--verify",
-    is_flag=True,
-    help="Read the records of the log again and compare them with those that the runs read. Starts Spark. The ledger "
-    "stores the result.",
-)
-@click.option(
-    "--explain",
-    "explains",
-    is_flag=True,
-    help="Say which executor computes the windows, how tasks read the log, and why.",
-)
-@options.master_option
-@all_option
-@options.json_option
-@options.place_options
-def plan_command(  # noqa: PLR0913 - one parameter per option
-    *, pipeline_name: str, from_text: str, to_text: str, fresh: bool, verify: bool, explains: bool, master: str | None,
-    fold_from: int, as_json: bool, places: options.Places,
-) -> int:  # fmt: skip
-    """Print the plan of a range; its help is PLAN_HELP."""
-    pipeline = places.pipeline(pipeline_name)
-    work = places.request_context(pipeline)
-    bounds = {"from_ms": parse_bound(pipeline, from_text), "to_ms": parse_bound(pipeline, to_text)}
-
-    def planned_now() -> Plan:
-        now_ms = work.ledger.now_ms()
-        return plan_range(pipeline, places.lake, work.ledger.view(), now_ms=now_ms, is_fresh=fresh, **bounds)
-
-    planned = planned_now()
-    found = _verify(work, planned, master=master) if verify else None
-    if found is not None:
-        planned = planned_now()
-    how = _execution(work, planned, bounds) if explains else None
-    if as_json:
-        verified = {} if found is None else {"verified": asdict(found)}
-        options.print_json(planned.to_json() | verified | ({} if how is None else {"execution": asdict(how)}))
-    else:
-        show_plan(planned, at_least=fold_from)
-        for sentence in () if how is None else how.sentences:
-            options.say(sentence)
-        if found is not None:
-            options.say(found.summary)
-    return options.REFUSED if found is not None and found.different else options.OK
-
-
-def _execution(work: RequestContext, planned: Plan, bounds: Mapping[str, int]) -> "Execution":
-    from jobs.review.execution import execution
-
-    slices = slices_between(work.pipeline, bounds["from_ms"], bounds["to_ms"])
-    return execution(work.pipeline, work.lake, slices, known=planned.known)
-
-
-def _verify(work: RequestContext, planned: Plan, *, master: str | None) -> "Verification":
-    from jobs.review.verify_input import verify_inputs
-    from jobs.spark.lazy_session import LazySession
-
-    session = LazySession.named("hindcast plan --verify", master)
-    try:
-        return verify_inputs(session, work, planned, who=options.who())
-    finally:
-        session.stop()
 
 
 @click.command(
@@ -145,6 +47,15 @@ def _verify(work: RequestContext, planned: Plan, *, master: str | None) -> "Veri
     metavar="ID",
     help="Continue an open request with its own range: a proposed restatement, or one that has stopped. The id, or its "
     "first letters.",
+)
+@click.option(
+    "--plan",
+    "plan_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default=None,
+    metavar="FILE",
+    help="Do what a plan says that `hindcast plan --out FILE` has stored. The command is refused if the spec, the "
+    "checks, the published head or the log inside its slices has changed since. The message names what moved.",
 )
 @click.option(
     "--chunk",
@@ -180,10 +91,9 @@ def _verify(work: RequestContext, planned: Plan, *, master: str | None) -> "Veri
 @options.json_option
 @options.place_options
 def run_command(  # noqa: PLR0913  (its options)
-    *, pipeline_name: str, from_text: str | None, to_text: str | None, request_text: str | None, chunk: int | None,
-    chunk_records: int, no_publish: bool, fresh: bool, reason: str, if_open: str | None, master: str | None,
-    fold_from: int, as_json: bool,
-    places: options.Places,
+    *, pipeline_name: str, from_text: str | None, to_text: str | None, request_text: str | None,
+    plan_file: Path | None, chunk: int | None, chunk_records: int, no_publish: bool, fresh: bool, reason: str,
+    if_open: str | None, master: str | None, fold_from: int, as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
     """Replay the missing and stale slices of [from, to), check them, and publish all of them or none.
 
@@ -195,8 +105,14 @@ def run_command(  # noqa: PLR0913  (its options)
     the publication was refused; the message has the reason.
     """
     pipeline = places.pipeline(pipeline_name)
-    work = places.request_context(pipeline, checks=_suite_fingerprint(pipeline))
-    if request_text is None:
+    work = places.request_context(pipeline, checks=suite_fingerprint(pipeline))
+    accepted = None
+    if plan_file is not None:
+        if any((from_text, to_text, request_text, fresh)):
+            raise click.UsageError("--plan has its own range; leave out --from, --to, --request and --fresh")
+        accepted, asked = _accepted(work, plan_file, reason=reason)
+        asked = replace(asked, if_open=IfOpen(if_open or IfOpen.REFUSE.value))
+    elif request_text is None:
         asked = _asked(work, from_text, to_text, is_fresh=fresh, reason=reason)
         asked = replace(asked, if_open=IfOpen(if_open or IfOpen.REFUSE.value))
     elif from_text is not None or to_text is not None or fresh or if_open is not None:
@@ -205,7 +121,7 @@ def run_command(  # noqa: PLR0913  (its options)
         work, asked = _continued(work, request_text)
     with LazyReplayer(master=master) as replayer, _progress_bar(pipeline.name, at_least=fold_from) as on_progress:
         staging = Staging(chunk=chunk, chunk_records=chunk_records, on_progress=on_progress)
-        run = partial(run_request, work, replayer=replayer, staging=staging, publish=not no_publish)
+        run = partial(run_request, work, replayer=replayer, staging=staging, publish=not no_publish, accepted=accepted)
         outcome = _in_its_turn(work, asked, run)
     if as_json:
         options.print_json(outcome.to_json())
@@ -250,6 +166,16 @@ def _asked(work: RequestContext, from_text: str | None, to_text: str | None, *, 
     return Asked(from_ms=from_ms, to_ms=to_ms, who=options.who(), reason=reason, is_fresh=is_fresh)
 
 
+def _accepted(work: RequestContext, path: Path, *, reason: str) -> tuple[PlanFile, Asked]:
+    """Return a stored plan, and the request for its range."""
+    stored = PlanFile.load(path)
+    if stored.pipeline != work.pipeline.name:
+        raise RequestError(f"the plan {path} is of pipeline {stored.pipeline}, not of {work.pipeline.name}")
+    check_range(work.pipeline, stored.from_ms, stored.to_ms, now_ms=work.ledger.now_ms())
+    asked = Asked(from_ms=stored.from_ms, to_ms=stored.to_ms, who=options.who(), reason=reason, is_fresh=stored.fresh)
+    return stored, asked
+
+
 def _continued(work: RequestContext, request_text: str) -> tuple[RequestContext, Asked]:
     """Return the context with the spec of an open request, and what continues it."""
     work, request = request_to_continue(work, options.request_of(work, request_text))
@@ -263,49 +189,6 @@ def _continued(work: RequestContext, request_text: str) -> tuple[RequestContext,
         request_id=request.request_id,
     )
     return work, asked
-
-
-@click.command(
-    "load-flights",
-    short_help="Create or extend the event log of the demo.",
-    epilog="Example: hindcast load-flights --from 2013-02-01 --to 2013-02-15",
-)
-@click.option(
-    "--from", "from_day", type=click.DateTime(["%Y-%m-%d"]), default="2013-01-01", show_default=True, help="First day."
-)
-@click.option(
-    "--to",
-    "to_day",
-    type=click.DateTime(["%Y-%m-%d"]),
-    default="2014-01-02",
-    show_default=True,
-    help="The day after the last day.",
-)
-@options.master_option
-@options.place_options
-def load_flights_command(*, from_day: datetime, to_day: datetime, master: str | None, places: options.Places) -> int:
-    """Create or extend the demo's event log, event_logs/flights: the flights that left New York in 2013.
-
-    The command loads the flights that were reported in [from, to), in UTC days, with one commit for each day. Days that
-    the log has already are skipped. All data is in 2013-01-01 to 2014-01-02.
-    """
-    from jobs.demo.flights import DayLoaded, load_flights
-
-    first, last = from_day.date(), to_day.date()
-    days = max((last - first).days, 0)
-    with _bar() as bar:
-        task = bar.add_task("flights", total=days)
-
-        def advance(day: DayLoaded) -> None:
-            bar.update(task, completed=day.done, total=day.total, description=f"flights {day.day}")
-
-        summary = load_flights(places.lake.root, first, last, progress=advance, master=master)
-    skipped = f"; {counted(len(summary.skipped), 'day')} loaded before" if summary.skipped else ""
-    options.say(
-        f"{summary.records:,} flights of {counted(len(summary.loaded), 'day')} in [{_iso(first)}, {_iso(last)}) loaded "
-        f"into {summary.table}{skipped}"
-    )
-    return options.OK
 
 
 @dataclass(slots=True)
@@ -330,21 +213,14 @@ class LazyReplayer:
         return self._replay(order)
 
 
-def _suite_fingerprint(pipeline: Pipeline) -> str | None:
-    """The fingerprint of the suites. Loading them here reports an error in a suite before Spark starts."""
-    from jobs.replay.checks import load_checks
-
-    suites = load_checks(pipeline)
-    return None if suites is None else checks_fingerprint(pipeline, suites.document)
-
-
 def _is_good(outcome: RequestOutcome) -> bool:
     if outcome.publication is not None:
         return outcome.is_published
     return all(run.is_publishable for run in outcome.runs)
 
 
-def _bar() -> Progress:
+def count_bar() -> Progress:
+    """Return a bar that counts done things on standard error."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -357,7 +233,7 @@ def _bar() -> Progress:
 
 @contextmanager
 def _progress_bar(name: str, *, at_least: int) -> Iterator["_Reporter"]:
-    with _bar() as bar:
+    with count_bar() as bar:
         yield _Reporter(name=name, bar=bar, at_least=at_least)
 
 
@@ -380,10 +256,3 @@ class _Reporter:
         )
         for verdict, line in progress_lines(progress.results, at_least=self.at_least):
             options.say(line, style=options.VERDICT_STYLES[verdict], console=self.bar.console)
-
-
-def _iso(day: date) -> str:
-    return day.isoformat()
-
-
-__all__ = ["LazyReplayer", "load_flights_command", "plan_command", "run_command"]

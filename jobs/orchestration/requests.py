@@ -16,6 +16,7 @@ from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import leased
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Ask, Plan, Reason, Step, make_plan
+from jobs.planning.plan_file import PlanFile
 from jobs.planning.request_context import Asked, RequestContext, context_of
 from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish_staged
@@ -61,13 +62,21 @@ class Staging:
 
 
 def run_request(
-    work: RequestContext, asked: Asked, replayer: Replayer, *, staging: Staging | None = None, publish: bool = True
+    work: RequestContext,
+    asked: Asked,
+    replayer: Replayer,
+    *,
+    staging: Staging | None = None,
+    publish: bool = True,
+    accepted: PlanFile | None = None,
 ) -> RequestOutcome:
     """Open or resume a request for a range, replay stale slices, and publish all of it if every verdict allows.
 
+    With a plan that a person has `accepted`, nothing else is done.
+
     Raises:
         RangeTaken: other open requests have slices of the range. Nothing was written.
-        RequestError, SpecError, LogError: the request is not valid. Nothing was written.
+        RequestError, SpecError, LogError: the request is not valid, or the plan that was accepted. Nothing was written.
         HindcastError: the replayer failed. The attempt is marked as failed; the same call continues after the last
             staged slice.
     """
@@ -79,6 +88,8 @@ def run_request(
     ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=resumed, checks=work.checks)
     log_state = work.log_state(view, ask.slices)
     planned = make_plan(work.pipeline, view, log_state, ask=ask)
+    if accepted is not None:
+        accepted.check(view, log_state, planned)
     if all(step.is_published and step.reason is Reason.CURRENT for step in planned.steps):
         return _nothing_to_do(work, view, planned)
     for warning in planned.warnings:

@@ -179,7 +179,15 @@ def plan(pipeline: Pipeline, lake: Lake, view: LedgerView, *, ask: Ask) -> Plan:
 
 
 def plan_range(
-    pipeline: Pipeline, lake: Lake, view: LedgerView, *, from_ms: int, to_ms: int, now_ms: int, is_fresh: bool = False
+    pipeline: Pipeline,
+    lake: Lake,
+    view: LedgerView,
+    *,
+    from_ms: int,
+    to_ms: int,
+    now_ms: int,
+    is_fresh: bool = False,
+    checks: str | None = None,
 ) -> Plan:
     """Plan the slices of the half-open range `[from_ms, to_ms)`.
 
@@ -188,7 +196,7 @@ def plan_range(
         LogError, SpecError: as for `plan`.
     """
     slices = check_range(pipeline, from_ms, to_ms, now_ms=now_ms)
-    return plan(pipeline, lake, view, ask=Ask(slices=slices, is_fresh=is_fresh))
+    return plan(pipeline, lake, view, ask=Ask(slices=slices, is_fresh=is_fresh, checks=checks))
 
 
 def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, earlier: Plan | None = None) -> Plan:

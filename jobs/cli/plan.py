@@ -1,0 +1,137 @@
+"""The command plan."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jobs.cli import options
+from jobs.cli.slice_lines import all_option, show_plan
+from jobs.ledger.view import LedgerView
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import parse_bound, slices_between
+from jobs.planning.fingerprints import checks_fingerprint
+from jobs.planning.plan import Plan, plan_range
+from jobs.planning.plan_file import PlanFile
+from jobs.planning.request_context import RequestContext
+
+if TYPE_CHECKING:
+    from jobs.review.execution import Execution
+    from jobs.review.verify_input import Verification
+
+
+PLAN_HELP = """List the slices of [from, to) that `run` would replay, and why. Reads only the ledger and the Delta log.
+
+\b
+The reasons to replay a slice:
+  missing               it has no run yet
+  input changed         its run read other records than the log has now
+  spec changed          the pipeline file would give other rows now
+  state before changed  the slice before it would end with another state
+  input unverified      the log has other files for it, and commits that
+                        would explain them are gone (OPTIMIZE, or DELETE or
+                        MERGE); --verify compares its records; `run` replays
+                        it, and holds other records for a person
+
+All other slices are current. With --verify, the exit status is 1 if records differ.
+
+With --json, a current slice has the id and the verdict of its run. If a person has waived the run, the verdict stays
+`fail` and `waived` is true.
+"""
+
+
+@click.command(
+    "plan",
+    help=PLAN_HELP,
+    short_help="List the slices that `run` would replay, and why.",
+    epilog="Example: hindcast plan flights --from 2013-02-01 --to 2013-02-08",
+)
+@click.argument("pipeline_name", metavar="PIPELINE")
+@options.range_options
+@click.option("--fresh", is_flag=True, help="Plan a new chain that begins at --from without a state from before.")
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Read the records of the log again and compare them with those that the runs read. Starts Spark. The ledger "
+    "stores the result.",
+)
+@click.option(
+    "--explain",
+    "explains",
+    is_flag=True,
+    help="Say which executor computes the windows, how tasks read the log, and why.",
+)
+@click.option(
+    "--out",
+    "plan_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    metavar="FILE",
+    help="Store the plan. `hindcast run PIPELINE --plan FILE` does what it says, or nothing.",
+)
+@options.master_option
+@all_option
+@options.json_option
+@options.place_options
+def plan_command(  # noqa: PLR0913 - one parameter per option
+    *, pipeline_name: str, from_text: str, to_text: str, fresh: bool, verify: bool, explains: bool,
+    plan_file: Path | None, master: str | None, fold_from: int, as_json: bool, places: options.Places,
+) -> int:  # fmt: skip
+    """Print the plan of a range; its help is PLAN_HELP."""
+    pipeline = places.pipeline(pipeline_name)
+    work = places.request_context(pipeline)
+    checks = None if plan_file is None else suite_fingerprint(pipeline)
+    bounds = {"from_ms": parse_bound(pipeline, from_text), "to_ms": parse_bound(pipeline, to_text)}
+
+    def planned_now() -> tuple[LedgerView, Plan]:
+        now_ms, view = work.ledger.now_ms(), work.ledger.view()
+        made = plan_range(pipeline, places.lake, view, now_ms=now_ms, is_fresh=fresh, checks=checks, **bounds)
+        return view, made
+
+    view, planned = planned_now()
+    found = _verify(work, planned, master=master) if verify else None
+    if found is not None:
+        view, planned = planned_now()
+    if plan_file is not None:
+        PlanFile.of(planned, view).store(plan_file)
+    how = _execution(work, planned, bounds) if explains else None
+    if as_json:
+        verified = {} if found is None else {"verified": asdict(found)}
+        options.print_json(planned.to_json() | verified | ({} if how is None else {"execution": asdict(how)}))
+    else:
+        show_plan(planned, at_least=fold_from)
+        for sentence in () if how is None else how.sentences:
+            options.say(sentence)
+        if found is not None:
+            options.say(found.summary)
+        if plan_file is not None:
+            options.say(f"stored in {plan_file}; run it with `hindcast run {pipeline_name} --plan {plan_file}`")
+    return options.REFUSED if found is not None and found.different else options.OK
+
+
+def _execution(work: RequestContext, planned: Plan, bounds: Mapping[str, int]) -> "Execution":
+    from jobs.review.execution import execution
+
+    slices = slices_between(work.pipeline, bounds["from_ms"], bounds["to_ms"])
+    return execution(work.pipeline, work.lake, slices, known=planned.known)
+
+
+def _verify(work: RequestContext, planned: Plan, *, master: str | None) -> "Verification":
+    from jobs.review.verify_input import verify_inputs
+    from jobs.spark.lazy_session import LazySession
+
+    session = LazySession.named("hindcast plan --verify", master)
+    try:
+        return verify_inputs(session, work, planned, who=options.who())
+    finally:
+        session.stop()
+
+
+def suite_fingerprint(pipeline: Pipeline) -> str | None:
+    """The fingerprint of the suites. Loading them here reports an error in a suite before Spark starts."""
+    from jobs.replay.checks import load_checks
+
+    suites = load_checks(pipeline)
+    return None if suites is None else checks_fingerprint(pipeline, suites.document)

@@ -1,0 +1,171 @@
+"""A plan as a file: what a person has seen and accepted. A run of it refuses to do anything else."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from jobs.lake.log_match import Match, compare_coordinates
+from jobs.ledger.view import LedgerView
+from jobs.plain_text import counted, shortened
+from jobs.planning.log_state import LogState
+from jobs.planning.plan import Plan, Reason
+from jobs.runs import LogCoordinates
+from windowlib.errors import RequestError
+
+_NAMED: Final = 5
+"""An error names so many slices."""
+
+
+class _Stored(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+class PlannedSlice(_Stored):
+    """A slice of the plan. `reason` is a `jobs.planning.plan.Reason`, `log` the coordinates of its records."""
+
+    slice_id: str
+    reason: str
+    certain: bool
+    records: int
+    bytes: int
+    log: dict[str, Any]
+
+    def coordinates(self) -> LogCoordinates:
+        """Return the coordinates of the slice's records when the plan was made."""
+        return LogCoordinates(**{**self.log, "commits": tuple(self.log["commits"])})
+
+
+class PlanFile(_Stored):
+    """A plan that is stored.
+
+    `published` is the ledger version of the newest publication, -1 without one; `checks` the fingerprint of the suites.
+    """
+
+    hindcast_plan: Literal[1] = 1
+    pipeline: str
+    from_ms: int
+    to_ms: int
+    fresh: bool
+    spec_fingerprint: str
+    checks: str | None
+    published: int
+    slices: tuple[PlannedSlice, ...]
+
+    @classmethod
+    def of(cls, planned: Plan, view: LedgerView) -> "PlanFile":
+        """Return a plan that was just made for this view, as it is stored."""
+        assert planned.basis is not None, "`make_plan` sets it"
+        coordinates = planned.basis.log.coordinates
+        return cls(
+            pipeline=planned.pipeline,
+            from_ms=planned.steps[0].slice.start_ms,
+            to_ms=planned.steps[-1].slice.end_ms,
+            fresh=planned.basis.ask.is_fresh,
+            spec_fingerprint=planned.spec_fingerprint,
+            checks=planned.basis.ask.checks,
+            published=_newest_publication(view),
+            slices=tuple(
+                PlannedSlice(
+                    slice_id=step.slice.slice_id,
+                    reason=step.reason.value,
+                    certain=step.is_certain,
+                    records=step.records,
+                    bytes=step.bytes,
+                    log=asdict(coordinates[step.slice.slice_id]) | {"file_digests": "", "log_digests": ""},
+                )
+                for step in planned.steps
+            ),
+        )
+
+    def store(self, path: Path) -> None:
+        """Write the file, whole or not at all. A file that is there is replaced.
+
+        Raises:
+            RequestError: the file cannot be written.
+        """
+        try:
+            with NamedTemporaryFile("w", dir=path.parent, prefix=".plan-", delete=False, encoding="utf-8") as file:
+                file.write(self.model_dump_json(indent=1) + "\n")
+            Path(file.name).replace(path)
+        except OSError as error:
+            raise RequestError(f"the plan cannot be written to {path}: {error.strerror}") from error
+
+    @classmethod
+    def load(cls, path: Path) -> "PlanFile":
+        """Read a file that `store` has written.
+
+        Raises:
+            RequestError: it cannot be read, or is no plan.
+        """
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise RequestError(f"the plan {path} cannot be read: {error}") from error
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"])) or "the file"
+            raise RequestError(
+                f"{path} is no plan that `hindcast plan --out` has written: {where}: {first['msg']}, "
+                f"found {shortened(repr(first['input']))}"
+            ) from error
+
+    def check(self, view: LedgerView, log: LogState, planned: Plan) -> None:
+        """Refuse a plan of now that is not the stored one. A log that grew behind the slices does not matter.
+
+        Slices that have a valid run by now, of an earlier try of the same plan, need no replay.
+
+        Raises:
+            RequestError: names all that has moved.
+        """
+        moved = [*self._moved(view, log, planned)]
+        if moved:
+            raise RequestError(
+                f"the plan of pipeline {self.pipeline} is not valid any more: {'; '.join(moved)}. Nothing was done. "
+                f"Make a new plan with `hindcast plan {self.pipeline} --from … --to … --out FILE`, and look at it"
+            )
+
+    def _moved(self, view: LedgerView, log: LogState, planned: Plan) -> Iterator[str]:
+        if planned.spec_fingerprint != self.spec_fingerprint:
+            yield f"the spec was {self.spec_fingerprint[:12]} and is {planned.spec_fingerprint[:12]} now"
+        if planned.basis is not None and planned.basis.ask.checks != self.checks:
+            yield "the suites of its checks are others now"
+        newest = _newest_publication(view)
+        if newest != self.published:
+            yield (
+                f"the published head was ledger version {self.published if self.published >= 0 else 'none'} and is "
+                f"{newest} now"
+            )
+        now = {step.slice.slice_id: step for step in planned.steps}
+        stored = {one.slice_id: one for one in self.slices}
+        if now.keys() != stored.keys():
+            yield f"the range has {counted(len(now), 'slice')} now, and the plan has {len(stored)}"
+            return
+        other = [
+            slice_id
+            for slice_id, one in stored.items()
+            if compare_coordinates(one.coordinates(), log.coordinates[slice_id]) is not Match.SAME
+        ]
+        if other:
+            yield f"the log has other records, or perhaps other records, in {_named(other)}"
+        added = [
+            slice_id
+            for slice_id, one in stored.items()
+            if one.reason == Reason.CURRENT.value and now[slice_id].reason is not Reason.CURRENT
+        ]
+        if added and not other:
+            yield f"the plan does not replay {_named(added)}, and a run would ({now[added[0]].reason.value})"
+
+
+def _named(slice_ids: list[str]) -> str:
+    shown = ", ".join(slice_ids[:_NAMED])
+    more = len(slice_ids) - _NAMED
+    what = "slice" if len(slice_ids) == 1 else "slices"
+    return f"{what} {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def _newest_publication(view: LedgerView) -> int:
+    return view.publications[-1].seq if view.publications else -1
