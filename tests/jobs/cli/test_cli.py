@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.cli import run as cli_run
+from jobs.cli import plan as cli_plan
 from jobs.cli.main import COMMANDS, hindcast
 from jobs.cli.options import run_cli
 from jobs.ledger.history import REMEMBERED
@@ -113,7 +113,7 @@ def test_plan_verify_lists_the_slices_that_differ(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, different: tuple[str, ...], status: int
 ) -> None:
     found = Verification(equal=("2024-01-01",), different=different, skipped=("2024-01-03",))
-    monkeypatch.setattr(cli_run, "_verify", lambda _work, _planned, *, master: found)  # noqa: ARG005 - the name counts
+    monkeypatch.setattr(cli_plan, "_verify", lambda _work, _planned, *, master: found)  # noqa: ARG005 - the name counts
     assert shell("plan", "sales", *RANGE, "--verify") == status
     assert f"{counted(1 + len(different), 'slice')} read again, {len(different)} differ" in shell.out
     assert ("In 2024-01-02 the log holds other records" in shell.out) == bool(different)

@@ -13,7 +13,7 @@ import pytest
 import rich.console
 
 from jobs.cli import inspect as cli_look
-from jobs.cli import run as cli_run
+from jobs.cli import plan as cli_plan
 from jobs.cli import status as cli_status
 from jobs.cli.main import COMMANDS as ALL_COMMANDS
 from jobs.cli.main import hindcast
@@ -312,7 +312,7 @@ def test_ctrl_c_is_not_reported_as_a_bug(shell: Shell, monkeypatch: pytest.Monke
     def interrupt(*_args: object, **_kwargs: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli_run, "plan_range", interrupt)
+    monkeypatch.setattr(cli_plan, "plan_range", interrupt)
     assert shell("plan", "sales", *RANGE) == 130
     assert shell.err.strip().startswith("interrupted; run the same command again")
 
