@@ -13,6 +13,7 @@ from jobs.ledger.tally import Standing, in_words, standing_of, tally
 from jobs.ledger.view import StagedRun
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.plain_text import counted
+from jobs.planning.estimate import Estimate
 from jobs.planning.plan import Plan, Reason, Step
 from jobs.runs import OPTIONAL_FATES, RunResult, Verdict, optional_fates
 
@@ -42,24 +43,31 @@ def show_plan(planned: Plan, *, at_least: int = FOLD_FROM) -> None:
     share = f"{len(planned.stale)} of {counted(len(planned.steps), 'slice')} to replay"
     title = f"{planned.pipeline} [{planned.from_text}, {planned.to_text}) half-open: {share}"
     options.print_table(title, columns, rows, right=("records", "bytes", "about"), whole=("slice",))
-    seconds = _seconds(planned.stale)
-    total = "" if seconds is None else f", about {human_duration(seconds * 1_000)} according to past runs"
+    total = _expected(Estimate.together(step.expected for step in planned.stale))
     records = sum(step.records for step in planned.stale)
     options.say(f"{planned.chain_note}. To read: {counted(records, 'record')}{total}.")
     for warning in planned.warnings:
         options.say(f"warning: {warning}")
 
 
+def _expected(total: Estimate | None) -> str:
+    if total is None:
+        return ""
+    middle, least, most = (human_duration(seconds * 1_000) for seconds in total)
+    span_text = "" if least == most else f" ({least} to {most})"
+    return f", about {middle}{span_text} according to past runs"
+
+
 def _plan_row(stretch: Stretch[Step]) -> tuple[str, ...]:
     first, steps = stretch.first, stretch.items
-    seconds = _seconds(steps)
+    expected = Estimate.together(step.expected for step in steps)
     return (
         span([step.slice.slice_id for step in steps]),
         first.reason.value if first.is_certain else f"perhaps: {first.reason.value}",
         _because(stretch),
         f"{sum(step.records for step in steps):,}",
         f"{sum(step.bytes for step in steps):,}",
-        "" if not seconds else f"{seconds:.1f} s",
+        "" if expected is None or not expected.seconds else f"{expected.seconds:.1f} s",
     )
 
 
@@ -77,11 +85,6 @@ def _because(stretch: Stretch[Step]) -> str:
         counts = f"{counted(sum(then), 'record')} then, {sum(step.records for step in steps):,} now"
         return "; ".join([*erased, counts])
     return f"{first.because}, and so on (--all prints each slice)"
-
-
-def _seconds(steps: Iterable[Step]) -> float | None:
-    known = [step.expected_seconds for step in steps if step.expected_seconds is not None]
-    return sum(known) if known else None
 
 
 def show_outcome(outcome: RequestOutcome, *, at_least: int = FOLD_FROM) -> None:

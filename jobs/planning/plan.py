@@ -17,7 +17,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.chains import chain_before
-from jobs.planning.estimate import estimator
+from jobs.planning.estimate import Estimate, estimator
 from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.runs import EMPTY_STATE, CheckpointRef, LogCoordinates, Slice, Verdict
@@ -51,10 +51,15 @@ class Step:
     is_certain: bool
     records: int
     bytes: int
-    expected_seconds: float | None
+    expected: Estimate | None
     run: StagedRun | None
     is_published: bool
     rewrites: tuple[AcceptedRewrite, ...] = ()
+
+    @property
+    def expected_seconds(self) -> float | None:
+        """The expected seconds of the replay; None without past runs."""
+        return None if self.expected is None else self.expected.seconds
 
     @property
     def valid_run(self) -> StagedRun | None:
@@ -142,6 +147,7 @@ class Plan:
                     "records": step.records,
                     "bytes": step.bytes,
                     "expected_seconds": step.expected_seconds,
+                    "expected_seconds_range": None if step.expected is None else [*step.expected[1:]],
                     "run_id": None if step.valid_run is None else step.valid_run.result.run_id,
                     "verdict": None if step.valid_run is None else step.valid_run.verdict.value,
                     "waived": None if step.valid_run is None else step.valid_run.waiver is not None,
@@ -267,7 +273,7 @@ class _Judge:
 
     ask: Ask
     spec: str
-    estimate: Callable[[int], float | None]
+    estimate: Callable[[int], Estimate | None]
     slice: Slice
     input: LogCoordinates
     runs: Sequence[StagedRun]
@@ -344,7 +350,7 @@ class _Judge:
             is_certain=is_certain,
             records=self.input.records,
             bytes=self.input.bytes,
-            expected_seconds=0.0 if reason is Reason.CURRENT else self.estimate(self.input.records),
+            expected=Estimate(0.0, 0.0, 0.0) if reason is Reason.CURRENT else self.estimate(self.input.records),
             run=run,
             is_published=self._is_published(run),
             rewrites=self.view.rewrites_since(run) if run is not None and reason is Reason.INPUT_CHANGED else (),

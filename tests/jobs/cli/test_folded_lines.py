@@ -78,7 +78,7 @@ def random_plan(chance: random.Random, count: int) -> Plan:
         steps.append(
             Step(
                 slice=one, reason=reason, because=because, is_certain=True, records=records, bytes=records,
-                expected_seconds=None, run=None, is_published=False,
+                expected=None, run=None, is_published=False,
             )
         )  # fmt: skip
     return Plan(

@@ -32,13 +32,13 @@ def view(*runs: StagedRun) -> LedgerView:
 def test_empty_slices_do_not_count() -> None:
     filled = [run(number, 1_000, 10.0) for number in range(3)]
     empty = [run(number, 0, 0.5) for number in range(3, 70)]
-    assert estimator(view(*filled, *empty))(2_000) == 20.0
+    assert estimator(view(*filled, *empty))(2_000) == (20.0, 20.0, 20.0)
     assert seconds_left([*filled, *empty], 4) == 40.0
 
 
 def test_only_empty_slices_tell_nothing_of_records() -> None:
     assert estimator(view(run(1, 0, 0.5)))(2_000) is None
-    assert estimator(view(run(1, 0, 0.5)))(0) == 0.0
+    assert estimator(view(run(1, 0, 0.5)))(0) == (0.0, 0.0, 0.0)
     assert estimator(view())(0) is None
     assert seconds_left([run(1, 0, 0.5)], 4) == 2.0
     assert seconds_left([], 4) is None
@@ -54,4 +54,5 @@ def test_an_estimate_is_between_the_fastest_and_the_slowest_of_the_runs_with_rec
     if records and rates:
         assert found is not None
         least = min(seconds for read, seconds in past if read)
-        assert max(min(rates) * records, least) - 0.001 <= found <= max(max(rates) * records, least) + 0.001
+        assert max(min(rates) * records, least) - 0.001 <= found.least <= found.seconds
+        assert found.seconds <= found.most <= max(max(rates) * records, least) + 0.001
