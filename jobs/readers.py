@@ -15,7 +15,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from jobs.lake.lake import Lake
-from jobs.lake.store import Attempt
+from jobs.lake.table_files import Attempt
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
 from jobs.reading.published import (

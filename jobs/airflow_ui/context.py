@@ -17,8 +17,8 @@ from fastapi import Depends, HTTPException, Request
 
 from jobs.airflow_ui.security import may_decide, may_read
 from jobs.airflow_ui.views import Views
+from jobs.lake.delta_tables import opening_tables_once
 from jobs.lake.lake import Lake
-from jobs.lake.opened_tables import opening_tables_once
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.files import BrokenPipeline, PipelineFiles, load_all
 from jobs.pipeline.models.pipeline import Pipeline

@@ -4,9 +4,10 @@ Reading and folding a long ledger is the cost of a page. A `Ledger` reads only n
 pipeline, and a view is made once per ledger version.
 """
 
-from collections import OrderedDict
 from pathlib import Path
 from threading import Lock
+
+from cachetools import LRUCache
 
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
@@ -48,8 +49,7 @@ class Views:
 
     def __init__(self, most: int = MAX_LEDGERS) -> None:
         self._lock = Lock()
-        self._most = most
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: LRUCache[str, _Kept] = LRUCache(most)
 
     def view(self, lake: Lake, pipeline: str) -> LedgerView:
         """Return the newest view of a pipeline's ledger.
@@ -60,7 +60,4 @@ class Views:
         uri = lake.ledger(pipeline)
         with self._lock:
             kept = self._kept.setdefault(uri, _Kept(uri))
-            self._kept.move_to_end(uri)
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
         return kept.view()

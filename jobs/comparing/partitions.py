@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from jobs.comparing.comparison_keys import BOUNDS, Shape
 from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.damage import reading
-from jobs.lake.store import count_rows, dataset_of, open_table
+from jobs.lake.delta_tables import open_table
+from jobs.lake.store import count_rows, dataset_of
 from jobs.ledger.view import StagedRun
 from jobs.reading.stored_rows import StoredRuns, run_attempt
 from windowlib.columnar.hashing import row_hashes

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from jobs.doctor.slice_candidates import SliceCandidate
 from jobs.doctor.table_facts import FileFacts, TableFacts
-from jobs.lake.delta_log import log_errors, place_of
+from jobs.lake.damage import log_errors
+from jobs.lake.delta_log import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
 from jobs.storage import file_system
@@ -58,7 +59,7 @@ def read_head(facts: TableFacts) -> pa.Table:
     """
     columns = readable_columns(facts)
     for file in sorted(facts.files, key=lambda one: (one.commit, one.modified_ms, one.path), reverse=True):
-        if file.records != 0 and not file.has_vector:
+        if file.records != 0 and file.deleted is None:
             rows, _, _ = _read_file(facts, file, columns, most=HEAD_RECORDS)
             return rows
     return pa.table({name: pa.array([], _type_of(facts, name)) for name in columns})
@@ -78,7 +79,7 @@ def read_sample(facts: TableFacts, columns: Sequence[str], slices: SliceCandidat
         return 0 if found is None else found
 
     asked = [name for name in columns if _type_of(facts, name) is not None]
-    files = [one for one in facts.files if not one.has_vector and one.records != 0]
+    files = [one for one in facts.files if one.deleted is None and one.records != 0]
     files.sort(key=lambda one: (slice_of(one), one.commit, one.modified_ms, one.place, one.path), reverse=True)
     tables, parts, problems = [], [], []
     left = most

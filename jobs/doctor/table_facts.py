@@ -10,7 +10,7 @@ from jobs.lake.file_origins import operation_of
 from jobs.lake.footer_bounds import footer_bounds
 from jobs.lake.log_files import Entry, LogFiles
 from jobs.lake.log_places import found_format, place_at
-from jobs.lake.log_version import LogVersion
+from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.row_tracking import ROW_TRACKING, row_places
 from jobs.lake.slice_instants import TIME_KINDS
 from jobs.pipeline.models.log import LogFormat, PartitionType
@@ -29,19 +29,13 @@ _POSITION_BITS: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileFacts:
-    """A data file. `partition` maps a partition column to its value as text; binary columns are left out.
+class FileFacts(DataFile):
+    """A data file, and where its records are in the order of appending.
 
     `commit` is the version that appended the file, UNKNOWN_COMMIT if that commit is gone or was not read. The row i of
     a file that was not rewritten has the place `place + i` in the order of its commit.
     """
 
-    path: str
-    partition: Mapping[str, str | None]
-    records: int | None
-    bytes: int
-    modified_ms: int
-    has_vector: bool
     commit: int
     place: int
     is_rewritten: bool
@@ -204,12 +198,7 @@ def _files(
         if row_place is not None and not is_rewritten and UNKNOWN_COMMIT < commit < row_place.commit_version:
             row_place = None  # a backfill of row tracking has numbered the file, in any order
         yield FileFacts(
-            path=file.path,
-            partition=file.partition,
-            records=file.records,
-            bytes=file.bytes,
-            modified_ms=file.modified_ms,
-            has_vector=file.deleted is not None,
+            **file.facts(),
             commit=commit if row_place is None else row_place.commit_version,
             place=position << _POSITION_BITS if row_place is None else row_place.base_row_id,
             is_rewritten=is_rewritten,

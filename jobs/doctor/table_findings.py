@@ -131,7 +131,7 @@ def _removals(facts: TableFacts) -> Iterator[Finding]:
         )
     else:
         yield ok("removed records", f"none in the {counted(len(facts.commits), 'commit')} that were read")
-    vectors = sum(file.has_vector for file in facts.files)
+    vectors = sum(file.deleted is not None for file in facts.files)
     if vectors:
         yield warning(
             "deletion vectors",

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from jobs.lake.delta_log import DataFile, is_whole_uri, place_of
+from jobs.lake.delta_log import is_whole_uri, place_of
 from jobs.lake.file_origins import CLONE, Origin, operation_of, origins_of, with_origins
 from jobs.lake.log_files import Entry, LogFiles
-from jobs.lake.log_version import LogVersion
+from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.pinned_files import AppendPlace, PinnedFile
 from jobs.lake.row_tracking import ROW_TRACKING, RowPlace, row_places, stored_versions
 from windowlib.errors import LogError

@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from jobs.lake.delta_log import log_errors, place_of
+from jobs.lake.damage import log_errors
+from jobs.lake.delta_log import place_of
 from jobs.lake.log_files import Entry, LogFiles
 from jobs.lake.parquet_files import open_parquet
 

@@ -6,11 +6,12 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from jobs.lake.damage import reading
-from jobs.lake.listing import ListedFile, listed_files
-from jobs.lake.store import Attempt, files_dataset, open_table, read_each_attempt, table_schema
+from jobs.lake.delta_tables import open_table
+from jobs.lake.store import files_dataset, read_each_attempt, table_schema
+from jobs.lake.table_files import Attempt, TableFile
 from windowlib.records import tables
 
 if TYPE_CHECKING:
@@ -26,27 +27,28 @@ _ROWS_PER_BATCH: Final = 131_072
 """The largest number of removals that are read at once."""
 
 
-class PartFile(NamedTuple):
-    """A file of a checkpoint's table, and the number of the part that it belongs to."""
-
-    part: int
-    file: ListedFile
-
-
 @dataclass(frozen=True, slots=True)
 class PartFiles:
-    """Files of one table of a checkpoint in parts. `uri` is the place of the table, `schema` has its columns."""
+    """Files of one table of a checkpoint in parts, in the order of the parts.
+
+    `uri` is the place of the table, `schema` has its columns. `parts` maps an attempt to the number of its part.
+    """
 
     uri: str
     schema: "pa.Schema"
-    files: tuple[PartFile, ...]
+    files: tuple[TableFile, ...]
+    parts: Mapping[Attempt, int]
+
+    def part(self, file: TableFile) -> int:
+        """Return the number of the part that a file belongs to."""
+        return self.parts[file.attempt]
 
     def batches(
         self,
         columns: Sequence[str],
         *,
         rows: int,
-        only: Collection[PartFile] | None = None,
+        only: Collection[TableFile] | None = None,
         may_have: Callable[[Bounds], bool] | None = None,
     ) -> "Iterator[tuple[int, pa.RecordBatch]]":
         """Yield batches of at most `rows` rows, and the number of the part of each.
@@ -69,10 +71,10 @@ class PartFiles:
             return
         known = [name for name in columns if name in self.schema.names]
         repeated = [name for name in known if name in _REPEATED]
-        with reading(self.uri, {one.file.attempt for one in chosen}):
-            dataset = files_dataset(self.uri, [one.file for one in chosen], self.schema, repeated=repeated)
+        with reading(self.uri, {one.attempt for one in chosen}):
+            dataset = files_dataset(self.uri, [*chosen], self.schema, repeated=repeated)
             fragments = [*dataset.get_fragments()]
-            part_of = {fragment.path: one.part for fragment, one in zip(fragments, chosen, strict=True)}
+            part_of = {fragment.path: self.part(one) for fragment, one in zip(fragments, chosen, strict=True)}
             if may_have is not None:
                 fragments = [_with_row_groups(fragment, may_have) for fragment in fragments]
                 fragments = [fragment for fragment in fragments if fragment.row_groups]
@@ -94,10 +96,10 @@ def checkpoint_files(uri: str, parts: Sequence[Attempt]) -> PartFiles:
     with reading(uri):
         table = open_table(uri) if parts else None
         if table is None:
-            return PartFiles(uri, pa.schema([]), ())
+            return PartFiles(uri, pa.schema([]), (), {})
         number = {attempt: part for part, attempt in enumerate(parts)}
-        files = (PartFile(number[one.attempt], one) for one in listed_files(table, parts))
-        return PartFiles(uri, table_schema(table), tuple(sorted(files, key=lambda one: one.part)))
+        files = sorted(table.listing().of({*parts}), key=lambda one: number[one.attempt])
+        return PartFiles(uri, table_schema(table), tuple(files), number)
 
 
 @dataclass(frozen=True, slots=True)

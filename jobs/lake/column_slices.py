@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from jobs.lake.damage import log_errors
 from jobs.lake.deleted_rows import DeletedRows
-from jobs.lake.delta_log import DataFile, log_errors, place_of
+from jobs.lake.delta_log import place_of
 from jobs.lake.log_cut import Cut
-from jobs.lake.log_version import LogVersion
+from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.parquet_files import open_parquet
 from jobs.lake.pinned_files import PinnedFile, SlicePart
 from jobs.lake.slice_instants import Span, TimeKind, slice_instants, statistics_span
@@ -165,7 +166,7 @@ class ColumnSlicing:
             records = times.records.get(one.slice_id, 0)
             if not records:
                 continue
-            whole = PinnedFile.of(file, value="", slice_id=one.slice_id)
+            whole = PinnedFile.of(file, slice_id=one.slice_id)
             is_whole = self._is_in(one, times.span) if times.span is not None else False
             part = None if is_whole else SlicePart(one.start_ms, one.end_ms)
             yield whole.with_part(part, records)

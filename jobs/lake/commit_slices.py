@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from jobs.lake.delta_log import DataFile, place_of
+from jobs.lake.delta_log import place_of
 from jobs.lake.file_origins import Origin, origins_of
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import Entry, LogFiles
-from jobs.lake.log_version import LogVersion
+from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.row_tracking import ROW_TRACKING, stored_versions
 from jobs.lake.slice_instants import Span
@@ -100,7 +100,7 @@ class CommitSlicing:
             filled.update(one for one in span if one != _BEGINNING)
             slices = overlapped(self.cut, span)
             if slices and slices[0].start_ms <= span.first_ms <= span.last_ms < slices[0].end_ms:
-                files.append(PinnedFile.of(file, value="", slice_id=slices[0].slice_id))
+                files.append(PinnedFile.of(file, slice_id=slices[0].slice_id))
                 continue
             for one in slices:
                 unknown.setdefault(one.slice_id, self._unknown(file, origin, one.slice_id))

@@ -1,4 +1,4 @@
-"""Turns errors about a damaged table of Hindcast's own into one paragraph that names the table and the file."""
+"""Turns errors about a damaged table, an own one or an event log, into one paragraph that names it and the file."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from jobs.lake.delta_tables import open_delta
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import is_remote
-from windowlib.errors import HindcastError, StoreError
+from windowlib.errors import HindcastError, LogError, StoreError
 
 ADVICE = (
     "Put that file back from a copy, or remove the table's newer attempts and run the slices again; "
@@ -20,6 +20,9 @@ REMOTE_ADVICE = (
     "Check that the object store answers and that the variables of docs/how-to/storage.md name it, and run the command "
     "again. If an object is damaged or lost, put it back from a copy"
 )
+
+
+_MAX_CAUSE = 300
 
 
 @contextmanager
@@ -43,6 +46,33 @@ def table_errors(
         if not isinstance(error, (DeltaError, OSError, pa.ArrowException, UnicodeDecodeError, *also)):
             raise
         raise make_error(error) from error
+
+
+@contextmanager
+def log_errors(uri: str, doing: str) -> Iterator[None]:
+    """Turn the exceptions of deltalake and Arrow about a damaged table into a `LogError` of one paragraph.
+
+    Args:
+        uri: the log's table.
+        doing: the step that can fail, for the message, such as "reading its schema".
+
+    Raises:
+        LogError: names the table, the step and the cause.
+    """
+
+    def make_error(error: BaseException) -> LogError:
+        # The text of a panic carries a backtrace of Rust: only its first line is shown.
+        cause = str(error).partition("\n")[0].strip()[:_MAX_CAUSE]
+        if is_remote(uri):
+            return LogError(f"event log {uri}: {doing} failed: {cause or type(error).__name__}. {REMOTE_ADVICE}")
+        return LogError(
+            f"event log {uri}: {doing} failed: {cause or type(error).__name__}. A file of the table is damaged or "
+            "truncated. Restore it from a backup. If it is a damaged checkpoint of Delta and all commit files still "
+            "exist, you can remove the checkpoint instead"
+        )
+
+    with table_errors(make_error, also=(ValueError,)):
+        yield
 
 
 @contextmanager

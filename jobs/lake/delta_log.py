@@ -6,22 +6,25 @@ This module reads Delta's metadata and file listings, never a record. All column
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
+from typing_extensions import override
+
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.covered_files import StoredDigests
-from jobs.lake.damage import REMOTE_ADVICE, table_errors
+from jobs.lake.damage import log_errors
 from jobs.lake.deleted_rows import DeletedRows
 from jobs.lake.delta_tables import open_delta, open_newest
 from jobs.lake.log_files import NO_DIGESTS, LogFiles, list_log_files
+from jobs.lake.log_version import DataFile, LogVersion, no_bounds
 from jobs.storage import file_system, is_remote
 from windowlib.errors import LogError
-from windowlib.records.column_types import PHYSICAL_NAME, Node, spell_type
+from windowlib.records.column_types import PHYSICAL_NAME, spell_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,64 +33,10 @@ if TYPE_CHECKING:
 _MAPPING_MODE = "delta.columnMapping.mode"
 _MAPPED = {"name", "id"}
 _TYPE_CHANGES = "delta.typeChanges"
-RETENTION = "delta.logRetentionDuration"
 _DELETION_VECTORS = "deletionVectors"
 _WHOLE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-_MAX_CAUSE = 300
 _SAFE = "/=:+,@()!$&'*;~ "
 """Characters that are not encoded in the path of a file."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataFile:
-    """One data file of a version.
-
-    `partition` maps every partition column to its value as text, except binary columns. `records` is None without
-    statistics; records that a deletion vector marks as deleted are not counted. `deleted` is None without a vector.
-    `is_replaceable` tells that the writer of the log may write another file at this path. `only_inserts`: of a file of
-    the change data feed, only the inserted rows belong to the log.
-    """
-
-    path: str
-    partition: Mapping[str, str | None]
-    records: int | None
-    bytes: int
-    modified_ms: int
-    deleted: DeletedRows | None = None
-    is_replaceable: bool = False
-    only_inserts: bool = False
-
-    @property
-    def digest_name(self) -> str:
-        """The name under which a digest of its bytes is stored."""
-        return f"{self.path}@{self.modified_ms}" if self.is_replaceable else self.path
-
-
-@contextmanager
-def log_errors(uri: str, doing: str) -> Iterator[None]:
-    """Turn the exceptions of deltalake and Arrow about a damaged table into a `LogError` of one paragraph.
-
-    Args:
-        uri: the log's table.
-        doing: the step that can fail, for the message, such as "reading its schema".
-
-    Raises:
-        LogError: names the table, the step and the cause.
-    """
-
-    def make_error(error: BaseException) -> LogError:
-        # The text of a panic carries a backtrace of Rust: only its first line is shown.
-        cause = str(error).partition("\n")[0].strip()[:_MAX_CAUSE]
-        if is_remote(uri):
-            return LogError(f"event log {uri}: {doing} failed: {cause or type(error).__name__}. {REMOTE_ADVICE}")
-        return LogError(
-            f"event log {uri}: {doing} failed: {cause or type(error).__name__}. A file of the table is damaged or "
-            "truncated. Restore it from a backup. If it is a damaged checkpoint of Delta and all commit files still "
-            "exist, you can remove the checkpoint instead"
-        )
-
-    with table_errors(make_error, also=(ValueError,)):
-        yield
 
 
 def open_log(uri: str, version: int | None = None) -> "DeltaTable":
@@ -102,7 +51,7 @@ def open_log(uri: str, version: int | None = None) -> "DeltaTable":
         raise LogError(f"event log {uri} does not exist; load it first, or correct `log.table` or the lake root")
     with log_errors(uri, f"opening version {'latest' if version is None else version}"):
         try:
-            return open_newest(uri) if version is None else open_delta(uri, version)
+            return open_newest(uri).delta if version is None else open_delta(uri, version)
         except TableNotFoundError as error:
             raise LogError(
                 f"event log {uri} {'' if is_remote(uri) else 'exists, but it '}is not a Delta table: it has no "
@@ -112,32 +61,15 @@ def open_log(uri: str, version: int | None = None) -> "DeltaTable":
             ) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogTable:
-    """The event log at one version, as its metadata describes it.
+@dataclass(frozen=True, kw_only=True)
+class LogTable(LogVersion):
+    """A Delta table as an event log, as the metadata of one version describes it."""
 
-    `nodes` maps a column to its type. `physical` maps a column to its name in the files. `widened` maps a column whose
-    type was widened in place to its first type, in Spark's spelling.
-    """
-
-    uri: str
     table: "DeltaTable"
-    version: int
-    table_id: str
-    nodes: Mapping[str, Node]
-    partition_columns: tuple[str, ...]
-    configuration: Mapping[str, str | None]
-    physical: Mapping[str, str]
-    widened: Mapping[str, str]
-    _files: list[list[DataFile]] = field(default_factory=list, compare=False, repr=False)
-    _deleted: list[Mapping[str, DeletedRows]] = field(default_factory=list, compare=False, repr=False)
+    is_read_by_spark: bool = True
     _digests: dict[str, bytes | None] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
-    def is_mapped(self) -> bool:
-        """Whether the files have other column names than the table (Delta's column mapping)."""
-        return self.configuration.get(_MAPPING_MODE) in _MAPPED
-
+    @override
     def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> LogFiles:
         """List the files of `_delta_log` up to this version, and check those that the version follows from.
 
@@ -153,42 +85,12 @@ class LogTable:
             files.check(files.current)
         return files
 
-    @property
-    def has_commits(self) -> bool:
-        """A table has a history."""
-        return True
+    @override
+    def files(self) -> Sequence[DataFile]:
+        return self._files
 
-    @property
-    def is_read_by_spark(self) -> bool:
-        """Spark reads every Delta table."""
-        return True
-
-    @property
-    def retention(self) -> str:
-        """Delta's setting."""
-        return RETENTION
-
-    @property
-    def why_not_accepted(self) -> str:
-        """A person can accept commits that removed or changed records."""
-        return ""
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """The columns in table order: name -> Spark simple type (`bigint`, `struct<a:int>`)."""
-        return {name: spell_type(node) for name, node in self.nodes.items()}
-
-    def files(self) -> list[DataFile]:
-        """Return the data files of this version. They are read once.
-
-        Raises:
-            LogError: the table is damaged.
-        """
-        if not self._files:
-            self._files.append(self._read_files())
-        return self._files[0]
-
-    def _read_files(self) -> list[DataFile]:
+    @cached_property
+    def _files(self) -> list[DataFile]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -227,6 +129,7 @@ class LogTable:
         places = (place_of("", path) for path in found["filepath"].to_pylist())
         return {place: DeletedRows.of(one) for place, one in zip(places, kept, strict=True)}
 
+    @override
     def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":
         """Return the path of each of these data files -> the greatest value of a column, where statistics have it.
 
@@ -245,6 +148,7 @@ class LogTable:
         known = actions.filter(pc.and_(asked, pc.is_valid(actions[name])))
         return dict(zip(known["path"].to_pylist(), known[name], strict=True))
 
+    @override
     def bounds(self, column: str) -> "pa.Table":
         """Return `path`, `low`, `high` and `nulls` of the data files whose statistics have all three of a column.
 
@@ -261,27 +165,19 @@ class LogTable:
         found = [actions[name] for name in ("path", *names.values())]
         return pa.Table.from_arrays(found, names=["path", *names]).drop_null()
 
+    @override
     def deleted_rows(self) -> Mapping[str, DeletedRows]:
-        """Return the path of each data file with a deletion vector -> the rows that it marks as deleted."""
-        if not self._deleted:
-            self._deleted.append({file.path: file.deleted for file in self.files() if file.deleted is not None})
-        return self._deleted[0]
+        return self._deleted_rows
 
+    @cached_property
+    def _deleted_rows(self) -> Mapping[str, DeletedRows]:
+        return {file.path: file.deleted for file in self.files() if file.deleted is not None}
+
+    @override
     def removal(self, columns: Sequence[str]) -> str:
         """Return how a person removes the records that have no value of one of these partition columns."""
         where = " OR ".join(f"{name} IS NULL" for name in columns)
         return f"remove the records without one (DELETE … WHERE {where}, which changes no slice)"
-
-    def lost(self) -> Mapping[str, str]:
-        """Return nothing: the version names the files of all its records."""
-        return {}
-
-
-def no_bounds() -> "pa.Table":
-    """Return the bounds of no file, as `LogTable.bounds` does."""
-    import pyarrow as pa
-
-    return pa.schema([(name, pa.null()) for name in ("path", "low", "high", "nulls")]).empty_table()
 
 
 def describe_log(uri: str, version: int | None = None) -> LogTable:
@@ -312,7 +208,7 @@ def describe_log(uri: str, version: int | None = None) -> LogTable:
         nodes={one["name"]: one["type"] for one in fields},
         partition_columns=tuple(metadata.partition_columns),
         configuration=configuration,
-        physical={one["name"]: str(names.get(one["name"]) or one["name"]) for one in fields},
+        mapped=names,
         widened={one["name"]: spell_type(changes[0]["fromType"]) for one in fields if (changes := _type_changes(one))},
     )
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.lake.delta_log import LogTable, describe_log, log_errors, open_log
+from jobs.lake.damage import log_errors
+from jobs.lake.delta_log import LogTable, describe_log, open_log
 from jobs.lake.delta_tables import is_newest
 from jobs.lake.log_files import list_log_files
 from jobs.lake.log_version import LogTip, commit_digest

@@ -1,16 +1,27 @@
-"""Opens Delta tables through deltalake, with the storage options of their place. Every other module opens them here.
+"""Opens Delta tables through deltalake, and keeps them: the one cache of tables. Every other module opens them here.
 
-Opening a table reads all commits since the last checkpoint of Delta: 3 to 10 ms here for a table with a year of slices,
-and a request for each commit in an object store. So a thread keeps the tables that it has opened, and `open_newest`
-reads only new commits. A kept table is used if the commit file of its version is the file that it has read.
+Opening a table reads its newest checkpoint and all commits after it: 3 to 10 ms here for a table with a year of slices,
+and a request for each commit in an object store. Reading the new commits takes 1 ms. So a thread keeps its tables:
+
+- `open_newest` uses a kept table if the commit file of its version is the file that it has read, and reads new commits.
+- In `opening_tables_once` (the replay of a chunk, a request of the review pages), `open_table` does this once for a
+  table, and again after `expect_commits`.
+- The list of files is read once for each version of a kept table (`OpenedTable.listing`).
+
+The log that a plan has opened is no entry of this cache. The plan gives it to its replay (`KnownLog.opened`). The files
+of `_delta_log` are checked once for each opened log, and a process may run for weeks.
 """
 
 import threading
-from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cachetools import LRUCache
+
+from jobs.lake.table_files import Listing
 from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
 
 if TYPE_CHECKING:
@@ -22,28 +33,105 @@ MOST_KEPT = 32
 """So many tables a thread keeps: those of two pipelines."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
-    """A table, the version that it had when it was kept, and what its commit file was then (None: not known)."""
+@dataclass(slots=True)
+class OpenedTable:
+    """A table that this thread has opened. The next opening in this thread may move it to a newer version.
 
-    table: "DeltaTable"
-    version: int
-    stamp: FileStamp | None
+    `version` is the version at the last opening, and `stamp` what its commit file was then (None: not known). After a
+    commit through `delta`, the version is another one.
+    """
+
+    uri: str
+    delta: "DeltaTable"
+    version: int = -1
+    stamp: FileStamp | None = None
+    _listing: tuple[int, Listing] | None = None
+
+    def listing(self) -> Listing:
+        """Return the list of its files."""
+        version = self.delta.version()
+        if self._listing is None or self._listing[0] != version:
+            self._listing = version, Listing(self.delta)
+        return self._listing[1]
+
+    def is_same(self) -> bool:
+        """Return whether it is still what is stored. In an object store, no table is made anew at a place."""
+        if is_remote(self.uri):
+            return True
+        is_known = self.stamp is not None and self.delta.version() == self.version
+        return is_known and _stamp(self.uri, self.version) == self.stamp
+
+    def read_new_commits(self) -> None:
+        """Move it to the newest version. If this raises, it may be at any version."""
+        if is_remote(self.uri) or not is_newest(self.uri, self.delta.version()):
+            self.delta.update_incremental()
 
 
 class _KeptTables(threading.local):
-    """The tables that this thread has opened. The one that was used least recently is dropped first."""
+    """The tables of this thread. Those in `current` are used without a look at the table; None is no table."""
 
     def __init__(self) -> None:
-        self.tables: OrderedDict[str, _Kept] = OrderedDict()
+        self.tables: LRUCache[str, OpenedTable] = LRUCache(MOST_KEPT)
+        self.current: dict[str, OpenedTable | None] | None = None
 
 
 _KEPT = _KeptTables()
 
 
-def checkpoint_interval(uri: str) -> dict[str, str]:
-    """Return the property of a new table that states after how many commits Delta writes a checkpoint."""
-    return {"delta.checkpointInterval": str(_REMOTE_COMMITS if is_remote(uri) else _COMMITS)}
+@contextmanager
+def opening_tables_once() -> Iterator[None]:
+    """Let readers of this thread open each table once.
+
+    Inside, `open_table` returns a table as it was at its first read, with the commits that this thread has made since.
+    """
+    before, _KEPT.current = _KEPT.current, {}
+    try:
+        yield
+    finally:
+        _KEPT.current = before
+
+
+def expect_commits(uri: str | None = None) -> None:
+    """Let the next reader of a table (None: of each table) read the commits since it was opened."""
+    current = _KEPT.current or {}
+    for one in [*current] if uri is None else [uri]:
+        current.pop(one, None)
+
+
+def forget_table(uri: str) -> None:
+    """Let the next reader open a table anew: a commit to it has failed, or has changed its columns."""
+    _KEPT.tables.pop(uri, None)
+    expect_commits(uri)
+
+
+def open_table(uri: str) -> OpenedTable | None:
+    """Return a table at its newest version, or as `opening_tables_once` tells; None if there is none."""
+    from deltalake.exceptions import TableNotFoundError
+
+    current = {} if _KEPT.current is None else _KEPT.current
+    if uri not in current:
+        try:
+            current[uri] = open_newest(uri)
+        except TableNotFoundError:
+            current[uri] = None
+    return current[uri]
+
+
+def open_newest(uri: str) -> OpenedTable:
+    """Return a table at its newest version.
+
+    Raises:
+        TableNotFoundError: there is no table. Other errors of deltalake: the table cannot be read.
+    """
+    table = _KEPT.tables.pop(uri, None)
+    if table is None or not table.is_same():
+        table = OpenedTable(uri, open_delta(uri))
+    else:
+        table.read_new_commits()
+    table.version = table.delta.version()
+    table.stamp = _stamp(uri, table.version)
+    _KEPT.tables[uri] = table
+    return table
 
 
 def open_delta(uri: str, version: int | None = None) -> "DeltaTable":
@@ -57,72 +145,16 @@ def open_delta(uri: str, version: int | None = None) -> "DeltaTable":
     return DeltaTable(uri, version=version, storage_options=delta_options(uri))
 
 
-def open_newest(uri: str) -> "DeltaTable":
-    """Return a table at its newest version. The next call in this thread may move the returned table forward.
-
-    Raises:
-        TableNotFoundError: there is no table. Other errors of deltalake: the table cannot be read.
-    """
-    kept = _KEPT.tables.pop(uri, None)
-    if kept is None or not _is_same(uri, kept):
-        table = open_delta(uri)
-    else:
-        table = kept.table
-        read_new_commits(uri, table)
-    keep(uri, table)
-    return table
-
-
-def read_new_commits(uri: str, table: "DeltaTable") -> None:
-    """Move a table to its newest version.
-
-    Raises:
-        Errors of deltalake: a commit cannot be read. The table may then be at any version.
-    """
-    if is_remote(uri) or not is_newest(uri, table.version()):
-        table.update_incremental()
-
-
-def keep(uri: str, table: "DeltaTable") -> None:
-    """Keep a table for the next `open_newest` of this thread: after it was opened, read again, or committed through.
-
-    Without this call, a table that has moved to another version is opened anew.
-    """
-    version = table.version()
-    _KEPT.tables[uri] = _Kept(table=table, version=version, stamp=_stamp(uri, version))
-    _KEPT.tables.move_to_end(uri)
-    while len(_KEPT.tables) > MOST_KEPT:
-        _KEPT.tables.popitem(last=False)
-
-
-def drop_kept(uri: str) -> None:
-    """Open a table anew the next time: after a failed commit, it may be ahead of the stored one."""
-    _KEPT.tables.pop(uri, None)
-
-
-def _is_same(uri: str, kept: _Kept) -> bool:
-    """Return whether a kept table is still what is stored. In an object store, no table is made anew at a place."""
-    if is_remote(uri):
-        return True
-    is_known = kept.stamp is not None and kept.table.version() == kept.version
-    return is_known and _stamp(uri, kept.version) == kept.stamp
-
-
-def _stamp(uri: str, version: int) -> FileStamp | None:
-    """Return the stamp of the commit file of a version; None without such a file on this machine."""
-    if is_remote(uri):
-        return None
-    try:
-        return file_stamp(_commit_file(uri, version))
-    except OSError:
-        return None
-
-
 def is_delta(uri: str) -> bool:
     """Return whether a place has a Delta table."""
     from deltalake import DeltaTable
 
     return DeltaTable.is_deltatable(uri, storage_options=delta_options(uri))
+
+
+def checkpoint_interval(uri: str) -> dict[str, str]:
+    """Return the property of a new table that states after how many commits Delta writes a checkpoint."""
+    return {"delta.checkpointInterval": str(_REMOTE_COMMITS if is_remote(uri) else _COMMITS)}
 
 
 def is_newest(uri: str, version: int) -> bool:
@@ -135,6 +167,16 @@ def is_newest(uri: str, version: int) -> bool:
     system, root = file_system(uri)
     infos = system.get_file_info([f"{root}/_delta_log/{one:020}.json" for one in (version, version + 1)])
     return bool(infos[0].type != pafs.FileType.NotFound and infos[1].type == pafs.FileType.NotFound)
+
+
+def _stamp(uri: str, version: int) -> FileStamp | None:
+    """Return the stamp of the commit file of a version; None without such a file on this machine."""
+    if is_remote(uri):
+        return None
+    try:
+        return file_stamp(_commit_file(uri, version))
+    except OSError:
+        return None
 
 
 def _commit_file(uri: str, version: int) -> Path:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.lake.conforming import refusals, stored_name
-from jobs.lake.delta_log import log_errors
+from jobs.lake.damage import log_errors
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.parquet_files import OLD_CALENDAR, open_parquet
 from jobs.lake.pinned_files import PinnedFile
@@ -31,7 +31,7 @@ class DirectReading:
     `why_spark` is the reason, in one sentence, why only Spark reads the files; None if Arrow reads them. Then every
     file of `log.files` is at `log.place(file)` in the file system of the log, and `conformed` gives its columns the
     types `arrow_type(log.nodes[..])`. A column that a file does not have is null there. The value of a partition column
-    is in `file.values`, as text.
+    is in `file.partition`, as text.
 
     `compacted` are the paths of the files that have the ids and commits of their rows in columns, because OPTIMIZE or
     another commit that moves records wrote them.

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from jobs.lake.append_order import CommitOrder, with_append_places
 from jobs.lake.commit_history import FEW_COMMITS, CommitHistory, newest_data_ms
 from jobs.lake.covered_files import CoveredFile
-from jobs.lake.delta_log import log_errors, place_of
+from jobs.lake.damage import log_errors
+from jobs.lake.delta_log import place_of
 from jobs.lake.known_log import KnownLog, covered_files, refuse_replaced
 from jobs.lake.log_coordinates import SliceFiles
 from jobs.lake.log_cut import Cut
@@ -102,7 +103,7 @@ class PinnedLog:
 
     def partitions(self) -> dict[str, str]:
         """Return partition value -> slice_id, for the values that have files."""
-        return {file.partition: file.slice_id for file in self.files}
+        return {file.value: file.slice_id for file in self.files}
 
     @property
     def is_partitioned(self) -> bool:
@@ -153,6 +154,10 @@ class PinnedLog:
     def upper_bounds(self, column: str) -> "Mapping[str, pa.Scalar[Any]]":
         """Return the path of each file -> the greatest value of a column, where the log has statistics of it."""
         return self._table.upper_bounds(column, [file.path for file in self.files])
+
+    def log_files(self) -> LogFiles:
+        """Return the files of the commits, checked."""
+        return self._table.log_files()
 
     def coordinates(self, slice_id: str) -> LogCoordinates:
         """Return the coordinates of a slice's input. No fingerprint covers them (docs/explanation/laws.md)."""

@@ -4,17 +4,18 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import uuid4
 
 from jobs.lake.arrow_types import is_same_type
 from jobs.lake.damage import reading
+from jobs.lake.delta_tables import OpenedTable, expect_commits, open_table
 from jobs.lake.file_statistics import file_statistics
-from jobs.lake.opened_tables import expect_commits
 from jobs.lake.parquet_files import write_parquet
-from jobs.lake.store import MAX_ATTEMPTS, Attempt, bounded_columns, open_table, until_committed
+from jobs.lake.store import MAX_ATTEMPTS, bounded_columns, until_committed
+from jobs.lake.table_files import Attempt, TableFile
 from jobs.storage import file_system
 from windowlib.errors import InvariantBroken, StoreError
 from windowlib.records.tables import PARTITION_COLUMNS
@@ -22,38 +23,10 @@ from windowlib.records.tables import PARTITION_COLUMNS
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.fs as pafs
-    from deltalake import DeltaTable
     from deltalake.transaction import AddAction
 
 READERS = 4
 WRITERS = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenFile:
-    """A Parquet file below the root of a table that no commit names yet.
-
-    `path` is relative to the root, not URI-encoded, such as `new_path` makes. The file has no partition columns: all
-    its rows belong to `attempt`.
-    """
-
-    path: str
-    attempt: Attempt
-
-    def __post_init__(self) -> None:
-        # Spark reads a relative path with a colon in its first segment as a URI with a scheme.
-        if ":" in self.path or self.path.startswith("/"):
-            raise InvariantBroken(f"the path of a new file must be relative and without a colon, found {self.path!r}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredFile:
-    """A file of a table: its path in the file system of the table, its attempt, rows and bytes."""
-
-    path: str
-    attempt: Attempt
-    records: int
-    bytes: int
 
 
 def new_path(attempt: Attempt, name: str) -> str:
@@ -87,7 +60,7 @@ def append_rows(
 
     def write(part: tuple[Attempt, "pa.Table"]) -> _Footer:
         attempt, own = part
-        file = WrittenFile(path=new_path(attempt, f"part-{uuid4()}.parquet"), attempt=attempt)
+        file = TableFile(path=new_path(attempt, f"part-{uuid4()}.parquet"), attempt=attempt)
         write_parquet(f"{uri}/{file.path}", own, bounded=bounded)
         return _read_footer(system, root, file, bounded=bounded)
 
@@ -109,25 +82,25 @@ def _by_attempt(rows: "pa.Table") -> "Iterator[tuple[Attempt, pa.Table]]":
 
 def commit_files(
     uri: str,
-    files: Sequence[WrittenFile],
+    files: Sequence[TableFile],
     *,
     metadata: Mapping[str, str] | None = None,
     attempts: int = MAX_ATTEMPTS,
     readers: int = READERS,
-) -> list[StoredFile]:
+) -> list[TableFile]:
     """Add files to an existing table in one commit, with the statistics from their footers. No row is read.
 
     A file without rows is not added. Nothing is committed if no file has rows.
 
     Args:
         uri: the place of the table, which is partitioned by slice and attempt.
-        files: the files. They have to be complete on the disk.
+        files: the files, whose paths are relative to the root and not encoded (`new_path`). They have to be complete.
         metadata: what the commit stores besides: name -> text.
         attempts: how many times to try the commit.
         readers: how many threads read footers.
 
     Returns:
-        The files that were added, in the given order.
+        The files that were added, in the given order, with their records and bytes.
 
     Raises:
         StoreError: the table cannot be read, a file cannot be read or has a column that the table does not have or
@@ -135,33 +108,33 @@ def commit_files(
     """
     (system, root), bounded = file_system(uri), bounded_columns(uri)
 
-    def footer(file: WrittenFile) -> _Footer:
+    def footer(file: TableFile) -> _Footer:
         return _read_footer(system, root, file, bounded=bounded)
 
     with reading(uri), ThreadPoolExecutor(max_workers=readers) as pool:
-        found = [one for one in pool.map(footer, files) if one.stored.records]
+        found = [one for one in pool.map(footer, files) if one.file.records]
     if found:
         until_committed(uri, lambda: _commit(uri, found, metadata or {}), attempts=attempts)
-    return [one.stored for one in found]
+    return [one.file for one in found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Footer:
     """A file that was read: its columns, and the text of its statistics."""
 
-    file: WrittenFile
-    stored: StoredFile
+    file: TableFile
     schema: "pa.Schema"
     statistics: str
     modified_ms: int
 
 
-def _read_footer(
-    system: "pafs.FileSystem", root: str, file: WrittenFile, *, bounded: AbstractSet[str] | None
-) -> _Footer:
+def _read_footer(system: "pafs.FileSystem", root: str, file: TableFile, *, bounded: AbstractSet[str] | None) -> _Footer:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    # Spark reads a relative path with a colon in its first segment as a URI with a scheme.
+    if ":" in file.path or file.path.startswith("/"):
+        raise InvariantBroken(f"the path of a new file must be relative and without a colon, found {file.path!r}")
     place = f"{root}/{file.path}"
     try:
         info = system.get_file_info(place)
@@ -170,8 +143,7 @@ def _read_footer(
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"the new file {place} cannot be read ({error}); run the slice again") from error
     return _Footer(
-        file=file,
-        stored=StoredFile(path=place, attempt=file.attempt, records=footer.num_rows, bytes=info.size),
+        file=replace(file, records=footer.num_rows, bytes=info.size),
         schema=footer.schema.to_arrow_schema(),
         # deltalake 1.6.6 reads a pair of escaped surrogates as another character, so nothing is escaped.
         statistics=json.dumps(file_statistics(footer, columns=bounded), ensure_ascii=False),
@@ -185,12 +157,12 @@ def _commit(uri: str, found: Sequence[_Footer], metadata: Mapping[str, str]) -> 
     table = open_table(uri)
     if table is None:
         raise StoreError(f"table {uri} does not exist, so no file can be added to it")
-    schema = table.schema()
+    schema = table.delta.schema()
     columns: Mapping[str, pa.DataType] = _columns(table)
     for one in found:
         for problem in _problems(one, columns):
-            raise StoreError(f"the new file {one.stored.path} does not fit table {uri}: {problem}")
-    table.create_write_transaction(
+            raise StoreError(f"the new file {uri}/{one.file.path} does not fit table {uri}: {problem}")
+    table.delta.create_write_transaction(
         [_action(one) for one in found],
         mode="append",
         schema=schema,
@@ -200,11 +172,11 @@ def _commit(uri: str, found: Sequence[_Footer], metadata: Mapping[str, str]) -> 
     expect_commits(uri)  # the transaction leaves the opened table as it was
 
 
-def _columns(table: "DeltaTable") -> dict[str, "pa.DataType"]:
+def _columns(table: OpenedTable) -> dict[str, "pa.DataType"]:
     """Return the Arrow types of the columns that are in the files of a table."""
     import pyarrow as pa
 
-    schema = pa.schema(table.schema().to_arrow())
+    schema = pa.schema(table.delta.schema().to_arrow())
     return {field.name: field.type for field in schema if field.name not in PARTITION_COLUMNS}
 
 
@@ -221,7 +193,7 @@ def _action(one: _Footer) -> "AddAction":
 
     return AddAction(  # it encodes the path
         path=one.file.path,
-        size=one.stored.bytes,
+        size=one.file.bytes or 0,
         partition_values=dict(zip(PARTITION_COLUMNS, one.file.attempt, strict=True)),
         modification_time=one.modified_ms,
         data_change=True,

@@ -12,17 +12,14 @@ from pyiceberg.manifest import DataFileContent, ManifestContent
 from typing_extensions import override
 
 from jobs.lake.covered_files import StoredDigests
-from jobs.lake.delta_log import DataFile
 from jobs.lake.footer_bounds import bounds_table
 from jobs.lake.iceberg_files import IcebergFiles, file_bounds, iceberg_files, identity_columns
 from jobs.lake.iceberg_schema import column_nodes, widened_columns
 from jobs.lake.iceberg_table import COPY, IcebergTable, iceberg_errors, open_iceberg
 from jobs.lake.log_files import NO_DIGESTS
-from jobs.lake.log_version import LogTip, commit_digest
-from jobs.lake.plain_version import PlainVersion
+from jobs.lake.log_version import DataFile, LogTip, LogVersion, commit_digest
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import LogError
-from windowlib.records.column_types import Node
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,32 +31,15 @@ _NAMES: Final = "schema.name-mapping.default"
 
 
 @dataclass(frozen=True, kw_only=True)
-class IcebergVersion(PlainVersion):
-    """An Iceberg table at one snapshot (`LogVersion`)."""
+class IcebergVersion(LogVersion):
+    """An Iceberg table at one snapshot. Its settings are the table properties."""
 
-    uri: str
-    version: int
-    nodes: Mapping[str, Node]
-    widened: Mapping[str, str]
-    partition_columns: tuple[str, ...]
     table: IcebergTable = field(repr=False)
     schema: "Schema" = field(repr=False)
-    has_commits: bool = True
     retention: str = "history.expire.max-snapshot-age-ms"
-    why_not_accepted: str = ""
     _digests: dict[str, bytes | None] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
-    def table_id(self) -> str:
-        """The UUID of the table."""
-        return str(self.table.metadata.table_uuid)
-
-    @property
     @override
-    def configuration(self) -> Mapping[str, str | None]:
-        """The table properties."""
-        return self.table.metadata.properties
-
     def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> IcebergFiles:
         """Return the snapshots up to this version, and check the manifests of it.
 
@@ -72,8 +52,8 @@ class IcebergVersion(PlainVersion):
                 files.manifests(self.version)
         return files
 
+    @override
     def files(self) -> Sequence[DataFile]:
-        """Return the data files in the order of the manifests."""
         return [file for file, _ in self._live]
 
     @cached_property
@@ -119,8 +99,8 @@ class IcebergVersion(PlainVersion):
         ]
         return bounds_table(rows, self.nodes[column])
 
+    @override
     def removal(self, columns: Sequence[str]) -> str:
-        """Return how a person removes the records that have no value of one of these partition columns."""
         where = " OR ".join(f"{name} IS NULL" for name in columns)
         return f"remove the files without one (DELETE … WHERE {where}, which changes no slice)"
 
@@ -151,6 +131,8 @@ class IcebergPlace:
         return IcebergVersion(
             uri=self.uri,
             version=wanted,
+            table_id=str(table.metadata.table_uuid),
+            configuration=table.metadata.properties,
             nodes=column_nodes(self.uri, schema, schemas),
             widened=widened_columns(schema, schemas),
             partition_columns=self._partition_columns(table, wanted, schema),

@@ -4,20 +4,23 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
+from cachetools import LRUCache, cached
+from typing_extensions import override
+
 from jobs.lake.covered_files import StoredDigests
-from jobs.lake.deleted_rows import DeletedRows
-from jobs.lake.delta_log import RETENTION, DataFile, LogTable, log_errors, place_of
+from jobs.lake.damage import log_errors
+from jobs.lake.delta_log import LogTable, place_of
 from jobs.lake.delta_place import DeltaPlace
 from jobs.lake.inserted_files import FEED, ONLY_INSERTS, InsertedFiles, added_paths, lost_commits
-from jobs.lake.kept_results import KeptResults
 from jobs.lake.log_files import NO_DIGESTS
-from jobs.lake.log_version import LogTip
+from jobs.lake.log_version import DataFile, LogTip, LogVersion
+from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system
 from windowlib.errors import LogError
 from windowlib.records.change_feed import CHANGE_TYPE, INSERT
-from windowlib.records.column_types import Node
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +31,7 @@ _RETENTION: Final = (
     "that you replay, and `log.slice.first` to a slice after these commits"
 )
 KEPT_COUNTS: Final = 50_000
-_KEPT: Final = KeptResults[tuple[str, str], int](KEPT_COUNTS)
-"""The inserted rows of files of the feed, by table and path."""
+"""The numbers of inserted rows of so many files of the feed are kept. No file of it is written again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +43,10 @@ class _Listed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InsertsVersion:
-    """The inserts up to a version of a table (`LogVersion`)."""
+class InsertsVersion(LogVersion):
+    """The inserts up to a version of a table, which is another log than the table itself."""
 
     table: LogTable
-    configuration: Mapping[str, str | None] = field(default_factory=dict)
-    has_commits: bool = True
-    is_read_by_spark: bool = False
-    retention: str = RETENTION
     why_not_accepted: str = (
         "with `changes: inserts`, a DELETE or UPDATE of the table changes no slice, and of a MERGE without a change "
         "data feed it is not known which records it inserted. If a slice is refused, set `log.slice.first` to a slice "
@@ -56,63 +54,20 @@ class InsertsVersion:
     )
     _read: list[InsertedFiles] = field(default_factory=list, compare=False, repr=False)
 
-    @property
-    def uri(self) -> str:
-        """The place of the table."""
-        return self.table.uri
-
-    @property
-    def version(self) -> int:
-        """The version of the table."""
-        return self.table.version
-
-    @property
-    def table_id(self) -> str:
-        """The id of the table, which is another log without `changes`."""
-        return f"{self.table.table_id}-inserts"
-
-    @property
-    def nodes(self) -> Mapping[str, Node]:
-        """The columns of the table, which the feed has, too."""
-        return self.table.nodes
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """The columns with Spark's types."""
-        return self.table.columns
-
-    @property
-    def partition_columns(self) -> tuple[str, ...]:
-        """The partition columns of the table."""
-        return self.table.partition_columns
-
-    @property
-    def physical(self) -> Mapping[str, str]:
-        """The names of the columns in the files."""
-        return self.table.physical
-
-    @property
-    def is_mapped(self) -> bool:
-        """Whether these are other names."""
-        return self.table.is_mapped
-
-    @property
-    def widened(self) -> Mapping[str, str]:
-        """The columns that were widened."""
-        return self.table.widened
-
+    @override
     def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> InsertedFiles:
         """Return the commits as commits of inserts; raises as `LogTable.log_files` does."""
         files = InsertedFiles.of(self.table.log_files(stored=stored))
         self._read[:] = [files]
         return files
 
+    @override
     def files(self) -> tuple[DataFile, ...]:
         """Return the files with inserted rows, and those of which it is not known (`lost`)."""
         return self._listed.files
 
+    @override
     def lost(self) -> Mapping[str, str]:
-        """Return path -> why it is not known which rows of a file were inserted."""
         return self._listed.lost
 
     @cached_property
@@ -154,31 +109,18 @@ class InsertsVersion:
 
     def _inserts(self, root: str, path: str) -> int | None:
         """Return how many inserted rows a file of the feed has; None if it is gone."""
-        found = _KEPT.get((self.uri, path))
-        if found is None:
-            found = self._counted(place_of(root, path))
-            if found is not None:
-                _KEPT.put((self.uri, path), found)
-        return found
-
-    def _counted(self, place: str) -> int | None:
-        import pyarrow.compute as pc
-
-        from jobs.lake.parquet_files import open_parquet
-
-        with log_errors(self.uri, f"reading the change data feed in {place}"):
-            system = file_system(self.uri)[0]
+        with log_errors(self.uri, f"reading the change data feed in {place_of(root, path)}"):
             try:
-                with system.open_input_file(place) as data:
-                    kinds = open_parquet(data).read(columns=[CHANGE_TYPE]).column(0)
+                return _inserts(self.uri, place_of(root, path))
             except FileNotFoundError:
                 return None
-            return int(pc.sum(pc.equal(kinds.cast("string"), INSERT)).as_py() or 0)
 
+    @override
     def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":
         """Return the bounds of files that the version of the table has; an upper bound may be of more rows."""
         return self.table.upper_bounds(column, paths)
 
+    @override
     def bounds(self, column: str) -> "pa.Table":
         """Refuse slices by a column of times, because statistics are of rows that were not inserted, too."""
         raise LogError(
@@ -186,13 +128,20 @@ class InsertsVersion:
             "name partition columns in `log.slice.by`, or write `slice: {by: commits}`"
         )
 
-    def deleted_rows(self) -> Mapping[str, DeletedRows]:
-        """Return nothing: a record that was deleted later was inserted all the same."""
-        return {}
-
+    @override
     def removal(self, columns: Sequence[str]) -> str:
         """Return what a person can do about inserted records without a slice: they stay in the log."""
         return f"replay a copy of the table without them ({', '.join(columns)})"
+
+
+@cached(LRUCache(KEPT_COUNTS), lock=Lock())
+def _inserts(uri: str, place: str) -> int:
+    """Return how many inserted rows a file of the feed has."""
+    import pyarrow.compute as pc
+
+    with file_system(uri)[0].open_input_file(place) as data:
+        kinds = open_parquet(data).read(columns=[CHANGE_TYPE]).column(0)
+    return int(pc.sum(pc.equal(kinds.cast("string"), INSERT)).as_py() or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +163,16 @@ class InsertsPlace:
                 "(ALTER TABLE … SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')), or leave `changes` out if "
                 "the table is only appended to"
             )
-        return InsertsVersion(table=table)
+        return InsertsVersion(
+            uri=table.uri,
+            version=table.version,
+            table_id=f"{table.table_id}-inserts",
+            nodes=table.nodes,
+            partition_columns=table.partition_columns,
+            mapped=table.mapped,
+            widened=table.widened,
+            table=table,
+        )
 
     def is_newest(self, version: int) -> bool:
         """Return whether the table has the commit of a version and none of the next one."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from jobs.lake.covered_files import CoveredFile, Stamp, StoredDigests, check_file, refuse_other_stamp
-from jobs.lake.delta_log import log_errors, place_of
+from jobs.lake.damage import log_errors
+from jobs.lake.delta_log import place_of
 from jobs.lake.log_version import LogVersion
 from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.rewrites import Rewrite

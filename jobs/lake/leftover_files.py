@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
+from jobs.lake.delta_tables import open_table
 from jobs.lake.lake import Lake
-from jobs.lake.store import open_table
 from jobs.storage import file_system
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _OF_PROBE = re.compile(rf"{PROBE}/.+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedFile:
+class LeftoverFile:
     """A file that an attempt has written.
 
     `path` is in the file system of the lake. `table` is the name of a table, `_scratch` or `_probe`. `attempt_id` is
@@ -48,7 +48,7 @@ class ListedFile:
 class AttemptFiles(Protocol):
     """The files of the attempts at a pipeline."""
 
-    def listed(self) -> Sequence[ListedFile]:
+    def listed(self) -> Sequence[LeftoverFile]:
         """Return all files of attempts. Files of the ledger, and files that Hindcast did not write, are not listed."""
         ...
 
@@ -68,7 +68,7 @@ class LakeFiles:
     lake: Lake
     pipeline: str
 
-    def listed(self) -> list[ListedFile]:
+    def listed(self) -> list[LeftoverFile]:
         """Return the files of tables, of `_scratch` and of `_probe`, by path.
 
         Raises:
@@ -99,9 +99,9 @@ class LakeFiles:
             opened = open_table(uri)
             if opened is None:
                 return set()
-            added = arrow_table(opened.get_add_actions(flatten=True))["path"].to_pylist()
+            added = arrow_table(opened.delta.get_add_actions(flatten=True))["path"].to_pylist()
             # What a person removed by OPTIMIZE or DELETE belongs to older versions, until VACUUM deletes it.
-            removed = opened.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
+            removed = opened.delta.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
         # The removed ones come decoded or encoded, depending on the store.
         return {place_of(root, path) for path in (*added, *removed)} | {f"{root}/{path}" for path in removed}
 
@@ -126,13 +126,13 @@ class LakeFiles:
             _remove_empty(Path(self.lake.root).resolve(), wanted)
 
 
-def _listed(info: "pafs.FileInfo", root: str) -> ListedFile | None:
+def _listed(info: "pafs.FileInfo", root: str) -> LeftoverFile | None:
     relative = info.path[len(root) :].lstrip("/")
     for pattern in (_OF_TABLE, _OF_SCRATCH, _OF_PROBE):
         match = pattern.fullmatch(relative)
         if match is not None and relative.partition("/")[0] != LEDGER:
             found = match.groupdict()
-            return ListedFile(
+            return LeftoverFile(
                 path=info.path,
                 table=relative.partition("/")[0],
                 attempt_id=found.get("attempt"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jobs.lake.commit_slices import commit_times
-from jobs.lake.delta_log import log_errors
+from jobs.lake.damage import log_errors
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.file_origins import CLONE, RESTORE, operation_of
 from jobs.lake.known_log import KnownLog

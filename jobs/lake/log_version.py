@@ -6,15 +6,17 @@ planner and the replay use only these protocols.
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from jobs.lake.covered_files import StoredDigests
+from jobs.lake.damage import log_errors
 from jobs.lake.deleted_rows import DeletedRows
-from jobs.lake.delta_log import DataFile, log_errors
 from jobs.lake.log_files import NO_DIGESTS, LogFiles
-from windowlib.records.column_types import Node
+from windowlib.records.column_types import Node, spell_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,110 +25,126 @@ NO_COMMITS: Final = -1
 """`LogCoordinates.since` of a log without commits: only equal files are known to have equal records."""
 
 
-class LogVersion(Protocol):
-    """An event log at one version. All column names are logical; `physical` maps them to the names in the files.
+RETENTION: Final = "delta.logRetentionDuration"
 
-    `widened` maps a column that has several types in the files of the log to the narrowest one, in Spark's spelling.
-    `is_read_by_spark` tells whether Spark can read the log where tasks cannot.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """One data file of a version of an event log.
+
+    `partition` maps every partition column to its value as text, except binary columns. `records` is None without
+    statistics; records that a deletion vector marks as deleted are not counted. `deleted` is None without a vector.
+    `is_replaceable` tells that the writer of the log may write another file at this path. `only_inserts`: of a file of
+    the change data feed, only the inserted rows belong to the log.
     """
 
-    @property
-    def uri(self) -> str:
-        """The place of the log."""
-        ...
+    path: str
+    partition: Mapping[str, str | None]
+    records: int | None
+    bytes: int
+    modified_ms: int
+    deleted: DeletedRows | None = None
+    is_replaceable: bool = False
+    only_inserts: bool = False
 
     @property
-    def version(self) -> int:
-        """The version."""
-        ...
+    def digest_name(self) -> str:
+        """The name under which a digest of its bytes is stored."""
+        return f"{self.path}@{self.modified_ms}" if self.is_replaceable else self.path
 
     @property
-    def table_id(self) -> str:
-        """Tells this log from another one that is at the same place later."""
-        ...
+    def vector(self) -> str:
+        """A digest of the deletion vector; empty without one."""
+        return "" if self.deleted is None else self.deleted.digest
 
-    @property
-    def nodes(self) -> Mapping[str, Node]:
-        """Column -> its type, in the order of the columns."""
-        ...
+    def facts(self) -> dict[str, Any]:
+        """Return its fields by name, for a type of file that has more of them."""
+        return {one.name: getattr(self, one.name) for one in fields(DataFile)}
 
-    @property
+
+@dataclass(frozen=True, kw_only=True)
+class LogVersion(ABC):
+    """An event log at one version; a subclass for each format. The methods raise a LogError if the log is damaged.
+
+    All column names are logical.
+
+    Attributes:
+        uri: the place of the log.
+        version: the version.
+        table_id: tells this log from another one that is at the same place later.
+        nodes: column -> its type, in the order of the columns.
+        partition_columns: the columns whose values are in the paths of the files, or in the commits.
+        configuration: the settings of the table; none of a log that is no table.
+        mapped: column -> its name in the files, if the files have other names (Delta's column mapping); else empty.
+        widened: column -> its narrowest type in Spark's spelling, if it has several types in the files.
+        has_commits: whether the log has a history: commits that tell what was added and removed.
+        is_read_by_spark: whether Spark can read the log where tasks cannot.
+        retention: the setting of the table that says how long commits are kept.
+        why_not_accepted: why a person cannot accept commits that removed or changed records; empty if a person can.
+    """
+
+    uri: str
+    version: int
+    table_id: str
+    nodes: Mapping[str, Node]
+    partition_columns: tuple[str, ...]
+    configuration: Mapping[str, str | None] = field(default_factory=dict)
+    mapped: Mapping[str, str] = field(default_factory=dict)
+    widened: Mapping[str, str] = field(default_factory=dict)
+    has_commits: bool = True
+    is_read_by_spark: bool = False
+    retention: str = RETENTION
+    why_not_accepted: str = ""
+
+    @cached_property
     def columns(self) -> Mapping[str, str]:
-        """Column -> its type in Spark's spelling."""
-        ...
+        """The columns in table order: name -> Spark simple type (`bigint`, `struct<a:int>`)."""
+        return {name: spell_type(node) for name, node in self.nodes.items()}
 
-    @property
-    def partition_columns(self) -> tuple[str, ...]:
-        """The columns whose values are in the paths of the files, or in the commits."""
-        ...
-
-    @property
-    def configuration(self) -> Mapping[str, str | None]:
-        """The settings of the table; none of a log that is no table."""
-        ...
-
-    @property
+    @cached_property
     def physical(self) -> Mapping[str, str]:
-        """Column -> its name in the files."""
-        ...
+        """Column -> its name in the files and commits."""
+        return {name: self.mapped.get(name, name) for name in self.nodes}
 
     @property
     def is_mapped(self) -> bool:
         """Whether `physical` has other names than the columns."""
-        ...
+        return bool(self.mapped)
 
-    @property
-    def widened(self) -> Mapping[str, str]:
-        """Column -> its narrowest type, if it has several."""
-        ...
-
-    @property
-    def has_commits(self) -> bool:
-        """Whether the log has a history: commits that tell what was added and removed."""
-        ...
-
-    @property
-    def is_read_by_spark(self) -> bool:
-        """Whether Spark can read the log."""
-        ...
-
-    @property
-    def retention(self) -> str:
-        """The setting of the table that says how long commits are kept."""
-        ...
-
-    @property
-    def why_not_accepted(self) -> str:
-        """Why a person cannot accept commits that removed or changed records; empty if a person can."""
-        ...
-
+    @abstractmethod
     def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> LogFiles:
-        """Return the files of the commits, checked; raises a LogError if one is damaged."""
-        ...
+        """Return the files of the commits, checked. `stored` are digests that earlier runs have stored."""
 
+    @abstractmethod
     def files(self) -> Sequence[DataFile]:
-        """Return the data files; raises a LogError if they cannot be listed."""
-        ...
+        """Return the data files. They are read once."""
 
-    def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":
+    @abstractmethod
+    def removal(self, columns: Sequence[str]) -> str:
+        """Return how a person removes the records that have no value of one of these partition columns."""
+
+    def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":  # noqa: ARG002
         """Return path -> the greatest value of a column, where the log tells it."""
-        ...
+        return {}
 
-    def bounds(self, column: str) -> "pa.Table":
+    def bounds(self, column: str) -> "pa.Table":  # noqa: ARG002 - only the files tell it
         """Return `path`, `low`, `high` and `nulls` of the files of which the log tells all three of a column."""
-        ...
+        return no_bounds()
 
     def deleted_rows(self) -> Mapping[str, DeletedRows]:
         """Return the path of each file that has rows which do not belong to the log any more -> these rows."""
-        ...
+        return {}
 
     def lost(self) -> Mapping[str, str]:
         """Return path -> why it is not known which records of a file belong to the log."""
-        ...
+        return {}
 
-    def removal(self, columns: Sequence[str]) -> str:
-        """Return how a person removes the records that have no value of one of these columns."""
-        ...
+
+def no_bounds() -> "pa.Table":
+    """Return the bounds of no file, as `LogTable.bounds` does."""
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.null()) for name in ("path", "low", "high", "nulls")]).empty_table()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

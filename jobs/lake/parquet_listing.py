@@ -11,7 +11,8 @@ from datetime import date
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from jobs.lake.delta_log import encoded_path, log_errors
+from jobs.lake.damage import log_errors
+from jobs.lake.delta_log import encoded_path
 from jobs.plain_text import shortened
 from jobs.storage import file_system, is_remote, is_s3
 from windowlib.errors import LogError

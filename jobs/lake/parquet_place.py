@@ -7,30 +7,25 @@ so the digest of a file is stored for its path and its time of modification.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from hashlib import blake2b
 from typing import Final
 
+from typing_extensions import override
+
 from jobs.lake.covered_files import StoredDigests
-from jobs.lake.delta_log import DataFile
 from jobs.lake.log_files import NO_DIGESTS, LogFiles
-from jobs.lake.log_version import LogTip
+from jobs.lake.log_version import DataFile, LogTip, LogVersion
 from jobs.lake.parquet_listing import ParquetListing, list_parquet, typed_value
-from jobs.lake.plain_version import PlainVersion
 from windowlib.errors import LogError
-from windowlib.records.column_types import Node, parse_type
+from windowlib.records.column_types import parse_type
 
 NANOS_PER_MS: Final = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParquetVersion(PlainVersion):
-    """The directory as it was listed (`LogVersion`). The footers of all files were read."""
+class ParquetVersion(LogVersion):
+    """The directory as it was listed. Its version is a hash of the listing. The footers of all files were read."""
 
-    uri: str
-    nodes: Mapping[str, Node]
-    widened: Mapping[str, str]
-    partition_columns: tuple[str, ...]
     data_files: tuple[DataFile, ...]
     listing: ParquetListing = field(repr=False)
     has_commits: bool = False
@@ -40,29 +35,19 @@ class ParquetVersion(PlainVersion):
         "changed` without a decision, and a replay reads what is left"
     )
 
-    @cached_property
-    def version(self) -> int:
-        """A hash of the listing."""
-        return self.listing.version
-
-    @property
-    def table_id(self) -> str:
-        """A hash of the place: the files have nothing that tells one log from another."""
-        return f"parquet-{blake2b(self.uri.encode('utf-8', errors='surrogatepass'), digest_size=8).hexdigest()}"
-
+    @override
     def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> LogFiles:
-        """Return the files of no commit."""
         listing = self.listing
         return LogFiles(
             uri=self.uri, system=listing.system, root=listing.root, commits={}, checkpoint=None, stored=stored
         )
 
+    @override
     def files(self) -> tuple[DataFile, ...]:
-        """Return the files in the order of their paths."""
         return self.data_files
 
-    def removal(self, columns: Sequence[str]) -> str:  # noqa: ARG002 - a file has no other partition
-        """Return how a person removes records of a partition."""
+    @override
+    def removal(self, columns: Sequence[str]) -> str:
         return "remove the files without one"
 
 
@@ -96,8 +81,11 @@ class ParquetPlace:
         footers = read_footers(listing)
         schema = united(listing, footers)
         kinds = {name: self.partitions.get(name, "string") for name in listing.partition_columns}
+        place = self.uri.encode("utf-8", errors="surrogatepass")
         return ParquetVersion(
             uri=self.uri,
+            version=listing.version,
+            table_id=f"parquet-{blake2b(place, digest_size=8).hexdigest()}",  # no file tells one log from another
             nodes={**schema.nodes, **{name: parse_type(kind) for name, kind in kinds.items()}},
             widened=schema.widened,
             partition_columns=listing.partition_columns,

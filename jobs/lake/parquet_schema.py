@@ -7,11 +7,14 @@ of which none is wider than all others are refused with the files.
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
+from cachetools import LRUCache, cached
+
 from jobs.lake.conforming import refusals
-from jobs.lake.delta_log import log_errors
-from jobs.lake.kept_results import KeptResults
+from jobs.lake.damage import log_errors
 from jobs.lake.parquet_files import OLD_CALENDAR, open_parquet
 from jobs.lake.parquet_listing import ListedParquet, ParquetListing
 from windowlib.columnar.arrow import arrow_type
@@ -45,27 +48,14 @@ class UnitedSchema:
     widened: Mapping[str, str]
 
 
-_KEPT: Final = KeptResults[tuple[str, int, int], Footer](KEPT_FOOTERS)
-"""The footers by place, size and time of modification: a file that was replaced has another key."""
-
-
 def read_footers(listing: ParquetListing) -> list[Footer]:
     """Return the footers of all files, in their order. Those that this process has read before are not read again.
 
     Raises:
         LogError: a file is no Parquet file, is damaged, or has a column of a type that a log cannot have.
     """
-
-    def footer(file: ListedParquet) -> Footer:
-        key = (file.place, file.bytes, file.mtime_ns)
-        kept = _KEPT.get(key)
-        if kept is None:
-            kept = _read_footer(listing, file)
-            _KEPT.put(key, kept)
-        return kept
-
     with ThreadPoolExecutor(max_workers=READERS) as pool:
-        return [*pool.map(footer, listing.files)]
+        return [*pool.map(partial(_read_footer, listing), listing.files)]
 
 
 def united(listing: ParquetListing, footers: Sequence[Footer]) -> UnitedSchema:
@@ -156,6 +146,12 @@ def _refuse_similar_names(
         assert kinds
 
 
+def _stamp(_listing: ParquetListing, file: ListedParquet) -> tuple[str, int, int]:
+    """Return the key of a kept footer: a file that was replaced has another one."""
+    return file.place, file.bytes, file.mtime_ns
+
+
+@cached(LRUCache(KEPT_FOOTERS), key=_stamp, lock=Lock())
 def _read_footer(listing: ParquetListing, file: ListedParquet) -> Footer:
     import pyarrow as pa
 

@@ -1,12 +1,11 @@
 """The data files of a pinned event log, and the check that they have the records that were appended."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from jobs.lake.deleted_rows import DeletedRows
-from jobs.lake.delta_log import DataFile, place_of
-from jobs.lake.log_version import LogVersion
+from jobs.lake.delta_log import place_of
+from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.rewrites import Rewrite, deleted_records
 from jobs.lake.row_tracking import RowPlace
 from jobs.storage import file_system
@@ -34,60 +33,25 @@ class SlicePart(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PinnedFile:
-    """One data file of the pinned version, with its value of the slice columns and its slice.
+class PinnedFile(DataFile):
+    """A data file of the pinned version whose records, or a `part` of them, belong to a slice.
 
-    `partition` is the value of `log_cut.slice_value`. `records` is None if the log has no statistics for the file.
-    `values` maps every partition column to its value as text. `row_ids` are the ids that the Delta log gives its rows.
-    `appended` is its place in the order of appending, which is another one if row tracking was switched on later. Both
-    are None if the log was pinned without row ids. `part` is None if all records of the file belong to the slice; else
-    `records` is the number of those that do. `deleted` are the rows that a deletion vector marks as deleted.
-    `digest_name` and `only_inserts` are as in `DataFile`.
+    `value` is the value of the slice columns (`log_cut.slice_value`). `row_ids` are the ids that the Delta log gives
+    its rows. `appended` is its place in the order of appending, which is another one if row tracking was switched on
+    later. Both are None if the log was pinned without row ids. `part` is None if all records of the file belong to the
+    slice; else `records` is the number of those that do.
     """
 
-    path: str
-    partition: str
     slice_id: str
-    records: int | None
-    bytes: int
-    modified_ms: int
-    values: Mapping[str, str | None] = field(default_factory=dict)
+    value: str = ""
     row_ids: RowPlace | None = None
     appended: AppendPlace | None = None
     part: SlicePart | None = None
-    deleted: DeletedRows | None = None
-    digest_name: str = ""
-    only_inserts: bool = False
-
-    @property
-    def vector(self) -> str:
-        """A digest of the deletion vector; empty without one."""
-        return "" if self.deleted is None else self.deleted.digest
-
-    @property
-    def is_replaceable(self) -> bool:
-        """Whether the writer of the log may write another file at this path."""
-        return self.digest_name != self.path
 
     @classmethod
-    def of(cls, file: DataFile, *, value: str, slice_id: str) -> Self:
+    def of(cls, file: DataFile, *, slice_id: str, value: str = "") -> Self:
         """Return a file of the log whose records all belong to a slice."""
-        return cls(
-            path=file.path,
-            partition=value,
-            slice_id=slice_id,
-            records=file.records,
-            bytes=file.bytes,
-            modified_ms=file.modified_ms,
-            values=file.partition,
-            deleted=file.deleted,
-            digest_name=file.digest_name,
-            only_inserts=file.only_inserts,
-        )
-
-    def with_part(self, part: SlicePart | None, records: int) -> Self:
-        """Return the file with the records of a slice."""
-        return replace(self, part=part, records=records)
+        return cls(**file.facts(), slice_id=slice_id, value=value)
 
 
 def refuse_damage(log: LogVersion, files: Sequence[PinnedFile], *, accepted: Collection[Rewrite]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.lake.commit_slices import commit_time_ms, commit_times
-from jobs.lake.event_log import PinnedLog, files_of_slices, pin_log
+from jobs.lake.event_log import files_of_slices, pin_log
 from jobs.lake.file_origins import operation_of
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_cut import Cut
@@ -40,7 +40,7 @@ def spans_with_records(place: LogPlace, *, by: SliceGrammar, known: KnownLog) ->
     """
     pinned = pin_log(place, by=by, slices=(), known=known, may_be_changed=True)
     found = [Span(at_ms, at_ms) for at_ms in pinned.data_ms]
-    files = _log_files(pinned)
+    files = pinned.log_files()
     if by.is_by_commits:
         return [*found, *(Span(at_ms, at_ms) for at_ms in commit_times(files, pinned.version).values())]
     cut = Cut(uri=place.uri, by=by, slices=())
@@ -72,7 +72,7 @@ def find_rewrites(place: LogPlace, *, by: SliceGrammar, slices: Sequence[Slice],
         slice_id = pinned.slice_of(group)
         for version, _operation in one.removals if slice_id is not None else ():
             touched.setdefault(version, set()).add(slice_id or "")
-    files = _log_files(pinned)
+    files = pinned.log_files()
     by_id = {one.slice_id: one for one in slices}
     rewrites = [
         _rewrite(place, by, files, version=version, slices=[by_id[name] for name in sorted(names)])
@@ -84,12 +84,6 @@ def find_rewrites(place: LogPlace, *, by: SliceGrammar, slices: Sequence[Slice],
         version=pinned.version,
         rewrites=tuple(rewrites),
     )
-
-
-def _log_files(pinned: PinnedLog) -> LogFiles:
-    table = pinned.known().opened
-    assert table is not None, "a pinned log has its table"
-    return table.log_files()
 
 
 def _rewrite(place: LogPlace, by: SliceGrammar, files: LogFiles, *, version: int, slices: Sequence[Slice]) -> Rewrite:

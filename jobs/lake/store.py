@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.lake.damage import reading
 from jobs.lake.delta_log import place_of
-from jobs.lake.delta_tables import checkpoint_interval, open_newest
-from jobs.lake.listing import ListedFile, listed_files
-from jobs.lake.opened_tables import forget_table, opened_table
+from jobs.lake.delta_tables import OpenedTable, checkpoint_interval, forget_table, open_table
 from jobs.lake.parquet_files import parquet_format
+from jobs.lake.table_files import Attempt, TableFile
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError, StoreError
 from windowlib.records.column_types import Node, field_node, spell_type
@@ -35,10 +34,6 @@ from windowlib.records.tables import (
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as pads
-    from deltalake import DeltaTable
-
-Attempt = tuple[str, str]
-"""(slice_id, attempt_id): the partition of a table that one attempt at a slice wrote."""
 
 Share = tuple[int, int]
 """(i, n): every n-th file, from the i-th on, in the order of their paths. The n shares have each file once."""
@@ -107,13 +102,13 @@ def _ensure(uri: str, table: Table) -> None:
         )
         forget_table(uri)
         return
-    existing = {field["name"]: field for field in json.loads(found.schema().to_json())["fields"]}
+    existing = {field["name"]: field for field in json.loads(found.delta.schema().to_json())["fields"]}
     for name, field in wanted.items():
         if name in existing:
             _check_column(uri, existing[name], field)
     added = [Field.from_json(json.dumps(field)) for name, field in wanted.items() if name not in existing]
     if added:
-        found.alter.add_columns(added)
+        found.delta.alter.add_columns(added)
         forget_table(uri)
 
 
@@ -165,7 +160,7 @@ def table_columns(uri: str) -> dict[str, Node]:
         table = open_table(uri)
         if table is None:
             return {}
-        schema = json.loads(table.schema().to_json())
+        schema = json.loads(table.delta.schema().to_json())
     return {one["name"]: one["type"] for one in schema["fields"]}
 
 
@@ -177,7 +172,7 @@ def bounded_columns(uri: str) -> frozenset[str] | None:
     """
     with reading(uri):
         table = open_table(uri)
-        configuration = {} if table is None else table.metadata().configuration
+        configuration = {} if table is None else table.delta.metadata().configuration
     if configuration.get(_BOUNDED_COUNT) == "0":
         return frozenset()
     names = configuration.get(_BOUNDED_NAMES)
@@ -194,20 +189,7 @@ def column_takes(existing: Node, wanted: Node) -> bool:
     return all(column_takes(field["type"], fields.get(field["name"], field["type"])) for field in existing["fields"])
 
 
-def open_table(uri: str) -> "DeltaTable | None":
-    """Return the table at its newest version, or as `opening_tables_once` says; None if there is none."""
-    from deltalake.exceptions import TableNotFoundError
-
-    def open_new() -> "DeltaTable | None":
-        try:
-            return open_newest(uri)
-        except TableNotFoundError:
-            return None
-
-    return opened_table(uri, open_new)
-
-
-def dataset_of(table: "DeltaTable", attempts: Iterable[Attempt], *, share: Share = WHOLE) -> "pads.FileSystemDataset":
+def dataset_of(table: OpenedTable, attempts: Iterable[Attempt], *, share: Share = WHOLE) -> "pads.FileSystemDataset":
     """Return the files of some attempts as an Arrow dataset. It has no row of another attempt.
 
     `DeltaTable.to_pyarrow_dataset` would make an expression of the statistics of each file, and Arrow would compare a
@@ -219,10 +201,10 @@ def dataset_of(table: "DeltaTable", attempts: Iterable[Attempt], *, share: Share
         attempts: pairs of (slice_id, attempt_id).
         share: which of these files.
     """
-    return files_dataset(table.table_uri, _shared(listed_files(table, attempts), share), table_schema(table))
+    return files_dataset(table.uri, _shared(table.listing().of({*attempts}), share), table_schema(table))
 
 
-def table_schema(table: "DeltaTable") -> "pa.Schema":
+def table_schema(table: OpenedTable) -> "pa.Schema":
     """Return the columns of a table as Arrow reads them.
 
     Raises:
@@ -230,13 +212,13 @@ def table_schema(table: "DeltaTable") -> "pa.Schema":
     """
     import pyarrow as pa
 
-    if _UNREADABLE_FEATURES & {*(table.protocol().reader_features or ())}:
-        table.to_pyarrow_dataset()  # raises an error that names the feature
-    return pa.schema(table.schema().to_arrow())
+    if _UNREADABLE_FEATURES & {*(table.delta.protocol().reader_features or ())}:
+        table.delta.to_pyarrow_dataset()  # raises an error that names the feature
+    return pa.schema(table.delta.schema().to_arrow())
 
 
 def files_dataset(
-    uri: str, listed: "Sequence[ListedFile]", schema: "pa.Schema", *, repeated: Collection[str] = ()
+    uri: str, listed: Sequence[TableFile], schema: "pa.Schema", *, repeated: Collection[str] = ()
 ) -> "pads.FileSystemDataset":
     """Return files of a table as an Arrow dataset. A task can read them so without opening the table.
 
@@ -266,7 +248,7 @@ def files_dataset(
     return pads.FileSystemDataset(fragments, pa.schema(columns), files, system)
 
 
-def _shared(files: list[ListedFile], share: Share) -> list[ListedFile]:
+def _shared(files: list[TableFile], share: Share) -> list[TableFile]:
     number, parts = share
     return files if parts == 1 else sorted(files, key=lambda one: one.path)[number::parts]
 
@@ -290,7 +272,7 @@ def add_fields(uri: str, table: Table) -> None:
     def commit() -> None:  # without rows, it changes the columns of the table and writes no file
         table = open_table(uri)
         if table is not None:
-            write_deltalake(table, schema.empty_table(), mode="append", schema_mode="merge")
+            write_deltalake(table.delta, schema.empty_table(), mode="append", schema_mode="merge")
 
     until_committed(uri, commit, attempts=MAX_ATTEMPTS)
     forget_table(uri)

@@ -115,7 +115,7 @@ def head_in_commits(uri: str, *, recent: int = RECENT_COMMITS) -> Head | None:
     table = f"{uri.rpartition('/')[0]}/{TALLIES}"
     with reading(table):
         try:
-            commits = open_newest(table).history(recent)
+            commits = open_newest(table).delta.history(recent)
         except TableNotFoundError:
             return None
     return next((head for head in map(head_of, commits) if head is not None), None)

@@ -6,12 +6,13 @@ table still has each of its files, and each file has the size, time and inode th
 """
 
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from threading import Lock
 from typing import Any
+
+from cachetools import LRUCache
 
 from jobs.ledger.chain import Link, Row, check_chain
 from jobs.ledger.events import EventKind, LedgerEvent, StoredDetails
@@ -99,18 +100,14 @@ class Remembered:
     def forget_all(self) -> None:
         """Drop all histories. A forked process does so, because another thread may have held a lock at the fork."""
         self._lock = Lock()
-        self._found: OrderedDict[str, EventHistory] = OrderedDict()
+        self._found: LRUCache[str, EventHistory] = LRUCache(self._most)
         self._is_off = False
 
     def keep(self, uri: str, history: EventHistory) -> None:
         """Remember a history, which its `Ledger` may still extend."""
         with self._lock:
-            if self._is_off:
-                return
-            self._found[uri] = history
-            self._found.move_to_end(uri)
-            while len(self._found) > self._most:
-                self._found.popitem(last=False)
+            if not self._is_off:
+                self._found[uri] = history
 
     def drop(self, uri: str, history: EventHistory) -> None:
         """Forget a history that holds a part of the rows of a read."""

@@ -6,10 +6,12 @@ only if one of these commits touches a published slice. `jobs.planning.restating
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Final
 
+from cachetools import LRUCache, cached
+
 from jobs.folding import fold, spans
-from jobs.lake.kept_results import KeptResults
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import log_slices, touched_since
 from jobs.lake.log_match import Match, match_input
@@ -63,10 +65,6 @@ class LogLook:
     is_due: bool = False
 
 
-_KEPT: Final = KeptResults[object, LogLook](_MOST_KEPT)
-"""The newest looks of this process, by all that they follow from."""
-
-
 def changed_slices(work: RequestContext, view: LedgerView) -> tuple[ChangedSlice, ...]:
     """Return the published slices whose input is not the one that their run has read, oldest first.
 
@@ -81,21 +79,20 @@ def look_at_log(work: RequestContext, view: LedgerView) -> LogLook:
     runs = {slice_id: view.runs[run_id] for slice_id, run_id in view.published.items() if run_id in view.runs}
     if not runs:
         return LogLook()
-    place = log_place(work.lake, work.pipeline)
-    tip = place.tip()
-    if tip is None:
-        return LogLook()
+    tip = log_place(work.lake, work.pipeline).tip()
+    return LogLook() if tip is None else _looked(work, view, tip, runs=runs)
+
+
+def _all_that_counts(work: RequestContext, view: LedgerView, tip: LogTip, *, runs: Mapping[str, StagedRun]) -> object:
+    """Return what a look follows from."""
     seq = None if view.look is None else view.look.seq
     sightings = sum(len(run.sightings) for run in runs.values())  # `plan --verify` adds one
     ids = tuple(run.result.run_id for run in runs.values())
-    key = (repr(place), tip.version, tip.commit, seq, ids, sightings, len(view.accepted))
-    known = _KEPT.get(key)
-    if known is None:
-        known = _looked(work, view, tip, runs=runs)
-        _KEPT.put(key, known)
-    return known
+    place = repr(log_place(work.lake, work.pipeline))
+    return place, tip.version, tip.commit, seq, ids, sightings, len(view.accepted)
 
 
+@cached(LRUCache(_MOST_KEPT), key=_all_that_counts, lock=Lock())
 def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, runs: Mapping[str, StagedRun]) -> LogLook:
     """Return a look at the log for published runs (slice -> run). Runs of condemned attempts are not among them."""
     base = view.look if view.look is not None and _is_of(view.look, tip) else None

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.lake.leftover_files import PROBE, SCRATCH, AttemptFiles, ListedFile
+from jobs.lake.leftover_files import PROBE, SCRATCH, AttemptFiles, LeftoverFile
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.planning.request_context import RequestContext, holders
@@ -43,7 +43,7 @@ class Leftovers:
     """
 
     pipeline: str
-    files: tuple[ListedFile, ...]
+    files: tuple[LeftoverFile, ...]
     condemned: tuple[str, ...]
     held: tuple[str, ...]
     young: int
@@ -121,7 +121,7 @@ def clean(
 
 
 def _condemn(
-    work: RequestContext, old: Sequence[ListedFile], *, who: str, dry_run: bool
+    work: RequestContext, old: Sequence[LeftoverFile], *, who: str, dry_run: bool
 ) -> tuple[LedgerView, tuple[str, ...]]:
     """Condemn the attempts of old files that nobody works on. Return the view, and the ids of these attempts."""
     if dry_run or not any(one.attempt_id for one in old):
@@ -137,7 +137,7 @@ def _condemn(
     return work.ledger.write(decide), condemned
 
 
-def _lost(work: RequestContext, view: LedgerView, old: Iterable[ListedFile]) -> tuple[str, ...]:
+def _lost(work: RequestContext, view: LedgerView, old: Iterable[LeftoverFile]) -> tuple[str, ...]:
     """Return the attempts with old files that nobody works on, that were not staged and are not condemned."""
     held = {
         attempt.attempt_id
@@ -155,7 +155,7 @@ def _condemned(attempt_id: str, who: str) -> LedgerEvent:
     )
 
 
-def _young(listed: Iterable[ListedFile], limit_ms: int, *, view: LedgerView) -> int:
+def _young(listed: Iterable[LeftoverFile], limit_ms: int, *, view: LedgerView) -> int:
     """Return the number of files of attempts without a staged run, and of `_scratch`, that are too young."""
     return sum(
         one.modified_ms > limit_ms and (one.table == SCRATCH or one.attempt_id not in view.staged_attempts)

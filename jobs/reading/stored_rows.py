@@ -15,7 +15,8 @@ import numpy as np
 from jobs.lake.damage import ADVICE, reading
 from jobs.lake.delta_tables import open_delta
 from jobs.lake.lake import Lake
-from jobs.lake.store import Attempt, attempt_batches, count_rows, read_attempts, table_columns
+from jobs.lake.store import attempt_batches, count_rows, read_attempts, table_columns
+from jobs.lake.table_files import Attempt
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.plain_text import counted
 from jobs.reading.stored_tables import Columns, spec_of, stored_table

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.lake.covered_files import Cover, CoveredFile, cover_of
-from jobs.lake.delta_log import log_errors
+from jobs.lake.damage import log_errors
 from jobs.lake.event_log import files_of_slices
 from jobs.lake.known_log import checked_files, covered_files
 from jobs.lake.lake import Lake

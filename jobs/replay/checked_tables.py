@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from expectations.arrow_slices import ArrowSlices, to_pandas
 from expectations.suites import RUN_COLUMNS
 from jobs.lake.damage import reading
-from jobs.lake.store import dataset_of, open_table, read_attempts
+from jobs.lake.delta_tables import open_table
+from jobs.lake.store import dataset_of, read_attempts
 from jobs.runs import OPTIONAL_FATES, Counts, Slice
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError

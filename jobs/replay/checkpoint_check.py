@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jobs.lake.damage import data_files, data_problem
-from jobs.lake.store import Attempt, read_attempts, read_each_attempt
+from jobs.lake.store import read_attempts, read_each_attempt
+from jobs.lake.table_files import Attempt
 from jobs.reading.stored_rows import CONTENT_ROWS, Finding, Stored, file_of, removed_ids
 from jobs.replay.chunk.tallies import Sums, state_fingerprint
 from jobs.runs import CheckpointRef

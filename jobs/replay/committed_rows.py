@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.lake.arrow_sql import ArrowSql, plain_rows
-from jobs.lake.store import Attempt, attempt_batches, read_attempts
+from jobs.lake.store import attempt_batches, read_attempts
+from jobs.lake.table_files import Attempt
 from jobs.replay.tasks import LocalTasks, Tasks
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobs.lake.arrow_sql import ArrowSql, plain_rows
-from jobs.lake.store import Attempt, read_attempts
+from jobs.lake.store import read_attempts
+from jobs.lake.table_files import Attempt
 from jobs.replay.committed_rows import EDGES, REMOVED_EDGES, REMOVED_IDS, ROWS_PER_BATCH, ROWS_PER_TASK, CommittedRows
 from jobs.replay.tasks import LocalTasks, Tasks
 from jobs.runs import LAWS, CheckpointRef, CheckResult, Verdict

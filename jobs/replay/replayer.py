@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from expectations.suites import RUN, TABLES
 from jobs.engine.user_errors import explained
-from jobs.lake.opened_tables import expect_commits, opening_tables_once
+from jobs.lake.delta_tables import expect_commits, opening_tables_once
 from jobs.replay.audited import audit, check, foresee_failures
 from jobs.replay.checked_tables import RUN_SCHEMA, arrow_schema
 from jobs.replay.checks import prepare_checks

@@ -7,13 +7,12 @@ from typing import Any
 
 from jobs.expressions.derived_columns import Derivation
 from jobs.lake.covered_files import CoveredFile, StoredDigests
-from jobs.lake.delta_log import DataFile
 from jobs.lake.known_log import REWRITE
 from jobs.lake.lake import Lake
 from jobs.lake.log_cut import Cut, slice_value
 from jobs.lake.log_places import log_place
 from jobs.lake.log_rows import Search, find_record, leaf_columns
-from jobs.lake.log_version import LogVersion
+from jobs.lake.log_version import DataFile, LogVersion
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline

@@ -30,7 +30,7 @@ import pytest
 
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
-from jobs.lake.leftover_files import SCRATCH, ListedFile
+from jobs.lake.leftover_files import SCRATCH, LeftoverFile
 from jobs.lake.rewrites import Rewrite, RewrittenSlice
 from jobs.ledger.chain import Link, Row, check_chain
 from jobs.ledger.events import EventKind
@@ -94,7 +94,7 @@ class World:
     dag_leases: dict[str, set[int]] = field(default_factory=dict)  # lease -> pids of the processes of the DAG run
     last_read_ms: dict[int, int] = field(default_factory=dict)  # pid -> the clock at its last read of the ledger
     ahead_ms: dict[int, int] = field(default_factory=dict)  # pid -> how far the clock of its host is ahead
-    files: dict[str, ListedFile] = field(default_factory=dict)  # path -> a file in the lake
+    files: dict[str, LeftoverFile] = field(default_factory=dict)  # path -> a file in the lake
     named: set[str] = field(default_factory=set)  # the paths that a commit of a table names
     next_pid: int = 100
     ids: int = 0
@@ -171,7 +171,7 @@ class World:
 
     def write_file(self, table: str, attempt_id: str) -> str:
         path = f"{table}/attempt_id={attempt_id}/{len(self.files)}-{self.new_id()}"
-        self.files[path] = ListedFile(path=path, table=table, attempt_id=attempt_id, bytes=1, modified_ms=self.now_ms)
+        self.files[path] = LeftoverFile(path=path, table=table, attempt_id=attempt_id, bytes=1, modified_ms=self.now_ms)
         return path
 
 
@@ -216,7 +216,7 @@ class MemoryFiles:
     world: World
     writer: Writer
 
-    def listed(self) -> list[ListedFile]:
+    def listed(self) -> list[LeftoverFile]:
         self.writer.stop_here()
         return list(self.world.files.values())
 
@@ -741,7 +741,7 @@ def _is_as_undisturbed(world: World) -> None:
 class _FilesAtOnce(MemoryFiles):
     """Files that never stop their writer."""
 
-    def listed(self) -> list[ListedFile]:
+    def listed(self) -> list[LeftoverFile]:
         return list(self.world.files.values())
 
     def named(self, tables: Iterable[str]) -> frozenset[str]:

@@ -6,10 +6,11 @@ from random import Random
 import pyarrow as pa
 
 from jobs.lake.delta_tables import open_delta
-from jobs.lake.file_commits import WrittenFile, commit_files, new_path
+from jobs.lake.file_commits import commit_files, new_path
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
 from jobs.lake.store import ensure_table
+from jobs.lake.table_files import TableFile
 from jobs.storage import file_system, make_directory, open_output
 from windowlib.columnar.arrow import arrow_type
 from windowlib.records import tables
@@ -47,7 +48,7 @@ class Scene:
             paths = [new_path(attempt, f"part-{index}.parquet") for index in range(self.rng.randrange(1, 4))]
             for path in paths:
                 self.write(f"{TABLE.name}/{path}", is_parquet=True)
-            commit_files(uri, [WrittenFile(path=path, attempt=attempt) for path in paths])
+            commit_files(uri, [TableFile(path, attempt) for path in paths])
             self.committed |= {f"{TABLE.name}/{path}" for path in paths}
             left = [new_path(attempt, f"left-{index}.parquet") for index in range(self.rng.randrange(3))]
             self.left |= {self.write(f"{TABLE.name}/{path}") for path in left}

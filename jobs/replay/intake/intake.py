@@ -159,7 +159,7 @@ def _source_files(chunk: ChunkLog) -> dict[int, list[SourceFile]]:
         block = Block(
             path=chunk.log.place(file),
             named=file.path,
-            partition=file.values,
+            partition=file.partition,
             slice_no=number,
             commit=commit,
             sequence=0,

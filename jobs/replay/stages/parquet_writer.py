@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.lake.file_commits import WrittenFile, new_path
+from jobs.lake.file_commits import new_path
 from jobs.lake.parquet_files import parquet_writer
+from jobs.lake.table_files import TableFile
 from jobs.replay.stages.shuffle_files import ShuffleWriter
 from jobs.storage import is_remote, remove_directory
 from windowlib.columnar.arrow import arrow_type
@@ -31,7 +32,7 @@ class EncodedFile:
     """A Parquet file of a table that no commit names yet."""
 
     table: str
-    file: WrittenFile
+    file: TableFile
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,7 +72,7 @@ class SliceWriter:
     def _new_file(self, schema: pa.Schema) -> pq.ParquetWriter:
         attempt = (self.columns["slice_id"], self.columns["attempt_id"])
         path = new_path(attempt, f"part-{uuid4()}.parquet")
-        self.written.append(EncodedFile(self.table.name, WrittenFile(path=path, attempt=attempt)))
+        self.written.append(EncodedFile(self.table.name, TableFile(path, attempt)))
         # Queries skip files by the bounds of these columns, so the others of flat tables have none.
         bounded = (*self.table.keys, *_BOUNDED.get(self.table.name, ()))
         return parquet_writer(f"{self.root}/{path}", schema, bounded=bounded)

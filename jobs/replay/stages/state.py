@@ -11,7 +11,8 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from jobs.lake.checkpoint_rows import PartFile, PartFiles, Removals, checkpoint_files, removals
+from jobs.lake.checkpoint_rows import PartFiles, Removals, checkpoint_files, removals
+from jobs.lake.table_files import TableFile
 from jobs.replay.pinned import Pinned
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages.bloom_filter import BloomFilter
@@ -27,7 +28,7 @@ from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
 
-DivideTask: TypeAlias = Mapping[str, tuple[PartFile, ...]]
+DivideTask: TypeAlias = Mapping[str, tuple[TableFile, ...]]
 """The files of one task by table, those of a table in the order of their parts."""
 
 
@@ -138,31 +139,32 @@ def divided_state(tasks: Tasks, plan: DividePlan | None) -> DividedState:
 def divide_tasks(plan: DividePlan, cores: int) -> list[DivideTask]:
     """Return the tasks. Each file is in one of them, and all files of a part are in one if ids need whole keys."""
     units = [(name, files) for name, one in plan.stored.items() for files in _units(one, plan)]
-    rows = sum(file.file.records or 0 for _, files in units for file in files)
+    rows = sum(file.records or 0 for _, files in units for file in files)
     count = min(max(-(-rows // plan.sizes.task_records(rows, cores=cores)), 1), max(len(units), 1)) if rows else 1
     loads = [0] * count
-    found: list[dict[str, list[PartFile]]] = [{} for _ in loads]
+    found: list[dict[str, list[TableFile]]] = [{} for _ in loads]
     # The largest first, and each to the task with the least: no task gets much more than the others.
     for name, files in sorted(units, key=lambda unit: _bytes(unit[1]), reverse=True):
         place = loads.index(min(loads))
         loads[place] += _bytes(files)
         found[place].setdefault(name, []).extend(files)
-    return [{name: tuple(sorted(files, key=lambda one: one.part)) for name, files in one.items()} for one in found]
+    part_of = {name: one.files.part for name, one in plan.stored.items()}
+    return [{name: tuple(sorted(files, key=part_of[name])) for name, files in one.items()} for one in found]
 
 
-def _units(stored: StoredTable, plan: DividePlan) -> Iterator[tuple[PartFile, ...]]:
+def _units(stored: StoredTable, plan: DividePlan) -> Iterator[tuple[TableFile, ...]]:
     """Yield the files that one task reads: single files, or those of a part."""
     if not _needs_whole_keys(stored.table, plan):
         yield from ((file,) for file in stored.files.files)
         return
     for part in range(plan.parts):
-        files = tuple(file for file in stored.files.files if file.part == part)
+        files = tuple(file for file in stored.files.files if stored.files.part(file) == part)
         if files:
             yield files
 
 
-def _bytes(files: Iterable[PartFile]) -> int:
-    return sum(one.file.bytes for one in files)
+def _bytes(files: Iterable[TableFile]) -> int:
+    return sum(one.bytes or 0 for one in files)
 
 
 def _needs_whole_keys(table: Table, plan: DividePlan) -> bool:
@@ -173,13 +175,13 @@ def _needs_whole_keys(table: Table, plan: DividePlan) -> bool:
 def _with_reached(tasks: Tasks, plan: DividePlan, chunk: TouchedFilter) -> TouchedFilter:
     """Add the keys with timers that the chunk reaches. If there are few timers, the driver reads them."""
     timers, size = plan.stored[tables.TIMERS], plan.sizes.records_per_task
-    groups: list[list[PartFile]] = [[]]
+    groups: list[list[TableFile]] = [[]]
     for file in timers.files.files:
-        if groups[-1] and sum(one.file.records or 0 for one in (*groups[-1], file)) > size:
+        if groups[-1] and sum(one.records or 0 for one in (*groups[-1], file)) > size:
             groups.append([])
         groups[-1].append(file)
 
-    def reached(files: Sequence[PartFile]) -> bytes:
+    def reached(files: Sequence[TableFile]) -> bytes:
         return reached_keys(timers.files, files, chunk, keys=timers.table.keys, rows=plan.sizes.rows_per_read)
 
     return with_keys(chunk, [reached(groups[0])] if len(groups) == 1 else tasks.share(reached, groups))
@@ -191,7 +193,7 @@ def divide(task: DivideTask, plan: DividePlan) -> list[DividedTable]:
     return [_divide(plan.stored[name], files, plan, removed=removed[name]) for name, files in task.items()]
 
 
-def _divide(stored: StoredTable, files: Sequence[PartFile], plan: DividePlan, *, removed: Removals) -> DividedTable:
+def _divide(stored: StoredTable, files: Sequence[TableFile], plan: DividePlan, *, removed: Removals) -> DividedTable:
     table, chunk = stored.table, plan.touched
     kinds = {name: arrow_type(node) for name, node in table.emitted_columns().items()}
     keys = None if chunk is None else BloomFilter.together(chunk.index_bits, [chunk.keys])
@@ -231,7 +233,7 @@ def _changeable_rows(
 
 
 def _rows(
-    stored: StoredTable, files: Sequence[PartFile], plan: DividePlan, *, removed: Removals
+    stored: StoredTable, files: Sequence[TableFile], plan: DividePlan, *, removed: Removals
 ) -> Iterator[tuple[pa.Table, Bools]]:
     """Yield the rows of files, and which of them are in the state: in batches, if no id needs other rows."""
     columns, limit = [*stored.table.emitted_columns()], plan.sizes.rows_per_read

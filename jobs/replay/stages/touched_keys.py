@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.lake.checkpoint_rows import Bounds, PartFile, PartFiles
+from jobs.lake.checkpoint_rows import Bounds, PartFiles
+from jobs.lake.table_files import TableFile
 from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.stages.bloom_filter import BloomFilter, key_words
 from jobs.replay.stages.scan import Scanned, feed_form
@@ -46,7 +47,7 @@ def with_keys(chunk: TouchedFilter, others: Sequence[bytes]) -> TouchedFilter:
 
 
 def reached_keys(
-    timers: PartFiles, files: Sequence[PartFile], chunk: TouchedFilter, *, keys: Sequence[str], rows: int
+    timers: PartFiles, files: Sequence[TableFile], chunk: TouchedFilter, *, keys: Sequence[str], rows: int
 ) -> bytes:
     """Return the packed set of the keys with a timer that the chunk reaches. Timers that are removed do no harm.
 

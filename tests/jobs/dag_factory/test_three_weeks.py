@@ -171,7 +171,7 @@ class Weeks:
 
     def restart(self) -> None:
         """Forget all that the processes of Airflow keep in memory."""
-        changed_slices._KEPT._found.clear()
+        changed_slices._looked.cache.clear()
         self.airflow.dags = dict(self.load())
 
     def _line(self) -> str:

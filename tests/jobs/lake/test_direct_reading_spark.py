@@ -59,7 +59,7 @@ def _check(spark: "SparkSession", path: str) -> None:
     for file in log.in_log_order():
         rows = pq.ParquetFile(log.place(file)).read(columns=columns)
         found += [
-            (file.values[PARTITION], *map(repr, row))
+            (file.partition[PARTITION], *map(repr, row))
             for row in zip(*(one.to_pylist() for one in rows.columns), strict=True)
         ]
     ordered = sorted(log_order(spark, path, PARTITION, *columns), key=lambda row: row[0])  # stable: by slice

@@ -12,9 +12,10 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.lake.arrow_sql import query
-from jobs.lake.file_commits import StoredFile, WrittenFile, append_rows, commit_files, new_path
+from jobs.lake.file_commits import append_rows, commit_files, new_path
 from jobs.lake.file_statistics import file_statistics
 from jobs.lake.store import ensure_table, read_attempts
+from jobs.lake.table_files import TableFile
 from tests.support.fuzzing import seeds
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import StoreError
@@ -72,15 +73,15 @@ def random_rows(chance: random.Random, count: int) -> pa.Table:
     return pa.Table.from_pylist([row() for _ in range(count)], schema=FILE)
 
 
-def write(root: Path, slice_id: str, rows: pa.Table, *, name: str = "part 1.parquet", group: int = 3) -> WrittenFile:
+def write(root: Path, slice_id: str, rows: pa.Table, *, name: str = "part 1.parquet", group: int = 3) -> TableFile:
     """Write a file of an attempt 'a' below the root of a table, in row groups of a few rows."""
     path = new_path((slice_id, "a"), name)
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, root / path, row_group_size=group)
-    return WrittenFile(path=path, attempt=(slice_id, "a"))
+    return TableFile(path, (slice_id, "a"))
 
 
-def committed(root: Path, parts: Sequence[tuple[str, pa.Table]]) -> list[StoredFile]:
+def committed(root: Path, parts: Sequence[tuple[str, pa.Table]]) -> list[TableFile]:
     ensure_table(str(root), TABLE)
     files = [
         write(root, slice_id, rows, name=f"é %41 {number}.parquet") for number, (slice_id, rows) in enumerate(parts)
@@ -99,11 +100,13 @@ def test_every_reader_finds_the_rows_of_a_commit_of_files(tmp_path: Path) -> Non
         parts = [(f"2024-01-0{n}T05:15 x", random_rows(chance, 10)) for n in (1, 2, 2)]
         stored = committed(root, parts)
         assert DeltaTable(str(root)).version() == 1, "one commit creates the table, one adds all files"
-        assert [(one.records, one.bytes) for one in stored] == [(10, Path(one.path).stat().st_size) for one in stored]
+        assert [(one.records, one.bytes) for one in stored] == [
+            (10, (root / one.path).stat().st_size) for one in stored
+        ]
         for slice_id in {slice_id for slice_id, _ in parts}:
             own = pa.concat_tables([rows for other, rows in parts if other == slice_id])
             assert _texts(read_attempts(str(root), [(slice_id, "a")])) == _texts(own)
-            paths = [one.path for one in stored if one.attempt[0] == slice_id]
+            paths = [str(root / one.path) for one in stored if one.attempt[0] == slice_id]
             by_path = query({}, "SELECT * FROM read_parquet(?)", [paths]).select(FILE.names)
             assert by_path.num_rows == own.num_rows
 

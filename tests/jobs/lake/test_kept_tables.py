@@ -10,9 +10,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake import delta_tables
-from jobs.lake.delta_tables import MOST_KEPT, drop_kept, open_delta, open_newest
-from jobs.lake.listing import Listing
-from jobs.lake.opened_tables import listing_of
+from jobs.lake.delta_tables import MOST_KEPT, forget_table, open_delta, open_newest
+from jobs.lake.table_files import Listing
 from tests.support.fuzzing import seeds
 
 
@@ -40,7 +39,7 @@ class Place:
 
     def commit_through_the_kept_table(self) -> None:
         rows = pa.Table.from_pylist([{"slice_id": "s", "attempt_id": "own", "n": 0}])
-        write_deltalake(open_newest(str(self.uri)), rows, mode="append")  # moves it, and `keep` is not called
+        write_deltalake(open_newest(str(self.uri)).delta, rows, mode="append")  # moves it, and the cache is not told
 
     def compact(self) -> None:
         DeltaTable(self.uri).optimize.compact()
@@ -83,7 +82,7 @@ def test_a_kept_table_is_read_as_one_that_is_opened_anew(tmp_path: Path) -> None
             action = chance.choice(kinds)
             action()
             expected = content(open_delta(str(place.uri)))
-            assert content(open_newest(str(place.uri))) == expected, f"seed {seed}, after {action.__name__}"
+            assert content(open_newest(str(place.uri)).delta) == expected, f"seed {seed}, after {action.__name__}"
 
 
 def test_a_thread_opens_a_table_once_and_keeps_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,11 +95,11 @@ def test_a_thread_opens_a_table_once_and_keeps_few(tmp_path: Path, monkeypatch: 
         return open_delta(uri)
 
     monkeypatch.setattr(delta_tables, "open_delta", counted)
-    drop_kept(uri)
+    forget_table(uri)
     first = open_newest(uri)
     append(tmp_path / "t", 2)
     assert open_newest(uri) is first
-    assert first.version() == 1
+    assert first.delta.version() == first.version == 1
     with ThreadPoolExecutor(1) as other:
         assert other.submit(open_newest, uri).result() is not first
     assert opened == [uri, uri]
@@ -133,14 +132,9 @@ def test_a_listing_has_the_files_of_attempts_in_their_order(tmp_path: Path) -> N
 
 def test_a_listing_is_made_once_for_a_version(tmp_path: Path) -> None:
     append(tmp_path / "t", 1)
-    table, made = DeltaTable(tmp_path / "t"), []
-
-    def count(one: DeltaTable) -> int:
-        made.append(one.version())
-        return len(one.file_uris())
-
-    assert [listing_of(table, count) for _ in range(2)] == [1, 1]
+    table = open_newest(str(tmp_path / "t"))
+    first = table.listing()
+    assert table.listing() is first
     append(tmp_path / "t", 2)
-    table.update_incremental()
-    assert [listing_of(table, count) for _ in range(2)] == [2, 2]
-    assert made == [0, 1]
+    assert open_newest(str(tmp_path / "t")).listing() is table.listing() is not first
+    assert [len(one.of({("s1", "a1-0"), ("s2", "a2-0")})) for one in (first, table.listing())] == [1, 2]

@@ -19,11 +19,12 @@ from jobs.lake.checkpoint_files import checkpoint_entries
 from jobs.lake.checkpoint_rows import checkpoint_files
 from jobs.lake.damage import data_problem
 from jobs.lake.delta_log import describe_log
-from jobs.lake.file_commits import WrittenFile, append_rows, commit_files, new_path
+from jobs.lake.file_commits import append_rows, commit_files, new_path
 from jobs.lake.log_files import DeltaCheckpoint, LogFiles
 from jobs.lake.log_rows import find_record
 from jobs.lake.parquet_files import write_parquet
 from jobs.lake.store import attempt_batches, ensure_table, read_attempts
+from jobs.lake.table_files import TableFile
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.log_blocks import LogColumns
 from jobs.replay.stages.parquet_writer import SliceWriter
@@ -62,7 +63,7 @@ def stored_rows(random: Random, *, slice_id: str = ATTEMPT[0]) -> pa.Table:
 def with_checksums(root: Path, random: Random) -> Path:
     """Make a table with a file of one attempt, as Spark and others write it: uncompressed, with page checksums."""
     ensure_table(str(root), TABLE)
-    file = WrittenFile(path=new_path(ATTEMPT, "part.parquet"), attempt=ATTEMPT)
+    file = TableFile(new_path(ATTEMPT, "part.parquet"), ATTEMPT)
     place = root / file.path
     place.parent.mkdir(parents=True)
     rows = stored_rows(random).drop_columns([*tables.PARTITION_COLUMNS])

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.lake.delta_tables import drop_kept
+from jobs.lake.delta_tables import expect_commits, forget_table, open_table, opening_tables_once
 from jobs.lake.file_commits import append_rows
-from jobs.lake.opened_tables import expect_commits, opening_tables_once
-from jobs.lake.store import add_fields, dataset_of, ensure_table, open_table, read_attempts
+from jobs.lake.store import add_fields, dataset_of, ensure_table, read_attempts
 from tests.support.fuzzing import seeds
 from windowlib.errors import SpecError, StoreError
 from windowlib.records import tables
@@ -180,7 +179,7 @@ def test_a_damaged_file_changes_nothing_or_gives_an_error_of_one_paragraph(
         data = path.read_bytes()
         harmed = rng.choice([data[: rng.randrange(len(data))], b"", rng.randbytes(len(data))])
         path.write_bytes(harmed)
-        drop_kept(str(tmp_path / "t"))  # as in another process
+        forget_table(str(tmp_path / "t"))  # as in another process
         try:
             read_attempts(str(tmp_path / "t"), pairs)
         except StoreError as error:
@@ -199,7 +198,7 @@ def test_the_damaged_file_is_named(tmp_path: Path) -> None:
     for path in (one for one in files if one.suffix in {".parquet", ".json"}):
         data = path.read_bytes()
         path.write_bytes(data[: len(data) // 2])
-        drop_kept(str(tmp_path / "t"))  # as in another process
+        forget_table(str(tmp_path / "t"))  # as in another process
         if path.name not in {"00000000000000000000.json", "00000000000000000001.json", "00000000000000000002.json"}:
             with pytest.raises(StoreError, match=path.name):
                 read_attempts(str(tmp_path / "t"), [("s0", "a"), ("s1", "a"), ("s2", "a")])

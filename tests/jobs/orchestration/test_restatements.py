@@ -100,7 +100,7 @@ class Dags:
 @pytest.fixture
 def dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dags:
     """Five days, all published by the schedule."""
-    changed_slices._KEPT._found.clear()
+    changed_slices._looked.cache.clear()
     made = Dags(tmp_path)
     monkeypatch.setenv("HINDCAST_LAKE", made.lake.root)
     for index, day in enumerate(DAYS):

@@ -78,7 +78,7 @@ class Shop:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Shop:
-    looking._KEPT._found.clear()
+    looking._looked.cache.clear()
     made = Shop(tmp_path)
     for index, day in enumerate(DAYS):
         append_day(tmp_path, day, {"a": 10 + index, "b": 1})
@@ -210,7 +210,7 @@ def test_a_look_in_the_ledger_outlives_the_commits_that_it_has_read(shop: Shop) 
         if int(commit.stem) <= version:
             DeltaTable(str(shop.log)).create_checkpoint()
             commit.unlink()
-    looking._KEPT._found.clear()
+    looking._looked.cache.clear()
     assert shop.told() == []
 
 
@@ -347,7 +347,7 @@ def test_looks_that_build_on_each_other_find_what_a_whole_look_finds(shop: Shop,
             assert named == (set() if found.proposal is None else set(found.proposal.changes))
             assert sum(one.is_proposed for one in view.open_requests()) <= 1
         view = shop.work.ledger.view()
-        looking._KEPT._found.clear()
+        looking._looked.cache.clear()
         quick = looking.changed_slices(shop.work, view)
         whole = looking.changed_slices(shop.work, replace(view, look=None))
         assert [(one.slice, one.match) for one in quick] == [(one.slice, one.match) for one in whole]

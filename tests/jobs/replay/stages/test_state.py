@@ -4,8 +4,8 @@ from random import Random
 
 import pyarrow as pa
 
-from jobs.lake.checkpoint_rows import PartFile, PartFiles
-from jobs.lake.listing import ListedFile
+from jobs.lake.checkpoint_rows import PartFiles
+from jobs.lake.table_files import TableFile
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages.bloom_filter import BloomFilter
 from jobs.replay.stages.state import DividePlan, StoredTable, divide_tasks
@@ -14,7 +14,7 @@ from tests.support.fuzzing import seeds
 from windowlib.records import tables
 from windowlib.records.tables import Table
 
-NOTHING = PartFiles("removals", pa.schema([]), ())
+NOTHING = PartFiles("removals", pa.schema([]), (), {})
 TIMERS = tables.timers({"k": "bigint"})
 COUNTS = tables.window_state({"k": "bigint"}, {"n": {"count": "bigint"}})
 FIRSTS = tables.window_state({"k": "bigint"}, {"f": {"slice_start_ms": "bigint", "rank": "bigint", "value": "string"}})
@@ -27,14 +27,12 @@ def plan_of(random: Random, windows: Table) -> DividePlan:
 
     def files(name: str) -> PartFiles:
         found = [
-            PartFile(
-                part, ListedFile(f"{name}-{part}-{number}", (f"s{part}", "a"), random.choice((None, rows)), rows * 9)
-            )
+            TableFile(f"{name}-{part}-{number}", (f"s{part}", "a"), random.choice((None, rows)), rows * 9)
             for part in range(parts)
             for number in range(random.randint(0, 3))
             for rows in [random.choice((1, 10, 500))]
         ]
-        return PartFiles(name, pa.schema([]), tuple(found))
+        return PartFiles(name, pa.schema([]), tuple(found), {(f"s{part}", "a"): part for part in range(parts)})
 
     return DividePlan(
         stored={one.name: StoredTable(table=one, files=files(one.name)) for one in (windows, TIMERS)},
@@ -59,14 +57,14 @@ def test_each_file_is_in_one_task_and_no_task_is_much_larger_than_another() -> N
         assert {*shared} == everything
         for task in tasks:
             for files in task.values():
-                assert [one.part for one in files] == sorted(one.part for one in files)
-        units = {(name, file.part): 0 for name, file in everything}
+                assert [one.attempt for one in files] == sorted(one.attempt for one in files)
+        units = {(name, file.attempt): 0 for name, file in everything}
         loads = []
         is_whole = plan.touched is not None and plan.stored[tables.WINDOW_STATE].table is FIRSTS
         for task in tasks:
-            loads.append(sum(file.file.bytes for files in task.values() for file in files))
+            loads.append(sum(file.bytes or 0 for files in task.values() for file in files))
             for file in task.get(tables.WINDOW_STATE, ()) if is_whole else ():
-                units[tables.WINDOW_STATE, file.part] |= 1 << tasks.index(task)
+                units[tables.WINDOW_STATE, file.attempt] |= 1 << tasks.index(task)
         assert all(count.bit_count() <= 1 for count in units.values())
         if not is_whole and len(tasks) > 1:
-            assert max(loads) - min(loads) <= max(file.file.bytes for _, file in everything)
+            assert max(loads) - min(loads) <= max(file.bytes or 0 for _, file in everything)

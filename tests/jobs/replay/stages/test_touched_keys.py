@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.lake.checkpoint_rows import PartFile, PartFiles
-from jobs.lake.listing import ListedFile
+from jobs.lake.checkpoint_rows import PartFiles
+from jobs.lake.table_files import TableFile
 from jobs.replay.stages.bloom_filter import BloomFilter
 from jobs.replay.stages.touched_keys import TouchedFilter, reached_keys, reached_timers, words_of
 from tests.support.fuzzing import seeds
@@ -31,11 +31,11 @@ def test_each_key_with_a_timer_that_is_reached_is_found(tmp_path: Path) -> None:
         table = pa.Table.from_pylist(sorted(rows, key=lambda row: row["at_ms"] or 0), schema=SCHEMA)
         path = tmp_path / f"{seed}.parquet"
         pq.write_table(table, path, row_group_size=random.choice((1, 7, 100)), write_statistics=bounded)
-        file = PartFile(0, ListedFile(path.name, ("s", "a"), len(rows), path.stat().st_size))
+        file = TableFile(path.name, ("s", "a"), len(rows), path.stat().st_size)
         chunk = TouchedFilter(
             keys=BloomFilter.empty(BITS).packed(), index_bits=BITS, watermark_ms=random.randrange(-1, 95)
         )
-        timers = PartFiles(str(tmp_path), SCHEMA, (file,))
+        timers = PartFiles(str(tmp_path), SCHEMA, (file,), {file.attempt: 0})
         packed = reached_keys(timers, [file], chunk, keys=["k"], rows=random.choice((1, 5, 100)))
 
         def is_reached(row: dict[str, object], chunk: TouchedFilter = chunk) -> bool:

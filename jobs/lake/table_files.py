@@ -1,14 +1,10 @@
-"""The data files of attempts, from the file list of one version of a Delta table.
+"""The data files of our own tables: one file, and the list of the files of a version by attempt."""
 
-An attempt is a pair of (slice_id, attempt_id): the partition of a table that one attempt at a slice wrote.
-"""
-
-from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_types import arrow_table
-from jobs.lake.opened_tables import listing_of
 from windowlib.records.tables import PARTITION_COLUMNS
 
 if TYPE_CHECKING:
@@ -20,18 +16,25 @@ FEW_ATTEMPTS = 24
 _LISTED = ("path", "num_records", "size_bytes", *(f"partition.{name}" for name in PARTITION_COLUMNS))
 
 
-class ListedFile(NamedTuple):
-    """A file of a table: its path as in Delta's log, its attempt, its rows (None without statistics) and bytes."""
+Attempt = tuple[str, str]
+"""(slice_id, attempt_id): the partition of a table that one attempt at a slice wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A data file of one of our tables. All its rows belong to `attempt`, and it has no partition columns.
+
+    `path` is as in Delta's log, or relative to the root of the table and not encoded if no commit names the file yet.
+    `records` and `bytes` are None if nobody has read the footer: of a new file, and of one without statistics.
+
+    A file of an event log (`DataFile`) is of another type: other writers wrote it, so it has any partition, perhaps a
+    deletion vector, and its bytes are checked.
+    """
 
     path: str
-    attempt: tuple[str, str]
-    records: int | None
-    bytes: int
-
-
-def listed_files(table: "DeltaTable", attempts: Iterable[tuple[str, str]]) -> list[ListedFile]:
-    """Return the files of attempts, in the order of the table's own list."""
-    return listing_of(table, Listing).of(set(attempts))
+    attempt: Attempt
+    records: int | None = None
+    bytes: int | None = None
 
 
 class Listing:
@@ -44,9 +47,9 @@ class Listing:
         actions = arrow_table(table.get_add_actions(flatten=True)).combine_chunks()
         self._columns = actions.select(_LISTED)
         self._left = few
-        self._index: tuple[list[ListedFile], dict[tuple[str, str], list[int]]] | None = None
+        self._index: tuple[list[TableFile], dict[Attempt, list[int]]] | None = None
 
-    def of(self, attempts: AbstractSet[tuple[str, str]]) -> list[ListedFile]:
+    def of(self, attempts: AbstractSet[Attempt]) -> list[TableFile]:
         """Return the files of attempts, in the order of the table's own list."""
         if self._index is None:
             self._left -= len(attempts)
@@ -56,7 +59,7 @@ class Listing:
         files, places = self._index
         return [files[place] for place in sorted(place for one in attempts for place in places.get(one, ()))]
 
-    def _found(self, attempts: AbstractSet[tuple[str, str]]) -> list[ListedFile]:
+    def _found(self, attempts: AbstractSet[Attempt]) -> list[TableFile]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -64,16 +67,14 @@ class Listing:
         own = self._columns.filter(pc.is_in(pc.cast(self._columns[_LISTED[-1]], pa.string()), ids))
         return [one for one in _as_files(own) if one.attempt in attempts]
 
-    def _indexed(self) -> tuple[list[ListedFile], dict[tuple[str, str], list[int]]]:
+    def _indexed(self) -> tuple[list[TableFile], dict[Attempt, list[int]]]:
         files = _as_files(self._columns)
-        places: dict[tuple[str, str], list[int]] = {}
+        places: dict[Attempt, list[int]] = {}
         for place, file in enumerate(files):
             places.setdefault(file.attempt, []).append(place)
         return files, places
 
 
-def _as_files(listed: "pa.Table") -> list[ListedFile]:
+def _as_files(listed: "pa.Table") -> list[TableFile]:
     columns = (column.to_pylist() for column in listed.columns)
-    return [
-        ListedFile(path, (*attempt,), records, size) for path, records, size, *attempt in zip(*columns, strict=True)
-    ]
+    return [TableFile(path, (*own,), records, size) for path, records, size, *own in zip(*columns, strict=True)]
