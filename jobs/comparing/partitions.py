@@ -15,9 +15,7 @@ import pyarrow.compute as pc
 
 from jobs.comparing.comparison_keys import BOUNDS, Shape
 from jobs.lake.arrow_sql import ArrowSql
-from jobs.lake.damage import reading
-from jobs.lake.delta_tables import open_table
-from jobs.lake.store import count_rows, dataset_of
+from jobs.lake.store import attempts_dataset, count_rows
 from jobs.ledger.view import StagedRun
 from jobs.reading.stored_rows import StoredRuns, run_attempt
 from windowlib.columnar.hashing import row_hashes
@@ -157,12 +155,11 @@ class Parts:
         Arrow skips files and row groups by their statistics of `window_start`.
         """
         by_attempt = {run_attempt(run, self._shape.table): run for run in runs}
-        with reading(self._uri):
-            table = open_table(self._uri)
-            if table is None:
+        with attempts_dataset(self._uri, by_attempt) as dataset:
+            if dataset is None:
                 return []
             found: set[tuple[str, str]] = set()
-            scanned = dataset_of(table, by_attempt).to_batches(
+            scanned = dataset.to_batches(
                 columns=["slice_id", "attempt_id"], filter=self._bounds.expression(), batch_size=self.limits.batch_rows
             )
             for batch in scanned:

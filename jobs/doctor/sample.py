@@ -10,7 +10,7 @@ import pyarrow as pa
 from jobs.doctor.slice_candidates import SliceCandidate
 from jobs.doctor.table_facts import FileFacts, TableFacts
 from jobs.lake.damage import log_errors
-from jobs.lake.delta_log import place_of
+from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
 from jobs.storage import file_system

@@ -3,12 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from jobs.lake.delta_log import place_of
 from jobs.lake.file_origins import operation_of
 from jobs.lake.footer_bounds import footer_bounds
-from jobs.lake.log_files import Entry, LogFiles
+from jobs.lake.log_files import Entry, LogFiles, place_of, written_ms
 from jobs.lake.log_places import found_format, place_at
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.row_tracking import ROW_TRACKING, row_places
@@ -128,9 +127,7 @@ def read_table_facts(uri: str) -> TableFacts:
     partitions = _guessed_partitions(uri) if log_format == "parquet" else {}
     log = place_at(uri, log_format, partitions=partitions).open()
     log_files = log.log_files()
-    first = log.version + 1
-    while first - 1 in log_files.commits:
-        first -= 1
+    first = log_files.first_before(log.version)
     versions = range(max(first, log.version + 1 - MAX_COMMITS), log.version + 1)
     entries = {version: log_files.entries(version) for version in versions}
     is_tracked = log.configuration.get(ROW_TRACKING) == "true"
@@ -168,15 +165,13 @@ def _guessed_type(values: Set[str | None]) -> PartitionType:
 
 
 def _commit(version: int, entries: Sequence[Entry]) -> CommitFacts:
-    made: Mapping[str, Any] = next((entry["commitInfo"] for entry in entries if "commitInfo" in entry), {})
-    at_ms = made.get("inCommitTimestamp", made.get("timestamp"))
     adds = [entry["add"] for entry in entries if "add" in entry]
     removes = [entry["remove"] for entry in entries if "remove" in entry]
     settings = [entry["metaData"].get("configuration") or {} for entry in entries if "metaData" in entry]
     changed = [one for one in adds if one.get("dataChange", True)]
     return CommitFacts(
         version=version,
-        at_ms=at_ms if isinstance(at_ms, int) else None,
+        at_ms=written_ms(entries),
         operation=operation_of(entries),
         added=len(changed),
         removed=sum(one.get("dataChange", True) for one in removes)

@@ -9,7 +9,7 @@ from jobs.doctor.column_roles import is_usable
 from jobs.doctor.finding import Finding, error, note, ok, warning
 from jobs.doctor.table_facts import TableFacts
 from jobs.durations import UNIT_MS, human_duration
-from jobs.lake.delta_log import is_whole_uri
+from jobs.lake.log_files import is_whole_uri
 from jobs.plain_text import counted
 from jobs.reading.published import quote_spark
 

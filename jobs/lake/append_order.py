@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from jobs.lake.delta_log import is_whole_uri, place_of
 from jobs.lake.file_origins import CLONE, Origin, operation_of, origins_of, with_origins
-from jobs.lake.log_files import Entry, LogFiles
+from jobs.lake.log_files import Entry, LogFiles, is_whole_uri, place_of
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.pinned_files import AppendPlace, PinnedFile
 from jobs.lake.row_tracking import ROW_TRACKING, RowPlace, row_places, stored_versions
@@ -205,10 +204,7 @@ class _Doubts:
     @cached_property
     def first(self) -> int:
         """The first commit that can be read with all commits after it."""
-        first = self.log.version + 1
-        while first - 1 in self.files.commits:
-            first -= 1
-        return first
+        return self.files.first_before(self.log.version)
 
     @cached_property
     def before(self) -> _BeforeTracking:

@@ -8,18 +8,19 @@ counted. So the number of records of a slice is exact, and a file is listed only
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from typing_extensions import override
 
 from jobs.lake.damage import log_errors
 from jobs.lake.deleted_rows import DeletedRows
-from jobs.lake.delta_log import place_of
-from jobs.lake.log_cut import Cut
-from jobs.lake.log_version import DataFile, LogVersion
+from jobs.lake.log_files import place_of
+from jobs.lake.log_version import DataFile
 from jobs.lake.parquet_files import open_parquet
 from jobs.lake.pinned_files import PinnedFile, SlicePart
 from jobs.lake.slice_instants import Span, TimeKind, slice_instants, statistics_span
-from jobs.lake.slicing import OUTSIDE, SlicedFiles, null_slices, overlapped, span_groups
+from jobs.lake.slicing import SlicedFiles, Slicing, null_slices, overlapped, span_groups
 from jobs.runs import Slice
 from jobs.storage import file_system
 
@@ -41,14 +42,12 @@ class _FileTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnSlicing:
+class ColumnSlicing(Slicing):
     """Slices by a column of times that is no partition column. A group is a slice, or OUTSIDE.
 
     `_spans` has the span of each file whose groups were told, so that its `add` and its `remove` have equal groups.
     """
 
-    log: LogVersion
-    cut: Cut
     _spans: dict[str, Span | None] = field(default_factory=dict)
 
     @property
@@ -56,6 +55,7 @@ class ColumnSlicing:
         """The slice column."""
         return self.cut.by.columns[0]
 
+    @override
     def sliced(self) -> SlicedFiles:
         """Return the files of the slices; raises as `Slicing.sliced` does."""
         known = self._known_times()
@@ -166,10 +166,9 @@ class ColumnSlicing:
             records = times.records.get(one.slice_id, 0)
             if not records:
                 continue
-            whole = PinnedFile.of(file, slice_id=one.slice_id)
             is_whole = self._is_in(one, times.span) if times.span is not None else False
             part = None if is_whole else SlicePart(one.start_ms, one.end_ms)
-            yield whole.with_part(part, records)
+            yield replace(PinnedFile.of(file, slice_id=one.slice_id), part=part, records=records)
 
     def _data_ms(self, times: Iterable[_FileTimes]) -> tuple[int, ...]:
         """Return instants of all slices that have records. Outside the range, those are of the bounds of files."""
@@ -181,22 +180,13 @@ class ColumnSlicing:
                 found.update(max(starts[slice_id], one.span.first_ms) for slice_id in one.records)
         return tuple(sorted(found))
 
-    def groups(
-        self,
-        path: str,
-        action: Mapping[str, Any],
-        *,
-        version: int,  # noqa: ARG002 - the statistics tell it
-    ) -> Sequence[str | None]:
+    @override
+    def groups(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:
         """Return the slices that a file may have records of; all slices if nothing tells it."""
         if path not in self._spans:
             name = self.log.physical[self.column]
             self._spans[path] = statistics_span(action.get("stats"), name, self.cut.by.zone)
         return span_groups(self.cut, self._spans[path])
-
-    def slice_of(self, group: str | None) -> str | None:
-        """Return the slice of a group."""
-        return None if group == OUTSIDE else group
 
 
 def _is_flat(file: "pq.ParquetFile") -> bool:

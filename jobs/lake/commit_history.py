@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from jobs.lake.log_files import Entry, LogFiles
+from jobs.lake.file_origins import operation_of
+from jobs.lake.log_files import Entry, LogFiles, written_ms
 from jobs.lake.log_version import LogVersion
 from jobs.lake.rewrites import Rewrite, actions_digest
 from jobs.lake.row_tracking import appended_files
@@ -160,22 +161,20 @@ def read_history(
         LogError: a commit file is damaged or empty, or a commit does not tell the groups of a file.
     """
     files = log.log_files() if files is None else files
-    since = log.version + 1
-    while since - 1 in files.commits and since > start:
-        since -= 1
+    since = max(files.first_before(log.version), min(start, log.version + 1))
     found = None if log.version - since < few else _appended_before(files, groups, since)
     first = since if found is None or files.checkpoint is None else files.checkpoint.version + 1
     found = {} if found is None else found
     for version in range(first, log.version + 1):
-        operation, actions = _actions(files.entries(version), groups, version=version)
+        entries = files.entries(version)
         touched: dict[str | None, list[_Action]] = {}
-        for action in actions:
+        for action in _actions(entries, groups, version=version):
             for group in action.groups:
                 touched.setdefault(group, []).append(action)
-        is_accepted = version in accepted and accepted[version].actions == actions_digest(files.entries(version))
+        is_accepted = version in accepted and accepted[version].actions == actions_digest(entries)
         for group, own in touched.items():
             history = found.setdefault(group, GroupHistory(mends=group != OUTSIDE))
-            history.take(version, operation, own, is_accepted=is_accepted)
+            history.take(version, operation_of(entries), own, is_accepted=is_accepted)
     if first > log.version and log.version in files.commits:
         # deltalake reads an empty newest commit file as a version without changes. Reading its actions refuses it.
         _actions(files.entries(log.version), groups, version=log.version)
@@ -196,11 +195,10 @@ def newest_data_ms(files: LogFiles, version: int) -> int | None:
             return None
         entries = files.entries(number)
         if any(entry["add"].get("dataChange", True) for entry in entries if "add" in entry):
-            made: Mapping[str, Any] = next((entry["commitInfo"] for entry in entries if "commitInfo" in entry), {})
-            written = made.get("inCommitTimestamp", made.get("timestamp"))
-            if isinstance(written, int):
-                return written
-            return int(files.system.get_file_info(files.commits[number]).mtime_ns // 1_000_000)
+            written = written_ms(entries)
+            if written is None:
+                return int(files.system.get_file_info(files.commits[number]).mtime_ns // 1_000_000)
+            return written
     return None
 
 
@@ -220,11 +218,10 @@ def _appended_before(files: LogFiles, groups: Groups, since: int) -> dict[str | 
     return None if appended is None else found
 
 
-def _actions(entries: Sequence[Entry], groups: Groups, *, version: int) -> tuple[str, list[_Action]]:
-    """Return a commit's operation and its actions on files."""
-    operation = next((one["commitInfo"].get("operation", "?") for one in entries if "commitInfo" in one), "?")
+def _actions(entries: Sequence[Entry], groups: Groups, *, version: int) -> list[_Action]:
+    """Return the actions of a commit on files."""
     kinds = [(kind, entry[kind]) for entry in entries for kind in ("add", "remove") if kind in entry]
-    return str(operation), [_action(action, groups, is_add=kind == "add", version=version) for kind, action in kinds]
+    return [_action(action, groups, is_add=kind == "add", version=version) for kind, action in kinds]
 
 
 def _action(action: Mapping[str, Any], groups: Groups, *, is_add: bool, version: int) -> _Action:

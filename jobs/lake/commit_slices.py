@@ -18,15 +18,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from jobs.lake.delta_log import place_of
+from typing_extensions import override
+
 from jobs.lake.file_origins import Origin, origins_of
-from jobs.lake.log_cut import Cut
-from jobs.lake.log_files import Entry, LogFiles
-from jobs.lake.log_version import DataFile, LogVersion
+from jobs.lake.log_files import Entry, LogFiles, place_of, written_ms
+from jobs.lake.log_version import DataFile
 from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.row_tracking import ROW_TRACKING, stored_versions
 from jobs.lake.slice_instants import Span
-from jobs.lake.slicing import OUTSIDE, SlicedFiles, overlapped, span_groups
+from jobs.lake.slicing import SlicedFiles, Slicing, overlapped, span_groups
 from windowlib.bounds import MIN_TIMESTAMP_MS
 from windowlib.errors import LogError
 
@@ -36,9 +36,8 @@ _BEGINNING: Final = MIN_TIMESTAMP_MS
 
 def commit_time_ms(entries: Sequence[Entry]) -> int | None:
     """Return when a commit was made, as it records it itself; None if it does not."""
-    made: Mapping[str, Any] = next((entry["commitInfo"] for entry in entries if "commitInfo" in entry), {})
-    written = made.get("inCommitTimestamp", made.get("timestamp"))
-    if isinstance(written, int):
+    written = written_ms(entries)
+    if written is not None:
         return written
     modified = [entry["add"].get("modificationTime") for entry in entries if "add" in entry]
     return max((one for one in modified if isinstance(one, int)), default=None)
@@ -50,24 +49,19 @@ def commit_times(files: LogFiles, version: int) -> dict[int, int]:
     Raises:
         LogError: a commit file is damaged.
     """
-    first = version + 1
-    while first - 1 in files.commits:
-        first -= 1
     times: dict[int, int] = {}
     newest_ms = _BEGINNING
-    for one in range(first, version + 1):
+    for one in range(files.first_before(version), version + 1):
         own_ms = commit_time_ms(files.entries(one))
         newest_ms = times[one] = newest_ms if own_ms is None else max(newest_ms, own_ms)
     return times
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommitSlicing:
+class CommitSlicing(Slicing):
     """Slices by the times of commits. A group is a slice, or OUTSIDE."""
 
-    log: LogVersion
     log_files: LogFiles
-    cut: Cut
     _spans: dict[str, Span] = field(default_factory=dict)
 
     @cached_property
@@ -86,6 +80,7 @@ class CommitSlicing:
                 found.setdefault(place, origin)
         return found
 
+    @override
     def sliced(self) -> SlicedFiles:
         """Return the files of the slices. A slice is unknown if a file may have records of it and of others."""
         files: list[PinnedFile] = []
@@ -143,13 +138,8 @@ class CommitSlicing:
             f"records, perhaps of slice {slice_id}, are not known: {why} (docs/reference/logs.md)"
         )
 
-    def groups(
-        self,
-        path: str,
-        action: Mapping[str, Any],  # noqa: ARG002 - the commits tell it
-        *,
-        version: int,  # noqa: ARG002 - the first commit of the file counts
-    ) -> Sequence[str | None]:
+    @override
+    def groups(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:
         """Return the slices that a file may have records of."""
         place = place_of(self.log_files.root, path)
         if place not in self._spans:
@@ -159,7 +149,3 @@ class CommitSlicing:
             rewritten = Span(_BEGINNING, self.times[origin.version]) if origin is not None and is_rewritten else None
             self._spans[place] = rewritten or self._span_of(place, origin)
         return span_groups(self.cut, self._spans[place])
-
-    def slice_of(self, group: str | None) -> str | None:
-        """Return the slice of a group."""
-        return None if group == OUTSIDE else group

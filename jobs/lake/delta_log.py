@@ -5,13 +5,11 @@ This module reads Delta's metadata and file listings, never a record. All column
 """
 
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlsplit
+from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
@@ -19,9 +17,9 @@ from jobs.lake.arrow_types import arrow_table
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import log_errors
 from jobs.lake.deleted_rows import DeletedRows
-from jobs.lake.delta_tables import open_delta, open_newest
-from jobs.lake.log_files import NO_DIGESTS, LogFiles, list_log_files
-from jobs.lake.log_version import DataFile, LogVersion, no_bounds
+from jobs.lake.delta_tables import is_newest, open_delta, open_newest
+from jobs.lake.log_files import NO_DIGESTS, LogFiles, list_log_files, place_of
+from jobs.lake.log_version import DataFile, LogTip, LogVersion, commit_digest, no_bounds
 from jobs.storage import file_system, is_remote
 from windowlib.errors import LogError
 from windowlib.records.column_types import PHYSICAL_NAME, spell_type
@@ -30,13 +28,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
+
 _MAPPING_MODE = "delta.columnMapping.mode"
 _MAPPED = {"name", "id"}
 _TYPE_CHANGES = "delta.typeChanges"
 _DELETION_VECTORS = "deletionVectors"
-_WHOLE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-_SAFE = "/=:+,@()!$&'*;~ "
-"""Characters that are not encoded in the path of a file."""
 
 
 def open_log(uri: str, version: int | None = None) -> "DeltaTable":
@@ -225,25 +221,34 @@ def _is_time(column: "pa.ChunkedArray") -> bool:
     return bool(pa.types.is_timestamp(column.type))
 
 
-def is_whole_uri(path: str) -> bool:
-    """Return whether a path in a commit is a whole URI, as of the files that a shallow clone shares."""
-    return _WHOLE_URI.match(path) is not None
+_ANY_VERSION: Final = 10**20 - 1
 
 
-def encoded_path(path: str) -> str:
-    """Return a path in a file system as a commit has it, so that `place_of` decodes it."""
-    return quote(path, safe=_SAFE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaPlace:
+    """A Delta table as an event log (`LogPlace`)."""
 
+    uri: str
 
-def place_of(root: str, path: str) -> str:
-    """Return the path of a data file in the file system of its table.
+    def open(self, version: int | None = None) -> LogTable:
+        """Return the table at a version (None: the newest); raises as `describe_log` does."""
+        return describe_log(self.uri, version)
 
-    Args:
-        root: the table's root in its file system.
-        path: the path in a commit: URI-encoded, and relative to the table. In a shallow clone it is the whole URI of a
-            file of the original table.
-    """
-    if is_whole_uri(path):
-        parts = urlsplit(path)
-        return unquote(parts.path) if parts.scheme == "file" else f"{parts.netloc}{unquote(parts.path)}"
-    return unquote(path) if path.startswith("/") else f"{root}/{unquote(path)}"
+    def is_newest(self, version: int) -> bool:
+        """Return whether the table has the commit of a version and none of the next one."""
+        return is_newest(self.uri, version)
+
+    def tip(self) -> LogTip | None:
+        """Return the newest commit; None if there is no commit file. One directory is listed, one file is read.
+
+        Raises:
+            LogError: the log cannot be read, or there is none.
+        """
+        with log_errors(self.uri, "listing its commits"):
+            system, root = file_system(self.uri)
+            files = list_log_files(self.uri, system, root, version=_ANY_VERSION)
+        if not files.commits:
+            open_log(self.uri)  # raises if there is no table
+            return None
+        version = max(files.commits)
+        return LogTip(version=version, commit=commit_digest(files, version), files=files)

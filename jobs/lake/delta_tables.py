@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
@@ -31,6 +32,14 @@ _COMMITS = 50
 _REMOTE_COMMITS = 10
 MOST_KEPT = 32
 """So many tables a thread keeps: those of two pipelines."""
+
+
+_JITTER = SystemRandom()
+
+
+def pause_s(attempt: int) -> float:
+    """Return how long to wait after try `attempt` of a commit, from 0 on, because another process committed first."""
+    return float(min(0.002 * 2 ** min(attempt, 6), 0.1) * (0.5 + _JITTER.random()))
 
 
 @dataclass(slots=True)

@@ -11,15 +11,13 @@ from jobs.lake.append_order import CommitOrder, with_append_places
 from jobs.lake.commit_history import FEW_COMMITS, CommitHistory, newest_data_ms
 from jobs.lake.covered_files import CoveredFile
 from jobs.lake.damage import log_errors
-from jobs.lake.delta_log import place_of
 from jobs.lake.known_log import KnownLog, covered_files, refuse_replaced
-from jobs.lake.log_coordinates import SliceFiles
+from jobs.lake.log_coordinates import SliceFiles, known_history, known_since, slice_commits
 from jobs.lake.log_cut import Cut
-from jobs.lake.log_files import LogFiles
+from jobs.lake.log_files import LogFiles, place_of
 from jobs.lake.log_version import NO_COMMITS, LogPlace, LogVersion
 from jobs.lake.pinned_files import PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
-from jobs.lake.slice_commits import known_history, known_since, slice_commits
 from jobs.lake.slicing import SlicedFiles, Slicing
 from jobs.lake.slicing_choice import is_partitioned, slicing_of
 from jobs.pipeline.look_back import LookBack

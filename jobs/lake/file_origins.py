@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from jobs.lake.delta_log import place_of
-from jobs.lake.log_files import Entry, LogFiles
+from jobs.lake.log_files import Entry, LogFiles, commit_info, place_of
 from jobs.lake.log_version import LogVersion
 from jobs.lake.pinned_files import AppendPlace, PinnedFile
 from windowlib.errors import LogError
@@ -50,7 +49,7 @@ class Origin:
 
 def operation_of(entries: Sequence[Entry]) -> str:
     """Return the operation of a commit, `?` if it does not name one."""
-    return str(next((entry["commitInfo"].get("operation", "?") for entry in entries if "commitInfo" in entry), "?"))
+    return str(commit_info(entries).get("operation", "?"))
 
 
 def origins_of(files: LogFiles, version: int) -> Iterator[tuple[str, Origin]]:

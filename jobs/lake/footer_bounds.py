@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from jobs.lake.damage import log_errors
-from jobs.lake.delta_log import place_of
+from jobs.lake.log_files import place_of
 from jobs.lake.log_version import DataFile, LogVersion, no_bounds
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system

@@ -18,7 +18,7 @@ from pyiceberg.serializers import FromInputFile
 from typing_extensions import override
 
 from jobs.lake.damage import table_errors
-from jobs.lake.delta_log import encoded_path
+from jobs.lake.log_files import encoded_path
 from jobs.plain_text import shortened
 from jobs.storage import file_system, is_remote, is_s3
 from windowlib.errors import LogError

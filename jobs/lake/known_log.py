@@ -7,7 +7,7 @@ from typing import Final
 
 from jobs.lake.covered_files import CoveredFile, Stamp, StoredDigests, check_file, refuse_other_stamp
 from jobs.lake.damage import log_errors
-from jobs.lake.delta_log import place_of
+from jobs.lake.log_files import place_of
 from jobs.lake.log_version import LogVersion
 from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.rewrites import Rewrite

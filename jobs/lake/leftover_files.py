@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
-from jobs.lake.delta_log import place_of
 from jobs.lake.delta_tables import open_table
 from jobs.lake.lake import Lake
+from jobs.lake.log_files import place_of
 from jobs.storage import file_system
 
 if TYPE_CHECKING:

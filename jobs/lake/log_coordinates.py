@@ -4,7 +4,13 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from jobs.lake.commit_history import CommitHistory, read_history
+from jobs.lake.known_log import KnownLog
+from jobs.lake.log_files import LogFiles
+from jobs.lake.log_version import NO_COMMITS, LogVersion
 from jobs.lake.pinned_files import PinnedFile
+from jobs.lake.rewrites import removed_records
+from jobs.lake.slicing import Slicing
 from jobs.pipeline.look_back import LookBack
 from jobs.runs import LogCoordinates
 
@@ -85,3 +91,88 @@ def _digest(files: Iterable[PinnedFile]) -> str:
         for file in files
     )
     return hashlib.sha256("\n".join(lines).encode("utf-8", errors="surrogatepass")).hexdigest()
+
+
+def known_history(
+    log: LogVersion, slicing: Slicing, files: LogFiles, *, digests: Mapping[str, str], known: KnownLog, few: int
+) -> CommitHistory:
+    """Return what the commits did that earlier readers have not covered.
+
+    Args:
+        log: the log at a version.
+        slicing: the slices.
+        files: the files of `_delta_log`.
+        digests: slice -> the digest of its files.
+        known: the results of earlier reads.
+        few: as for `read_history`.
+
+    Raises:
+        LogError: as for `read_history`.
+    """
+    accepted, start = known.accepted_of(log.table_id), _first_commit(log, digests, known)
+    history = read_history(log, slicing.groups, start=start, files=files, few=few, accepted=accepted)
+    if history.is_broken and any(version < start for version in accepted):
+        # A RESTORE may have brought back what an accepted commit had removed: only the commits from before tell it.
+        return read_history(log, slicing.groups, files=files, few=few, accepted=accepted)
+    return history
+
+
+def known_since(log: LogVersion, history: CommitHistory, files: LogFiles, *, known: KnownLog) -> int:
+    """Return the first of the commits that are known without a gap: they were read now, or by earlier readers."""
+    if not log.has_commits:
+        return NO_COMMITS
+    since, sound = history.since, known.sound.get(log.table_id, -1)
+    while since - 1 in files.commits and since - 1 <= sound:
+        since -= 1
+    for first, last in sorted(known.read.get(log.table_id, ()), key=lambda read: read[1], reverse=True):
+        since = first if first < since <= last + 1 else since
+    return since
+
+
+def _first_commit(log: LogVersion, digests: Mapping[str, str], known: KnownLog) -> int:
+    """Return the first commit to read.
+
+    Commits up to the known sound version are needed only for slices whose files differ from those that a run has read.
+    """
+    sound = known.sound.get(log.table_id, -1)
+    if sound > log.version:
+        return 0
+    start = sound + 1
+    for slice_id, digest in digests.items():
+        seen = [one for one in known.seen.get(slice_id, ()) if one.table_id == log.table_id]
+        if seen and all(one.digest != digest for one in seen):
+            start = min(start, 1 + max(one.sound for one in seen))
+    return start
+
+
+def _commits_before(known: KnownLog, table_id: str) -> dict[str, set[int]]:
+    """Return slice -> the commits that earlier reads found for it."""
+    return {
+        slice_id: {commit for one in places if one.table_id == table_id for commit in one.commits}
+        for slice_id, places in known.seen.items()
+    }
+
+
+def slice_commits(
+    history: CommitHistory, slicing: Slicing, *, known: KnownLog, log: LogVersion, may_be_broken: bool
+) -> dict[str, set[int]]:
+    """Return slice -> versions of the commits that changed its records, with those that were found before.
+
+    Commits that change no data (OPTIMIZE, VACUUM, properties) are ignored. A change that a later RESTORE reverted is
+    ignored, too.
+
+    Raises:
+        LogError: a commit removed or changed records of a slice.
+    """
+    found = _commits_before(known, log.table_id)
+    for version, rewrite in known.accepted_of(log.table_id).items():
+        for name in rewrite.slices if version <= log.version else ():  # log retention may have removed the commit
+            found.setdefault(name, set()).add(version)
+    for group, one in history.groups.items():
+        slice_id = slicing.slice_of(group)
+        if slice_id is None:
+            continue
+        if one.broken is not None and not may_be_broken:
+            raise removed_records(log.uri, slice_id, one.broken, why_not_accepted=log.why_not_accepted)
+        found.setdefault(slice_id, set()).update(one.commits)
+    return found

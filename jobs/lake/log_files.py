@@ -7,17 +7,22 @@ A commit file is read and parsed once for each `LogFiles`. The bytes of each fil
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote, urlsplit
 
 from jobs.lake.covered_files import CoveredFile, StoredDigests, check_file, digests_text
+from jobs.lake.damage import log_errors
+from jobs.lake.parquet_files import open_parquet
 from jobs.storage import is_remote
 from windowlib.errors import LogError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.fs as pafs
+
 
 Entry = Mapping[str, Any]
 """One line of a commit: an object with one key, the kind of the action."""
@@ -33,6 +38,22 @@ _CHECKPOINT = re.compile(
     rf"(?P<version>\d{{{_DIGITS}}})\.checkpoint\."
     r"(?:(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet|parquet|[0-9A-Za-z-]+\.(?:parquet|json))"
 )
+
+_WHOLE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_SAFE = "/=:+,@()!$&'*;~ "
+"""Characters that are not encoded in the path of a file."""
+
+
+def commit_info(entries: Sequence[Entry]) -> Mapping[str, Any]:
+    """Return what the writer of a commit tells about it; empty if nothing."""
+    return next((entry["commitInfo"] for entry in entries if "commitInfo" in entry), {})
+
+
+def written_ms(entries: Sequence[Entry]) -> int | None:
+    """Return when a commit was made: its in-commit timestamp, else the time that its writer tells; else None."""
+    made = commit_info(entries)
+    written = made.get("inCommitTimestamp", made.get("timestamp"))
+    return written if isinstance(written, int) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +99,13 @@ class LogFiles:
         else:
             digests = [*map(self._digest, files, files.values())]
         self.digests.update(zip(files, digests, strict=True))
+
+    def first_before(self, version: int) -> int:
+        """Return the first of the commits up to a version that can be read without a gap; `version + 1` if none can."""
+        first = version + 1
+        while first - 1 in self.commits:
+            first -= 1
+        return first
 
     def new_digests(self) -> str:
         """Return the digests of the files that were checked and are not in `stored`, as a text."""
@@ -189,3 +217,81 @@ def _newest(parts: Mapping[tuple[int, int], Sequence[str]]) -> DeltaCheckpoint |
     newest = max(complete)
     paths = sorted(parts[newest])
     return DeltaCheckpoint(version=newest[0], paths=tuple(paths if newest[1] > 1 else paths[:1]))
+
+
+def is_whole_uri(path: str) -> bool:
+    """Return whether a path in a commit is a whole URI, as of the files that a shallow clone shares."""
+    return _WHOLE_URI.match(path) is not None
+
+
+def encoded_path(path: str) -> str:
+    """Return a path in a file system as a commit has it, so that `place_of` decodes it."""
+    return quote(path, safe=_SAFE)
+
+
+def place_of(root: str, path: str) -> str:
+    """Return the path of a data file in the file system of its table.
+
+    Args:
+        root: the table's root in its file system.
+        path: the path in a commit: URI-encoded, and relative to the table. In a shallow clone it is the whole URI of a
+            file of the original table.
+    """
+    if is_whole_uri(path):
+        parts = urlsplit(path)
+        return unquote(parts.path) if parts.scheme == "file" else f"{parts.netloc}{unquote(parts.path)}"
+    return unquote(path) if path.startswith("/") else f"{root}/{unquote(path)}"
+
+
+_SIDECAR = "sidecar.path"
+
+
+def checkpoint_entries(files: LogFiles, columns: Sequence[str]) -> Iterator[Entry]:
+    """Yield the actions of the newest checkpoint, as those of a commit; none without a checkpoint.
+
+    Args:
+        files: the files of `_delta_log`.
+        columns: what to read, such as `add.path`. A Parquet file without a column gives no value for it. A checkpoint
+            in JSON gives all values. A map is a list of pairs in Parquet.
+
+    Raises:
+        LogError: a file of the checkpoint is damaged.
+    """
+    if files.checkpoint is None:
+        return
+    with log_errors(files.uri, "reading its checkpoint"):
+        for path in files.checkpoint.paths:
+            files.check([path])
+            yield from _entries(files, path, (*columns, _SIDECAR))
+
+
+def _entries(files: LogFiles, path: str, columns: Sequence[str]) -> Iterator[Entry]:
+    sidecars = []
+    for entry in _json_entries(files, path) if path.endswith(".json") else _rows(files, path, columns):
+        if "sidecar" in entry:
+            sidecars.append(str(entry["sidecar"]["path"]))
+        else:
+            yield entry
+    places = [place_of(f"{files.root}/_delta_log/_sidecars", name) for name in sidecars]
+    files.check(places)
+    for place in places:
+        yield from _rows(files, place, columns)
+
+
+def _json_entries(files: LogFiles, path: str) -> Iterator[Entry]:
+    with files.system.open_input_stream(path) as stream:
+        yield from map(json.loads, stream.read().decode("utf-8").splitlines())
+
+
+def _rows(files: LogFiles, path: str, columns: Sequence[str]) -> Iterator[Entry]:
+    """Yield the actions of a Parquet file that have one of the columns."""
+    rows = _read(files, path, columns)
+    for name in rows.column_names:
+        for action in rows[name].drop_null().to_pylist():
+            if any(value is not None for value in action.values()):
+                yield {name: action}
+
+
+def _read(files: LogFiles, path: str, columns: Sequence[str]) -> "pa.Table":
+    with files.system.open_input_file(path) as data:
+        return open_parquet(data).read(columns=list(columns))  # columns that the file does not have are left out

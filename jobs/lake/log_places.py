@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from jobs.lake.damage import log_errors
-from jobs.lake.delta_place import DeltaPlace
+from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.lake import Lake
 from jobs.lake.log_version import LogPlace
 from jobs.pipeline.models.log import LogFormat, PartitionType

@@ -13,8 +13,8 @@ from jobs.expressions.derived_columns import Derivation
 from jobs.lake.arrow_types import without_views
 from jobs.lake.covered_files import CoveredFile, check_file
 from jobs.lake.damage import log_errors
-from jobs.lake.delta_log import place_of
 from jobs.lake.known_log import REWRITE
+from jobs.lake.log_files import place_of
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.parquet_files import parquet_format
 from jobs.storage import file_system

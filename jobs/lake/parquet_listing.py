@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from jobs.lake.damage import log_errors
-from jobs.lake.delta_log import encoded_path
+from jobs.lake.log_files import encoded_path
 from jobs.plain_text import shortened
 from jobs.storage import file_system, is_remote, is_s3
 from windowlib.errors import LogError

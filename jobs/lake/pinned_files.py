@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from jobs.lake.delta_log import place_of
+from jobs.lake.log_files import place_of
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.rewrites import Rewrite, deleted_records
 from jobs.lake.row_tracking import RowPlace

@@ -8,9 +8,9 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from jobs.lake.log_files import Entry
+from jobs.lake.log_files import Entry, commit_info
 from windowlib.errors import LogError
 
 ACCEPT: Final = "`hindcast accept-rewrite PIPELINE --reason …`"
@@ -65,7 +65,7 @@ def actions_digest(entries: Sequence[Entry]) -> str:
 
 def predicate_of(entries: Sequence[Entry]) -> str:
     """Return the condition of a DELETE, UPDATE or MERGE as its writer has recorded it; empty if there is none."""
-    made: Mapping[str, Any] = next((entry["commitInfo"] for entry in entries if "commitInfo" in entry), {})
+    made = commit_info(entries)
     found = (made.get("operationParameters") or {}).get("predicate") or ""
     try:
         parsed = json.loads(found)  # Spark records a list of conditions as JSON

@@ -8,10 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jobs.lake.checkpoint_files import checkpoint_entries
 from jobs.lake.damage import log_errors
-from jobs.lake.delta_log import place_of
-from jobs.lake.log_files import LogFiles
+from jobs.lake.log_files import LogFiles, checkpoint_entries, place_of
 from jobs.lake.log_version import LogVersion
 from jobs.storage import file_system
 

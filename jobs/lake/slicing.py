@@ -1,9 +1,10 @@
 """Which slices the records of the log's data files belong to, told from the Delta log."""
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_version import LogVersion
@@ -29,25 +30,25 @@ class SlicedFiles:
     unknown: Mapping[str, LogError] = field(default_factory=dict)
 
 
-class Slicing(Protocol):
-    """Tells the slices of data files.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slicing(ABC):
+    """Tells the slices of the data files of a log, which is cut into the slices of `cut`.
 
     A group is a set of records that the history of the log follows by itself: those of a partition, or of a slice.
     """
 
-    @property
-    def cut(self) -> Cut:
-        """The slices."""
-        ...
+    log: LogVersion
+    cut: Cut
 
+    @abstractmethod
     def sliced(self) -> SlicedFiles:
         """Return the files of the version.
 
         Raises:
             LogError: records belong to no slice.
         """
-        ...
 
+    @abstractmethod
     def groups(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:
         """Return the groups of the records of a file that a commit adds or removes.
 
@@ -59,11 +60,10 @@ class Slicing(Protocol):
         Raises:
             LogError: the commit does not tell it.
         """
-        ...
 
     def slice_of(self, group: str | None) -> str | None:
         """Return the slice of a group; None if it is outside of the slices."""
-        ...
+        return None if group == OUTSIDE else group
 
 
 def null_slices(log: LogVersion, by: SliceGrammar, records: int) -> LogError:

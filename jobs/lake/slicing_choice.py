@@ -1,17 +1,71 @@
 """Chooses how the slices of a log are told: by its partitions, by a column of times, or by its commits."""
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from typing_extensions import override
 
 from jobs.lake.column_slices import ColumnSlicing
 from jobs.lake.commit_slices import CommitSlicing
-from jobs.lake.log_cut import Cut
+from jobs.lake.log_cut import Cut, slice_value
 from jobs.lake.log_files import LogFiles
 from jobs.lake.log_version import LogVersion
-from jobs.lake.partition_slices import PartitionSlicing
+from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.slice_instants import TIME_KINDS
-from jobs.lake.slicing import Slicing
+from jobs.lake.slicing import SlicedFiles, Slicing, null_slices
 from jobs.pipeline.models.log import SliceGrammar
 from windowlib.errors import LogError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSlicing(Slicing):
+    """Slices by partition columns. A group is the text of a partition's values."""
+
+    _values: dict[str, str | None] = field(default_factory=dict)
+
+    @override
+    def sliced(self) -> SlicedFiles:
+        """Return the files of the slices; raises as `Slicing.sliced` does."""
+        null_records = 0
+        files: list[PinnedFile] = []
+        filled: set[int] = set()
+        for file in self.log.files():
+            value = slice_value(file.partition, self.cut.by.columns)
+            if value is None:
+                null_records += file.records or 0
+                continue
+            if file.records != 0:
+                filled.add(self.cut.instant_ms(value))
+            slice_id = self.cut.slice_id(value)
+            if slice_id is not None:
+                files.append(PinnedFile.of(file, value=value, slice_id=slice_id))
+        if null_records:
+            raise null_slices(self.log, self.cut.by, null_records)
+        return SlicedFiles(files=tuple(files), data_ms=tuple(sorted(filled)))
+
+    @override
+    def groups(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:
+        """Return the partition of a file."""
+        given = action.get("partitionValues")
+        physical = [self.log.physical[name] for name in self.cut.by.columns]
+        if given is not None and all(name in given for name in physical):
+            self._values[path] = slice_value(given, physical)
+        elif path not in self._values:
+            named = ", ".join(map(repr, self.cut.by.columns))
+            raise LogError(
+                f"event log {self.log.uri} has a commit that adds or removes the file {path} without its partition by "
+                f"{named}; found {given!r}. Hindcast can replay only a log whose commits name the partition of every "
+                "file: append its records to a new table, and name it in `log.table` (docs/reference/logs.md)"
+            )
+        return (self._values[path],)
+
+    @override
+    def slice_of(self, group: str | None) -> str | None:
+        """Return the slice of a partition."""
+        # A value that is no instant is in no file any more. Otherwise the log was refused before.
+        return self.cut.slice_id(group) if self.cut.is_instant(group) else None
+
 
 PARTITION_TYPES: Final = ("date", "string", "byte", "short", "integer", "long")
 """Types of partition columns that can assign records to slices."""

@@ -7,12 +7,12 @@ Readers, the audit and the next slice see rows only by attempt (laws L4 and L5).
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from random import SystemRandom
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from jobs.lake.damage import reading
-from jobs.lake.delta_log import place_of
-from jobs.lake.delta_tables import OpenedTable, checkpoint_interval, forget_table, open_table
+from jobs.lake.delta_tables import OpenedTable, checkpoint_interval, forget_table, open_table, pause_s
+from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import parquet_format
 from jobs.lake.table_files import Attempt, TableFile
 from jobs.storage import delta_options, file_system
@@ -42,7 +42,6 @@ WHOLE: Share = (0, 1)
 
 MAX_ATTEMPTS = 50
 """How many times a commit to a table is tried. A try fails if another process committed first."""
-_JITTER = SystemRandom()
 _UNREADABLE_FEATURES = frozenset({"columnMapping", "deletionVectors"})
 """Features of Delta that our tables do not have. Their files alone would give wrong rows."""
 _ROLE = "hindcast.role"
@@ -143,7 +142,7 @@ def until_committed(uri: str, commit: Callable[[], None], *, attempts: int) -> N
             forget_table(uri)
             if not isinstance(error.__cause__, CommitFailedError):
                 raise
-        time.sleep(min(0.002 * 2 ** min(attempt, 6), 0.1) * (0.5 + _JITTER.random()))
+        time.sleep(pause_s(attempt))
     raise StoreError(
         f"table {uri}: another process committed first {attempts} times in a row; find the other processes that run "
         "this pipeline, and run again when they are done"
@@ -278,6 +277,21 @@ def add_fields(uri: str, table: Table) -> None:
     forget_table(uri)
 
 
+@contextmanager
+def attempts_dataset(
+    uri: str, attempts: Iterable[Attempt], *, share: Share = WHOLE
+) -> "Iterator[pads.FileSystemDataset | None]":
+    """Give the files of some attempts as an Arrow dataset; None if there are no attempts, or no table.
+
+    Raises:
+        StoreError: the table cannot be read, inside the context as well; the message names the damaged file.
+    """
+    pairs = {*attempts}
+    with reading(uri, pairs):
+        table = open_table(uri) if pairs else None
+        yield None if table is None else dataset_of(table, pairs, share=share)
+
+
 def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":
     """Return the rows of the given attempts.
 
@@ -294,12 +308,10 @@ def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] 
     """
     import pyarrow as pa
 
-    pairs = set(attempts)
-    with reading(uri, pairs):
-        table = open_table(uri) if pairs else None
-        if table is None:
+    with attempts_dataset(uri, attempts) as dataset:
+        if dataset is None:
             return pa.table({})
-        return dataset_of(table, pairs).to_table(columns=None if columns is None else list(columns))
+        return dataset.to_table(columns=None if columns is None else list(columns))
 
 
 def count_rows(uri: str, attempts: Iterable[Attempt]) -> int:
@@ -308,10 +320,8 @@ def count_rows(uri: str, attempts: Iterable[Attempt]) -> int:
     Raises:
         StoreError: the table cannot be read; the message names the damaged file.
     """
-    pairs = set(attempts)
-    with reading(uri, pairs):
-        table = open_table(uri) if pairs else None
-        return 0 if table is None else int(dataset_of(table, pairs).count_rows())
+    with attempts_dataset(uri, attempts) as dataset:
+        return 0 if dataset is None else int(dataset.count_rows())
 
 
 def read_each_attempt(uri: str, attempts: Sequence[Attempt], columns: Sequence[str]) -> "list[pa.Table]":
@@ -340,12 +350,9 @@ def attempt_batches(
     Raises:
         StoreError: the table cannot be read; the message names the damaged file.
     """
-    pairs = set(attempts)
-    with reading(uri, pairs):
-        table = open_table(uri)
-        if table is None:
+    with attempts_dataset(uri, attempts, share=share) as dataset:
+        if dataset is None:
             return
-        dataset = dataset_of(table, pairs, share=share)
         known = [name for name in columns if name in dataset.schema.names]
         scanned = dataset.to_batches(columns=known, batch_size=rows, batch_readahead=2, fragment_readahead=1)
         yield from (batch for batch in scanned if batch.num_rows)

@@ -12,8 +12,8 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from random import SystemRandom
 
+from jobs.lake.delta_tables import pause_s
 from jobs.ledger.chain import linked
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.head import Head, recovered_event
@@ -59,7 +59,6 @@ class Ledger:
         self.now_ms = now_ms
         self._sleep = sleep
         self._limits = limits
-        self._jitter = SystemRandom()
         self._table = LedgerTable(uri) if store is None else None  # a ledger in another store is not remembered
         self._store: LedgerStore = self._table or store or LedgerTable(uri)
         self._given_up: Head | None = None
@@ -105,7 +104,7 @@ class Ledger:
                 if (view.version + 1) % self._limits.compact_every == 0:
                     self._store.compact()
                 return self.view()
-            self._sleep(min(0.002 * 2 ** min(attempt, 6), 0.1) * (0.5 + self._jitter.random()))
+            self._sleep(pause_s(attempt))
         raise LedgerError(
             f"ledger {self.uri} was not written: other writers committed first {self._limits.attempts} times in a row. "
             "Find the other processes that run this pipeline, and run again"

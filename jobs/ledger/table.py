@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import REMOTE_ADVICE, damaged_file, one_line, table_errors
-from jobs.lake.delta_log import place_of
 from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, open_delta
+from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.ledger.chain import Row
 from jobs.ledger.conditional_put import prove_conditional_put

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from jobs.lake.damage import table_errors
-from jobs.lake.delta_log import place_of
+from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system
 from windowlib.errors import LedgerError

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from expectations.arrow_slices import ArrowSlices, to_pandas
 from expectations.suites import RUN_COLUMNS
 from jobs.lake.damage import reading
-from jobs.lake.delta_tables import open_table
-from jobs.lake.store import dataset_of, read_attempts
+from jobs.lake.store import attempts_dataset, read_attempts
 from jobs.runs import OPTIONAL_FATES, Counts, Slice
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError
@@ -101,9 +100,8 @@ class CommittedSlices:
     @cached_property
     def _dataset(self) -> "pads.Dataset | None":
         attempts = [(slice_id, self._attempt_id) for slice_id in self._slice_ids]
-        with reading(self._uri):
-            table = open_table(self._uri)
-            return None if table is None else dataset_of(table, attempts)
+        with attempts_dataset(self._uri, attempts) as dataset:
+            return dataset
 
     def batches(self, columns: Sequence[str]) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
         """Return the rows of all slices in the order of the table's files.

@@ -39,7 +39,7 @@ class Lineage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SliceFiles:
+class ShownFiles:
     """The data files of a slice in one version of the log, as (path, records, bytes). At most 200 of `count`."""
 
     version: int
@@ -69,7 +69,7 @@ def lineage_of(lake: Lake, pipeline: Pipeline, view: LedgerView, *, run: StagedR
     )
 
 
-def slice_files(lake: Lake, pipeline: Pipeline, one: Slice, *, version: int) -> SliceFiles:
+def slice_files(lake: Lake, pipeline: Pipeline, one: Slice, *, version: int) -> ShownFiles:
     """Return the data files of a slice in a version of the log. Only the Delta log is read.
 
     Raises:
@@ -79,7 +79,7 @@ def slice_files(lake: Lake, pipeline: Pipeline, one: Slice, *, version: int) -> 
     found = [
         (file.path, file.records, file.bytes) for file in files_of_slices(log, by=pipeline.log.slice, slices=[one])
     ]
-    return SliceFiles(version=version, files=tuple(sorted(found)[:MAX_FILES]), count=len(found))
+    return ShownFiles(version=version, files=tuple(sorted(found)[:MAX_FILES]), count=len(found))
 
 
 def dag_runs_of(view: LedgerView, slice_id: str) -> tuple[DagRunOrigin, ...]:

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.append_order import CommitOrder
-from jobs.lake.delta_place import DeltaPlace
+from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice

@@ -13,8 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.commit_slices import commit_time_ms
-from jobs.lake.delta_log import describe_log
-from jobs.lake.delta_place import DeltaPlace
+from jobs.lake.delta_log import DeltaPlace, describe_log
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_cut import Cut

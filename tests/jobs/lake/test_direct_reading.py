@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.append_order import CommitOrder
 from jobs.lake.commit_history import FEW_COMMITS
-from jobs.lake.delta_place import DeltaPlace
+from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
@@ -53,7 +53,7 @@ def test_the_files_of_a_log_are_read_in_the_order_of_slices_and_commits(tmp_path
     read = [pq.ParquetFile(log.place(file)).read(["id"])["id"].to_pylist() for file in log.in_log_order()]
     ids = [one for rows in read for one in rows]
     assert ids == [f"{day}/{number}/{n}" for day, number in ((1, 0), (1, 1), (2, 0), (2, 1), (3, 2)) for n in range(4)]
-    assert {file.values["day"] for file in log.files} == {"1970-01-01", "1970-01-02", "1970-01-03"}
+    assert {file.partition["day"] for file in log.files} == {"1970-01-01", "1970-01-02", "1970-01-03"}
 
 
 def test_without_row_ids_a_pin_reads_none(tmp_path: Path) -> None:

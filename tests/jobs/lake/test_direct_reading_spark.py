@@ -9,7 +9,7 @@ import pytest
 
 from jobs.demo.flights import PROPERTIES
 from jobs.lake.append_order import CommitOrder
-from jobs.lake.delta_place import DeltaPlace
+from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.pipeline.models.log import SliceGrammar

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.commit_history import CommitHistory
-from jobs.lake.delta_place import DeltaPlace
+from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
 from jobs.pipeline.models.log import SliceGrammar

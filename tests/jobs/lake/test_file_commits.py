@@ -12,8 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.lake.arrow_sql import query
-from jobs.lake.file_commits import append_rows, commit_files, new_path
-from jobs.lake.file_statistics import file_statistics
+from jobs.lake.file_commits import append_rows, commit_files, file_statistics, new_path
 from jobs.lake.store import ensure_table, read_attempts
 from jobs.lake.table_files import TableFile
 from tests.support.fuzzing import seeds

@@ -17,8 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, Transform
 
 from jobs.lake.event_log import PinnedLog, pin_log
-from jobs.lake.iceberg_place import IcebergPlace
-from jobs.lake.iceberg_schema import column_nodes, widened_columns
+from jobs.lake.iceberg_place import IcebergPlace, column_nodes, widened_columns
 from jobs.lake.iceberg_table import open_iceberg
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
@@ -72,8 +71,8 @@ def test_a_random_table_is_pinned_as_its_files_tell(tmp_path: Path) -> None:
         found: dict[tuple[str, str | None], int] = {}
         for file in pinned.files:
             assert Path(pinned.place(file)).is_file()
-            found[file.slice_id, file.values["region"]] = (
-                found.get((file.slice_id, file.values["region"]), 0) + pq.read_metadata(pinned.place(file)).num_rows
+            found[file.slice_id, file.partition["region"]] = (
+                found.get((file.slice_id, file.partition["region"]), 0) + pq.read_metadata(pinned.place(file)).num_rows
             )
             assert file.records == pq.read_metadata(pinned.place(file)).num_rows
         assert found == expected

@@ -15,12 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from jobs.lake.checkpoint_files import checkpoint_entries
 from jobs.lake.checkpoint_rows import checkpoint_files
 from jobs.lake.damage import data_problem
 from jobs.lake.delta_log import describe_log
 from jobs.lake.file_commits import append_rows, commit_files, new_path
-from jobs.lake.log_files import DeltaCheckpoint, LogFiles
+from jobs.lake.log_files import DeltaCheckpoint, LogFiles, checkpoint_entries
 from jobs.lake.log_rows import find_record
 from jobs.lake.parquet_files import write_parquet
 from jobs.lake.store import attempt_batches, ensure_table, read_attempts

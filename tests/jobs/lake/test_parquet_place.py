@@ -72,7 +72,7 @@ def _check_random_directory(root: Path, chance: random.Random) -> None:
     for file in pinned.files:
         place = pinned.place(file)
         assert Path(place).is_file()
-        assert _hive(str(file.values["region"])) in place
+        assert _hive(str(file.partition["region"])) in place
         found[file.slice_id].add((place.removeprefix(f"{root.resolve()}/"), file.records or 0))
     assert found == expected
     assert _pin(root).version == pinned.version
@@ -196,8 +196,8 @@ def test_a_table_of_another_format_is_refused(tmp_path: Path, path: str, words: 
 
 def test_partition_values_have_the_types_of_the_pipeline(tmp_path: Path) -> None:
     _write(tmp_path, "dt=1970-01-01/hour=05/a.parquet")
-    assert _pin(tmp_path).files[0].values == {"dt": "1970-01-01", "hour": "05"}
-    assert _pin(tmp_path, hour="int").files[0].values == {"dt": "1970-01-01", "hour": "5"}
+    assert _pin(tmp_path).files[0].partition == {"dt": "1970-01-01", "hour": "05"}
+    assert _pin(tmp_path, hour="int").files[0].partition == {"dt": "1970-01-01", "hour": "5"}
     assert "'hour' of event log" in _refusal(tmp_path, hour="date")
     assert "found: dt, hour" in _refusal(tmp_path, day="date")
 

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.lake.delta_place import DeltaPlace
+from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.event_log import pin_log
 from jobs.lake.log_cut import Cut
 from jobs.pipeline.models.log import SliceGrammar

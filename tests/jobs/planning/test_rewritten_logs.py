@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.lake import slice_commits
+from jobs.lake import log_coordinates
 from jobs.lake.commit_history import read_history
 from jobs.lake.lake import Lake
 from jobs.ledger.events import verified_event
@@ -218,7 +218,7 @@ def test_a_plan_reads_new_commits_only(work: RequestContext, monkeypatch: pytest
         read.append(history.read)
         return history
 
-    monkeypatch.setattr(slice_commits, "read_history", counted)
+    monkeypatch.setattr(log_coordinates, "read_history", counted)
     assert reasons(work) == ["current"] * 3
     append_day(Path(work.lake.root), "2024-01-03", {"c": 3})
     reasons(work)
