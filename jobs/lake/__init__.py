@@ -1,9 +1,8 @@
 """The Delta tables of a lake and the event log: paths, reading, appending. No Spark.
 
-Hindcast's own tables: `lake` names their places, `store` creates them, appends rows and reads the rows of attempts,
-`file_commits` commits files that tasks have written (`file_statistics` makes their statistics), `listing` finds the
-files of attempts, and `damage` reports a file that cannot be read. `delta_tables` keeps the tables that a thread has
-opened.
+Hindcast's own tables: `lake` names their places, `delta_tables` opens them and keeps them open, `store` creates them
+and reads the rows of attempts, `file_commits` commits files that tasks have written, and appends rows. A file is a
+`TableFile` (`table_files`). `damage` reports a file that cannot be read.
 
 The event log belongs to the user and is only read. `event_log.pin_log` fixes the input of a replay in four steps:
 `delta_log` opens one version and lists its data files (`log_files` lists the files of its `_delta_log`), `slicing`
@@ -11,8 +10,12 @@ assigns each file to slices, `commit_history` reads which commits added records 
 `event_log` refuses a log that did not only grow (`pinned_files`: that lost files or records). The result holds the
 coordinates of each slice. `log_match` compares these coordinates with those of an earlier run.
 
-`slicing_choice` chooses how slices are told: by partitions (`partition_slices`, `log_cut`), by a column of times
-(`column_slices`, `slice_instants`) or by the times of commits (`commit_slices`).
+`slicing_choice` chooses how slices are told: by partitions (`log_cut`), by a column of times (`column_slices`,
+`slice_instants`) or by the times of commits (`commit_slices`).
+
+A log has one of four formats (`log_places`): a Delta table (`delta_log`), the inserts of one (`inserts_place`), an
+Iceberg table (`iceberg_place`) or a directory of Parquet files (`parquet_place`). Each has a subclass of `LogVersion`
+(`log_version`). A file of a log is a `DataFile`, and with its slice a `PinnedFile`.
 
 `row_tracking` reads the row ids of each file, `append_order` finds the order in which the files were appended
 (`file_origins`: from the commits that added them), and `direct_reading` tells whether Python tasks can read the files

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from typing_extensions import override
 
 from jobs.lake.damage import log_errors
-from jobs.lake.deleted_rows import DeletedRows
 from jobs.lake.log_files import place_of
-from jobs.lake.log_version import DataFile
+from jobs.lake.log_version import DataFile, DeletedRows
 from jobs.lake.parquet_files import open_parquet
 from jobs.lake.pinned_files import PinnedFile, SlicePart
 from jobs.lake.slice_instants import Span, TimeKind, slice_instants, statistics_span

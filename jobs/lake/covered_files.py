@@ -87,7 +87,9 @@ class Stamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoveredFile:
-    """A file of a log. `path` is as in the Delta log, `place` in the file system of the log.
+    """A file of a log whose bytes are checked: a data file, or a file of `_delta_log`, which has no records.
+
+    `path` is as in the Delta log, `place` in the file system of the log.
 
     `stored` is the digest that an earlier reading has stored, None without one. `stamp` is that of the listing, if the
     writer of the log may replace the file. For errors, `owner` tells what the file

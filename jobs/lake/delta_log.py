@@ -16,10 +16,9 @@ from typing_extensions import override
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import log_errors
-from jobs.lake.deleted_rows import DeletedRows
 from jobs.lake.delta_tables import is_newest, open_delta, open_newest
 from jobs.lake.log_files import NO_DIGESTS, LogFiles, list_log_files, place_of
-from jobs.lake.log_version import DataFile, LogTip, LogVersion, commit_digest, no_bounds
+from jobs.lake.log_version import DataFile, DeletedRows, LogTip, LogVersion, commit_digest, no_bounds
 from jobs.storage import file_system, is_remote
 from windowlib.errors import LogError
 from windowlib.records.column_types import PHYSICAL_NAME, spell_type
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-
 _MAPPING_MODE = "delta.columnMapping.mode"
 _MAPPED = {"name", "id"}
 _TYPE_CHANGES = "delta.typeChanges"
 _DELETION_VECTORS = "deletionVectors"
+_ANY_VERSION: Final = 10**20 - 1
 
 
 def open_log(uri: str, version: int | None = None) -> "DeltaTable":
@@ -219,9 +218,6 @@ def _is_time(column: "pa.ChunkedArray") -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_timestamp(column.type))
-
-
-_ANY_VERSION: Final = 10**20 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -298,9 +298,10 @@ def _opened_log(place: LogPlace, version: int | None, known: KnownLog) -> LogVer
     Raises:
         LogError: as for `LogPlace.open`.
     """
-    opened = known.opened
-    is_opened = version is None and opened is not None and opened.uri == place.uri and place.is_newest(opened.version)
-    return opened if is_opened and opened is not None else place.open(version)
+    opened = None if version is not None else known.opened
+    if opened is not None and opened.uri == place.uri and place.is_newest(opened.version):
+        return opened
+    return place.open(version)
 
 
 def _layout(log: LogVersion, root: str) -> FileLayout:

@@ -1,4 +1,4 @@
-"""Commits Parquet files to a Delta table, appends rows as such files, and lists the files of attempts. No Spark."""
+"""Commits Parquet files to a Delta table with the statistics of their footers, and appends rows as such files."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,9 +26,14 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from deltalake.transaction import AddAction
 
-
 READERS = 4
 WRITERS = 4
+MAX_TEXT: Final = 32
+"""How many characters of a text are stored, as in Delta on Spark."""
+_LAST: Final = "\U0010ffff"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_ONE: Final = date(1970, 1, 1)
+Bound = int | str
 
 
 def new_path(attempt: Attempt, name: str) -> str:
@@ -201,15 +206,6 @@ def _action(one: _Footer) -> "AddAction":
         data_change=True,
         stats=one.statistics,
     )
-
-
-MAX_TEXT: Final = 32
-"""How many characters of a text are stored, as in Delta on Spark."""
-_LAST: Final = "\U0010ffff"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY_ONE: Final = date(1970, 1, 1)
-
-Bound = int | str
 
 
 def file_statistics(

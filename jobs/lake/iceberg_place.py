@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.manifest import DataFile as IcebergFile
 
-
 _SIMPLE: Final[Mapping[type[IcebergType], str]] = {
     types.BooleanType: "boolean",
     types.IntegerType: "integer",
@@ -42,6 +41,8 @@ _SIMPLE: Final[Mapping[type[IcebergType], str]] = {
     types.BinaryType: "binary",
 }
 """Types of both. The others are refused: uuid, time, fixed, and times in nanoseconds among them."""
+_NAMES: Final = "schema.name-mapping.default"
+"""A property of tables with files of other writers (migrated from Hive), which may lack the partition columns."""
 
 
 def column_nodes(uri: str, schema: Schema, schemas: Iterable[Schema]) -> dict[str, Node]:
@@ -116,10 +117,6 @@ def _node(kind: IcebergType) -> Node | None:
         fields = {one.name: node for one in kind.fields if (node := _node(one.field_type)) is not None}
         return struct_type(fields) if len(fields) == len(kind.fields) else None
     return _SIMPLE.get(type(kind))
-
-
-_NAMES: Final = "schema.name-mapping.default"
-"""A property of tables with files of other writers (migrated from Hive), which may lack the partition columns."""
 
 
 @dataclass(frozen=True, kw_only=True)

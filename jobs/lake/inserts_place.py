@@ -24,7 +24,6 @@ from windowlib.records.change_feed import CHANGE_TYPE, INSERT
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
 FEED: Final = "delta.enableChangeDataFeed"
 ONLY_INSERTS: Final = "onlyInserts"
 """A key of an `add` that stands for a file of the change data feed: only its inserted rows count."""
@@ -33,6 +32,13 @@ _WITHOUT_INSERTS: Final = frozenset({"UPDATE", "DELETE", RESTORE})
 """Operations that insert nothing. delta-rs writes no feed for an UPDATE that sets values to equal ones."""
 _INSERTED: Final = ("numTargetRowsInserted", "num_target_rows_inserted")
 """The metric of a MERGE that counts inserted rows, as Spark and delta-rs name it."""
+_RETENTION: Final = (
+    "Log retention has removed commits of the table before version {first}, so it is not known which records of these "
+    "files were inserted and which were updated. Set delta.logRetentionDuration to more than the age of the records "
+    "that you replay, and `log.slice.first` to a slice after these commits"
+)
+KEPT_COUNTS: Final = 50_000
+"""The numbers of inserted rows of so many files of the feed are kept. No file of it is written again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,15 +119,6 @@ def added_paths(files: InsertedFiles) -> frozenset[str]:
     """Return the paths of all files that the commits of the table add."""
     entries = (entry for version in files.commits for entry in files.table_entries(version))
     return frozenset(str(entry["add"]["path"]) for entry in entries if "add" in entry)
-
-
-_RETENTION: Final = (
-    "Log retention has removed commits of the table before version {first}, so it is not known which records of these "
-    "files were inserted and which were updated. Set delta.logRetentionDuration to more than the age of the records "
-    "that you replay, and `log.slice.first` to a slice after these commits"
-)
-KEPT_COUNTS: Final = 50_000
-"""The numbers of inserted rows of so many files of the feed are kept. No file of it is written again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

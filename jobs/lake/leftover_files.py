@@ -32,7 +32,7 @@ _OF_PROBE = re.compile(rf"{PROBE}/.+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftoverFile:
-    """A file that an attempt has written.
+    """A file that an attempt has written, as the file system lists it. No commit need name it, so it is no `TableFile`.
 
     `path` is in the file system of the lake. `table` is the name of a table, `_scratch` or `_probe`. `attempt_id` is
     None for a file of `_probe`.

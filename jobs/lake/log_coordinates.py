@@ -1,4 +1,4 @@
-"""The coordinates of slices: facts from the Delta log about the files that the runs of the slices read."""
+"""The coordinates of slices: facts from the Delta log about the files that their runs read, and their commits."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.fs as pafs
 
-
 Entry = Mapping[str, Any]
 """One line of a commit: an object with one key, the kind of the action."""
 
@@ -38,10 +37,10 @@ _CHECKPOINT = re.compile(
     rf"(?P<version>\d{{{_DIGITS}}})\.checkpoint\."
     r"(?:(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet|parquet|[0-9A-Za-z-]+\.(?:parquet|json))"
 )
-
 _WHOLE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _SAFE = "/=:+,@()!$&'*;~ "
 """Characters that are not encoded in the path of a file."""
+_SIDECAR = "sidecar.path"
 
 
 def commit_info(entries: Sequence[Entry]) -> Mapping[str, Any]:
@@ -241,9 +240,6 @@ def place_of(root: str, path: str) -> str:
         parts = urlsplit(path)
         return unquote(parts.path) if parts.scheme == "file" else f"{parts.netloc}{unquote(parts.path)}"
     return unquote(path) if path.startswith("/") else f"{root}/{unquote(path)}"
-
-
-_SIDECAR = "sidecar.path"
 
 
 def checkpoint_entries(files: LogFiles, columns: Sequence[str]) -> Iterator[Entry]:

@@ -1,8 +1,8 @@
 """What every kind of event log offers: where it is, and its columns and data files at one version.
 
-A Delta table (`delta_place`) has commits, and so has an Iceberg table (`iceberg_place`): its snapshots. A directory of
+A Delta table (`delta_log`) has commits, and so has an Iceberg table (`iceberg_place`): its snapshots. A directory of
 Parquet files (`parquet_place`) has none: its version is a hash of its listing, and its `LogFiles` have no commit. The
-planner and the replay use only these protocols.
+planner and the replay use only these classes.
 """
 
 import hashlib
@@ -10,22 +10,56 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import log_errors
-from jobs.lake.deleted_rows import DeletedRows
 from jobs.lake.log_files import NO_DIGESTS, LogFiles
 from windowlib.records.column_types import Node, spell_type
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
 NO_COMMITS: Final = -1
 """`LogCoordinates.since` of a log without commits: only equal files are known to have equal records."""
-
-
 RETENTION: Final = "delta.logRetentionDuration"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletedRows:
+    """The rows of a data file that a deletion vector of Delta marks as deleted. The file itself still has them.
+
+    `bits` has a bit for each row of a file from the first on, 1 for a deleted row. Further rows are not deleted.
+    """
+
+    bits: bytes
+
+    @classmethod
+    def of(cls, is_kept: "np.ndarray[Any, Any]") -> Self:
+        """Return the rows for which an array is false."""
+        import numpy as np
+
+        return cls(bits=np.packbits(~is_kept).tobytes())
+
+    @cached_property
+    def count(self) -> int:
+        """The number of deleted rows."""
+        return int.from_bytes(self.bits, "big").bit_count()
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of the rows."""
+        return hashlib.blake2b(self.bits, digest_size=16).hexdigest()
+
+    def is_kept(self, first: int, count: int) -> "np.ndarray[Any, Any]":
+        """Return for each of `count` rows from number `first` on whether it is not deleted."""
+        import numpy as np
+
+        found = np.ones(count, dtype=bool)
+        bits = np.unpackbits(np.frombuffer(self.bits, dtype=np.uint8))[first : first + count]
+        found[: len(bits)] = bits == 0
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

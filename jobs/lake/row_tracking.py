@@ -61,7 +61,7 @@ def _placed(root: str, add: Mapping[str, object]) -> Iterator[tuple[str, RowPlac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendedFile:
-    """A data file in a checkpoint. `commit` is the version that added its records.
+    """A data file in a checkpoint, which the version may have no more. `commit` is the version that added its records.
 
     `path` and `add` are as in the log; of the `add`, the partition values and the statistics are read.
     """

@@ -17,6 +17,9 @@ from jobs.lake.slicing import SlicedFiles, Slicing, null_slices
 from jobs.pipeline.models.log import SliceGrammar
 from windowlib.errors import LogError
 
+PARTITION_TYPES: Final = ("date", "string", "byte", "short", "integer", "long")
+"""Types of partition columns that can assign records to slices."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSlicing(Slicing):
@@ -65,10 +68,6 @@ class PartitionSlicing(Slicing):
         """Return the slice of a partition."""
         # A value that is no instant is in no file any more. Otherwise the log was refused before.
         return self.cut.slice_id(group) if self.cut.is_instant(group) else None
-
-
-PARTITION_TYPES: Final = ("date", "string", "byte", "short", "integer", "long")
-"""Types of partition columns that can assign records to slices."""
 
 
 def slicing_of(log: LogVersion, log_files: LogFiles, cut: Cut) -> Slicing:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from jobs.lake.deleted_rows import DeletedRows
+from jobs.lake.log_version import DeletedRows
 
 
 class Block(NamedTuple):
