@@ -161,14 +161,6 @@ class LogTable(LogVersion):
         return pa.Table.from_arrays(found, names=["path", *names]).drop_null()
 
     @override
-    def deleted_rows(self) -> Mapping[str, DeletedRows]:
-        return self._deleted_rows
-
-    @cached_property
-    def _deleted_rows(self) -> Mapping[str, DeletedRows]:
-        return {file.path: file.deleted for file in self.files() if file.deleted is not None}
-
-    @override
     def removal(self, columns: Sequence[str]) -> str:
         """Return how a person removes the records that have no value of one of these partition columns."""
         where = " OR ".join(f"{name} IS NULL" for name in columns)

@@ -7,7 +7,7 @@ widened types, or files outside the table (a shallow clone).
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobs.expressions.derived_columns import Derivation
 from jobs.lake.arrow_types import without_views
@@ -15,7 +15,7 @@ from jobs.lake.covered_files import CoveredFile, check_file
 from jobs.lake.damage import log_errors
 from jobs.lake.known_log import REWRITE
 from jobs.lake.log_files import place_of
-from jobs.lake.log_version import DataFile, LogVersion
+from jobs.lake.log_version import DataFile, DeletedRows, LogVersion
 from jobs.lake.parquet_files import parquet_format
 from jobs.storage import file_system
 from windowlib.records.change_feed import CHANGE_TYPE, INSERT
@@ -32,6 +32,14 @@ _PARTITION_TYPES = {"date": "date32", "integer": "int32", "long": "int64", "shor
 
 Search = Callable[[DataFile, str, Mapping[str, Any]], CoveredFile | None]
 """(data file, place, values of the partition columns) -> a file to search; None if it is not searched."""
+
+
+class _SearchedFile(NamedTuple):
+    """A file to search, the values of its partition columns, and its deleted rows."""
+
+    covered: CoveredFile
+    partition: Mapping[str, Any]
+    deleted: DeletedRows | None
 
 
 def find_record(
@@ -55,7 +63,7 @@ def find_record(
     system, root = file_system(log.uri)
     search = search or partial(_without_digest, log)
     with ThreadPoolExecutor(max_workers=READERS) as readers:
-        files = [(file, values) for data, place, values in _files(log, root) if (file := search(data, place, values))]
+        files = _searched(log, root, search)
         found = readers.map(
             lambda file: _in_file(log, system, file, wanted=(column, value), derivation=derivation), files
         )
@@ -85,17 +93,17 @@ def values_with(
     """
     system, root = file_system(log.uri)
     with ThreadPoolExecutor(max_workers=READERS) as readers:
-        files = [(file, values) for data, place, values in _files(log, root) if (file := search(data, place, values))]
+        files = _searched(log, root, search)
         found = readers.map(
             lambda file: _values_in_file(log, system, file, wanted=(column, part, most), derivation=derivation), files
         )
-        return [(value, partition) for values, (_, partition) in zip(found, files, strict=True) for value in values]
+        return [(value, file.partition) for values, file in zip(found, files, strict=True) for value in values]
 
 
 def _values_in_file(
     log: LogVersion,
     system: "pafs.FileSystem",
-    file: tuple[CoveredFile, Mapping[str, Any]],
+    file: _SearchedFile,
     *,
     wanted: tuple[str, str, int],
     derivation: Derivation,
@@ -105,13 +113,13 @@ def _values_in_file(
 
     from windowlib.columnar.undecodable import escaped, without_undecodable
 
-    (covered, partition), (column, part, most) = file, wanted
+    (covered, partition, _), (column, part, most) = file, wanted
     if column in partition:
         value = str(partition[column])
         return [value] if part.lower() in value.lower() else []
     with log_errors(log.uri, f"reading the data file {covered.place}"):
         check_file(system, covered, footer_only=True)
-        dataset = _dataset(log, system, covered)
+        dataset = _dataset(log, system, file)
         if column in derivation.nodes:
             texts = (one for _, one in _derived_texts(log, dataset, partition, column=column, derivation=derivation))
             parts = [one.filter(pc.match_substring(one, part, ignore_case=True)).unique().to_pylist() for one in texts]
@@ -127,7 +135,7 @@ def _values_in_file(
     return [*(value for value in found if value == part), *(value for value in found if value != part)][:most]
 
 
-def _dataset(log: LogVersion, system: "pafs.FileSystem", file: CoveredFile) -> "pads.Dataset":
+def _dataset(log: LogVersion, system: "pafs.FileSystem", file: _SearchedFile) -> "pads.Dataset":
     """Return the rows of a file that belong to the log.
 
     Rows that a deletion vector marks as deleted do not, and of a file of the change data feed only those that were
@@ -138,13 +146,14 @@ def _dataset(log: LogVersion, system: "pafs.FileSystem", file: CoveredFile) -> "
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
-    stored, deleted = ds.dataset(file.place, format=parquet_format(), filesystem=system), log.deleted_rows()
+    place = file.covered.place
+    stored = ds.dataset(place, format=parquet_format(), filesystem=system)
     schema = without_views(stored.schema)
     if schema != stored.schema:
-        stored = ds.dataset(file.place, schema=schema, format=parquet_format(), filesystem=system)
-    if file.path in deleted:
+        stored = ds.dataset(place, schema=schema, format=parquet_format(), filesystem=system)
+    if file.deleted is not None:
         rows = stored.to_table()
-        kept = np.flatnonzero(deleted[file.path].is_kept(0, rows.num_rows))
+        kept = np.flatnonzero(file.deleted.is_kept(0, rows.num_rows))
         return ds.dataset(rows.take(pa.array(kept)))
     if CHANGE_TYPE in schema.names and CHANGE_TYPE not in log.nodes:
         rows = stored.to_table()
@@ -191,16 +200,15 @@ def _without_digest(log: LogVersion, data: DataFile, place: str, _values: Mappin
     return CoveredFile(uri=log.uri, path=data.path, place=place, owner="a data file", way_on=REWRITE)
 
 
-def _files(log: LogVersion, root: str) -> list[tuple[DataFile, str, dict[str, Any]]]:
-    """Return each data file and its place, and the values of its partition columns."""
-    return [
-        (
-            file,
-            place_of(root, file.path),
-            {name: _partition_value(log, name, text) for name, text in file.partition.items()},
-        )
-        for file in log.files()
-    ]
+def _searched(log: LogVersion, root: str, search: Search) -> list[_SearchedFile]:
+    """Return the files that a search chooses."""
+    found = []
+    for file in log.files():
+        partition = {name: _partition_value(log, name, text) for name, text in file.partition.items()}
+        covered = search(file, place_of(root, file.path), partition)
+        if covered is not None:
+            found.append(_SearchedFile(covered, partition, file.deleted))
+    return found
 
 
 def _partition_value(log: LogVersion, name: str, text: str | None) -> object:
@@ -215,7 +223,7 @@ def _partition_value(log: LogVersion, name: str, text: str | None) -> object:
 def _in_file(
     log: LogVersion,
     system: "pafs.FileSystem",
-    file: tuple[CoveredFile, Mapping[str, Any]],
+    file: _SearchedFile,
     *,
     wanted: tuple[str, str],
     derivation: Derivation,
@@ -226,12 +234,12 @@ def _in_file(
 
     from windowlib.columnar.undecodable import escaped, without_undecodable
 
-    (covered, partition), (column, value) = file, wanted
+    (covered, partition, _), (column, value) = file, wanted
     if column in partition and str(partition[column]) != value:
         return None
     with log_errors(log.uri, f"reading the data file {covered.place}"):
         check_file(system, covered, footer_only=True)
-        dataset = _dataset(log, system, covered)
+        dataset = _dataset(log, system, file)
         if column in derivation.nodes:
             pairs = _derived_texts(log, dataset, partition, column=column, derivation=derivation)
             matching = (batch.filter(pc.equal(texts, value)) for batch, texts in pairs)

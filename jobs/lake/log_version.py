@@ -165,10 +165,6 @@ class LogVersion(ABC):
         """Return `path`, `low`, `high` and `nulls` of the files of which the log tells all three of a column."""
         return no_bounds()
 
-    def deleted_rows(self) -> Mapping[str, DeletedRows]:
-        """Return the path of each file that has rows which do not belong to the log any more -> these rows."""
-        return {}
-
     def lost(self) -> Mapping[str, str]:
         """Return path -> why it is not known which records of a file belong to the log."""
         return {}
