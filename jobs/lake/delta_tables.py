@@ -32,8 +32,6 @@ _COMMITS = 50
 _REMOTE_COMMITS = 10
 MOST_KEPT = 32
 """So many tables a thread keeps: those of two pipelines."""
-
-
 _JITTER = SystemRandom()
 
 

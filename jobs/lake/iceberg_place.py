@@ -16,8 +16,16 @@ from typing_extensions import override
 
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.footer_bounds import bounds_table
-from jobs.lake.iceberg_files import IcebergFiles, file_bounds, iceberg_files, identity_columns
-from jobs.lake.iceberg_table import COPY, IcebergTable, iceberg_errors, open_iceberg
+from jobs.lake.iceberg_table import (
+    COPY,
+    IcebergFiles,
+    IcebergTable,
+    file_bounds,
+    iceberg_errors,
+    iceberg_files,
+    identity_columns,
+    open_iceberg,
+)
 from jobs.lake.log_files import NO_DIGESTS
 from jobs.lake.log_version import DataFile, LogTip, LogVersion, commit_digest
 from windowlib.columnar.arrow import arrow_type

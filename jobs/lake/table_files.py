@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 FEW_ATTEMPTS = 24
 """The files of so many attempts are looked up one by one, before an index of all files of a table is made."""
 _LISTED = ("path", "num_records", "size_bytes", *(f"partition.{name}" for name in PARTITION_COLUMNS))
-
-
 Attempt = tuple[str, str]
 """(slice_id, attempt_id): the partition of a table that one attempt at a slice wrote."""
 

@@ -172,7 +172,7 @@ def test_bounds_of_a_column_that_was_widened_have_its_new_type(tmp_path: Path) -
 
 def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _filled(tmp_path / "log", partitions=BY_DT)
-    monkeypatch.setattr("jobs.lake.iceberg_files.FileFormat", SimpleNamespace(PARQUET=FileFormat.ORC))
+    monkeypatch.setattr("jobs.lake.iceberg_table.FileFormat", SimpleNamespace(PARQUET=FileFormat.ORC))
     assert "only Parquet files can be replayed" in _refusal(tmp_path / "log")
 
 
