@@ -41,12 +41,8 @@ class DirectReading:
     compacted: frozenset[str] = frozenset()
 
 
-def direct_reading(log: PinnedLog, *, readers: int = READERS) -> DirectReading:
+def direct_reading(log: PinnedLog) -> DirectReading:
     """Read the footers of the range.
-
-    Args:
-        log: the log.
-        readers: how many threads read footers.
 
     Raises:
         LogError: a file is damaged, or only Spark reads it and the log is no table of Spark.
@@ -65,7 +61,7 @@ def direct_reading(log: PinnedLog, *, readers: int = READERS) -> DirectReading:
         reason = old or next(_of_columns(log, file, schema), None)
         return reason, log.layout.row_id_column in schema.names
 
-    with ThreadPoolExecutor(max_workers=readers) as pool:
+    with ThreadPoolExecutor(max_workers=READERS) as pool:
         found = list(pool.map(read, log.files))
     why_spark = next((reason for reason, _ in found if reason is not None), None)
     if why_spark is not None:

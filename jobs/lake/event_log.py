@@ -58,7 +58,7 @@ class PinnedLog:
     the side tables store records (a VARIANT as its JSON text). `widened` maps a column whose type was widened in place
     to its first type. `data_ms` are the distinct instants of the slice column that have records, ascending, inside
     and outside the range. `earlier` are the files of the slices before, in which `log.distinct` looks for earlier
-    records. `unknown` are slices whose records are not known, of a log that may be changed.
+    records. `unknown` are slices whose records are not known, of a log that may be changed. `log_files` are its commits.
     """
 
     uri: str
@@ -77,7 +77,7 @@ class PinnedLog:
     _known: KnownLog
     _slicing: Slicing = field(compare=False, repr=False)
     _table: LogVersion = field(compare=False, repr=False)
-    _log_files: LogFiles = field(compare=False, repr=False)
+    log_files: LogFiles = field(compare=False, repr=False)
 
     @property
     def fields(self) -> tuple[Mapping[str, Any], ...]:
@@ -153,10 +153,6 @@ class PinnedLog:
         """Return the path of each file -> the greatest value of a column, where the log has statistics of it."""
         return self._table.upper_bounds(column, [file.path for file in self.files])
 
-    def log_files(self) -> LogFiles:
-        """Return the files of the commits, checked."""
-        return self._table.log_files()
-
     def coordinates(self, slice_id: str) -> LogCoordinates:
         """Return the coordinates of a slice's input. No fingerprint covers them (docs/explanation/laws.md)."""
         return self._coordinates[slice_id]
@@ -168,7 +164,7 @@ class PinnedLog:
             LogError: a commit file is damaged or empty.
         """
         with log_errors(self.uri, "reading the newest commit"):
-            return newest_data_ms(self._log_files, self.version)
+            return newest_data_ms(self.log_files, self.version)
 
     def covered_files(self) -> tuple[CoveredFile, ...]:
         """Return the files in the order of their paths, with the digests that earlier readings of them have stored."""
@@ -249,7 +245,7 @@ def pin_log(
         _known=known,
         _slicing=slicing,
         _table=log,
-        _log_files=log_files,
+        log_files=log_files,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 from uuid import uuid4
@@ -14,7 +15,7 @@ from jobs.lake.arrow_types import is_same_type
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import OpenedTable, expect_commits, open_table
 from jobs.lake.parquet_files import write_parquet
-from jobs.lake.store import MAX_ATTEMPTS, bounded_columns, until_committed
+from jobs.lake.store import bounded_columns, until_committed
 from jobs.lake.table_files import Attempt, TableFile
 from jobs.storage import file_system
 from windowlib.errors import InvariantBroken, StoreError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 READERS = 4
 WRITERS = 4
+"""So many threads read and write files. An object store answers them in parallel."""
 MAX_TEXT: Final = 32
 """How many characters of a text are stored, as in Delta on Spark."""
 _LAST: Final = "\U0010ffff"
@@ -47,16 +49,13 @@ def new_path(attempt: Attempt, name: str) -> str:
     return "/".join([*parts, name])
 
 
-def append_rows(
-    uri: str, rows: "pa.Table", *, metadata: Mapping[str, str] | None = None, writers: int = WRITERS
-) -> None:
+def append_rows(uri: str, rows: "pa.Table", *, metadata: Mapping[str, str] = MappingProxyType({})) -> None:
     """Append rows to an existing table in one commit, as one file for each attempt.
 
     Args:
         uri: the place of the table, which is partitioned by slice and attempt.
         rows: the rows, with the columns of the partition. They may lack other columns.
-        metadata: what the commit stores besides.
-        writers: how many threads write files. An object store answers them in parallel.
+        metadata: what the commit stores besides: name -> text.
 
     Raises:
         StoreError: as for `commit_files`.
@@ -71,9 +70,9 @@ def append_rows(
         write_parquet(f"{uri}/{file.path}", own, bounded=bounded)
         return _read_footer(system, root, file, bounded=bounded)
 
-    with reading(uri), ThreadPoolExecutor(max_workers=writers) as pool:
+    with reading(uri), ThreadPoolExecutor(max_workers=WRITERS) as pool:
         footers = [*pool.map(write, _by_attempt(rows))]
-    until_committed(uri, lambda: _commit(uri, footers, metadata or {}), attempts=MAX_ATTEMPTS)
+    until_committed(uri, lambda: _commit(uri, footers, metadata))
 
 
 def _by_attempt(rows: "pa.Table") -> "Iterator[tuple[Attempt, pa.Table]]":
@@ -87,14 +86,7 @@ def _by_attempt(rows: "pa.Table") -> "Iterator[tuple[Attempt, pa.Table]]":
         yield attempt, columns.filter(is_own)
 
 
-def commit_files(
-    uri: str,
-    files: Sequence[TableFile],
-    *,
-    metadata: Mapping[str, str] | None = None,
-    attempts: int = MAX_ATTEMPTS,
-    readers: int = READERS,
-) -> list[TableFile]:
+def commit_files(uri: str, files: Sequence[TableFile]) -> list[TableFile]:
     """Add files to an existing table in one commit, with the statistics from their footers. No row is read.
 
     A file without rows is not added. Nothing is committed if no file has rows.
@@ -102,9 +94,6 @@ def commit_files(
     Args:
         uri: the place of the table, which is partitioned by slice and attempt.
         files: the files, whose paths are relative to the root and not encoded (`new_path`). They have to be complete.
-        metadata: what the commit stores besides: name -> text.
-        attempts: how many times to try the commit.
-        readers: how many threads read footers.
 
     Returns:
         The files that were added, in the given order, with their records and bytes.
@@ -115,13 +104,11 @@ def commit_files(
     """
     (system, root), bounded = file_system(uri), bounded_columns(uri)
 
-    def footer(file: TableFile) -> _Footer:
-        return _read_footer(system, root, file, bounded=bounded)
-
-    with reading(uri), ThreadPoolExecutor(max_workers=readers) as pool:
-        found = [one for one in pool.map(footer, files) if one.file.records]
+    with reading(uri), ThreadPoolExecutor(max_workers=READERS) as pool:
+        footers = pool.map(lambda file: _read_footer(system, root, file, bounded=bounded), files)
+        found = [one for one in footers if one.file.records]
     if found:
-        until_committed(uri, lambda: _commit(uri, found, metadata or {}), attempts=attempts)
+        until_committed(uri, lambda: _commit(uri, found, {}))
     return [one.file for one in found]
 
 

@@ -124,14 +124,13 @@ def _values_in_file(
             texts = (one for _, one in _derived_texts(log, dataset, partition, column=column, derivation=derivation))
             parts = [one.filter(pc.match_substring(one, part, ignore_case=True)).unique().to_pylist() for one in texts]
             found = list(dict.fromkeys(str(value) for values in parts for value in values))
-            return [*(value for value in found if value == part), *(value for value in found if value != part)][:most]
-        stored = log.physical[column]
-        if stored not in dataset.schema.names:
+        elif (stored := log.physical[column]) in dataset.schema.names:
+            text = ds.field(stored).cast("string")
+            rows = dataset.to_table(columns={"value": text}, filter=pc.match_substring(text, part, ignore_case=True))
+            values = without_undecodable(rows["value"].combine_chunks(), escaped)
+            found = [str(value) for value in values.unique().to_pylist()]
+        else:
             return []
-        text = ds.field(stored).cast("string")
-        rows = dataset.to_table(columns={"value": text}, filter=pc.match_substring(text, part, ignore_case=True))
-        values = without_undecodable(rows["value"].combine_chunks(), escaped)
-        found = [str(value) for value in values.unique().to_pylist()]
     return [*(value for value in found if value == part), *(value for value in found if value != part)][:most]
 
 

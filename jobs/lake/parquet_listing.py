@@ -11,8 +11,9 @@ from datetime import date
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import log_errors
-from jobs.lake.log_files import encoded_path
+from jobs.lake.log_files import NO_DIGESTS, LogFiles, encoded_path
 from jobs.plain_text import shortened
 from jobs.storage import file_system, is_remote, is_s3
 from windowlib.errors import LogError
@@ -49,6 +50,10 @@ class ParquetListing:
     system: "pafs.FileSystem"
     root: str
     files: tuple[ListedParquet, ...]
+
+    def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> LogFiles:
+        """Return the files of no commit."""
+        return LogFiles(uri=self.uri, system=self.system, root=self.root, commits={}, checkpoint=None, stored=stored)
 
     @property
     def digest(self) -> bytes:

@@ -37,10 +37,7 @@ class ParquetVersion(LogVersion):
 
     @override
     def log_files(self, *, stored: StoredDigests = NO_DIGESTS) -> LogFiles:
-        listing = self.listing
-        return LogFiles(
-            uri=self.uri, system=listing.system, root=listing.root, commits={}, checkpoint=None, stored=stored
-        )
+        return self.listing.log_files(stored=stored)
 
     @override
     def files(self) -> tuple[DataFile, ...]:
@@ -114,8 +111,7 @@ class ParquetPlace:
             LogError: the directory cannot be listed.
         """
         listing = list_parquet(self.uri)
-        files = LogFiles(uri=self.uri, system=listing.system, root=listing.root, commits={}, checkpoint=None)
-        return LogTip(version=listing.version, commit=listing.digest.hex(), files=files)
+        return LogTip(version=listing.version, commit=listing.digest.hex(), files=listing.log_files())
 
     def _refuse_unknown_partitions(self, listing: ParquetListing) -> None:
         unknown = sorted({*self.partitions} - {*listing.partition_columns})

@@ -40,7 +40,7 @@ def spans_with_records(place: LogPlace, *, by: SliceGrammar, known: KnownLog) ->
     """
     pinned = pin_log(place, by=by, slices=(), known=known, may_be_changed=True)
     found = [Span(at_ms, at_ms) for at_ms in pinned.data_ms]
-    files = pinned.log_files()
+    files = pinned.log_files
     if by.is_by_commits:
         return [*found, *(Span(at_ms, at_ms) for at_ms in commit_times(files, pinned.version).values())]
     cut = Cut(uri=place.uri, by=by, slices=())
@@ -72,7 +72,7 @@ def find_rewrites(place: LogPlace, *, by: SliceGrammar, slices: Sequence[Slice],
         slice_id = pinned.slice_of(group)
         for version, _operation in one.removals if slice_id is not None else ():
             touched.setdefault(version, set()).add(slice_id or "")
-    files = pinned.log_files()
+    files = pinned.log_files
     by_id = {one.slice_id: one for one in slices}
     rewrites = [
         _rewrite(place, by, files, version=version, slices=[by_id[name] for name in sorted(names)])

@@ -130,7 +130,7 @@ def _check_column(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, An
         )
 
 
-def until_committed(uri: str, commit: Callable[[], None], *, attempts: int) -> None:
+def until_committed(uri: str, commit: Callable[[], None], *, attempts: int = MAX_ATTEMPTS) -> None:
     """Call `commit` until it succeeds; it must read the table's present state at each call."""
     from deltalake.exceptions import CommitFailedError
 
@@ -273,7 +273,7 @@ def add_fields(uri: str, table: Table) -> None:
         if table is not None:
             write_deltalake(table.delta, schema.empty_table(), mode="append", schema_mode="merge")
 
-    until_committed(uri, commit, attempts=MAX_ATTEMPTS)
+    until_committed(uri, commit)
     forget_table(uri)
 
 
