@@ -58,7 +58,7 @@ class PinnedLog:
     the side tables store records (a VARIANT as its JSON text). `widened` maps a column whose type was widened in place
     to its first type. `data_ms` are the distinct instants of the slice column that have records, ascending, inside
     and outside the range. `earlier` are the files of the slices before, in which `log.distinct` looks for earlier
-    records. `unknown` are slices whose records are not known, of a log that may be changed. `log_files` are its commits.
+    records. `unknown` are slices whose records are not known, if the log may be changed. `log_files` has its commits.
     """
 
     uri: str
