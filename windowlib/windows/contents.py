@@ -3,17 +3,15 @@
 The contents of a window are a plain list: of accumulators, one per aggregate, or of `Stored` records.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import merge as merge_sorted
-from itertools import chain, compress, repeat
 from operator import call, itemgetter
 from typing import Any, Final, Protocol
 
-from windowlib.errors import InvariantBroken
 from windowlib.functions.aggregates import Accumulator, Aggregate, BulkAggregate, State
 from windowlib.functions.window_functions import Aggregates, Place, ProcessFunction, Whole, WindowFunction
 from windowlib.keyed.state import StateView
-from windowlib.records.records import START, Position, SideOutput, Stored, Value
+from windowlib.records.records import Position, SideOutput, Stored, Value
 from windowlib.windows.open_windows import OpenWindow
 
 _new_stored: Final = tuple.__new__  # half the cost of Stored(...), for every record
@@ -57,7 +55,7 @@ class Contents(Protocol):
 
     keeps_records: bool
     takes_values: bool
-    """Whether `add_all` and `values` take the values of records. Then a window need not keep the records."""
+    """Whether `add_all` takes the values of records. Then a window need not keep the records."""
 
     def create(self) -> list[Any]:
         """Return empty contents."""
@@ -67,12 +65,6 @@ class Contents(Protocol):
 
         The items are the records, or their values if `takes_values`.
         """
-
-    def values(self, groups: Sequence[Sequence[Any]]) -> Sequence[Value]:
-        """Return the value of a window for each group of the items of its records. Only for aggregates."""
-
-    def result(self, contents: list[Any]) -> Value:
-        """Return the value of a window with these contents. Only for aggregates."""
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:
         """Return the merged contents: in log order, or `target` first and then each of `sources`."""
@@ -87,8 +79,6 @@ class Contents(Protocol):
         """Return the contents from the states that `to_states` returned."""
 
 
-FEW: Final = 4
-"""The default of `few` of AggregatedContents. Windows with more records are computed one by one."""
 _AddAll = Callable[[Accumulator, Sequence[Any], Sequence[Position]], Accumulator]
 """A function that adds values, the i-th of which has the i-th position, to an accumulator and returns it."""
 
@@ -113,22 +103,13 @@ class AggregatedContents:
 
     keeps_records = False
 
-    def __init__(self, function: Aggregates, *, few: int = FEW) -> None:
-        """Prepare for these aggregates.
-
-        Windows of equal size with at most `few` records are computed together. Fewer than `few` values are added one by
-        one.
-        """
-        self._few = few
+    def __init__(self, function: Aggregates) -> None:
         self._aggregates = function.aggregates
         self._then = function.then
         self._creates = tuple(aggregate.create for aggregate in self._aggregates)
-        self._adds = tuple(aggregate.add for aggregate in self._aggregates)
         self._adds_all = tuple(map(adding, self._aggregates))
         self._results = tuple(aggregate.result for aggregate in self._aggregates)
-        bulk = [aggregate for aggregate in self._aggregates if isinstance(aggregate, BulkAggregate)]
-        self._results_of = tuple(aggregate.results_of for aggregate in bulk)
-        self.takes_values = len(bulk) == len(self._aggregates)
+        self.takes_values = all(isinstance(aggregate, BulkAggregate) for aggregate in self._aggregates)
 
     def create(self) -> list[Any]:
         return [create() for create in self._creates]
@@ -142,35 +123,11 @@ class AggregatedContents:
     def add_values(self, contents: list[Any], values: Sequence[Any], positions: Sequence[Position]) -> None:
         """Add the values of records, each a tuple whose i-th element is for the i-th aggregate."""
         # There may be more columns than aggregates, for triggers and evictors.
-        if len(values) < self._few:
-            for value, position in zip(values, positions or repeat(START), strict=False):
-                for i, (add, part) in enumerate(zip(self._adds, value, strict=False)):
-                    contents[i] = add(contents[i], part, position)
-            return
         for i, (add_all, column) in enumerate(zip(self._adds_all, zip(*values, strict=True), strict=False)):
             contents[i] = add_all(contents[i], column, positions)
 
-    def values(self, groups: Sequence[Sequence[Any]]) -> Sequence[Value]:
-        if not self.takes_values:
-            return [_value(self, items) for items in groups]
-        # The windows of one size are computed together, and 0 stands for all sizes above `few`.
-        sizes = [len(items) if len(items) <= self._few else 0 for items in groups]
-        found: dict[int, Iterator[Value]] = {}
-        for size in set(sizes):
-            chosen = compress(groups, map(size.__eq__, sizes))
-            found[size] = self._together(chosen, size) if size else iter([_value(self, items) for items in chosen])
-        return list(map(next, map(found.__getitem__, sizes)))
-
-    def _together(self, groups: Iterable[Sequence[Any]], size: int) -> Iterator[Value]:
-        """Return the values of windows with `size` records each, column by column."""
-        columns = zip(*chain.from_iterable(groups), strict=True)
-        results = [
-            results_of([column[place::size] for place in range(size)])
-            for results_of, column in zip(self._results_of, columns, strict=False)
-        ]
-        return zip(*results, strict=True)
-
     def result(self, contents: list[Any]) -> Value:
+        """Return the results of the aggregates."""
         return tuple(map(call, self._results, contents))
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:  # noqa: ARG002
@@ -212,10 +169,8 @@ class WholeContents:
         """Add the values of records."""
         contents[0] = self._add_all(contents[0], values, positions)
 
-    def values(self, groups: Sequence[Sequence[Any]]) -> Sequence[Value]:
-        return [_value(self, items) for items in groups]
-
     def result(self, contents: list[Any]) -> Value:
+        """Return the result of the aggregate."""
         return self._aggregate.result(contents[0])
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:  # noqa: ARG002
@@ -243,7 +198,7 @@ class RecordContents:
 
     def __init__(self, function: WindowFunction) -> None:
         self._function = function
-        self._aggregated = None if isinstance(function, ProcessFunction) else _aggregated(function)
+        self._aggregated = None if isinstance(function, ProcessFunction) else aggregated(function)
 
     def create(self) -> list[Any]:
         return []
@@ -254,12 +209,6 @@ class RecordContents:
             _new_stored(Stored, (position, timestamp_ms, value, record_hash))
             for _, timestamp_ms, value, position, record_hash, _ in items
         ]
-
-    def values(self, groups: Sequence[Sequence[Any]]) -> Sequence[Value]:
-        raise InvariantBroken(f"{len(groups)} windows that keep their records have no values of their own")
-
-    def result(self, contents: list[Any]) -> Value:
-        raise InvariantBroken(f"a window that keeps its {len(contents)} records has no value of its own")
 
     def merge(self, target: list[Any], sources: Sequence[list[Any]], *, in_log_order: bool) -> list[Any]:
         if in_log_order:
@@ -289,20 +238,15 @@ def place_of(open_window: OpenWindow) -> Place:
     return Place(open_window.key, open_window.window)
 
 
-def _value(contents: AggregatedContents | WholeContents, items: Sequence[Any]) -> Value:
-    collected = contents.create()
-    contents.add_all(collected, items)
-    return contents.result(collected)
-
-
 def contents_of(function: WindowFunction, *, keeps_records: bool) -> Contents:
     """Return the contents operations for `function`. Set `keeps_records` if the window has an evictor."""
     if keeps_records or isinstance(function, ProcessFunction):
         return RecordContents(function)
-    return _aggregated(function)
+    return aggregated(function)
 
 
-def _aggregated(function: Aggregates | Whole) -> AggregatedContents | WholeContents:
+def aggregated(function: Aggregates | Whole) -> AggregatedContents | WholeContents:
+    """Return the contents operations for aggregates."""
     return AggregatedContents(function) if isinstance(function, Aggregates) else WholeContents(function)
 
 

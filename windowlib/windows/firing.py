@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import repeat
 from typing import Any, NamedTuple
 
 from windowlib.bounds import MIN_TIME_MS
@@ -14,12 +13,10 @@ from windowlib.records.records import (
     LATE_FIRING,
     ON_TIME,
     Mode,
-    OnlyPanes,
     Pane,
     Position,
     Stored,
     Timing,
-    Value,
 )
 from windowlib.records.tallies import (
     EVICTED,
@@ -31,15 +28,11 @@ from windowlib.records.tallies import (
     Edges,
     EdgeTallies,
     difference,
-    together,
 )
-from windowlib.triggers.flink import EventTime
 from windowlib.triggers.protocol import FINISHED, TriggerResult
-from windowlib.triggers.wrappers import Purging
 from windowlib.windows.contents import Contents, WindowScope, place_of
-from windowlib.windows.open_windows import OpenWindow, Runtime, edges_with
+from windowlib.windows.open_windows import OpenWindow, Runtime
 from windowlib.windows.output_times import take_hold
-from windowlib.windows.same_bounds import SameBounds, by_key
 from windowlib.windows.window_store import WindowStore
 from windowlib.windows.windowing import Windowing
 
@@ -76,99 +69,9 @@ class Firing:
         self._past_last_ms = 1 if runtime.is_event_time and windowing.profile.completes_at_end else 0
         self._then = process_function(windowing.function)
         self._runtime = runtime
-        self._timers = runtime.timers
         self._contents = contents
         self._store = store
         self.tallies = EdgeTallies()
-        self.is_plain = (
-            windowing.trigger in (EventTime(), Purging(EventTime()))
-            and store.shares_timers
-            and not windowing.allowed_lateness_ms
-            and runtime.is_event_time
-            and not (self._retracts or self._holds or self._past_last_ms)
-            and self._evictor is None
-            and self._then is None
-        )
-
-    def finish_waiting(self, same_bounds: SameBounds, moment: Moment) -> None:
-        """Fire the windows of a group without window objects that can fire only once. The caller deletes the group.
-
-        Equivalent to `finish` for the windows of `same_bounds.opened()`.
-        """
-        keys, groups = self._timers.orders.in_order(by_key(same_bounds.keys, same_bounds.items))
-        self.tallies.add(FIRED, edges_with(NO_EDGES, same_bounds.hashes))
-        self._runtime.outputs.append(
-            OnlyPanes(
-                keys=keys,
-                values=self._contents.values(groups),
-                record_counts=list(map(len, groups)),
-                window=same_bounds.window,
-                mode=self._mode,
-                watermark_ms=self._timers.watermark_ms,
-                position=moment.position,
-                timestamp_ms=moment.at_ms,
-            )
-        )
-
-    def finish(self, windows: Sequence[OpenWindow], moment: Moment) -> Sequence[OpenWindow]:
-        """Fire the windows of one shared end timer that can fire only once, and return the other windows.
-
-        The caller deletes the windows that fired and handles the others. Fast path: equivalent to the trigger, `apply`
-        and `clean_up` for windows that can fire only once. If windows hold few records, a replay spends most of its
-        time here, and the general path takes three times as long. tests/windowlib/windows/test_plain_windows.py
-        compares the two paths.
-        """
-        at_ms = moment.at_ms
-        plain = [
-            window
-            for window in windows
-            if (window.pending or window.settled_edges[0])
-            and not window.pane_index
-            and at_ms == window.complete_ms == window.cleanup_ms
-        ]
-        self._finish_plain(plain, moment)
-        if len(plain) == len(windows):
-            return ()
-        finished = set(plain)
-        return [window for window in windows if window not in finished]
-
-    def _finish_plain(self, windows: Sequence[OpenWindow], moment: Moment) -> None:
-        """Emit one pane for each window, and count its edges as fired."""
-        counts = [window.settled_edges[0] + len(window.pending) // 2 for window in windows]
-        pending = [part for window in windows for part in window.pending]
-        edges = edges_with(NO_EDGES, pending[1::2])
-        for settled in [window.settled_edges for window in windows if window.settled is not None]:
-            edges = together(edges, settled)
-        self.tallies.add(FIRED, edges)
-        is_only = True  # the first and last pane of its window
-        panes = zip(
-            [window.key for window in windows],
-            [window.window for window in windows],
-            self._values(windows),
-            repeat(0),
-            repeat(ON_TIME),
-            repeat(is_only),
-            repeat(is_only),
-            repeat(self._mode),
-            repeat("result"),
-            counts,
-            repeat(self._timers.watermark_ms),
-            repeat(moment.position),
-            repeat(moment.at_ms),
-            repeat(0),
-            strict=False,
-        )
-        self._runtime.outputs.extend(map(_new_pane, repeat(Pane), panes))
-
-    def _values(self, windows: Sequence[OpenWindow]) -> Sequence[Value]:
-        """Return the values of windows with aggregates. Windows without settled contents are computed together."""
-        contents = self._contents
-        unsettled = [window.pending[::2] for window in windows if window.settled is None]
-        values = contents.values(unsettled) if unsettled else ()
-        if len(unsettled) == len(windows):
-            return values
-        of_unsettled = iter(values)
-        return [next(of_unsettled) if one.settled is None else contents.result(one.contents) for one in windows]
 
     def apply(self, result: TriggerResult, open_window: OpenWindow, moment: Moment) -> None:
         """Apply a trigger's result. An empty window fires only if the profile asks for an empty ON_TIME pane."""
@@ -336,8 +239,7 @@ class Firing:
         if self._fires_leftovers and open_window.fired[0] < open_window.edge_count:
             self._fire(open_window, moment)
         self.close(open_window, LEFT_OVER if open_window.pane_index else NEVER_FIRED)
-        if not self._trigger.waits_for_end:
-            self._trigger.clear(open_window.window, open_window)
+        self._trigger.clear(open_window.window, open_window)
         if self._then is not None:
             self._then.clear(place_of(open_window), WindowScope(open_window, moment.position))
             names = [spec.name for spec in self._then.window_state]

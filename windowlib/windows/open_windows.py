@@ -12,7 +12,7 @@ from windowlib.profiles import Profile
 from windowlib.records.tallies import NO_EDGES, Edges
 
 if TYPE_CHECKING:
-    from windowlib.records.records import OnlyPanes, Output, Value
+    from windowlib.records.records import Output, Value
 
 Lifetime = tuple[int, int, int]
 """(instant that completes the window, instant of its cleanup, lowest watermark at which its records are late)."""
@@ -47,7 +47,7 @@ class Runtime:
         self.is_event_time = is_event_time
         self.timers = timers
         self.user_state = user_state
-        self.outputs: list[Output | OnlyPanes] = []
+        self.outputs: list[Output] = []
         self.stagger_ms = 0
 
     @property

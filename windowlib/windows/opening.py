@@ -8,14 +8,11 @@ from windowlib.errors import InvariantBroken
 from windowlib.profiles import EngineFault
 from windowlib.records.records import Position, Record
 from windowlib.records.tallies import FIRED, LOST_AT_END, LOST_IDENTICAL, NEW, difference, together
-from windowlib.triggers.flink import EventTime
 from windowlib.triggers.protocol import FINISHED
-from windowlib.triggers.wrappers import Purging
 from windowlib.windows.contents import Contents
 from windowlib.windows.firing import Firing
 from windowlib.windows.merging import Meeting, meet
-from windowlib.windows.open_windows import Lifetime, OpenWindow, Runtime
-from windowlib.windows.same_bounds import SameBounds
+from windowlib.windows.open_windows import Lifetime, OpenWindow
 from windowlib.windows.window_store import Orphan, WindowStore
 from windowlib.windows.windowing import Windowing
 
@@ -23,35 +20,20 @@ from windowlib.windows.windowing import Windowing
 class Opening:
     """Opens windows that do not merge."""
 
-    def __init__(self, runtime: Runtime, store: WindowStore) -> None:
-        self._runtime = runtime
-        self._timers = runtime.timers
-        self.by_bounds = store.by_bounds
+    def __init__(self, store: WindowStore) -> None:
         self._store = store
-
-    def same_bounds(self, window: Window) -> SameBounds | None:
-        """Return the windows with these bounds, an empty group if there are none; None if a record is late for them."""
-        same_bounds = self.by_bounds.get(window)
-        if same_bounds is None:
-            lifetime = self._store.lifetime(window)
-            if lifetime[2] <= self._timers.watermark_ms:
-                return None
-            return self._store.begin(window, lifetime)
-        return None if same_bounds.late_from_ms <= self._timers.watermark_ms else same_bounds
+        self._timers = store.runtime.timers
 
     def open(self, key: Hashable, window: Window, record: Record) -> OpenWindow | None:  # noqa: ARG002
         """Return the open window with these bounds, created if necessary; None if the record is late for it."""
-        same_bounds = self.by_bounds.get(window)
-        if same_bounds is None or same_bounds.late_from_ms <= self._timers.watermark_ms:
-            same_bounds = self.same_bounds(window)
-            if same_bounds is None:
-                return None
-        windows = same_bounds.opened() if same_bounds.keys else same_bounds.windows
-        open_window = windows.get(key)
-        if open_window is None:
-            open_window = windows[key] = OpenWindow(key, window, self._runtime, same_bounds.lifetime)
-            if not self._store.shares_timers:
-                self._store.register_first_timers(open_window)
+        open_window = self._store.find(key, window)
+        if open_window is not None:
+            return None if open_window.late_from_ms <= self._timers.watermark_ms else open_window
+        lifetime = self._store.lifetime(window)
+        if lifetime[2] <= self._timers.watermark_ms:
+            return None
+        open_window = self._store.create(key, window, lifetime)
+        self._store.register_cleanup(open_window)
         return open_window
 
 
@@ -68,12 +50,6 @@ class MergingOpening:
         self._firing = firing
         self._runtime = store.runtime
         self._timers = store.runtime.timers
-        self._extends = (
-            windowing.trigger in (EventTime(), Purging(EventTime()))
-            and windowing.profile.refuses_regression
-            and store.runtime.is_event_time
-        )
-        """Whether all that a merge of one session does to the trigger is to move its timer."""
 
     def open(self, key: Hashable, window: Window, record: Record) -> OpenWindow | None:
         """Return the open session that contains `window` after merging; None if the record is late for it.
@@ -99,23 +75,12 @@ class MergingOpening:
         else:
             open_window = self._store.create(key, window, lifetime)
             self._adopt(open_window)
-            self._store.register_first_timers(open_window)
+            self._store.register_cleanup(open_window)
         if is_late:
             self._orphan(open_window, LOST_AT_END)
             self._store.remove(open_window)
             return None
         return open_window
-
-    def _extend(self, open_window: OpenWindow, cover: TimeWindow, lifetime: Lifetime) -> None:
-        """Give an open session new bounds. Fast path of `_merge` for a session that waits for its first pane."""
-        store, window = self._store, open_window.window
-        windows = store.by_key[open_window.key]
-        store.delete_first_timers(open_window)
-        del windows[window]
-        windows[cover] = open_window
-        open_window.window = cover
-        open_window.complete_ms, open_window.cleanup_ms, open_window.late_from_ms = lifetime
-        store.register_first_timers(open_window)
 
     def _merge(self, key: Hashable, meeting: Meeting, *, lifetime: Lifetime, position: Position) -> OpenWindow:
         """Replace the sessions of a meeting by one session that covers them."""
@@ -123,10 +88,6 @@ class MergingOpening:
         windows = self._store.by_key[key]
         merged = [windows[window] for window in meeting.met]
         first = merged[0]
-        is_alone = len(merged) == 1 and not first.pane_index
-        if is_alone and self._extends and first.complete_ms > self._timers.watermark_ms:
-            self._extend(first, meeting.cover, lifetime)
-            return first
         target = OpenWindow(key, meeting.cover, self._runtime, lifetime)
         target.state_window = first.state_window
         if len(merged) == 1:

@@ -29,6 +29,7 @@ from windowlib.triggers.protocol import Trigger
 from windowlib.triggers.wrappers import ProcessingTimeout, Purging
 from windowlib.windows.assigners import Assigner, Global
 from windowlib.windows.evictors import Evictor, KeepCount
+from windowlib.windows.fast.fast_operator import FastOperator
 from windowlib.windows.output_times import COMBINERS, Holding, TimestampCombiner
 from windowlib.windows.window_operator import WindowOperator
 from windowlib.windows.windowing import PENDING_MAX, WAITING_MAX, Leftovers, Windowing
@@ -63,7 +64,7 @@ class WindowSpec:
             windows. The panes are marked as discarding, and the trigger does not purge.
         stale_max: how many instants without timers may stay in memory. It has no effect on results.
         pending_max: how many records of a window may wait to enter its contents together. It has no effect on results.
-        waiting_max: how many records may wait for the end of their windows (windowlib.windows.same_bounds). It has no
+        waiting_max: how many records may wait for the end of their windows (windowlib.windows.fast). It has no
             effect on results.
 
     Raises:
@@ -211,24 +212,22 @@ class WindowSpec:
 
     def build(self, groups: KeyGroupRange | None = None) -> WindowOperator:
         """Return a fresh operator that owns `groups`; by default it owns all key groups."""
-        return WindowOperator(
-            Windowing(
-                assigner=self.assigner,
-                trigger=self.effective_trigger(),
-                function=self.effective_function(),
-                evictor=self.evictor,
-                allowed_lateness_ms=self.allowed_lateness_ms,
-                mode="discarding" if self._discards or self.stands_alone else "accumulating",
-                retracts=self.accumulation == "retracting",
-                timestamp_combiner=self.timestamp_combiner,
-                leftovers=self.leftovers,
-                profile=self.profile,
-                stale_max=self.stale_max,
-                pending_max=self.pending_max,
-                waiting_max=self.waiting_max,
-            ),
-            groups,
+        windowing = Windowing(
+            assigner=self.assigner,
+            trigger=self.effective_trigger(),
+            function=self.effective_function(),
+            evictor=self.evictor,
+            allowed_lateness_ms=self.allowed_lateness_ms,
+            mode="discarding" if self._discards or self.stands_alone else "accumulating",
+            retracts=self.accumulation == "retracting",
+            timestamp_combiner=self.timestamp_combiner,
+            leftovers=self.leftovers,
+            profile=self.profile,
+            stale_max=self.stale_max,
+            pending_max=self.pending_max,
+            waiting_max=self.waiting_max,
         )
+        return (FastOperator if FastOperator.runs(windowing) else WindowOperator)(windowing, groups)
 
 
 def default_trigger(assigner: Assigner, profile: Profile = STRICT) -> Trigger:

@@ -1,6 +1,6 @@
 """The open windows of one operator, and their rows in a snapshot."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from windowlib.bounds import GLOBAL_WINDOW, MAX_TIME_MS, TimeWindow, Window
@@ -11,7 +11,6 @@ from windowlib.records.records import Stored, Tally
 from windowlib.records.tallies import NO_EDGES, Edges, signed, together
 from windowlib.windows.contents import Contents
 from windowlib.windows.open_windows import Lifetime, OpenWindow, Runtime
-from windowlib.windows.same_bounds import SameBounds
 
 NEVER_LATE = MAX_TIME_MS + 1
 """A watermark that is never reached; windows that the clock completes have no late records."""
@@ -27,78 +26,29 @@ class Orphan(NamedTuple):
 
 
 class WindowStore:
-    """The open windows of one operator.
+    """The open windows of one operator, by key."""
 
-    Sessions that may merge are stored `by_key`, because keys do not share their bounds. Other windows are stored
-    `by_bounds`: windows with equal bounds share one end timer and one cleanup timer, and opening another one registers
-    no timer. Timers are not shared if the profile lets triggers delete the cleanup timer of one key.
-    """
+    __slots__ = ("_cleanup_timers", "_contents", "_lateness_ms", "by_key", "orphans", "runtime")
 
-    __slots__ = (
-        "_cleanup_timers",
-        "_contents",
-        "_is_merging",
-        "_lateness_ms",
-        "_pending_max",
-        "_sets_end_timers",
-        "by_bounds",
-        "by_key",
-        "orphans",
-        "runtime",
-        "shares_timers",
-    )
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        contents: Contents,
-        lateness_ms: int,
-        *,
-        sets_end_timers: bool,
-        is_merging: bool,
-        pending_max: int,
-    ) -> None:
-        """Create an empty store. Set `sets_end_timers` if the trigger only waits for the window's end.
-
-        `pending_max`: see windowlib.windows.same_bounds.SameBounds.
-        """
-        self._pending_max = pending_max
-        self._sets_end_timers = sets_end_timers
-        self._is_merging = is_merging
-        self.shares_timers = runtime.profile.protects_cleanup_timer and not is_merging
+    def __init__(self, runtime: Runtime, contents: Contents, lateness_ms: int) -> None:
+        """Create an empty store."""
         self.runtime = runtime
         timers = runtime.timers
         self._cleanup_timers = timers.event_timers if runtime.is_event_time else timers.processing_timers
         self._contents = contents
         self._lateness_ms = lateness_ms
         self.by_key: dict[Hashable, dict[Window, OpenWindow]] = {}
-        self.by_bounds: dict[Window, SameBounds] = {}
         self.orphans: dict[tuple[Hashable, Window], Orphan] = {}
 
     def __iter__(self) -> Iterator[OpenWindow]:
         """Iterate over all open windows in no fixed order."""
         for windows in self.by_key.values():
             yield from windows.values()
-        for same_bounds in self.by_bounds.values():
-            yield from same_bounds.values()
-
-    @property
-    def waiting_count(self) -> int:
-        """The number of edges of records that wait for the end of their windows."""
-        return sum(len(same_bounds.keys) for same_bounds in self.by_bounds.values())
-
-    def settle_waiting(self) -> None:
-        """Add all records that wait to their windows."""
-        for same_bounds in self.by_bounds.values():
-            same_bounds.opened()
 
     def find(self, key: Hashable, window: Window) -> OpenWindow | None:
         """Return the open window with these bounds, or None."""
-        if self._is_merging:
-            windows = self.by_key.get(key)
-            return windows.get(window) if windows else None
-        same_bounds = self.by_bounds.get(window)
-        return same_bounds.opened().get(key) if same_bounds else None
+        windows = self.by_key.get(key)
+        return windows.get(window) if windows else None
 
     def lifetime(self, window: Window) -> Lifetime:
         """Return when a window is complete, when it is cleaned up, and from which watermark its records are late."""
@@ -112,40 +62,8 @@ class WindowStore:
     def create(self, key: Hashable, window: Window, lifetime: Lifetime) -> OpenWindow:
         """Return a new open window without contents."""
         open_window = OpenWindow(key, window, self.runtime, lifetime)
-        if self._is_merging:
-            self.by_key.setdefault(key, {})[window] = open_window
-        else:
-            same_bounds = self.by_bounds.get(window)
-            if same_bounds is None:
-                same_bounds = self.begin(window, lifetime)
-            same_bounds.opened()[key] = open_window
+        self.by_key.setdefault(key, {})[window] = open_window
         return open_window
-
-    def begin(self, window: Window, lifetime: Lifetime) -> SameBounds:
-        """Return a new, empty group of windows with these bounds, and register the timers that they share."""
-        same_bounds = SameBounds(window, lifetime, self.runtime, pending_max=self._pending_max)
-        self.by_bounds[window] = same_bounds
-        if self.shares_timers:
-            complete_ms, cleanup_ms, _ = lifetime
-            timers, has_cleanup = self.runtime.timers, cleanup_ms < MAX_TIME_MS
-            if has_cleanup:
-                self._cleanup_timers.share(cleanup_ms, window, same_bounds)
-            is_same = has_cleanup and self.runtime.is_event_time and complete_ms == cleanup_ms
-            if self._sets_end_timers and complete_ms > timers.watermark_ms and not is_same:
-                timers.event_timers.share(complete_ms, window, same_bounds)
-        return same_bounds
-
-    def register_first_timers(self, open_window: OpenWindow) -> None:
-        """Register the cleanup timer and, if the store sets it, the end timer of a new window that shares no timers."""
-        self.register_cleanup(open_window)
-        if self._sets_end_timers and open_window.complete_ms > self.runtime.timers.watermark_ms:
-            open_window.register_event_timer(open_window.complete_ms)
-
-    def delete_first_timers(self, open_window: OpenWindow) -> None:
-        """Delete the timers of `register_first_timers`."""
-        self.delete_cleanup(open_window)
-        if self._sets_end_timers and open_window.complete_ms != open_window.cleanup_ms:
-            self.runtime.timers.event_timers.delete(open_window.complete_ms, open_window.key, open_window.window)
 
     def register_cleanup(self, open_window: OpenWindow) -> None:
         """Register the window's cleanup timer, if the window has a cleanup instant."""
@@ -157,31 +75,11 @@ class WindowStore:
         self._cleanup_timers.delete(open_window.cleanup_ms, open_window.key, open_window.window)
 
     def remove(self, open_window: OpenWindow) -> None:
-        """Remove a window, and also the entry of its key or bounds if no other window is left there."""
-        key, window = open_window.key, open_window.window
-        if self._is_merging:
-            windows = self.by_key[key]
-            del windows[window]
-            if not windows:
-                del self.by_key[key]
-            return
-        same_bounds = self.by_bounds[window]
-        del same_bounds.opened()[key]
-        if not same_bounds:
-            del self.by_bounds[window]
-
-    def take(self, bounds: Iterable[Window]) -> dict[Window, SameBounds]:
-        """Remove all windows with these bounds, and return their emptied groups. Only for windows that do not merge."""
-        emptied = {window: self.by_bounds.pop(window) for window in bounds}
-        for same_bounds in emptied.values():
-            same_bounds.opened().clear()
-        return emptied
-
-    def put_back(self, emptied: Mapping[Window, SameBounds], kept: Iterable[OpenWindow]) -> None:
-        """Add some of the windows that `take` has removed."""
-        for open_window in kept:
-            same_bounds = self.by_bounds[open_window.window] = emptied[open_window.window]
-            same_bounds.opened()[open_window.key] = open_window
+        """Remove a window, and also the entry of its key if it has no other window."""
+        windows = self.by_key[open_window.key]
+        del windows[open_window.window]
+        if not windows:
+            del self.by_key[open_window.key]
 
     def edges(self) -> Tally:
         """Return the tally of the edges of all open windows."""

@@ -24,8 +24,6 @@ WAITING_MAX: Final = 1 << 17
 """The default of `waiting_max`: so many records, each counted once for each of its windows, may wait for the end of
 their windows between two calls of `drain`. Beyond that, they enter the contents of their windows, which are smaller.
 """
-TOGETHER_MAX: Final = 256
-"""The default of `together_max`: so many windows fire together. With more, they leave the processor's caches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,4 +43,3 @@ class Windowing:
     stale_max: int = STALE_MAX
     pending_max: int = PENDING_MAX
     waiting_max: int = WAITING_MAX
-    together_max: int = TOGETHER_MAX

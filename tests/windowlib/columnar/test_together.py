@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.bucket_feed import placed_steps
 from tests.support.fuzzing import seeds
+from tests.support.plain_windows import PlainSpec
 from tests.windowlib.kernels.random_chains import (
     KEYS,
     Chunk,
@@ -32,8 +33,8 @@ from windowlib.triggers.wrappers import Purging
 from windowlib.watermarks.timeline import Step
 from windowlib.windows.assigners import Assigner, Session, Sliding, Tumbling
 from windowlib.windows.evictors import Evictor, KeepCount
+from windowlib.windows.fast.fast_operator import FastOperator
 from windowlib.windows.spec import WindowSpec
-from windowlib.windows.window_operator import WindowOperator
 from windowlib.windows.windowing import PENDING_MAX, WAITING_MAX
 
 BULK: Final[Sequence[tuple[str, str | None]]] = [("count", None), ("sum", "int"), ("min", "string"), ("avg", "double")]
@@ -92,13 +93,9 @@ def play(random: Random, executor: OperatorExecutor, chunk: Chunk, state: StateC
 
 
 def one_by_one(plan: BucketPlan) -> OperatorExecutor:
-    """Return an executor whose operator processes each record in its own call, and makes an object for each window."""
-    executor = OperatorExecutor(plan)
-    operator = executor._operator
-    assert isinstance(operator, WindowOperator)
-    operator._waiting._grid = None
-    operator._enter = operator._enter_open
-    return executor
+    """Return an executor with the plain operator, which processes each record in its own call."""
+    assert isinstance(plan.spec, WindowSpec)
+    return OperatorExecutor(replace(plan, spec=PlainSpec(plan.spec)))
 
 
 def check_together(random: Random, log: RandomLog) -> None:
@@ -181,14 +178,14 @@ def test_a_record_that_is_older_than_the_one_before_it_enters_their_windows_afte
 def test_records_are_processed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without this, the test above could compare a path with itself."""
     taken: list[int] = []
-    process_together = WindowOperator.process_together
+    process_together = FastOperator.process_together
 
-    def counted(operator: WindowOperator, records: RecordColumns, chosen: range) -> tuple[int, Sequence[int]]:
+    def counted(operator: FastOperator, records: RecordColumns, chosen: range) -> tuple[int, Sequence[int]]:
         end, others = process_together(operator, records, chosen)
         taken.append(end - chosen.start - len(others))
         return end, others
 
-    monkeypatch.setattr(WindowOperator, "process_together", counted)
+    monkeypatch.setattr(FastOperator, "process_together", counted)
     random = Random(1)
     spec = WindowSpec(assigner=Tumbling(size_ms=50), function=(aggregate("count"),))
     chunk = RandomLog(random, base_plan(random, spec, BULK), spread_ms=5).chunk(2, 500)

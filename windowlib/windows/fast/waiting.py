@@ -1,61 +1,39 @@
-"""Records that wait for the end of their windows (windowlib.windows.same_bounds), one by one or many together."""
+"""Records that wait for the end of their windows (windowlib.windows.fast.same_bounds), one by one or many together."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from windowlib.bounds import TimeWindow, Window
 from windowlib.records.record_columns import ByInterval, RecordColumns
 from windowlib.records.records import Record
 from windowlib.windows.assigners import Assigner, WindowGrid, grid_of
-from windowlib.windows.open_windows import Runtime
-from windowlib.windows.opening import Opening
-
-if TYPE_CHECKING:
-    from windowlib.windows.same_bounds import SameBounds
+from windowlib.windows.fast.shared_store import SharedStore
 
 
 class WaitingRecords:
-    """Adds records to the windows whose end they wait for.
+    """Adds records to the windows whose end they wait for."""
 
-    `every_ms` and `offset_ms` are those of the assigner's grid; `every_ms` is 0 if it has none. `intervals` has the
-    windows of some intervals of the grid by number, as long as the watermark has reached the end of none of them. The
-    operator clears it when a timer may be due.
-    """
-
-    def __init__(self, runtime: Runtime, opening: Opening, assigner: Assigner, *, takes_values: bool) -> None:
+    def __init__(self, store: SharedStore, assigner: Assigner, *, takes_values: bool) -> None:
         """Prepare for an operator whose trigger waits for the end of windows that do not merge."""
-        profile = runtime.profile
-        self._timers = runtime.timers
-        self._by_bounds = opening.by_bounds
-        self._same_bounds = opening.same_bounds
+        self._timers = store.runtime.timers
+        self._by_bounds = store.by_bounds
+        self._group = store.group
         self._takes_values = takes_values
-        self._grid = grid_of(assigner, profile)
-        self.every_ms, self.offset_ms = (self._grid.every_ms, self._grid.offset_ms) if self._grid else (0, 0)
+        self._grid = grid_of(assigner, store.runtime.profile)
         self.windows_each = self._grid.windows_each if self._grid else 0
-        self.intervals: dict[int, Sequence[SameBounds]] = {}
-        self._last_ms = 0 if profile.completes_at_end else -1
-        """The instant that completes a window, relative to its end."""
 
     def add(self, window: Window, record: Record) -> bool:
         """Let a record wait for a window's end. Return False if the window has ended."""
         same_bounds = self._by_bounds.get(window)
         if same_bounds is None:
-            same_bounds = self._same_bounds(window)
+            same_bounds = self._group(window)
         if same_bounds is None or same_bounds.complete_ms <= self._timers.watermark_ms:
             return False
         same_bounds.keys.append(record[0])
         same_bounds.items.append(record[2] if self._takes_values else record)
         same_bounds.hashes.append(record[4])
         return True
-
-    def remember(self, record: Record, windows: Sequence[Window]) -> None:
-        """Add the interval of a record to `intervals`. These are its windows, and it entered all of them."""
-        grid, instant_ms = self._grid, record[1]
-        if grid is not None and instant_ms is not None and abs(number := grid.number(instant_ms)) < grid.farthest:
-            groups = tuple([self._by_bounds[window] for window in windows])
-            if all(same_bounds.complete_ms > self._timers.watermark_ms for same_bounds in groups):
-                self.intervals[number] = groups
 
     def quiet_until_ms(self) -> int | None:
         """Return the instant at which the next window can end or a timer is due, whatever records come before it.
@@ -65,7 +43,7 @@ class WaitingRecords:
         grid = self._grid
         if grid is None or self._timers.processing_timers.next_ms() is not None:
             return None
-        end_ms = grid.next_edge(self._timers.watermark_ms - self._last_ms) + self._last_ms
+        end_ms = grid.next_edge(self._timers.watermark_ms + 1) - 1  # a window is complete at its last instant
         timer_ms = self._timers.event_timers.next_ms()
         return end_ms if timer_ms is None else min(end_ms, timer_ms)
 
@@ -78,7 +56,7 @@ class WaitingRecords:
         assert grid is not None, "the caller has asked quiet_until_ms"
         # No window of these intervals ends before `quiet_until_ms`. A record in another interval can be in some of
         # these windows, too, if it has several. Then the records after it have to wait, because windows keep the order.
-        first = grid.number(self._timers.watermark_ms - self._last_ms)
+        first = grid.number(self._timers.watermark_ms + 1)
         found = records.by_interval(chosen, grid, first=first, cuts=grid.windows_each > 1)
         items = records.values if self._takes_values else records.records
         for windows, places in _entering(found.places, grid):
@@ -86,7 +64,7 @@ class WaitingRecords:
             for window in windows:
                 same_bounds = self._by_bounds.get(window)
                 if same_bounds is None:
-                    same_bounds = self._same_bounds(window)
+                    same_bounds = self._group(window)
                 assert same_bounds is not None, f"{window} has not ended"
                 same_bounds.wait(*columns)
         return found
