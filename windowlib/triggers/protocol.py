@@ -94,7 +94,7 @@ class Trigger:
     """Whether the trigger supports `on_merge`. Sessions refuse a trigger that does not."""
     waits_for_end: bool = False
     """True promises that until the watermark reaches the window's end, `on_record` only registers an event timer at the
-    end, and `clear` only deletes it. The operator then does both itself, without a call for each record.
+    end, and `clear` only deletes it. Then windowlib.windows.fast need not call the trigger for each record.
     """
     fires_after_end: bool = True
     """False promises that after the window's end only records make it fire, never a timer. The operator needs this

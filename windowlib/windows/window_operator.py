@@ -3,7 +3,8 @@
 For each record, the operator adds the record to each of its windows that is not late, calls the trigger, and applies
 the trigger's result. When the watermark or the clock advances, due timers call the trigger again. At the cleanup
 instant, which is the window's last instant plus the allowed lateness, the operator deletes all state of the window.
-This module is the specification of window semantics: replays on Spark run this code.
+This module is the specification of window semantics, and replays on Spark run this code. `fast.fast_operator` overrides
+parts of it for triggers that wait for the end. The results are equal.
 """
 
 from collections.abc import Sequence

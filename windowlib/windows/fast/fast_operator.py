@@ -16,8 +16,7 @@ from windowlib.records.tallies import FIRED, NEW, NO_EDGES, times
 from windowlib.triggers.flink import EventTime
 from windowlib.triggers.wrappers import Purging
 from windowlib.windows.fast.group_values import GroupValues
-from windowlib.windows.fast.same_bounds import SameBounds, by_key
-from windowlib.windows.fast.shared_store import SharedStore
+from windowlib.windows.fast.shared_store import SameBounds, SharedStore, by_key
 from windowlib.windows.fast.waiting import WaitingRecords
 from windowlib.windows.firing import Moment
 from windowlib.windows.open_windows import edges_with

@@ -1,4 +1,4 @@
-"""Records that wait for the end of their windows (windowlib.windows.fast.same_bounds), one by one or many together."""
+"""Records that wait for the end of their windows (windowlib.windows.fast.shared_store), one by one or many together."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
