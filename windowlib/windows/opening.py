@@ -22,11 +22,12 @@ class Opening:
 
     def __init__(self, store: WindowStore) -> None:
         self._store = store
+        self._find = store.find
         self._timers = store.runtime.timers
 
     def open(self, key: Hashable, window: Window, record: Record) -> OpenWindow | None:  # noqa: ARG002
         """Return the open window with these bounds, created if necessary; None if the record is late for it."""
-        open_window = self._store.find(key, window)
+        open_window = self._find(key, window)
         if open_window is not None:
             return None if open_window.late_from_ms <= self._timers.watermark_ms else open_window
         lifetime = self._store.lifetime(window)

@@ -103,7 +103,10 @@ class WindowOperator:
         if self._lacks_stagger:
             self._choose_stagger(self._timers.processing_time_ms)
         windows, enter = self._assign(record), self._enter
-        missed = [window for window in windows if not enter(window, record)]
+        missed: list[Window] = []
+        for window in windows:
+            if not enter(window, record):
+                missed.append(window)  # noqa: PERF401 - a comprehension is a call for each record
         entered = len(windows) - len(missed)
         self._entered += [record[4]] * entered  # a NamedTuple is unpacked slowly
         if entered and not missed:

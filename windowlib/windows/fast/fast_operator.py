@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from windowlib.bounds import Window
-from windowlib.functions.window_functions import ProcessFunction, process_function
+from windowlib.functions.window_functions import ProcessFunction
 from windowlib.keyed.timers import EVENT, KeyGroupRange, in_order
 from windowlib.records.record_columns import RecordColumns
 from windowlib.records.records import OnlyPanes, Output, Position, Record
@@ -81,7 +81,7 @@ class FastOperator(WindowOperator):
             while (due := timers.event_timers.due_together(watermark_ms)) is not None:
                 at_ms, shared = due
                 moment = Moment(at_ms, position)
-                groups = [by_bounds[bounds] for bounds in shared if bounds in by_bounds]
+                groups = [by_bounds[bounds] for bounds in shared]
                 if len(groups) == 1 and groups[0].is_only_waiting(at_ms):
                     self._finish(groups[0], moment, self._group_values)
                     continue
@@ -129,8 +129,8 @@ class FastOperator(WindowOperator):
 def _group_values(windowing: Windowing) -> GroupValues | None:
     """Return how to compute the panes of windows that can fire only once. None: windows can fire more often."""
     function = windowing.function
-    if isinstance(function, ProcessFunction) or process_function(function) is not None:
+    if isinstance(function, ProcessFunction) or function.then is not None or windowing.evictor is not None:
         return None
-    can_fire_again = windowing.allowed_lateness_ms or windowing.trigger not in (EventTime(), Purging(EventTime()))
-    reads_windows = windowing.evictor or windowing.retracts or windowing.timestamp_combiner != "end_of_window"
-    return None if can_fire_again or reads_windows else GroupValues(function)
+    fires_once = windowing.trigger in (EventTime(), Purging(EventTime())) and not windowing.allowed_lateness_ms
+    has_plain_panes = not windowing.retracts and windowing.timestamp_combiner == "end_of_window"
+    return GroupValues(function) if fires_once and has_plain_panes else None
