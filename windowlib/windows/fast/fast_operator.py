@@ -55,8 +55,16 @@ class FastOperator(WindowOperator):
         )
 
     def _enter(self, window: Window, record: Record) -> bool:
-        """Let a record wait for a window's end. If the window has ended, call the trigger as for any window."""
-        return self._waiting.add(window, record) or super()._enter(window, record)
+        """Let a record wait for a window's end. If the window has ended, do as for any window."""
+        same_bounds = self._shared.by_bounds.get(window)
+        if same_bounds is None:
+            same_bounds = self._shared.group(window)
+        if same_bounds is None or same_bounds.complete_ms <= self._timers.watermark_ms:
+            return super()._enter(window, record)
+        same_bounds.keys.append(record[0])
+        same_bounds.items.append(record[2] if self._takes_values else record)
+        same_bounds.hashes.append(record[4])
+        return True
 
     def quiet_until_ms(self) -> int | None:
         """Return an instant: until the watermark reaches it, `process_together` may replace `process`. None: never."""

@@ -1,4 +1,4 @@
-"""Records that wait for the end of their windows (windowlib.windows.fast.shared_store), one by one or many together."""
+"""Many records that begin to wait for the end of their windows in one call (windowlib.windows.fast.shared_store)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -6,13 +6,12 @@ from typing import Any
 
 from windowlib.bounds import TimeWindow, Window
 from windowlib.records.record_columns import ByInterval, RecordColumns
-from windowlib.records.records import Record
 from windowlib.windows.assigners import Assigner, WindowGrid, grid_of
 from windowlib.windows.fast.shared_store import SharedStore
 
 
 class WaitingRecords:
-    """Adds records to the windows whose end they wait for."""
+    """Adds many records to the windows whose end they wait for."""
 
     def __init__(self, store: SharedStore, assigner: Assigner, *, takes_values: bool) -> None:
         """Prepare for an operator whose trigger waits for the end of windows that do not merge."""
@@ -22,18 +21,6 @@ class WaitingRecords:
         self._takes_values = takes_values
         self._grid = grid_of(assigner, store.runtime.profile)
         self.windows_each = self._grid.windows_each if self._grid else 0
-
-    def add(self, window: Window, record: Record) -> bool:
-        """Let a record wait for a window's end. Return False if the window has ended."""
-        same_bounds = self._by_bounds.get(window)
-        if same_bounds is None:
-            same_bounds = self._group(window)
-        if same_bounds is None or same_bounds.complete_ms <= self._timers.watermark_ms:
-            return False
-        same_bounds.keys.append(record[0])
-        same_bounds.items.append(record[2] if self._takes_values else record)
-        same_bounds.hashes.append(record[4])
-        return True
 
     def quiet_until_ms(self) -> int | None:
         """Return the instant at which the next window can end or a timer is due, whatever records come before it.
