@@ -59,7 +59,7 @@ def read_head(facts: TableFacts) -> pa.Table:
     """
     columns = readable_columns(facts)
     for file in sorted(facts.files, key=lambda one: (one.commit, one.modified_ms, one.path), reverse=True):
-        if file.records != 0 and file.deleted is None:
+        if file.records != 0:
             rows, _, _ = _read_file(facts, file, columns, most=HEAD_RECORDS)
             return rows
     return pa.table({name: pa.array([], _type_of(facts, name)) for name in columns})
@@ -79,7 +79,7 @@ def read_sample(facts: TableFacts, columns: Sequence[str], slices: SliceCandidat
         return 0 if found is None else found
 
     asked = [name for name in columns if _type_of(facts, name) is not None]
-    files = [one for one in facts.files if one.deleted is None and one.records != 0]
+    files = [one for one in facts.files if one.records != 0]
     files.sort(key=lambda one: (slice_of(one), one.commit, one.modified_ms, one.place, one.path), reverse=True)
     tables, parts, problems = [], [], []
     left = most
@@ -132,7 +132,10 @@ def _type_of(facts: TableFacts, name: str) -> "pa.DataType | None":
 def _read_file(
     facts: TableFacts, file: FileFacts, columns: Sequence[str], *, most: int
 ) -> tuple[pa.Table, tuple[Int64s, Int64s], Codes]:
-    """Return the first records of a file, their places (commit, place), and which have a text that is not UTF-8."""
+    """Return the first records of a file, their places (commit, place), and which have a text that is not UTF-8.
+
+    Rows that a deletion vector marks as deleted are no records.
+    """
     system, _root = file_system(facts.uri)
     hidden = [facts.setting(name) for name in (VERSION_COLUMN, ROW_ID_COLUMN)]
     physical = {name: facts.log.physical[name] for name in columns if name not in facts.log.partition_columns}
@@ -149,9 +152,14 @@ def _read_file(
         for stored in opened.iter_batches(batch_size=BATCH_RECORDS, columns=wanted):
             stored = stored.slice(0, most - done)  # noqa: PLW2901
             batch, problems = decodable(_typed(facts, file, stored, columns=columns, physical=physical))
+            code = problems[0] if problems else np.zeros(stored.num_rows, dtype=np.int8)
+            commit, place = _places(file, stored, hidden, first=done)
+            if file.deleted is not None:
+                kept = file.deleted.is_kept(done, stored.num_rows)
+                batch, code, commit, place = batch.filter(pa.array(kept)), code[kept], commit[kept], place[kept]
             batches.append(batch)
-            codes.append(problems[0] if problems else np.zeros(stored.num_rows, dtype=np.int8))
-            places.append(_places(file, stored, hidden, first=done))
+            codes.append(code)
+            places.append((commit, place))
             done += stored.num_rows
             if done >= most:
                 break
