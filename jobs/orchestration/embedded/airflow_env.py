@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jobs.orchestration.embedded.postgres import Cluster, cluster_for
+from jobs.orchestration.embedded.postgres import remove as remove_cluster
 from jobs.project import PROGRAMS, ROOT
 from jobs.spark.java import find_java
 
@@ -114,7 +115,13 @@ class Ports:
 
 
 def prepare_home(home: Home) -> Secrets:
-    """Make the directories and the files that Airflow reads when it starts, and return the secrets, made once."""
+    """Make the directories and the files that Airflow reads when it starts, and return the secrets, made once.
+
+    A home without secrets is new. The database of root is outside the clone, so that of a clone that was deleted may be
+    at its place. It is removed.
+    """
+    if not home.secrets_file.exists():
+        remove_cluster(home.cluster)
     home.logs.mkdir(parents=True, exist_ok=True)
     home.root.chmod(0o700)
     stored = json.loads(home.secrets_file.read_text(encoding="utf-8")) if home.secrets_file.exists() else {}

@@ -1,6 +1,7 @@
 """The configuration of the embedded Airflow."""
 
 import json
+import shutil
 import socket
 import stat
 from pathlib import Path
@@ -44,6 +45,19 @@ def test_secrets_are_made_once_and_are_private(home: Home) -> None:
     assert _mode(home.secrets_file) == _mode(home.passwords_file) == 0o600
     pools = json.loads(home.pools_file.read_text(encoding="utf-8"))
     assert {name: pool["slots"] for name, pool in pools.items()} == dict.fromkeys(POOLS, 1)
+
+
+def test_a_new_home_does_not_get_the_database_of_a_deleted_clone_at_its_path(home: Home) -> None:
+    old = home.cluster.data / "PG_VERSION"
+    old.parent.mkdir(parents=True)
+    old.write_text("18")
+    prepare_home(home)
+    assert not old.exists()
+    old.parent.mkdir(parents=True)
+    old.write_text("18")
+    prepare_home(home)
+    assert old.exists(), "the home is not new any more"
+    shutil.rmtree(home.cluster.root)
 
 
 def test_a_private_file_replaces_one_that_was_open_to_all(tmp_path: Path) -> None:
