@@ -14,10 +14,10 @@ from jobs.doctor.examination import Examination, Request, examine
 from jobs.doctor.finding import Severity
 from jobs.doctor.trial import Accepted
 from jobs.durations import format_duration
+from jobs.new_file import write_new
 from jobs.pipeline.slices import show_instant, slice_at, slice_grid
 from jobs.plain_text import escaped
 from jobs.planning.plan import plan_range
-from jobs.review.suites.proposing import write_new
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
 

@@ -12,6 +12,7 @@ from expectations.suites import SEVERITIES
 from jobs.cli import options
 from jobs.cli.slice_lines import all_option
 from jobs.folding import fold, how_many, span, spans
+from jobs.new_file import write_new
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.fingerprints import checks_fingerprint
@@ -19,7 +20,7 @@ from jobs.planning.request_context import on_published_spec
 from jobs.reading.verify import Span
 from jobs.replay.checks import checked_columns, load_checks
 from jobs.review.suites.history import PastTables, good_history, whole_history
-from jobs.review.suites.proposing import RUNS_NEEDED, Proposal, propose, write_new
+from jobs.review.suites.proposing import RUNS_NEEDED, Proposal, propose
 from jobs.review.suites.ranges import Rule
 from jobs.review.suites.trying import Present, Trial, TriedCheck, TriedSlice, try_suite
 from jobs.runs import VERDICTS, Verdict

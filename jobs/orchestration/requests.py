@@ -89,7 +89,7 @@ def run_request(
     log_state = work.log_state(view, ask.slices)
     planned = make_plan(work.pipeline, view, log_state, ask=ask)
     if accepted is not None:
-        accepted.check(view, log_state, planned)
+        accepted.check(view, planned)
     if all(step.is_published and step.reason is Reason.CURRENT for step in planned.steps):
         return _nothing_to_do(work, view, planned)
     for warning in planned.warnings:

@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from jobs.folding import spans
 from jobs.lake.log_match import Match, compare_coordinates
+from jobs.ledger.events import coordinates_of
 from jobs.ledger.view import LedgerView
+from jobs.new_file import write_new
 from jobs.plain_text import counted, shortened
-from jobs.planning.log_state import LogState
 from jobs.planning.plan import Plan, Reason
-from jobs.runs import LogCoordinates
 from windowlib.errors import RequestError
 
 _NAMED: Final = 5
@@ -33,10 +33,6 @@ class PlannedSlice(_Stored):
     records: int
     bytes: int
     log: dict[str, Any]
-
-    def coordinates(self) -> LogCoordinates:
-        """Return the coordinates of the slice's records when the plan was made."""
-        return LogCoordinates(**{**self.log, "commits": tuple(self.log["commits"])})
 
 
 class PlanFile(_Stored):
@@ -87,12 +83,7 @@ class PlanFile(_Stored):
         Raises:
             RequestError: the file cannot be written.
         """
-        try:
-            with NamedTemporaryFile("w", dir=path.parent, prefix=".plan-", delete=False, encoding="utf-8") as file:
-                file.write(self.model_dump_json(indent=1) + "\n")
-            Path(file.name).replace(path)
-        except OSError as error:
-            raise RequestError(f"the plan cannot be written to {path}: {error.strerror}") from error
+        write_new(path, self.model_dump_json(indent=1) + "\n", replaces=True)
 
     @classmethod
     def load(cls, path: Path) -> "PlanFile":
@@ -113,7 +104,7 @@ class PlanFile(_Stored):
                 f"found {shortened(repr(first['input']))}"
             ) from error
 
-    def check(self, view: LedgerView, log: LogState, planned: Plan) -> None:
+    def check(self, view: LedgerView, planned: Plan) -> None:
         """Refuse a plan of now that is not the stored one. A log that grew behind the slices does not matter.
 
         Slices that have a valid run by now, of an earlier try of the same plan, need no replay.
@@ -121,17 +112,19 @@ class PlanFile(_Stored):
         Raises:
             RequestError: names all that has moved.
         """
-        moved = [*self._moved(view, log, planned)]
+        moved = [*self._moved(view, planned)]
         if moved:
             raise RequestError(
                 f"the plan of pipeline {self.pipeline} is not valid any more: {'; '.join(moved)}. Nothing was done. "
                 f"Make a new plan with `hindcast plan {self.pipeline} --from … --to … --out FILE`, and look at it"
             )
 
-    def _moved(self, view: LedgerView, log: LogState, planned: Plan) -> Iterator[str]:
+    def _moved(self, view: LedgerView, planned: Plan) -> Iterator[str]:
+        basis = planned.basis
+        assert basis is not None, "`make_plan` sets it"
         if planned.spec_fingerprint != self.spec_fingerprint:
             yield f"the spec was {self.spec_fingerprint[:12]} and is {planned.spec_fingerprint[:12]} now"
-        if planned.basis is not None and planned.basis.ask.checks != self.checks:
+        if basis.ask.checks != self.checks:
             yield "the suites of its checks are others now"
         newest = _newest_publication(view)
         if newest != self.published:
@@ -147,7 +140,7 @@ class PlanFile(_Stored):
         other = [
             slice_id
             for slice_id, one in stored.items()
-            if compare_coordinates(one.coordinates(), log.coordinates[slice_id]) is not Match.SAME
+            if compare_coordinates(coordinates_of(one.log), basis.log.coordinates[slice_id]) is not Match.SAME
         ]
         if other:
             yield f"the log has other records, or perhaps other records, in {_named(other)}"
@@ -161,10 +154,8 @@ class PlanFile(_Stored):
 
 
 def _named(slice_ids: list[str]) -> str:
-    shown = ", ".join(slice_ids[:_NAMED])
-    more = len(slice_ids) - _NAMED
     what = "slice" if len(slice_ids) == 1 else "slices"
-    return f"{what} {shown}" + (f" and {more} more" if more > 0 else "")
+    return f"{what} {spans([[slice_id] for slice_id in slice_ids], _NAMED)}"
 
 
 def _newest_publication(view: LedgerView) -> int:

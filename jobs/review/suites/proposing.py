@@ -1,11 +1,8 @@
 """Proposes a first suite from the published runs of a pipeline. Deterministic; writes nothing itself."""
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expectations.suites import LATE_RECORDS, RUN, TABLES, WINDOW_OUTPUTS, Suite
@@ -82,38 +79,6 @@ def propose(
         if made.get(table)
     }
     return Proposal(document=document, runs=len(history.runs), runs_needed=runs_needed)
-
-
-def write_new(
-    path: Path, text: str, *, replaces: bool = False, way_on: str = "choose another --output, or remove it"
-) -> None:
-    """Write a new file, whole or not at all.
-
-    Args:
-        path: the file.
-        text: its content.
-        replaces: whether an existing file is replaced.
-        way_on: what to do if the file exists, for the message.
-
-    Raises:
-        RequestError: the file exists, or cannot be written.
-    """
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}-", delete=True
-        ) as file:
-            file.write(text)
-            file.flush()
-            os.fchmod(file.fileno(), 0o644)
-            if replaces:
-                os.link(file.name, other := f"{file.name}-new")
-                Path(other).replace(path)
-            else:
-                os.link(file.name, path)  # fails if there is such a file; a rename would replace it
-    except FileExistsError as error:
-        raise RequestError(f"{path} exists and is not overwritten; {way_on}") from error
-    except OSError as error:
-        raise RequestError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _measured(pipeline: "Pipeline", past: PastTables) -> list[tuple[Probe, list[Seen]]]:

@@ -14,9 +14,10 @@ from expectations.arrow_slices import ArrowSlices
 from expectations.loader import check_suite_file
 from expectations.slices import check_slices
 from expectations.suites import RUN, Check, Suite, SuiteFile
+from jobs.new_file import write_new
 from jobs.replay.checks import checked_columns
 from jobs.review.suites.probes import MAX_VALUES
-from jobs.review.suites.proposing import Proposal, propose, write_new
+from jobs.review.suites.proposing import Proposal, propose
 from jobs.review.suites.ranges import Kind, Past, Rule, limits, quantile
 from jobs.review.suites.trying import Present, try_suite
 from jobs.runs import Verdict
