@@ -25,7 +25,8 @@ from jobs.ledger.events import LedgerEvent
 from jobs.ledger.projection import project
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_state import LogState
-from jobs.planning.plan import Ask, Reason, make_plan
+from jobs.planning.plan import make_plan
+from jobs.planning.steps import Ask, Reason
 from jobs.runs import LogCoordinates, Slice
 from tests.support.fake_replay import day_ms, sales
 from tests.support.ledger_chains import published_chain

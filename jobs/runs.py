@@ -6,6 +6,7 @@ All `_ms` fields are epoch milliseconds in UTC. Every interval is half-open.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 SHOWN_DIGITS = 12
 """Messages, tables and commands show so many digits of the id of a run."""
@@ -147,6 +148,19 @@ class CheckpointRef:
     def attempts(self) -> tuple[tuple[str, str], ...]:
         """The (slice_id, attempt_id) of all parts, in order."""
         return tuple((part.slice_id, part.attempt_id) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUp:
+    """The slices from `first` up to a range. They are replayed so that its windows are whole, and never published.
+
+    The chain starts at `first` without windows, from the clock and the watermarks of the log before it: `time` has the
+    rows of table `watermarks` without ids, and is empty at the log's first slice. `fingerprint` is that of this state.
+    """
+
+    first: Slice
+    time: tuple[Mapping[str, Any], ...] = ()
+    fingerprint: str = "empty"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

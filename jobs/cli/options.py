@@ -109,6 +109,15 @@ master_option = click.option(
 )
 
 
+warm_up_option = click.option(
+    "--warm-up",
+    "warms_up",
+    is_flag=True,
+    help="Begin a chain at --from whose windows are those of the whole chain. The slices before that reach into it are "
+    "replayed and not published.",
+)
+
+
 def range_options(command: Callable[_Parameters, _Result], *, required: bool = True) -> Callable[_Parameters, _Result]:
     """Add --from and --to, the half-open range of a command."""
     to = click.option(

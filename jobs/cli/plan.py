@@ -1,7 +1,7 @@
 """The command plan."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,13 @@ from jobs.cli import options
 from jobs.cli.slice_lines import all_option, show_plan
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import parse_bound, slices_between
+from jobs.pipeline.slices import check_range, parse_bound, slices_between
 from jobs.planning.fingerprints import checks_fingerprint
-from jobs.planning.plan import Plan, plan_range
+from jobs.planning.plan import Plan, plan
 from jobs.planning.plan_file import PlanFile
 from jobs.planning.request_context import RequestContext
+from jobs.planning.steps import Ask
+from jobs.runs import Slice, WarmUp
 
 if TYPE_CHECKING:
     from jobs.review.execution import Execution
@@ -51,6 +53,7 @@ With --json, a current slice has the id and the verdict of its run. If a person 
 @click.argument("pipeline_name", metavar="PIPELINE")
 @options.range_options
 @click.option("--fresh", is_flag=True, help="Plan a new chain that begins at --from without a state from before.")
+@options.warm_up_option
 @click.option(
     "--verify",
     is_flag=True,
@@ -76,7 +79,7 @@ With --json, a current slice has the id and the verdict of its run. If a person 
 @options.json_option
 @options.place_options
 def plan_command(  # noqa: PLR0913 - one parameter per option
-    *, pipeline_name: str, from_text: str, to_text: str, fresh: bool, verify: bool, explains: bool,
+    *, pipeline_name: str, from_text: str, to_text: str, fresh: bool, warms_up: bool, verify: bool, explains: bool,
     plan_file: Path | None, master: str | None, fold_from: int, as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
     """Print the plan of a range; its help is PLAN_HELP."""
@@ -85,10 +88,13 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
     checks = None if plan_file is None else suite_fingerprint(pipeline)
     bounds = {"from_ms": parse_bound(pipeline, from_text), "to_ms": parse_bound(pipeline, to_text)}
 
+    slices = check_range(pipeline, **bounds, now_ms=work.ledger.now_ms())
+    warm_up = chosen_restart(work, slices, is_fresh=fresh, warms_up=warms_up, master=master)
+    ask = replace(Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up), is_fresh=fresh, checks=checks)
+
     def planned_now() -> tuple[LedgerView, Plan]:
-        now_ms, view = work.ledger.now_ms(), work.ledger.view()
-        made = plan_range(pipeline, places.lake, view, now_ms=now_ms, is_fresh=fresh, checks=checks, **bounds)
-        return view, made
+        view = work.ledger.view()
+        return view, plan(pipeline, places.lake, view, ask=ask)
 
     view, planned = planned_now()
     found = _verify(work, planned, master=master) if verify else None
@@ -125,6 +131,30 @@ def _verify(work: RequestContext, planned: Plan, *, master: str | None) -> "Veri
     session = LazySession.named("hindcast plan --verify", master)
     try:
         return verify_inputs(session, work, planned, who=options.who())
+    finally:
+        session.stop()
+
+
+def chosen_restart(
+    work: RequestContext, slices: Sequence[Slice], *, is_fresh: bool, warms_up: bool, master: str | None
+) -> WarmUp | None:
+    """Return the warm-up of a chain that begins with these slices; reads a few columns of the log before them.
+
+    Raises:
+        UsageError: the chain is to begin without earlier records, too.
+        RequestError, LogError: as for `jobs.replay.restart.find_restart`.
+    """
+    if not warms_up:
+        return None
+    if is_fresh:
+        raise click.UsageError("--fresh begins without earlier records, --warm-up with them; give one of them")
+    from jobs.replay.restart import restart_before
+    from jobs.spark.lazy_session import LazySession
+
+    session = LazySession.named("hindcast --warm-up", master)
+    try:
+        with options.err().status("reading the times of the records before the range"):
+            return restart_before(session, work, slices)
     finally:
         session.stop()
 

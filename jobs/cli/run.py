@@ -12,7 +12,7 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from jobs.cli import options
-from jobs.cli.plan import suite_fingerprint
+from jobs.cli.plan import chosen_restart, suite_fingerprint
 from jobs.cli.slice_lines import all_option, progress_lines, show_outcome
 from jobs.orchestration.open_ranges import RangeTaken, in_the_way
 from jobs.orchestration.outcomes import RequestOutcome
@@ -77,6 +77,7 @@ _WAYS: Final = (
     help="Begin a new chain at --from without a state from before, and replay current slices, too. The ledger stores "
     "it.",
 )
+@options.warm_up_option
 @click.option("--reason", default="", help="Why. The ledger stores it.")
 @click.option(
     "--replace", "if_open", flag_value=IfOpen.REPLACE.value, help="Close the open requests that have slices of the "
@@ -92,8 +93,8 @@ _WAYS: Final = (
 @options.place_options
 def run_command(  # noqa: PLR0913  (its options)
     *, pipeline_name: str, from_text: str | None, to_text: str | None, request_text: str | None,
-    plan_file: Path | None, chunk: int | None, chunk_records: int, no_publish: bool, fresh: bool, reason: str,
-    if_open: str | None, master: str | None, fold_from: int, as_json: bool, places: options.Places,
+    plan_file: Path | None, chunk: int | None, chunk_records: int, no_publish: bool, fresh: bool, warms_up: bool,
+    reason: str, if_open: str | None, master: str | None, fold_from: int, as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
     """Replay the missing and stale slices of [from, to), check them, and publish all of them or none.
 
@@ -105,20 +106,11 @@ def run_command(  # noqa: PLR0913  (its options)
     the publication was refused; the message has the reason.
     """
     pipeline = places.pipeline(pipeline_name)
-    work = places.request_context(pipeline, checks=suite_fingerprint(pipeline))
-    accepted = None
-    if plan_file is not None:
-        if any((from_text, to_text, request_text, fresh)):
-            raise click.UsageError("--plan has its own range; leave out --from, --to, --request and --fresh")
-        accepted, asked = _accepted(work, plan_file, reason=reason)
-        asked = replace(asked, if_open=IfOpen(if_open or IfOpen.REFUSE.value))
-    elif request_text is None:
-        asked = _asked(work, from_text, to_text, is_fresh=fresh, reason=reason)
-        asked = replace(asked, if_open=IfOpen(if_open or IfOpen.REFUSE.value))
-    elif from_text is not None or to_text is not None or fresh or if_open is not None:
-        raise click.UsageError("--request has its own range; leave out --from, --to, --fresh, --replace and --wait")
-    else:
-        work, asked = _continued(work, request_text)
+    given = _Given(
+        from_text=from_text, to_text=to_text, request_text=request_text, plan_file=plan_file, is_fresh=fresh,
+        warms_up=warms_up, if_open=if_open, reason=reason, master=master,
+    )  # fmt: skip
+    work, asked, accepted = given.asked(places.request_context(pipeline, checks=suite_fingerprint(pipeline)))
     with LazyReplayer(master=master) as replayer, _progress_bar(pipeline.name, at_least=fold_from) as on_progress:
         staging = Staging(chunk=chunk, chunk_records=chunk_records, on_progress=on_progress)
         run = partial(run_request, work, replayer=replayer, staging=staging, publish=not no_publish, accepted=accepted)
@@ -156,39 +148,76 @@ def _in_its_turn(work: RequestContext, asked: Asked, run: Callable[[Asked], Requ
         sleep(WAIT_POLL_S)
 
 
-def _asked(work: RequestContext, from_text: str | None, to_text: str | None, *, is_fresh: bool, reason: str) -> Asked:
-    if from_text is None or to_text is None:
-        missing = "--from" if from_text is None else "--to"
-        raise click.UsageError(f"Missing option '{missing}'. Give --from and --to, or --request.")
-    pipeline = work.pipeline
-    from_ms, to_ms = parse_bound(pipeline, from_text), parse_bound(pipeline, to_text)
-    check_range(pipeline, from_ms, to_ms, now_ms=work.ledger.now_ms())
-    return Asked(from_ms=from_ms, to_ms=to_ms, who=options.who(), reason=reason, is_fresh=is_fresh)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What the person asks for: a range, an open request, or a stored plan."""
 
+    from_text: str | None
+    to_text: str | None
+    request_text: str | None
+    plan_file: Path | None
+    is_fresh: bool
+    warms_up: bool
+    if_open: str | None
+    reason: str
+    master: str | None
 
-def _accepted(work: RequestContext, path: Path, *, reason: str) -> tuple[PlanFile, Asked]:
-    """Return a stored plan, and the request for its range."""
-    stored = PlanFile.load(path)
-    if stored.pipeline != work.pipeline.name:
-        raise RequestError(f"the plan {path} is of pipeline {stored.pipeline}, not of {work.pipeline.name}")
-    check_range(work.pipeline, stored.from_ms, stored.to_ms, now_ms=work.ledger.now_ms())
-    asked = Asked(from_ms=stored.from_ms, to_ms=stored.to_ms, who=options.who(), reason=reason, is_fresh=stored.fresh)
-    return stored, asked
+    def asked(self, work: RequestContext) -> tuple[RequestContext, Asked, PlanFile | None]:
+        """Return the context, the request, and the plan that the person has accepted; the request's spec is used."""
+        if self.plan_file is not None:
+            return work, *self._accepted(work, self.plan_file)
+        if self.request_text is not None:
+            return *self._continued(work, self.request_text), None
+        return work, self._range(work), None
 
+    def _refuse(self, option: str, *names: str) -> None:
+        given = {
+            "--from": self.from_text, "--to": self.to_text, "--request": self.request_text, "--fresh": self.is_fresh,
+            "--warm-up": self.warms_up, "--replace or --wait": self.if_open,
+        }  # fmt: skip
+        wrong = [name for name in names if given[name]]
+        if wrong:
+            raise click.UsageError(f"{option} has its own range; leave out {' and '.join(wrong)}")
 
-def _continued(work: RequestContext, request_text: str) -> tuple[RequestContext, Asked]:
-    """Return the context with the spec of an open request, and what continues it."""
-    work, request = request_to_continue(work, options.request_of(work, request_text))
-    asked = Asked(
-        from_ms=request.from_ms,
-        to_ms=request.to_ms,
-        who=options.who(),
-        reason=request.reason,
-        kind=request.kind,
-        is_fresh=request.is_fresh,
-        request_id=request.request_id,
-    )
-    return work, asked
+    def _range(self, work: RequestContext) -> Asked:
+        if self.from_text is None or self.to_text is None:
+            missing = "--from" if self.from_text is None else "--to"
+            raise click.UsageError(f"Missing option '{missing}'. Give --from and --to, or --request.")
+        pipeline = work.pipeline
+        from_ms, to_ms = parse_bound(pipeline, self.from_text), parse_bound(pipeline, self.to_text)
+        slices = check_range(pipeline, from_ms, to_ms, now_ms=work.ledger.now_ms())
+        asked = Asked(from_ms=from_ms, to_ms=to_ms, who=options.who(), reason=self.reason, is_fresh=self.is_fresh)
+        warm_up = chosen_restart(work, slices, is_fresh=self.is_fresh, warms_up=self.warms_up, master=self.master)
+        return replace(asked, if_open=IfOpen(self.if_open or IfOpen.REFUSE.value), warm_up=warm_up)
+
+    def _accepted(self, work: RequestContext, path: Path) -> tuple[Asked, PlanFile]:
+        """Return the request for the range of a stored plan, and the plan."""
+        self._refuse("--plan", "--from", "--to", "--request", "--fresh", "--warm-up")
+        stored = PlanFile.load(path)
+        if stored.pipeline != work.pipeline.name:
+            raise RequestError(f"the plan {path} is of pipeline {stored.pipeline}, not of {work.pipeline.name}")
+        check_range(work.pipeline, stored.from_ms, stored.to_ms, now_ms=work.ledger.now_ms())
+        asked = Asked(
+            from_ms=stored.from_ms, to_ms=stored.to_ms, who=options.who(), reason=self.reason, is_fresh=stored.fresh
+        )
+        if_open = IfOpen(self.if_open or IfOpen.REFUSE.value)
+        return replace(asked, if_open=if_open, warm_up=stored.stored_warm_up()), stored
+
+    def _continued(self, work: RequestContext, request_text: str) -> tuple[RequestContext, Asked]:
+        """Return the context with the spec of an open request, and what continues it."""
+        self._refuse("--request", "--from", "--to", "--fresh", "--warm-up", "--replace or --wait")
+        work, request = request_to_continue(work, options.request_of(work, request_text))
+        asked = Asked(
+            from_ms=request.from_ms,
+            to_ms=request.to_ms,
+            who=options.who(),
+            reason=request.reason,
+            kind=request.kind,
+            is_fresh=request.is_fresh,
+            request_id=request.request_id,
+            warm_up=request.warm_up,
+        )
+        return work, asked
 
 
 @dataclass(slots=True)

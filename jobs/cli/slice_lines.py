@@ -14,7 +14,8 @@ from jobs.ledger.view import StagedRun
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.plain_text import counted
 from jobs.planning.estimate import Estimate
-from jobs.planning.plan import Plan, Reason, Step
+from jobs.planning.plan import Plan
+from jobs.planning.steps import Reason, Step
 from jobs.runs import OPTIONAL_FATES, RunResult, Verdict, optional_fates
 
 SINGLE = 2**62
@@ -45,7 +46,7 @@ def show_plan(planned: Plan, *, at_least: int = FOLD_FROM) -> None:
     options.print_table(title, columns, rows, right=("records", "bytes", "about"), whole=("slice",))
     total = _expected(Estimate.together(step.expected for step in planned.stale))
     records = sum(step.records for step in planned.stale)
-    options.say(f"{planned.chain_note}. To read: {counted(records, 'record')}{total}.")
+    options.say(f"{planned.start.note}. To read: {counted(records, 'record')}{total}.")
     for warning in planned.warnings:
         options.say(f"warning: {warning}")
 

@@ -168,8 +168,15 @@ def slice_columns(one: Slice) -> dict[str, Any]:
     return {"slice_id": one.slice_id, "slice_start_ms": one.start_ms, "slice_end_ms": one.end_ms}
 
 
-def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool) -> LedgerEvent:
-    """Return the `staged` event of a run. `is_chain_start`: the run started without a checkpoint."""
+def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool, warms_up: bool = False) -> LedgerEvent:
+    """Return the `staged` event of a run.
+
+    Args:
+        request_id: the request.
+        result: the run.
+        is_chain_start: the run did not start from the state that the published run before it leaves.
+        warms_up: the slice is before the range of the request, and the run is never published.
+    """
     return LedgerEvent(
         kind=EventKind.STAGED,
         request_id=request_id,
@@ -197,6 +204,7 @@ def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool) ->
             "chain_start": is_chain_start,
             "checkpoint": asdict(result.checkpoint),
         }
+        | ({"warms_up": True} if warms_up else {})
         | optional_fates(result.counts),
     )
 

@@ -250,7 +250,7 @@ class Projection:
         self._staged_attempts.add(result.attempt_id)
         self._sightings.setdefault(result.run_id, []).append(Sighting(log=result.log, is_equal=True))
         request = self._requests.get(run.request_id)
-        if request is not None:
+        if request is not None and not event.details.get("warms_up", False):
             request.add_run(result.slice.slice_id, result.run_id)
 
     def _check(self, event: LedgerEvent) -> None:

@@ -9,6 +9,7 @@ from jobs.ledger.leases import Lease, lease_from_details
 from jobs.ledger.looks import stored_changes
 from jobs.ledger.provenance import comment_of, origin_of
 from jobs.ledger.view import Attempt, Comment, DagRunOrigin, Request, RequestKind, RequestState
+from jobs.runs import Slice, WarmUp
 from windowlib.errors import LedgerError
 
 
@@ -102,7 +103,23 @@ def opened_request(event: LedgerEvent) -> Request:
         opened_seq=event.seq,
         unarrived={str(one): str(text) for one, text in dict(details.get("unarrived") or {}).items()},
         changes=stored_changes(event),
+        warm_up=stored_warm_up(event),
     )
+
+
+def stored_warm_up(event: LedgerEvent) -> WarmUp | None:
+    """Return the warm-up of a `requested` event.
+
+    Raises:
+        LedgerError: the event lacks a field of it.
+    """
+    stored = event.details.get("warm_up")
+    if stored is None:
+        return None
+    try:
+        return WarmUp(first=Slice(**stored["first"]), time=tuple(stored["time"]), fingerprint=stored["fingerprint"])
+    except (KeyError, TypeError) as error:
+        raise LedgerError(f"ledger event requested (seq {event.seq}) cannot be read: {error!r}") from error
 
 
 def _request_kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind:

@@ -7,7 +7,17 @@ from typing import assert_never
 
 from jobs.ledger.acceptances import AcceptedRewrite
 from jobs.ledger.leases import IsAlive, Lease, is_held
-from jobs.runs import VERDICTS, CheckpointRef, CheckResult, LogCoordinates, RunResult, Sighting, Slice, Verdict
+from jobs.runs import (
+    VERDICTS,
+    CheckpointRef,
+    CheckResult,
+    LogCoordinates,
+    RunResult,
+    Sighting,
+    Slice,
+    Verdict,
+    WarmUp,
+)
 from windowlib.errors import LedgerError
 
 
@@ -182,6 +192,8 @@ class Request:
     `changes` maps the changed slices of a restatement to the input with which they are to be replayed.
     `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
     `stopped_by` is the person who has stopped the newest holder; None if nobody has, or if there is a newer holder.
+    `warm_up` is set if the chain begins in the middle of the log (`jobs.replay.restart`). Runs of its slices are not
+    among `runs`.
     """
 
     request_id: str
@@ -207,6 +219,7 @@ class Request:
     ended_by: str | None = None
     changes: Mapping[str, LogCoordinates] = field(default_factory=dict)
     stopped_by: str | None = None
+    warm_up: WarmUp | None = None
 
     @property
     def assignee(self) -> str:

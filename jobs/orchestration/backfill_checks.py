@@ -9,9 +9,9 @@ from jobs.orchestration.open_ranges import RangeTaken, check_range_is_free, in_t
 from jobs.pipeline.slices import show_ms, slice_at, slice_grid, slices_between
 from jobs.plain_text import shortened
 from jobs.planning.chains import ChainError, ChainGap, chain_before
-from jobs.planning.plan import Ask
 from jobs.planning.readiness import ready_prefix
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
+from jobs.planning.steps import Ask
 from jobs.runs import Slice
 
 

@@ -9,8 +9,9 @@ from jobs.orchestration.open_ranges import check_range_is_free, in_the_way
 from jobs.orchestration.plan_outline import expected_seconds, folded
 from jobs.pipeline.slices import next_slice, show_ms, slice_grid, slices_between
 from jobs.plain_text import counted
-from jobs.planning.plan import Ask, Plan, Reason, Step
+from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
+from jobs.planning.steps import Ask, Reason, Step
 from jobs.review.pages.state import OpenRequest, open_request
 from jobs.runs import Slice
 
@@ -67,7 +68,7 @@ def backfill_plan(work: RequestContext, form: BackfillForm) -> BackfillPlan:
     return BackfillPlan(
         total=_total(planned),
         lines=tuple(map(_line, groups)),
-        chain=planned.chain_note,
+        chain=planned.start.note,
         warnings=(*planned.warnings, *((_about(work, later),) if later and planned.stale else ())),
         open=others,
     )

@@ -5,7 +5,8 @@ from itertools import groupby
 
 from jobs.durations import human_duration
 from jobs.plain_text import counted
-from jobs.planning.plan import Plan, Reason, Step
+from jobs.planning.plan import Plan
+from jobs.planning.steps import Reason, Step
 
 MAX_LINES = 12
 
@@ -22,7 +23,7 @@ def outline(planned: Plan) -> tuple[str, ...]:
     if len(groups) > MAX_LINES:
         rest = sum(len(group) for group in groups[MAX_LINES:])
         lines.append(f"… and {counted(rest, 'slice')} more")
-    return (total, *lines, planned.chain_note, *(f"warning: {one}" for one in planned.warnings))
+    return (total, *lines, planned.start.note, *(f"warning: {one}" for one in planned.warnings))
 
 
 def expected_seconds(planned: Plan) -> float | None:

@@ -6,24 +6,26 @@ The caller passes the `Replayer` that runs Spark. `jobs.publishing.publishing` p
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, assert_never
+from typing import Final
 
-from jobs.ledger.events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
-from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
+from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
+from jobs.ledger.view import LedgerView, RequestKind
+from jobs.orchestration.attempts import may_stage, replay_until_closed
 from jobs.orchestration.open_ranges import check_range_is_free, open_range
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.slices import slices_between
 from jobs.planning.lease_keeping import leased
 from jobs.planning.log_state import LogState
-from jobs.planning.plan import Ask, Plan, Reason, Step, make_plan
+from jobs.planning.plan import Plan, make_plan
 from jobs.planning.plan_file import PlanFile
 from jobs.planning.request_context import Asked, RequestContext, context_of
+from jobs.planning.steps import Ask, Reason, Step
 from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import PublicationAttempt
 from jobs.replay.orders import Replayer, ReplayOrder
-from jobs.runs import EMPTY_STATE, RunResult, Slice
-from windowlib.errors import AuditError, HindcastError, InvariantBroken, RequestError
+from jobs.runs import RunResult, Slice
+from windowlib.errors import InvariantBroken, RequestError
 
 log = logging.getLogger(__name__)
 
@@ -85,12 +87,17 @@ def run_request(
     slices = slices_between(work.pipeline, asked.from_ms, asked.to_ms)
     view = work.ledger.view()
     resumed = check_range_is_free(work, view, asked)
-    ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=resumed, checks=work.checks)
+    ask = replace(
+        Ask.of_range(slices, pipeline=work.pipeline, warm_up=asked.warm_up),
+        is_fresh=asked.is_fresh,
+        request_id=resumed,
+        checks=work.checks,
+    )
     log_state = work.log_state(view, ask.slices)
     planned = make_plan(work.pipeline, view, log_state, ask=ask)
     if accepted is not None:
         accepted.check(view, planned)
-    if all(step.is_published and step.reason is Reason.CURRENT for step in planned.steps):
+    if all(step.is_published and step.reason is Reason.CURRENT for step in planned.range):
         return _nothing_to_do(work, view, planned)
     for warning in planned.warnings:
         log.warning("%s", warning)
@@ -112,7 +119,7 @@ def run_request(
 
 
 def _nothing_to_do(work: RequestContext, view: LedgerView, planned: Plan) -> RequestOutcome:
-    runs = tuple(step.run for step in planned.steps if step.run is not None)
+    runs = tuple(step.run for step in planned.range if step.run is not None)
     seen = PublicationAttempt(
         request_id="", is_published=True, why="every slice is current and published", ledger_version=view.version
     )
@@ -139,7 +146,12 @@ def stage(
         HindcastError: the replayer failed.
     """
     work, request = context_of(work, request_id)
-    ask = Ask(slices=tuple(slices), request_id=request_id, is_fresh=request.is_fresh, checks=work.checks)
+    ask = replace(
+        Ask.of_range(slices, pipeline=work.pipeline, warm_up=request.warm_up),
+        request_id=request_id,
+        is_fresh=request.is_fresh,
+        checks=work.checks,
+    )
     # The scheduled chain stops at a failed check.
     stops_on_fail = staging.stop_on_fail or request.kind is RequestKind.SCHEDULED
     replayed: set[str] = set()
@@ -147,11 +159,11 @@ def stage(
     growing = 1
     while True:
         view = work.ledger.view()
-        if not _may_stage(view.requests[request_id]):
-            return _outcome(work, request_id, ask.slices, replayed=len(replayed))
+        if not may_stage(view.requests[request_id]):
+            return _outcome(work, request_id, slices, replayed=len(replayed))
         if len(replayed) == len(ask.slices):  # no plan can order more
             _complete(work, request_id)
-            return _outcome(work, request_id, ask.slices, replayed=len(replayed))
+            return _outcome(work, request_id, slices, replayed=len(replayed))
         log_state = work.log_state(view, ask.slices, before=log_state)
         asked = replace(ask, trusted=frozenset(replayed))
         current = make_plan(work.pipeline, view, log_state, ask=asked, earlier=current)
@@ -160,12 +172,12 @@ def stage(
         if not chunk or (stops_on_fail and _has_unpublishable(current)):
             if not chunk:
                 _complete(work, request_id)
-            return _outcome(work, request_id, ask.slices, replayed=len(replayed))
+            return _outcome(work, request_id, slices, replayed=len(replayed))
         growing = 1 if chunk[0].is_certain else growing * 2
         total = len(replayed) + sum(1 for step in current.stale if step.slice.slice_id not in replayed)
         order = _order(work, request_id, _Next(plan=current, chunk=chunk))
         staging.on_progress(Progress(done=len(replayed), total=total, chunk=order.slices))
-        results = _replay_until_closed(work, order, replayer=replayer)
+        results = replay_until_closed(work, order, replayer=replayer)
         replayed.update(one.slice_id for one in order.slices)
         staging.on_progress(Progress(done=len(replayed), total=total, chunk=order.slices, results=tuple(results)))
 
@@ -197,30 +209,9 @@ def next_chunk(current: Plan, staging: Staging, *, growing: int, skip: frozenset
     return tuple(chunk)
 
 
-def _may_stage(request: Request) -> bool:
-    """Return whether runs may be staged in the request; False if it is published and nothing is left to do.
-
-    Raises:
-        RequestError: the request was closed or rolled back.
-    """
-    match request.state:
-        case RequestState.OPEN:
-            return True
-        case RequestState.PUBLISHED:
-            return False
-        case RequestState.CLOSED | RequestState.ROLLED_BACK:
-            why = f" ({request.failure})" if request.failure else ""
-            raise RequestError(
-                f"request {request.request_id} is {request.state.value}{why}, so it takes no more runs; make a new "
-                "request"
-            )
-        case _:
-            assert_never(request.state)
-
-
 def _has_unpublishable(current: Plan) -> bool:
     return any(
-        step.reason is Reason.CURRENT and step.run is not None and not step.run.is_publishable for step in current.steps
+        step.reason is Reason.CURRENT and step.run is not None and not step.run.is_publishable for step in current.range
     )
 
 
@@ -243,14 +234,14 @@ def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
                 run_id=step.run.result.run_id,
                 attempt_id=step.run.result.attempt_id,
             )
-            for step in current.steps
+            for step in current.range
             if step.reason is Reason.CURRENT
             and step.run is not None
             and runs.get(step.slice.slice_id) != step.run.result.run_id
             and (view.published.get(step.slice.slice_id) != step.run.result.run_id or step.slice.slice_id in runs)
         ]
 
-    if any(step.reason is Reason.CURRENT for step in current.steps):
+    if any(step.reason is Reason.CURRENT for step in current.range):
         work.ledger.write(decide)
 
 
@@ -281,7 +272,7 @@ class _Next:
 
 def _order(work: RequestContext, request_id: str, following: _Next) -> ReplayOrder:
     """Return the order for a chunk as a new attempt; the ledger gives the checkpoint of the run before it."""
-    before, predecessor = following.plan.before, following.predecessor
+    before, predecessor = following.plan.start.before, following.predecessor
     if predecessor is not None:
         if predecessor.run is None:
             raise InvariantBroken(
@@ -294,95 +285,12 @@ def _order(work: RequestContext, request_id: str, following: _Next) -> ReplayOrd
         lake=work.lake,
         slices=tuple(step.slice for step in following.chunk),
         before=before,
+        warm_up=following.plan.start.warm_up if predecessor is None else None,
         request_id=request_id,
         attempt_id=work.new_id(),
         known_log=following.plan.known,
         ledger=work.ledger.newest(),
     )
-
-
-class AttemptCondemned(RequestError):  # noqa: N818
-    """`hindcast clean` has condemned the attempt while it ran, because its lease had expired. Its files may be gone."""
-
-
-def _replay_until_closed(work: RequestContext, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
-    """Replay a chunk, and once more, as a new attempt, if it is void (`AuditError`) or was condemned.
-
-    A Storm spout also emits a failed tuple again (docs/explanation/acker.md). If the second attempt fails in the
-    same way, the error goes to a person; the request stays open, and the same call continues it.
-    """
-    try:
-        return _replay(work, order, replayer=replayer)
-    except (AuditError, AttemptCondemned) as error:
-        again = replace(order, attempt_id=work.new_id())
-        log.warning("replaying once more, as attempt %s: %s", again.attempt_id, error)
-    return _replay(work, again, replayer=replayer)
-
-
-def _replay(work: RequestContext, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
-    """Replay one chunk, and write its events: started, then staged and checked, or failed."""
-    started = LedgerEvent(
-        kind=EventKind.STARTED,
-        request_id=order.request_id,
-        attempt_id=order.attempt_id,
-        who=str(work.holder),
-        details={"slices": [one.slice_id for one in order.slices]},
-    )
-    work.ledger.write(lambda view: [started] if _may_stage(view.requests[order.request_id]) else [])
-    try:
-        results = replayer(order)
-        _check_results(order, results)
-    except (HindcastError, KeyboardInterrupt) as error:
-        _record_failure(work, order, str(error) or type(error).__name__)
-        raise
-    except Exception as error:
-        _record_failure(work, order, f"{type(error).__name__}: {str(error)[:2000]}")
-        raise
-    work.ledger.write(lambda view: _staged(view, order, results))
-    return results
-
-
-def _staged(view: LedgerView, order: ReplayOrder, results: Sequence[RunResult]) -> list[LedgerEvent]:
-    if not _may_stage(view.requests[order.request_id]):
-        return []  # another process has published the request, so the rows of this attempt are garbage
-    if order.attempt_id in view.condemned_attempts:
-        raise AttemptCondemned(
-            f"attempt {order.attempt_id} was condemned while it ran: `hindcast clean` found no live holder of request "
-            f"{order.request_id}. Run the same command again"
-        )
-    events = []
-    for index, result in enumerate(results):
-        is_start = index == 0 and order.before is None
-        events.append(staged_event(order.request_id, result, is_chain_start=is_start))
-        events.append(checked_event(order.request_id, result))
-    return events
-
-
-def _check_results(order: ReplayOrder, results: Sequence[RunResult]) -> None:
-    """Check the contract of the replayer.
-
-    Raises:
-        InvariantBroken: there is not one result per slice, a result is of another attempt, or its state before is not
-            the state after the slice before.
-    """
-    found = [result.slice.slice_id for result in results]
-    wanted = [one.slice_id for one in order.slices]
-    if found != wanted:
-        raise InvariantBroken(f"the replayer was ordered slices {wanted} and returned {found}; please report this")
-    state = order.before.fingerprint if order.before else EMPTY_STATE
-    for result in results:
-        if result.attempt_id != order.attempt_id or result.state_before != state:
-            raise InvariantBroken(
-                f"the replayer returned slice {result.slice.slice_id} of attempt {result.attempt_id} from state "
-                f"{result.state_before[:12]}; the order was attempt {order.attempt_id} from state {state[:12]}; please "
-                "report this"
-            )
-        state = result.state_after
-
-
-def _record_failure(work: RequestContext, order: ReplayOrder, why: str) -> None:
-    event = LedgerEvent(kind=EventKind.FAILED, request_id=order.request_id, attempt_id=order.attempt_id, reason=why)
-    work.ledger.write(lambda _view: [event])
 
 
 def _outcome(work: RequestContext, request_id: str, slices: Sequence[Slice], *, replayed: int) -> RequestOutcome:

@@ -14,9 +14,9 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.change_sentences import ToldChanges, told
-from jobs.planning.plan import Ask
 from jobs.planning.request_context import Asked, RequestContext, is_live, on_published_spec, open_request_context
 from jobs.planning.restating import open_proposal, propose, request_slices, request_to_continue, restate_rule
+from jobs.planning.steps import Ask
 from jobs.planning.watching import watch_ledger
 from jobs.publishing.rules import describe_hold
 from jobs.review.pages.state import held_of

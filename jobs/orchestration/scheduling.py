@@ -28,7 +28,7 @@ from jobs.pipeline.slices import (
 )
 from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.lease_keeping import leased, release
-from jobs.planning.plan import Ask, Plan, Reason, make_plan
+from jobs.planning.plan import Plan, make_plan
 from jobs.planning.readiness import AssetEvent, Waiting, describe_unarrived, ready_prefix
 from jobs.planning.request_context import (
     Asked,
@@ -43,6 +43,7 @@ from jobs.planning.request_context import (
     shared_request,
 )
 from jobs.planning.standing import due_slices
+from jobs.planning.steps import Ask, Reason
 from jobs.planning.watching import Watch, watch_ledger, watch_log
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import PublicationAttempt, describe_hold
@@ -355,7 +356,7 @@ def _open_unless_current(work: RequestContext, planned: Plan, asked: Asked) -> R
 def replay_of(planned: Plan, opened: Opened) -> Replay:
     """Return the decision to replay all slices of a plan."""
     return Replay(
-        why=planned.chain_note,
+        why=planned.start.note,
         opened=opened,
         slices=_ids([step.slice for step in planned.steps]),
         records=sum(step.records for step in planned.stale),

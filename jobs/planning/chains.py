@@ -8,7 +8,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, previous_slice, slice_grid
 from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.log_state import LogState
-from jobs.runs import CheckpointRef, Slice
+from jobs.runs import EMPTY_STATE, CheckpointRef, Slice, WarmUp
 from windowlib.errors import RequestError
 
 
@@ -53,10 +53,30 @@ class ChainError(RequestError):
         self.gap = gap
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainStart:
+    """What the first slice of a range starts from, and a sentence that tells why.
+
+    It starts from the checkpoint `before`; if that is None, without windows: from the time of `warm_up`, or from
+    nothing.
+    """
+
+    note: str
+    before: CheckpointRef | None = None
+    warm_up: WarmUp | None = None
+
+    @property
+    def state(self) -> str:
+        """The fingerprint of the state before the first slice."""
+        if self.before is not None:
+            return self.before.fingerprint
+        return EMPTY_STATE if self.warm_up is None else self.warm_up.fingerprint
+
+
 def chain_before(
     pipeline: Pipeline, view: LedgerView, log: LogState, *, first: Slice, is_fresh: bool, request_id: str | None = None
-) -> tuple[CheckpointRef | None, str]:
-    """Return the checkpoint that the first slice starts from (None: a new chain), and a sentence that tells why.
+) -> ChainStart:
+    """Return what the first slice of a range starts from.
 
     Args:
         pipeline: the pipeline.
@@ -70,24 +90,55 @@ def chain_before(
         ChainError: the slice before has no run, or a run of another spec.
     """
     if is_fresh:
-        return None, f"the chain begins at {first.slice_id} (--fresh)"
+        return ChainStart(note=f"the chain begins at {first.slice_id} (--fresh)")
     before = previous_slice(slice_grid(pipeline), first)
     if before is None:
-        return None, f"the chain begins at {first.slice_id}, the first slice of the pipeline"
+        return ChainStart(note=f"the chain begins at {first.slice_id}, the first slice of the pipeline")
     request = view.requests.get(request_id or "")
     own = request.runs.get(before.slice_id) if request else None
     if own is not None:
-        return view.run(own).checkpoint, f"continues from {before.slice_id} of the same request"
+        note = f"continues from {before.slice_id} of the same request"
+        return ChainStart(before=view.run(own).checkpoint, note=note)
     published, spec = view.published_run(before.slice_id), spec_fingerprint(pipeline)
     if published is not None and published.result.spec_fingerprint == spec:
-        return published.checkpoint, f"continues from {before.slice_id}, as published"
+        return ChainStart(before=published.checkpoint, note=f"continues from {before.slice_id}, as published")
     if published is None:
         if log.first_data is None or first.start_ms <= log.first_data.start_ms:
-            return None, f"the chain begins at {first.slice_id}: the log holds no record before it"
+            return ChainStart(note=f"the chain begins at {first.slice_id}: the log holds no record before it")
         begun = view.published_run(first.slice_id)
         if begun is not None and begun.is_chain_start:
-            return None, f"the chain begins at {first.slice_id}, as it did when that slice was published"
+            return _as_begun(view, begun, before=before)
     raise ChainError(_gap(pipeline, view, log, first=first, before=before, published=published))
+
+
+def warmed_up(warm_up: WarmUp, *, at: Slice) -> ChainStart:
+    """Return the start of a chain that begins in the middle of the log, at the first slice of a warm-up."""
+    note = f"the chain begins at {at.slice_id} with a state like that of the whole chain"
+    if warm_up.first == at:
+        note += ": no record before it matters any more"
+    else:
+        note += f": the slices from {warm_up.first.slice_id} on are replayed and not published"
+    return ChainStart(warm_up=warm_up, note=note)
+
+
+def _as_begun(view: LedgerView, begun: StagedRun, *, before: Slice) -> ChainStart:
+    """Return the start of a published chain again: nothing, or the state that its warm-up left."""
+    state, note = (
+        begun.result.state_before,
+        f"the chain begins at {begun.result.slice.slice_id}, as it did when published",
+    )
+    if state == EMPTY_STATE:
+        return ChainStart(note=note)
+    request = view.requests.get(begun.request_id)
+    if request is not None and request.warm_up is not None and request.warm_up.fingerprint == state:
+        return ChainStart(warm_up=request.warm_up, note=note)
+    runs = [run for run in view.runs.values() if run.result.slice == before and run.result.state_after == state]
+    if not runs:
+        raise RequestError(
+            f"slice {begun.result.slice.slice_id} was published from the state {state[:12]}, which no run "
+            f"in the ledger has left. Begin the chain anew, with --warm-up or --fresh"
+        )
+    return ChainStart(before=runs[-1].checkpoint, note=note)
 
 
 def _gap(

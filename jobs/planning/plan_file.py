@@ -13,7 +13,9 @@ from jobs.ledger.events import coordinates_of
 from jobs.ledger.view import LedgerView
 from jobs.new_file import write_new
 from jobs.plain_text import counted, shortened
-from jobs.planning.plan import Plan, Reason
+from jobs.planning.plan import Plan
+from jobs.planning.steps import Reason
+from jobs.runs import Slice, WarmUp
 from windowlib.errors import RequestError
 
 _NAMED: Final = 5
@@ -35,6 +37,21 @@ class PlannedSlice(_Stored):
     log: dict[str, Any]
 
 
+class StoredWarmUp(_Stored):
+    """The warm-up of a plan (`jobs.runs.WarmUp`)."""
+
+    slice_id: str
+    start_ms: int
+    end_ms: int
+    time: tuple[dict[str, Any], ...]
+    fingerprint: str
+
+    @classmethod
+    def of(cls, warm_up: WarmUp) -> "StoredWarmUp":
+        """Return a warm-up as it is stored."""
+        return cls(**asdict(warm_up.first), time=tuple(map(dict, warm_up.time)), fingerprint=warm_up.fingerprint)
+
+
 class PlanFile(_Stored):
     """A plan that is stored.
 
@@ -50,6 +67,15 @@ class PlanFile(_Stored):
     checks: str | None
     published: int
     slices: tuple[PlannedSlice, ...]
+    warm_up: StoredWarmUp | None = None
+
+    def stored_warm_up(self) -> WarmUp | None:
+        """Return the warm-up of the plan; None if its chain does not begin in the middle of the log."""
+        stored = self.warm_up
+        if stored is None:
+            return None
+        first = Slice(slice_id=stored.slice_id, start_ms=stored.start_ms, end_ms=stored.end_ms)
+        return WarmUp(first=first, time=stored.time, fingerprint=stored.fingerprint)
 
     @classmethod
     def of(cls, planned: Plan, view: LedgerView) -> "PlanFile":
@@ -58,7 +84,7 @@ class PlanFile(_Stored):
         coordinates = planned.basis.log.coordinates
         return cls(
             pipeline=planned.pipeline,
-            from_ms=planned.steps[0].slice.start_ms,
+            from_ms=planned.range[0].slice.start_ms,
             to_ms=planned.steps[-1].slice.end_ms,
             fresh=planned.basis.ask.is_fresh,
             spec_fingerprint=planned.spec_fingerprint,
@@ -75,6 +101,7 @@ class PlanFile(_Stored):
                 )
                 for step in planned.steps
             ),
+            warm_up=None if (warm_up := planned.basis.ask.warm_up) is None else StoredWarmUp.of(warm_up),
         )
 
     def store(self, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
@@ -16,8 +16,9 @@ from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.log_state import LogState, read_log_state
-from jobs.planning.plan import Ask, Plan, make_plan
-from jobs.runs import Slice
+from jobs.planning.plan import Plan, make_plan
+from jobs.planning.steps import Ask
+from jobs.runs import Slice, WarmUp
 from windowlib.errors import RequestError
 
 
@@ -90,6 +91,7 @@ class Asked:
     one `lease_id`. By default it is `request_id`, or a new id. `origin` is the DAG run that asks, if one does.
     `replaces` are the ids of the open requests that the person has seen and wants to replace; None: any.
     `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
+    `warm_up` are slices before the range, from which a chain begins in the middle of the log.
     """
 
     from_ms: int | None
@@ -104,6 +106,7 @@ class Asked:
     if_open: IfOpen = IfOpen.REFUSE
     replaces: frozenset[str] | None = None
     unarrived: Mapping[str, str] = field(default_factory=dict)
+    warm_up: WarmUp | None = None
 
     @property
     def own_lease(self) -> str | None:
@@ -130,9 +133,11 @@ def find_resumable(work: RequestContext, view: LedgerView, asked: Asked) -> str 
         return None
     spec = spec_fingerprint(work.pipeline)
     for request in reversed(view.open_requests(asked.kind)):
-        same = (request.from_ms, request.to_ms, request.is_fresh, request.unarrived, request.spec_fingerprint)
+        kind = request.is_fresh, request.unarrived, request.warm_up
+        same = (request.from_ms, request.to_ms, *kind, request.spec_fingerprint)
         others = [lease for lease in holders(work, request) if lease.lease_id != asked.own_lease]
-        if same == (asked.from_ms, asked.to_ms, asked.is_fresh, asked.unarrived, spec) and not others:
+        wanted = (asked.from_ms, asked.to_ms, asked.is_fresh, asked.unarrived, asked.warm_up, spec)
+        if same == wanted and not others:
             return request.request_id
     return None
 
@@ -231,7 +236,8 @@ def _requested(work: RequestContext, asked: Asked, *, request_id: str, spec: str
             "fresh": asked.is_fresh,
             "spec": pipeline_to_json(work.pipeline),
         }
-        | ({"unarrived": dict(asked.unarrived)} if asked.unarrived else {}),
+        | ({"unarrived": dict(asked.unarrived)} if asked.unarrived else {})
+        | ({} if asked.warm_up is None else {"warm_up": asdict(asked.warm_up)}),
     )
 
 

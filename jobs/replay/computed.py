@@ -12,7 +12,7 @@ from jobs.replay.chunk.tallies import CLOCK, FATES, ROWS, ChunkTallies, Sums, st
 from jobs.replay.chunk.time_steps import watermark_row
 from jobs.replay.pinned import Pinned
 from jobs.replay.stages.run_chunk import run_chunk
-from jobs.runs import EMPTY_STATE, CheckpointPart
+from jobs.runs import CheckpointPart
 from jobs.spark.lazy_session import LazySession
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
@@ -88,7 +88,7 @@ def _slice_runs(
     """Give each slice its run id; each run starts from the state that the one before it left."""
     order = pinned.order
     parts = order.before.parts if order.before else ()
-    state = order.before.fingerprint if order.before else EMPTY_STATE
+    state = order.state_before
     runs = []
     for number, (one, part) in enumerate(zip(order.slices, run.slices, strict=True)):
         name = run_id(

@@ -7,15 +7,16 @@ from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.ledger.head import Head
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.runs import CheckpointRef, RunResult, Slice
+from jobs.runs import EMPTY_STATE, CheckpointRef, RunResult, Slice, WarmUp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOrder:
     """One chunk to replay: contiguous slices, as one attempt.
 
-    The chunk starts from the checkpoint `before`, or without state if it is None. `ledger` is the newest event of the
-    ledger when the order was made; commits of the chunk store it.
+    The chunk starts from the checkpoint `before`. If it is None, the chunk starts without windows: from the time of
+    `warm_up`, or from nothing. `ledger` is the newest event of the ledger when the order was made; commits of the chunk
+    store it.
     """
 
     pipeline: Pipeline
@@ -26,6 +27,14 @@ class ReplayOrder:
     attempt_id: str
     known_log: KnownLog = field(default_factory=KnownLog)
     ledger: Head | None = None
+    warm_up: WarmUp | None = None
+
+    @property
+    def state_before(self) -> str:
+        """The fingerprint of the state that the chunk starts from."""
+        if self.before is not None:
+            return self.before.fingerprint
+        return EMPTY_STATE if self.warm_up is None else self.warm_up.fingerprint
 
     def commit_metadata(self) -> dict[str, str]:
         """Return what the commits of the chunk store besides their files."""

@@ -12,8 +12,9 @@ from jobs.ledger.events import LedgerEvent, verified_event
 from jobs.plain_text import counted
 from jobs.planning.log_pin import pin_input
 from jobs.planning.log_state import known_log
-from jobs.planning.plan import Plan, Step
+from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext
+from jobs.planning.steps import Step
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.stages.counted import counted_log, reading_tasks, slice_inputs

@@ -68,12 +68,14 @@ class LogSlice:
 class Replayed:
     """The committed rows by table; each has its `slice_id`.
 
-    `time` and `state` are the state after the last chunk, from which the next chunk starts.
+    `time` and `state` are the state after the last chunk, from which the next chunk starts. `times` has the time after
+    each chunk.
     """
 
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
     arrow: dict[str, list[pa.Table]] = field(default_factory=lambda: defaultdict(list))
     time: list[SourceRow] = field(default_factory=list)
+    times: list[list[SourceRow]] = field(default_factory=list)
     state: dict[str, list[Row]] = field(default_factory=dict)
 
     def sorted(self, table: str) -> list[Row]:
@@ -118,6 +120,7 @@ def replay_in_process(
     *,
     chunks: Sequence[int] | None = None,
     changed: Mapping[str, Any] | None = None,
+    time: Sequence[SourceRow] = (),
 ) -> Replayed:
     """Replay a log.
 
@@ -127,10 +130,12 @@ def replay_in_process(
         log: its slices.
         chunks: how many slices each chunk has; by default all of them are one.
         changed: fields of the BucketPlan to replace, for example thresholds.
+        time: the clock and the watermarks before the log; by default it begins here.
     """
-    written, replayed, start = tables_of(pipeline, columns), Replayed(), 0
+    written, replayed, start = tables_of(pipeline, columns), Replayed(time=[*time]), 0
     for size in chunks or [len(log)]:
         _chunk(pipeline, written, log[start : start + size], into=replayed, changed=changed or {})
+        replayed.times.append(replayed.time)
         start += size
     assert start == len(log), "the chunks are the log"
     return replayed

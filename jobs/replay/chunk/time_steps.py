@@ -6,7 +6,7 @@ Fast path: if the pipeline has one source with a bounded delay that emits with e
 watermark is the running maximum of event time minus the bound. The tasks find that maximum in parallel.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,7 +17,8 @@ from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.driver_rows import identified
-from jobs.runs import CheckpointRef
+from jobs.replay.chunk.tallies import state_fingerprint
+from jobs.runs import CheckpointRef, Slice, WarmUp
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.arrow import column_values
 from windowlib.columnar.log_reading import Rises
@@ -27,6 +28,7 @@ from windowlib.columnar.watermark_steps import Beginning, Int64s, Steps, columns
 from windowlib.errors import CheckpointError
 from windowlib.records import tables
 from windowlib.records.plain_json import from_json, to_json
+from windowlib.records.row_ids import IdSum
 from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, Timeline
 
 if TYPE_CHECKING:
@@ -61,8 +63,25 @@ def watermark_row(source: SourceRow) -> dict[str, Any]:
 
 def source_rows(rows: "pa.Table") -> list[SourceRow]:
     """Return rows of table `watermarks` as the values that a driver of time restores."""
-    sources = rows.select(SourceRow._fields).to_pylist()
-    return [SourceRow(**{**row, "details": from_json(row["details"])}) for row in sources]
+    return [source_row(row) for row in rows.select(SourceRow._fields).to_pylist()]
+
+
+def source_row(row: Mapping[str, Any]) -> SourceRow:
+    """Return the fields of a row of table `watermarks` as the value that a driver of time restores."""
+    return SourceRow(**{**row, "details": from_json(row["details"])})
+
+
+def warm_up_from(first: Slice, rows: Sequence[SourceRow]) -> WarmUp:
+    """Return the warm-up that begins at a slice from the clock and watermarks before it; no rows: from nothing."""
+    if not rows:
+        return WarmUp(first=first)
+    stored = [watermark_row(row) for row in rows]
+    ids = IdSum.of(row[tables.ROW_ID] for row in stored)
+    return WarmUp(
+        first=first,
+        time=tuple({name: row[name] for name in SourceRow._fields} for row in stored),
+        fingerprint=state_fingerprint({tables.WATERMARKS: ids}),
+    )
 
 
 def time_before(lake: Lake, pipeline: Pipeline, before: CheckpointRef | None) -> list[SourceRow]:

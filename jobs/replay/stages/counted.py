@@ -1,6 +1,6 @@
 """What the scan of a chunk finds: the input of each slice, and how time moves. Replays and explanations use it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -110,13 +110,16 @@ def reading_tasks(session: LazySession, chunk: ChunkLog) -> Tasks:
 
 
 @contextmanager
-def counted_log(tasks: Tasks, chunk: ChunkLog, lake: Lake) -> Iterator[CountedLog]:
+def counted_log(
+    tasks: Tasks, chunk: ChunkLog, lake: Lake, *, refine: Callable[[ScanPlan], ScanPlan] = lambda plan: plan
+) -> Iterator[CountedLog]:
     """Read a part of a log in log order. What tasks leave on the disk is removed at the end of the context.
 
     Args:
         tasks: reads.
         chunk: the part.
         lake: where tasks leave files if they are on several machines.
+        refine: changes the plan of the scan, which counts.
 
     Raises:
         LogError: as for `take_in` and `scan`.
@@ -129,7 +132,7 @@ def counted_log(tasks: Tasks, chunk: ChunkLog, lake: Lake) -> Iterator[CountedLo
         size = chunk.sizes.task_records(chunk.log.records, cores=tasks.cores)
         layout = take_in(tasks, chunk, directory=directory, records_per_block=size).layout
         duplicates = found_duplicates(tasks, chunk, layout, directory=directory)
-        plan = scan_plan(chunk, layout, directory, duplicates=duplicates)
+        plan = refine(scan_plan(chunk, layout, directory, duplicates=duplicates))
         groups = block_groups(layout.blocks, records=size)
         scanned = [one for found in tasks.run(lambda blocks: scan(blocks, plan), groups) for one in found]
         yield CountedLog(layout=layout, plan=plan, scanned=scanned, groups=groups)

@@ -18,13 +18,12 @@ from jobs.replay.intake.groups import groups_of
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages.bloom_filter import key_words
 from jobs.replay.stages.duplicates import RANK_BITS, Duplicates, MatchPlan, matches
-from jobs.replay.stages.judging import Judged, ScanPlan, judged_batches
+from jobs.replay.stages.judging import Judged, ScanPlan, deciding_columns, judged_batches
 from jobs.replay.stages.scan import feed_form
 from jobs.replay.stages.shuffle_files import ShuffleBatch, ShuffleWriter, by_bucket, shuffle_writers
 from jobs.replay.tasks import Tasks
 from jobs.runs import Slice
 from windowlib.columnar.watermark_steps import Int64s
-from windowlib.records.column_types import spell_type
 
 WORD_BITS: Final = 64
 
@@ -119,21 +118,12 @@ def read_ids(blocks: Sequence[Block], plan: IdsPlan) -> list[ShuffleBatch]:
         LogError: a file cannot be read.
     """
     writer = ShuffleWriter(plan.part.plan.directory, "ids")
-    columns = _columns(plan)
+    columns = deciding_columns(plan.part.plan, plan.by)
     with shuffle_writers(writer):
         for block in blocks:
             for judged in judged_batches(block, plan.part.plan, columns=columns):
                 _write(writer, judged, plan, slice_no=block.slice_no)
     return writer.shuffled
-
-
-def _columns(plan: IdsPlan) -> list[str]:
-    """Return the columns of the log that decide about an id: also texts, because one that is not UTF-8 is invalid."""
-    scan, reading = plan.part.plan, plan.part.plan.reading
-    times = (reading.event_time, reading.arrival_time, reading.gap)
-    named = {*plan.by, *reading.key, *(one.name for one in times if one is not None)}
-    named |= {leaf.column for leaf in scan.derivation.leaves.values()}
-    return [name for name, node in scan.log.nodes.items() if name in named or "string" in spell_type(node)]
 
 
 def _id_columns(by: Sequence[str]) -> dict[str, str]:

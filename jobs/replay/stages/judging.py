@@ -1,6 +1,6 @@
 """Reads blocks of the log and judges each record: its hash and times, and whether it is valid."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from windowlib.columnar.instants import Codes
 from windowlib.columnar.log_reading import LogReading
 from windowlib.columnar.record_hashes import record_hashes
 from windowlib.columnar.watermark_steps import Int64s
+from windowlib.records.column_types import spell_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class ScanPlan:
     each slice. With `needs_commits`, the commit of a record is content. `has_short_ranks`: each rank fits 32 bits.
     `key_bits` is the size of the sets of keys (`KeySet`), or None if nobody asks for the keys. `feeds`: the records are
     passed on to windows, and not only counted. `duplicates` are those of the chunk; None if the pipeline keeps all.
+    With `columns`, a scan reads only these and finds out about times only, no ids. `gap_ms` asks for the groups of
+    event times that are at most so far apart (`TimeGroups`).
     """
 
     log: LogColumns
@@ -45,6 +48,8 @@ class ScanPlan:
     directory: str
     feeds: bool
     duplicates: Duplicates | None = None
+    columns: tuple[str, ...] | None = None
+    gap_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,18 @@ def judged_batches(block: Block, plan: ScanPlan, *, columns: Sequence[str] | Non
             commit=commit,
         )
         yield judged if duplicates is None else _marked(judged, duplicates)
+
+
+def deciding_columns(plan: ScanPlan, besides: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the columns of the log that decide whether a record is valid, and when it happened.
+
+    All texts are among them, because a text that is not UTF-8 makes its record invalid.
+    """
+    reading = plan.reading
+    times = (reading.event_time, reading.arrival_time, reading.gap)
+    named = {*besides, *reading.key, *(time.name for time in times if time is not None)}
+    named |= {leaf.column for leaf in plan.derivation.leaves.values()}
+    return tuple(name for name, node in plan.log.nodes.items() if name in named or "string" in spell_type(node))
 
 
 def _marked(judged: Judged, duplicates: Placed) -> Judged:

@@ -28,7 +28,6 @@ from jobs.replay.stages.state import DividedState, divide_plan, divided_state
 from jobs.replay.stages.touched_keys import touched_by
 from jobs.replay.stages.windows import BucketRows, BucketTask, WindowsPlan, run_bucket, save_steps
 from jobs.replay.tasks import Tasks, tasks_of
-from jobs.runs import EMPTY_STATE
 from jobs.spark.lazy_session import LazySession
 from jobs.spark.private_dir import private_directory
 from jobs.storage import make_directory, remove_directory
@@ -152,7 +151,7 @@ def _known_run(pinned: Pinned, first: SliceInput) -> KnownRun:
         one=one,
         spec=pinned.spec_fingerprint,
         input=first.fingerprint,
-        state_before=order.before.fingerprint if order.before else EMPTY_STATE,
+        state_before=order.state_before,
     )
     return KnownRun(
         slice_no=0,

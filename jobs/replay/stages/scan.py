@@ -22,6 +22,7 @@ from jobs.replay.stages.judging import Judged, ScanPlan, judged_batches
 from jobs.replay.stages.shuffle_files import ShuffleBatch, ShuffleWriter, shuffle_writers
 from windowlib.columnar import instants
 from windowlib.columnar.record_hashes import content_ids, duplicate_ids, invalid_ids, record_hashes
+from windowlib.columnar.time_groups import TimeGroups
 from windowlib.columnar.watermark_steps import Int64s
 from windowlib.kernels.partials import Combiner
 from windowlib.records.row_ids import IdSum
@@ -40,7 +41,7 @@ class Scanned:
 
     `latest_ms` is the greatest event time of a valid record, `NEVER_MS` without one. `rises_at` and `rises_to` are the
     sequence numbers and event times of the valid records that exceed all earlier ones of the block. `keys` is the
-    packed set of the keys of the valid records.
+    packed set of the keys of the valid records. `groups` are those of their event times, if the plan asks for them.
     """
 
     block: Block
@@ -61,6 +62,7 @@ class Scanned:
     invalid_records: tuple[ShuffleBatch, ...]
     duplicate_records: tuple[ShuffleBatch, ...] = ()
     keys: bytes | None = None
+    groups: TimeGroups | None = None
 
 
 def scan(blocks: Sequence[Block], plan: ScanPlan) -> list[Scanned]:
@@ -99,6 +101,7 @@ class _BlockCounts:
     latest_ms: int = NEVER_MS
     keys: BloomFilter | None = None
     combiner: BlockCombiner | None = None
+    groups: TimeGroups | None = None
 
 
 def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Combiner | None) -> Scanned:
@@ -106,14 +109,19 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
     counts = _BlockCounts(
         keys=None if plan.key_bits is None else BloomFilter.empty(plan.key_bits),
         combiner=BlockCombiner.of(block, plan.partials, combiner),
+        groups=None if plan.gap_ms is None else TimeGroups.none(plan.gap_ms),
     )
-    for judged in judged_batches(block, plan):
-        _count(judged, plan, counts)
+    for judged in judged_batches(block, plan, columns=plan.columns):
         before_ms = _count_rises(judged, counts)
-        if plan.feeds:
-            _write_records(judged, plan, block=block, writers=writers, counts=counts, before_ms=before_ms)
         if plan.asked is not None:
             writers.time.write(_time_columns(judged, plan, block.slice_no), slice_no=block.slice_no)
+        if counts.groups is not None:
+            counts.groups = counts.groups.with_times(judged.event_time_ms[judged.valid()])
+        if plan.columns is not None:
+            continue
+        _count(judged, plan, counts)
+        if plan.feeds:
+            _write_records(judged, plan, block=block, writers=writers, counts=counts, before_ms=before_ms)
         if (judged.problems > 0).any():
             writers.invalid.write(_invalid(judged), slice_no=block.slice_no)
         if judged.earlier is not None:
@@ -139,6 +147,7 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
         invalid_records=invalid,
         duplicate_records=duplicates,
         keys=None if counts.keys is None else counts.keys.packed(),
+        groups=counts.groups,
     )
 
 

@@ -187,7 +187,7 @@ def _remaining(own: list[StagedRun], left: int) -> str | None:
 
 def plan_of(work: RequestContext, view: LedgerView, request: Request) -> tuple["Plan | None", str | None]:
     """Return the plan of an open request, and the problem if it cannot be planned now. A long one is not planned."""
-    from jobs.planning.plan import Ask
+    from jobs.planning.steps import Ask
 
     slices = _slices(work, view, request)
     if not slices or len(slices) > MAX_LINES:

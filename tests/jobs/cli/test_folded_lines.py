@@ -8,7 +8,9 @@ import pytest
 
 from jobs.cli.slice_lines import SINGLE, progress_lines, show_plan
 from jobs.folding import FOLD_FROM
-from jobs.planning.plan import Plan, Reason, Step
+from jobs.planning.chains import ChainStart
+from jobs.planning.plan import Plan
+from jobs.planning.steps import Reason, Step
 from jobs.runs import Slice
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import FAILS, append_day
@@ -82,8 +84,8 @@ def random_plan(chance: random.Random, count: int) -> Plan:
             )
         )  # fmt: skip
     return Plan(
-        pipeline="p", from_text="a", to_text="b", spec_fingerprint="s", ledger_version=1, log_version=1, before=None,
-        chain_note="new", steps=tuple(steps),
+        pipeline="p", from_text="a", to_text="b", spec_fingerprint="s", ledger_version=1, log_version=1,
+        start=ChainStart(note="new"), steps=tuple(steps),
     )  # fmt: skip
 
 

@@ -23,7 +23,8 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.requests import Staging, next_chunk
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_state import LogState
-from jobs.planning.plan import Ask, Plan, Reason, make_plan
+from jobs.planning.plan import Plan, make_plan
+from jobs.planning.steps import Ask, Reason
 from jobs.runs import LogCoordinates, Sighting, Verdict
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 from tests.support.fuzzing import seeds
@@ -92,7 +93,7 @@ def test_slices_after_the_published_ones_are_missing() -> None:
     found = plan(published(4), log())
     assert reasons(found) == ["current"] * 4 + ["missing"] * 2
     assert [step.expected_seconds for step in found.steps] == [0.0] * 4 + [4.0] * 2
-    assert found.before is None
+    assert found.start.before is None
 
 
 def test_new_records_make_a_slice_stale_and_later_slices_uncertain() -> None:
@@ -208,9 +209,9 @@ def test_fresh_replays_valid_runs() -> None:
 
 def test_a_chain_continues_from_the_published_slice_before() -> None:
     found = plan(published(3), log(), start=3)
-    assert found.before is not None
-    assert found.before.slice_id == IDS[2]
-    assert found.chain_note == "continues from 2024-01-03, as published"
+    assert found.start.before is not None
+    assert found.start.before.slice_id == IDS[2]
+    assert found.start.note == "continues from 2024-01-03, as published"
 
 
 def test_a_range_without_a_run_before_it_is_refused_unless_the_log_begins_there() -> None:
@@ -219,10 +220,10 @@ def test_a_range_without_a_run_before_it_is_refused_unless_the_log_begins_there(
     ):
         plan(published(0), log(), start=2)
     later = replace(log(), first_data=SLICES[2])
-    assert plan(published(0), later, start=2).before is None
-    assert plan(published(0), replace(log(), first_data=None), start=2).before is None
+    assert plan(published(0), later, start=2).start.before is None
+    assert plan(published(0), replace(log(), first_data=None), start=2).start.before is None
     first = PIPELINE.replace("slice: {by: day}", "slice: {by: day, first: 2024-01-03}")
-    assert plan(published(0), log(), start=2, pipeline=first).before is None
+    assert plan(published(0), log(), start=2, pipeline=first).start.before is None
 
 
 def test_a_plan_as_json_has_range_steps_and_runs() -> None:

@@ -13,7 +13,8 @@ from jobs.cli.clean import rows_checker
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
 from jobs.ledger.ledger import Ledger
-from jobs.orchestration.requests import AttemptCondemned, Staging, run_request
+from jobs.orchestration.attempts import AttemptCondemned
+from jobs.orchestration.requests import Staging, run_request
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.publishing.cleaning import Leftovers, clean
 from jobs.reading.verify import verify

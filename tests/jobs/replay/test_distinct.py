@@ -20,8 +20,9 @@ from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.changed_slices import changed_slices
-from jobs.planning.plan import Ask, plan
+from jobs.planning.plan import plan
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.steps import Ask
 from jobs.reading.stored_rows import StoredRuns
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes

@@ -19,8 +19,9 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.outcomes import RequestOutcome, run_to_json
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.plain_text import counted
-from jobs.planning.plan import Ask, Plan, plan
+from jobs.planning.plan import Plan, plan
 from jobs.planning.request_context import open_request_context
+from jobs.planning.steps import Ask
 from jobs.review.report.collect import SHORT
 from jobs.review.report.page import write_report
 from jobs.runs import EMPTY_STATE, OPTIONAL_FATES, RunResult
@@ -180,11 +181,11 @@ def test_each_field_of_a_result_and_of_a_staged_run_arrives_in_the_report(replay
 
 def test_each_field_of_a_plan_arrives_in_json(replayed: Replayed) -> None:
     planned = replayed.planned
-    names = {"from_text": "from", "to_text": "to", "chain_note": "chain", "before": "state_before"}
+    names = {"from_text": "from", "to_text": "to"}
     shown = planned.to_json()
-    plain = {one.name for one in fields(Plan)} - {"steps", "before", "warnings", "known", "basis"}  # for the replay
+    plain = {one.name for one in fields(Plan)} - {"steps", "start", "warnings", "known", "basis"}  # for the replay
     assert {name: shown[names.get(name, name)] for name in plain} == {name: getattr(planned, name) for name in plain}
-    assert shown["state_before"] == EMPTY_STATE
+    assert (shown["state_before"], shown["chain"]) == (EMPTY_STATE, planned.start.note)
     [step] = shown["steps"]
     assert (step["reason"], step["records"], step["verdict"], step["published"]) == ("current", 4, "pass", True)
     assert shown["warnings"] == list(planned.warnings)

@@ -20,7 +20,8 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.lake import delta_tables
 from jobs.ledger.history import REMEMBERED, EventHistory
 from jobs.orchestration.outcomes import RequestOutcome
-from jobs.planning import log_pin, plan
+from jobs.planning import log_pin
+from jobs.planning.steps import StepJudge
 from jobs.replay.sizes import Sizes
 from tests.jobs.replay.test_without_spark import DAY_MS, FIRST, replay
 from tests.support.delta_logs import commits_of, track_rows
@@ -99,7 +100,7 @@ def costs_of_an_old_day(place: Path, days: int, monkeypatch: pytest.MonkeyPatch)
     log.grow()
     counted = (
         (DeltaTable, "__init__"), (DeltaTable, "update_incremental"), (EventHistory, "take_in"),
-        (log_pin, "pin_log"), (plan._Judge, "step"),
+        (log_pin, "pin_log"), (StepJudge, "step"),
     )  # fmt: skip
     with counting(monkeypatch, *counted) as found:
         assert run(place, days).is_published

@@ -24,8 +24,8 @@ from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
 from jobs.planning.log_state import known_log
-from jobs.planning.plan import Ask
 from jobs.planning.request_context import open_request_context
+from jobs.planning.steps import Ask
 from jobs.readers import published, published_rows
 from jobs.reading.published import published_runs, read_published
 from jobs.reading.stored_rows import StoredRuns, file_of

@@ -247,7 +247,7 @@ def test_mixed_spellings_of_a_slice_are_all_replayed(spark: "SparkSession", tmp_
     rows = [[("ann", number * 1000, day)] for number, day in enumerate(days)]
     make_log(spark, str(tmp_path / "log"), rows, schema="user string, at_ms bigint, day string", partition_by=PARTITION)
     work = request_context(tmp_path)
-    assert planned(work).chain_note == "the chain begins at 1970-01-01: the log holds no record before it"
+    assert planned(work).start.note == "the chain begins at 1970-01-01: the log holds no record before it"
     assert [one.records.count for one in read(spark, tmp_path).slices] == [2, 2]
 
 

@@ -23,8 +23,8 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
 from jobs.planning.log_state import known_log
-from jobs.planning.plan import Ask, Reason
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.steps import Ask, Reason
 from jobs.reading.verified_log import LogVerification, verify_log
 from jobs.reading.verify import Span
 from jobs.replay.chunk.log_bytes import check_log_bytes

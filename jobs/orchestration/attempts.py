@@ -1,0 +1,133 @@
+"""One attempt at a chunk: replay it, and record in the ledger that it started, and what it staged or why it failed."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from jobs.ledger.events import EventKind, LedgerEvent, checked_event, staged_event
+from jobs.ledger.view import LedgerView, Request, RequestState
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import previous_slice, slice_grid
+from jobs.planning.request_context import RequestContext
+from jobs.replay.orders import Replayer, ReplayOrder
+from jobs.runs import RunResult
+from windowlib.errors import AuditError, HindcastError, InvariantBroken, RequestError
+
+log = logging.getLogger(__name__)
+
+
+class AttemptCondemned(RequestError):  # noqa: N818
+    """`hindcast clean` has condemned the attempt while it ran, because its lease had expired. Its files may be gone."""
+
+
+def may_stage(request: Request) -> bool:
+    """Return whether runs may be staged in the request; False if it is published and nothing is left to do.
+
+    Raises:
+        RequestError: the request was closed or rolled back.
+    """
+    match request.state:
+        case RequestState.OPEN:
+            return True
+        case RequestState.PUBLISHED:
+            return False
+        case RequestState.CLOSED | RequestState.ROLLED_BACK:
+            why = f" ({request.failure})" if request.failure else ""
+            raise RequestError(
+                f"request {request.request_id} is {request.state.value}{why}, so it takes no more runs; make a new "
+                "request"
+            )
+        case _:
+            assert_never(request.state)
+
+
+def replay_until_closed(work: RequestContext, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
+    """Replay a chunk, and once more, as a new attempt, if it is void (`AuditError`) or was condemned.
+
+    A Storm spout also emits a failed tuple again (docs/explanation/acker.md). If the second attempt fails in the
+    same way, the error goes to a person; the request stays open, and the same call continues it.
+    """
+    try:
+        return _replay(work, order, replayer=replayer)
+    except (AuditError, AttemptCondemned) as error:
+        again = replace(order, attempt_id=work.new_id())
+        log.warning("replaying once more, as attempt %s: %s", again.attempt_id, error)
+    return _replay(work, again, replayer=replayer)
+
+
+def _replay(work: RequestContext, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:
+    """Replay one chunk, and write its events: started, then staged and checked, or failed."""
+    started = LedgerEvent(
+        kind=EventKind.STARTED,
+        request_id=order.request_id,
+        attempt_id=order.attempt_id,
+        who=str(work.holder),
+        details={"slices": [one.slice_id for one in order.slices]},
+    )
+    work.ledger.write(lambda view: [started] if may_stage(view.requests[order.request_id]) else [])
+    try:
+        results = replayer(order)
+        _check_results(order, results)
+    except (HindcastError, KeyboardInterrupt) as error:
+        _record_failure(work, order, str(error) or type(error).__name__)
+        raise
+    except Exception as error:
+        _record_failure(work, order, f"{type(error).__name__}: {str(error)[:2000]}")
+        raise
+    work.ledger.write(lambda view: _staged(view, order, results))
+    return results
+
+
+def _staged(view: LedgerView, order: ReplayOrder, results: Sequence[RunResult]) -> list[LedgerEvent]:
+    request = view.requests[order.request_id]
+    if not may_stage(request):
+        return []  # another process has published the request, so the rows of this attempt are garbage
+    if order.attempt_id in view.condemned_attempts:
+        raise AttemptCondemned(
+            f"attempt {order.attempt_id} was condemned while it ran: `hindcast clean` found no live holder of request "
+            f"{order.request_id}. Run the same command again"
+        )
+    events = []
+    for index, result in enumerate(results):
+        is_start = index == 0 and order.before is None
+        warms_up = request.warm_up is not None and result.slice.start_ms < (request.from_ms or 0)
+        if request.warm_up is not None and result.slice.start_ms == request.from_ms:
+            is_start = _begins_chain(order.pipeline, view, result)
+        events.append(staged_event(order.request_id, result, is_chain_start=is_start, warms_up=warms_up))
+        events.append(checked_event(order.request_id, result))
+    return events
+
+
+def _begins_chain(pipeline: Pipeline, view: LedgerView, result: RunResult) -> bool:
+    """Return whether a run after a warm-up does not continue the published chain."""
+    before = previous_slice(slice_grid(pipeline), result.slice)
+    published = None if before is None else view.published_run(before.slice_id)
+    return published is None or published.result.state_after != result.state_before
+
+
+def _check_results(order: ReplayOrder, results: Sequence[RunResult]) -> None:
+    """Check the contract of the replayer.
+
+    Raises:
+        InvariantBroken: there is not one result per slice, a result is of another attempt, or its state before is not
+            the state after the slice before.
+    """
+    found = [result.slice.slice_id for result in results]
+    wanted = [one.slice_id for one in order.slices]
+    if found != wanted:
+        raise InvariantBroken(f"the replayer was ordered slices {wanted} and returned {found}; please report this")
+    state = order.state_before
+    for result in results:
+        if result.attempt_id != order.attempt_id or result.state_before != state:
+            raise InvariantBroken(
+                f"the replayer returned slice {result.slice.slice_id} of attempt {result.attempt_id} from state "
+                f"{result.state_before[:12]}; the order was attempt {order.attempt_id} from state {state[:12]}; please "
+                "report this"
+            )
+        state = result.state_after
+
+
+def _record_failure(work: RequestContext, order: ReplayOrder, why: str) -> None:
+    event = LedgerEvent(kind=EventKind.FAILED, request_id=order.request_id, attempt_id=order.attempt_id, reason=why)
+    work.ledger.write(lambda _view: [event])

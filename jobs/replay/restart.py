@@ -1,0 +1,200 @@
+"""Where a chain can begin in the middle of a log, so that its state at a slice equals that of the whole chain.
+
+A pass over the columns that decide about times, and no other, finds the clock and the watermarks before each slice. The
+chain begins at the first slice with a record that may still matter at `at` (windowlib.windows.reach), without windows
+and with the time of the whole chain. Records before it matter to no window that is open at `at`, so the windows of all
+others are whole from there on. What the chain emits before `at` may lack records, and is never published.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from jobs.engine.engine import Engine
+from jobs.lake.event_log import PinnedLog
+from jobs.lake.known_log import KnownLog
+from jobs.lake.lake import Lake
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import slices_between
+from jobs.planning.log_pin import pin_input
+from jobs.planning.log_state import known_log
+from jobs.planning.request_context import RequestContext
+from jobs.replay.chunk.log_bytes import check_log_bytes
+from jobs.replay.chunk.time_steps import combined, warm_up_from
+from jobs.replay.intake.chunk_log import ChunkLog
+from jobs.replay.stages.counted import chunk_time, counted_log, reading_tasks
+from jobs.replay.stages.judging import ScanPlan, deciding_columns
+from jobs.replay.stages.scan import NEVER_MS
+from jobs.runs import Slice, WarmUp
+from jobs.spark.lazy_session import LazySession
+from windowlib.columnar.time_groups import TimeGroups
+from windowlib.errors import RequestError, SpecError
+from windowlib.watermarks.timeline import SourceRow
+from windowlib.windows.reach import Reach, reach_of
+
+RECORDS_PER_PASS: Final = 100_000_000
+"""Slices are read together up to about this many records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceTime:
+    """The time after a slice, and its event times: the greatest, and the groups if the windows are sessions."""
+
+    slice: Slice
+    after: tuple[SourceRow, ...]
+    latest_ms: int
+    groups: TimeGroups | None
+
+    @property
+    def watermark_ms(self) -> int | None:
+        """The watermark after the slice; None before the first valid record."""
+        return combined(self.after).watermark_ms
+
+
+def find_restart(
+    session: LazySession,
+    pipeline: Pipeline,
+    lake: Lake,
+    *,
+    before: Sequence[Slice],
+    at: Slice,
+    known: KnownLog | None = None,
+    records_per_pass: int = RECORDS_PER_PASS,
+) -> WarmUp:
+    """Return the warm-up after which the state before `at` equals that of the chain over all slices of the log.
+
+    Args:
+        session: is started if the work needs it.
+        pipeline: the pipeline.
+        lake: the lake.
+        before: all slices from the log's first record up to `at`.
+        at: the first slice whose rows are wanted.
+        known: commits that it covers are not read again.
+        records_per_pass: about how many records are read together; at least one slice is.
+
+    Raises:
+        RequestError: nothing bounds how long a record matters to the pipeline's windows.
+        LogError: the log before `at` cannot be read.
+    """
+    if not before:
+        return WarmUp(first=at)
+    passed: list[SliceTime] = []
+    reach: Reach | None = None
+    time: tuple[SourceRow, ...] = ()
+    for chunk in _chunks(pipeline, lake, before, known=known, records=records_per_pass):
+        reach = reach or _reach(pipeline, chunk.tables.engine, at)
+        passed += _times(session, chunk, lake, reach=reach, before=time)
+        time = passed[-1].after
+    assert reach is not None, "there is a slice before"
+    number = first_that_matters(passed, reach, at)
+    first = at if number == len(passed) else passed[number].slice
+    return warm_up_from(first, passed[number - 1].after if number else ())
+
+
+def restart_before(session: LazySession, work: RequestContext, slices: Sequence[Slice]) -> WarmUp:
+    """Return the warm-up of a chain that begins with the first of some slices.
+
+    Raises:
+        RequestError, LogError: as for `find_restart`.
+    """
+    view, at = work.ledger.view(), slices[0]
+    first = work.log_state(view, slices).first_data
+    if first is None or first.start_ms >= at.start_ms:
+        return WarmUp(first=at)
+    before = slices_between(work.pipeline, first.start_ms, at.start_ms)
+    return find_restart(session, work.pipeline, work.lake, before=before, at=at, known=known_log(view, before))
+
+
+def _reach(pipeline: Pipeline, engine: Engine, at: Slice) -> Reach:
+    try:
+        return reach_of(engine.operator)
+    except SpecError as error:
+        raise RequestError(
+            f"the chain of pipeline {pipeline.name} cannot begin at {at.slice_id} with a warm-up: {error}. So every "
+            "record before may matter. Replay from the log's first slice, or begin a new chain with --fresh: its "
+            "windows do not contain earlier records"
+        ) from error
+
+
+def _chunks(
+    pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog | None, records: int
+) -> Iterator[ChunkLog]:
+    whole = pin_input(pipeline, lake, slices, known=known, row_ids=False)
+    for own in _cut(whole, slices, records=records):
+        yield ChunkLog.of(pipeline, pin_input(pipeline, lake, own, known=known), own)
+
+
+def _cut(log: PinnedLog, slices: Sequence[Slice], *, records: int) -> Iterator[list[Slice]]:
+    own: list[Slice] = []
+    count = 0
+    for slice_ in slices:
+        further = log.coordinates(slice_.slice_id).records
+        if own and count + further > records:
+            yield own
+            own, count = [], 0
+        own.append(slice_)
+        count += further
+    yield own
+
+
+def _times(
+    session: LazySession, chunk: ChunkLog, lake: Lake, *, reach: Reach, before: Sequence[SourceRow]
+) -> list[SliceTime]:
+    """Read the times of the records of some slices. `before` is the time before the first."""
+    tasks = reading_tasks(session, chunk)
+    check_log_bytes(tasks, chunk.log)
+
+    def only_times(plan: ScanPlan) -> ScanPlan:
+        besides = (*(plan.asked or ()), *(() if plan.source is None else (plan.source,)))
+        return replace(plan, columns=deciding_columns(plan, besides), gap_ms=reach.gap_ms)
+
+    with counted_log(tasks, chunk, lake, refine=only_times) as counted:
+        time = chunk_time(chunk, counted.layout, counted.scanned, before=before)
+        latest = [NEVER_MS] * len(chunk.slices)
+        groups = [None if reach.gap_ms is None else TimeGroups.none(reach.gap_ms) for _ in chunk.slices]
+        for scanned in counted.scanned:
+            number = scanned.block.slice_no
+            latest[number] = max(latest[number], scanned.latest_ms)
+            own = groups[number]
+            if own is not None and scanned.groups is not None:
+                groups[number] = own.joined(scanned.groups)
+    return [
+        SliceTime(slice=slice_, after=after, latest_ms=latest_ms, groups=own)
+        for slice_, after, latest_ms, own in zip(chunk.slices, time.after, latest, groups, strict=True)
+    ]
+
+
+def first_that_matters(passed: Sequence[SliceTime], reach: Reach, at: Slice) -> int:
+    """Return the number of the first slice with a record that may matter at `at`; their number if there is none."""
+    if reach.is_on_clock:
+        # At the end of a slice, all that is due before that end has been done.
+        return _first_from(passed, [slice_time.slice.end_ms - 1 for slice_time in passed], at.start_ms - reach.after_ms)
+    latest = [slice_time.latest_ms for slice_time in passed]
+    if reach.gap_ms is not None:
+        oldest_ms = _oldest_open(passed, reach)
+        return len(passed) if oldest_ms is None else _first_from(passed, latest, oldest_ms)
+    watermark_ms = passed[-1].watermark_ms
+    oldest_ms = NEVER_MS + 1 if watermark_ms is None else watermark_ms - reach.after_ms + 1
+    return _first_from(passed, latest, oldest_ms)
+
+
+def _first_from(passed: Sequence[SliceTime], latest: Sequence[int], from_ms: int) -> int:
+    return next((number for number, latest_ms in enumerate(latest) if latest_ms >= from_ms), len(passed))
+
+
+def _oldest_open(passed: Sequence[SliceTime], reach: Reach) -> int | None:
+    """Return the first event time of the oldest group that still matters after the last slice; None without one.
+
+    A session of a group that has ended is deleted. A later record cannot extend it, so it begins another group.
+    """
+    assert reach.gap_ms is not None, "sessions have a gap"
+    groups = TimeGroups.none(reach.gap_ms)
+    for slice_time in passed:
+        if slice_time.groups is not None:
+            groups = groups.joined(slice_time.groups)
+        watermark_ms = slice_time.watermark_ms
+        if watermark_ms is not None:
+            groups = groups.later_than(watermark_ms - reach.after_ms)
+    return int(np.min(groups.first_ms)) if len(groups.first_ms) else None
