@@ -17,7 +17,8 @@ from jobs.lake.event_log import PinnedLog
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import slices_between
+from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
+from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.log_pin import pin_input
 from jobs.planning.log_state import known_log
 from jobs.planning.request_context import RequestContext
@@ -93,13 +94,19 @@ def find_restart(
     return warm_up_from(first, passed[number - 1].after if number else ())
 
 
-def restart_before(session: LazySession, work: RequestContext, slices: Sequence[Slice]) -> WarmUp:
+def restart_before(session: LazySession, work: RequestContext, slices: Sequence[Slice]) -> WarmUp | None:
     """Return the warm-up of a chain that begins with the first of some slices.
+
+    None if the chain needs none: the slice before has a published run of the same spec.
 
     Raises:
         RequestError, LogError: as for `find_restart`.
     """
     view, at = work.ledger.view(), slices[0]
+    previous = previous_slice(slice_grid(work.pipeline), at)
+    published = None if previous is None else view.published_run(previous.slice_id)
+    if published is not None and published.result.spec_fingerprint == spec_fingerprint(work.pipeline):
+        return None
     first = work.log_state(view, slices).first_data
     if first is None or first.start_ms >= at.start_ms:
         return WarmUp(first=at)

@@ -1,20 +1,35 @@
 """A chain that begins in the middle of a log has, from there on, the rows and states of the whole chain."""
 
 from collections.abc import Sequence
+from datetime import date, timedelta
+from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
 
-from jobs.replay.restart import SliceTime, first_that_matters
+from jobs.lake.lake import Lake
+from jobs.ledger.ledger import Ledger
+from jobs.orchestration.outcomes import RequestOutcome
+from jobs.orchestration.requests import run_request
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import slices_between
+from jobs.planning.request_context import Asked, open_request_context
+from jobs.reading.verify import verify
+from jobs.replay.replayer import replay_chunk
+from jobs.replay.restart import SliceTime, first_that_matters, restart_before
+from jobs.replay.sizes import Sizes
 from jobs.replay.stages.scan import NEVER_MS
 from jobs.runs import Slice
+from jobs.spark.lazy_session import LazySession
 from tests.jobs.replay.test_bucket_replay import COLUMNS, pipeline
+from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log, no_session
 from tests.support.bucket_feed import Row, tables_of
 from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
 from tests.support.fuzzing import seeds
 from tests.support.random_windows import random_windows
+from tests.support.replays import NOW_MS, pipeline_of, what_was_run
 from windowlib.columnar.time_groups import TimeGroups
 from windowlib.errors import SpecError
 from windowlib.profiles import EngineFault
@@ -22,6 +37,8 @@ from windowlib.records import tables
 from windowlib.windows.reach import Reach, reach_of
 
 SLICE_MS = 100
+EPOCH: Final = date(1970, 1, 1)
+SIZES: Final = Sizes(local_records=10**9)
 ROWS = {"records": {"count": {}}, "amounts": {"collect_list": "amount"}}
 
 
@@ -142,3 +159,53 @@ def test_windows_and_states_after_a_restart_are_those_of_the_whole_chain() -> No
             assert rows_from(again, table, since) == rows_from(whole, table, since), (table, first, number)
     assert skipped > 40
     assert refused > 10
+
+
+class TestOnFiles:
+    """The same through files, the ledger and the commands' own code, with watermarks that need a pass or not."""
+
+    def request(self, lake: Path, pipeline: Pipeline, days: tuple[int, int], *, warms_up: bool) -> RequestOutcome:
+        work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+        session = LazySession(no_session, is_local=True)
+        from_ms, to_ms = ((FIRST + timedelta(days=day) - EPOCH).days * DAY_MS for day in days)
+        warm_up = restart_before(session, work, slices_between(pipeline, from_ms, to_ms)) if warms_up else None
+        asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="", warm_up=warm_up)
+        return run_request(work, asked, lambda order: replay_chunk(session, order, sizes=SIZES))
+
+    def test_a_range_of_its_own_equals_the_whole_chain(self, tmp_path: Path) -> None:
+        """Run ids are equal, because they cover spec, input and state before."""
+        warmed = 0
+        for seed in seeds(8):
+            random, root = Random(seed), tmp_path / str(seed)
+            root.mkdir()
+            make_log(root / "log", random, keys=[*range(6)], share=random.choice((0.1, 0.6)))
+            pipeline = file_pipeline(random)
+            first = random.randint(1, DAYS - 1)
+            lakes = [linked_lake(root / name, root / "log") for name in ("whole", "part")]
+            whole = what_was_run(self.request(lakes[0], pipeline, (0, DAYS), warms_up=False))
+            part = self.request(lakes[1], pipeline, (first, DAYS), warms_up=True)
+            assert part.is_published
+            assert what_was_run(part) == whole[first:]
+            ledger = Ledger(Lake(root=str(lakes[1])).ledger(pipeline.name), now_ms=lambda: NOW_MS)
+            view = ledger.view()
+            assert len(view.published) == DAYS - first
+            assert not verify(Lake(root=str(lakes[1])), pipeline.name, view).findings
+            warmed += part.replayed - (DAYS - first)
+            again = self.request(lakes[1], pipeline, (first, DAYS), warms_up=True)
+            assert (again.replayed, again.is_published) == (0, True)
+            assert self.request(lakes[0], pipeline, (first, DAYS), warms_up=True).replayed == 0
+            follower = self.request(lakes[1], pipeline, (first, DAYS), warms_up=False)
+            assert follower.replayed == 0, "a published chain that began with a warm-up is planned from its state"
+        assert warmed > 3
+
+
+def file_pipeline(random: Random) -> Pipeline:
+    windows = random.choice(
+        ("tumbling: {size: 30h}", "sliding: {size: 36h, slide: 12h}\n  allowed_lateness: 5h", "session: {gap: 2h}")
+    )
+    emit = random.choice(("", ", emit: {records: 2}"))
+    return pipeline_of(
+        "pipeline: middle\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
+        f"watermark: {{kind: bounded, out_of_orderness: {random.choice(('0s', '6h'))}{emit}}}\n"
+        f"windows:\n  {windows}\naggregates: {{n: {{count: {{}}}}, all: {{collect_list: v}}}}\n"
+    )
