@@ -41,7 +41,10 @@ def show_plan(planned: Plan, *, at_least: int = FOLD_FROM) -> None:
     stretches = fold(planned.steps, lambda step: (step.reason, step.is_certain, step.is_published), at_least=at_least)
     rows = [_plan_row(stretch) for stretch in stretches]
     columns = ("slice", "replay", "because", "records", "bytes", "about")
-    share = f"{len(planned.stale)} of {counted(len(planned.steps), 'slice')} to replay"
+    stale = [step for step in planned.stale if not step.is_warm_up]
+    share = f"{len(stale)} of {counted(len(planned.range), 'slice')} to replay"
+    if len(stale) < len(planned.stale):
+        share += f", after a warm-up of {len(planned.stale) - len(stale)}"
     title = f"{planned.pipeline} [{planned.from_text}, {planned.to_text}) half-open: {share}"
     options.print_table(title, columns, rows, right=("records", "bytes", "about"), whole=("slice",))
     total = _expected(Estimate.together(step.expected for step in planned.stale))
