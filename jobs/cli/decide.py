@@ -11,7 +11,8 @@ from jobs.planning.request_context import RequestContext
 from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
-from jobs.publishing.rules import PublicationAttempt, describe_run, stop_reasons
+from jobs.publishing.rules import PublicationAttempt
+from jobs.publishing.stop_reasons import describe_run, stop_reasons
 from jobs.publishing.waivers import SliceWaiver, runs_to_examine, waive, waive_events
 from jobs.runs import SHOWN_DIGITS, optional_fates
 from windowlib.errors import RequestError

@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "init": "jobs.cli.init:init_command",
     "plan": "jobs.cli.plan:plan_command",
     "run": "jobs.cli.run:run_command",
+    "repair": "jobs.cli.repair:repair_command",
     "status": "jobs.cli.status:status_command",
     "show": "jobs.cli.inspect:show_command",
     "diff": "jobs.cli.diff:diff_command",
@@ -41,7 +42,7 @@ COMMANDS: Mapping[str, str] = {
 }
 """Name of a command -> its module and function. A module is imported when its command is used."""
 
-READERS = frozenset({"doctor", "init", "plan", "show", "diff", "explain", "verify", "report", "clean"})
+READERS = frozenset({"doctor", "init", "plan", "repair", "show", "diff", "explain", "verify", "report", "clean"})
 """Commands that read rows and need no pandas."""
 
 HELP = """Replay an append-only Delta table of events through event-time windows, and publish only checked results.

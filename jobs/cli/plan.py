@@ -142,12 +142,21 @@ def chosen_restart(
 
     Raises:
         UsageError: the chain is to begin without earlier records, too.
-        RequestError, LogError: as for `jobs.replay.restart.find_restart`.
+        RequestError, LogError: as for `restart_of`.
     """
     if not warms_up:
         return None
     if is_fresh:
         raise click.UsageError("--fresh begins without earlier records, --warm-up with them; give one of them")
+    return restart_of(work, slices, master=master)
+
+
+def restart_of(work: RequestContext, slices: Sequence[Slice], *, master: str | None) -> WarmUp | None:
+    """Return the warm-up of a chain that begins with these slices; None if it needs none.
+
+    Raises:
+        RequestError, LogError: as for `jobs.replay.restart.restart_before`.
+    """
     from jobs.replay.restart import restart_before
     from jobs.spark.lazy_session import LazySession
 

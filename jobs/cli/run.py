@@ -111,17 +111,37 @@ def run_command(  # noqa: PLR0913  (its options)
         warms_up=warms_up, if_open=if_open, reason=reason, master=master,
     )  # fmt: skip
     work, asked, accepted = given.asked(places.request_context(pipeline, checks=suite_fingerprint(pipeline)))
-    with LazyReplayer(master=master) as replayer, _progress_bar(pipeline.name, at_least=fold_from) as on_progress:
-        staging = Staging(chunk=chunk, chunk_records=chunk_records, on_progress=on_progress)
-        run = partial(run_request, work, replayer=replayer, staging=staging, publish=not no_publish, accepted=accepted)
+    staging = Staging(chunk=chunk, chunk_records=chunk_records)
+    shown = Shown(as_json=as_json, fold_from=fold_from)
+    return run_asked(
+        work, asked, staging=staging, publishes=not no_publish, accepted=accepted, master=master, shown=shown
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """How a command prints the outcome of a request."""
+
+    as_json: bool
+    fold_from: int
+
+
+def run_asked(
+    work: RequestContext, asked: Asked, *, staging: Staging, publishes: bool, master: str | None, shown: Shown,
+    accepted: PlanFile | None = None,
+) -> int:  # fmt: skip
+    """Run a request, and print its progress and its outcome. Return the exit status."""
+    with LazyReplayer(master=master) as replayer, _progress_bar(work.pipeline.name, at_least=shown.fold_from) as bar:
+        staging = replace(staging, on_progress=bar)
+        run = partial(run_request, work, replayer=replayer, staging=staging, publish=publishes, accepted=accepted)
         outcome = _in_its_turn(work, asked, run)
-    if as_json:
+    if shown.as_json:
         options.print_json(outcome.to_json())
     else:
-        show_outcome(outcome, at_least=fold_from)
+        show_outcome(outcome, at_least=shown.fold_from)
     if outcome.publication is not None and not outcome.is_published:
         options.complain(f"not published: {outcome.publication.why}")
-    if no_publish and not as_json:
+    if not publishes and not shown.as_json:
         from jobs.cli.diff import say_differences
 
         say_differences(work, outcome.request_id)

@@ -1,13 +1,35 @@
-"""The event of a look at the log, and the changed slices that a proposed restatement stores."""
+"""A look at the log, its event, and the changed slices that a proposed restatement stores."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from jobs.ledger.events import EventKind, LedgerEvent, coordinates_of
-from jobs.ledger.view import Look, SeenInput
 from jobs.runs import LogCoordinates
 from windowlib.errors import LedgerError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenInput:
+    """The input of a slice as a look at the log found it. `removed` names a commit that removed records; else empty."""
+
+    log: LogCoordinates
+    removed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The newest comparison of the log with what the published runs read.
+
+    At `version` of the log, every slice that was published in ledger version `seq` had the input of its run, except
+    those in `changed`. `commit` is the digest of the commit file of that version.
+    """
+
+    table_id: str
+    version: int
+    commit: str
+    changed: Mapping[str, SeenInput] = field(default_factory=dict)
+    seq: int = 0
 
 
 def looked_event(look: Look) -> LedgerEvent:

@@ -26,8 +26,8 @@ from jobs.ledger.events import (
     verified_sighting,
     with_checks,
 )
-from jobs.ledger.looks import look_of
-from jobs.ledger.provenance import decision_of
+from jobs.ledger.looks import Look, look_of
+from jobs.ledger.provenance import Decided, decision_of
 from jobs.ledger.request_projection import (
     RequestProjection,
     add_comment,
@@ -38,17 +38,7 @@ from jobs.ledger.request_projection import (
     start_attempt,
     text_of,
 )
-from jobs.ledger.view import (
-    Decided,
-    Hold,
-    Judgement,
-    LedgerView,
-    Look,
-    Publication,
-    RequestState,
-    StagedRun,
-    Waiver,
-)
+from jobs.ledger.view import Hold, Judgement, LedgerView, Publication, RequestState, StagedRun, Waiver
 from jobs.runs import RunResult, Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
@@ -100,6 +90,7 @@ class Projection:
         self._look: Look | None = None
         self._accepted: tuple[AcceptedRewrite, ...] = ()
         self._decisions: dict[str, Decided] = {}
+        self._repairs: dict[str, str] = {}  # run of a repair -> run of the chain
         self._sightings: dict[str, list[Sighting]] = {}  # run -> in ledger order
         self._resolved: dict[str, StagedRun | None] = {}  # cache: run -> its attempt that counts
         self._view: LedgerView | None = None  # cache: the view of the events so far
@@ -131,7 +122,7 @@ class Projection:
             case EventKind.ADOPTED:
                 self._request(event).add_run(text_of(event, "slice_id"), text_of(event, "run_id"))
             case EventKind.COMPLETED:
-                self._request(event).change(is_complete=True)
+                self._complete(event)
             case EventKind.CHECKED:
                 self._check(event)
             case EventKind.JUDGED:
@@ -182,6 +173,7 @@ class Projection:
         made._hold = self._hold
         made._look = self._look
         made._accepted = self._accepted
+        made._repairs = self._repairs
         made._decisions = self._decisions.copy()
         made._resolved = self._resolved.copy()
         made._view = self._view
@@ -216,6 +208,7 @@ class Projection:
             decisions=dict(self._decisions),
             look=self._look,
             accepted=self._accepted,
+            repairs=self._repairs,
         )
 
     def _open(self, event: LedgerEvent) -> None:
@@ -252,6 +245,14 @@ class Projection:
         request = self._requests.get(run.request_id)
         if request is not None and not event.details.get("warms_up", False):
             request.add_run(result.slice.slice_id, result.run_id)
+
+    def _complete(self, event: LedgerEvent) -> None:
+        request = self._request(event)
+        request.change(is_complete=True)
+        repairs = event.details.get("repairs")
+        if repairs is not None:
+            request.keep_runs(repairs)
+            self._repairs = {**self._repairs, **repairs}
 
     def _check(self, event: LedgerEvent) -> None:
         run_id = text_of(event, "run_id")

@@ -1,9 +1,54 @@
 """Who made a ledger change: the decision of a person, or the DAG run that works on a request. Kept in event details."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from jobs.ledger.events import LedgerEvent
-from jobs.ledger.view import Comment, DagRunOrigin, Decided
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DagRunOrigin:
+    """A DAG run of Airflow that has opened or joined a request, and the slices that it replays.
+
+    `lease_id` names the lease by which it did so. A DAG run that was cleared has another one.
+    """
+
+    dag_id: str
+    run_id: str
+    slice_ids: tuple[str, ...]
+    lease_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A decision of a person that the ledger has recorded.
+
+    `decision_id` identifies it, so that a retry finds that it has been made. `action` is its name, such as `waive`.
+    `seq` is the ledger version of its commit. `request_id` is None for a decision on the chain: a rollback, its end.
+    """
+
+    decision_id: str
+    action: str
+    request_id: str | None
+    who: str
+    reason: str
+    at_ms: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comment:
+    """An entry in the thread of a request: a text, or an assignment. No rule depends on it.
+
+    `comment_id` identifies it, so that a retry finds that it has been written. `assignee` is None for a text, and empty
+    if the request was assigned to nobody.
+    """
+
+    comment_id: str
+    who: str
+    at_ms: int
+    text: str
+    assignee: str | None = None
 
 
 def decision_details(decision_id: str, action: str) -> dict[str, Any]:

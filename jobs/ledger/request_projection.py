@@ -1,14 +1,14 @@
 """A request during the fold of a ledger, and the events that change it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.leases import Lease, lease_from_details
 from jobs.ledger.looks import stored_changes
-from jobs.ledger.provenance import comment_of, origin_of
-from jobs.ledger.view import Attempt, Comment, DagRunOrigin, Request, RequestKind, RequestState
+from jobs.ledger.provenance import Comment, DagRunOrigin, comment_of, origin_of
+from jobs.ledger.view import Attempt, Request, RequestKind, RequestState
 from jobs.runs import Slice, WarmUp
 from windowlib.errors import LedgerError
 
@@ -33,6 +33,11 @@ class RequestProjection:
     def add_run(self, slice_id: str, run_id: str) -> None:
         """Take a run of a slice in."""
         self.runs[slice_id] = run_id
+        self.frozen = None
+
+    def keep_runs(self, run_ids: Collection[str]) -> None:
+        """Drop all other runs."""
+        self.runs = {slice_id: run_id for slice_id, run_id in self.runs.items() if run_id in run_ids}
         self.frozen = None
 
     def change(self, **changes: object) -> None:
@@ -104,6 +109,7 @@ def opened_request(event: LedgerEvent) -> Request:
         unarrived={str(one): str(text) for one, text in dict(details.get("unarrived") or {}).items()},
         changes=stored_changes(event),
         warm_up=stored_warm_up(event),
+        is_repair=bool(details.get("repair", False)),
     )
 
 

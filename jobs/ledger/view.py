@@ -7,6 +7,8 @@ from typing import assert_never
 
 from jobs.ledger.acceptances import AcceptedRewrite
 from jobs.ledger.leases import IsAlive, Lease, is_held
+from jobs.ledger.looks import Look
+from jobs.ledger.provenance import Comment, DagRunOrigin, Decided
 from jobs.runs import (
     VERDICTS,
     CheckpointRef,
@@ -17,7 +19,7 @@ from jobs.runs import (
     Slice,
     Verdict,
     WarmUp,
-)
+)  # fmt: skip
 from windowlib.errors import LedgerError
 
 
@@ -137,51 +139,6 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DagRunOrigin:
-    """A DAG run of Airflow that has opened or joined a request, and the slices that it replays.
-
-    `lease_id` names the lease by which it did so. A DAG run that was cleared has another one.
-    """
-
-    dag_id: str
-    run_id: str
-    slice_ids: tuple[str, ...]
-    lease_id: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """A decision of a person that the ledger has recorded.
-
-    `decision_id` identifies it, so that a retry finds that it has been made. `action` is its name, such as `waive`.
-    `seq` is the ledger version of its commit. `request_id` is None for a decision on the chain: a rollback, its end.
-    """
-
-    decision_id: str
-    action: str
-    request_id: str | None
-    who: str
-    reason: str
-    at_ms: int
-    seq: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comment:
-    """An entry in the thread of a request: a text, or an assignment. No rule depends on it.
-
-    `comment_id` identifies it, so that a retry finds that it has been written. `assignee` is None for a text, and empty
-    if the request was assigned to nobody.
-    """
-
-    comment_id: str
-    who: str
-    at_ms: int
-    text: str
-    assignee: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A request and its progress. `runs` maps slice ids to run ids. `origins` are the DAG runs that work on it.
 
@@ -193,7 +150,8 @@ class Request:
     `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
     `stopped_by` is the person who has stopped the newest holder; None if nobody has, or if there is a newer holder.
     `warm_up` is set if the chain begins in the middle of the log (`jobs.replay.restart`). Runs of its slices are not
-    among `runs`.
+    among `runs`. `is_repair`: the request computes slices with another allowed lateness. When it is complete, `runs`
+    has the runs with other rows than those of the chain.
     """
 
     request_id: str
@@ -220,6 +178,7 @@ class Request:
     changes: Mapping[str, LogCoordinates] = field(default_factory=dict)
     stopped_by: str | None = None
     warm_up: WarmUp | None = None
+    is_repair: bool = False
 
     @property
     def assignee(self) -> str:
@@ -289,29 +248,6 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenInput:
-    """The input of a slice as a look at the log found it. `removed` names a commit that removed records; else empty."""
-
-    log: LogCoordinates
-    removed: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """The newest comparison of the log with what the published runs read.
-
-    At `version` of the log, every slice that was published in ledger version `seq` had the input of its run, except
-    those in `changed`. `commit` is the digest of the commit file of that version.
-    """
-
-    table_id: str
-    version: int
-    commit: str
-    changed: Mapping[str, SeenInput] = field(default_factory=dict)
-    seq: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerView:
     """The ledger at one version.
 
@@ -319,7 +255,8 @@ class LedgerView:
     `decisions` maps decision ids to the decisions of persons, in ledger order. `look` is the newest look at the log.
     `staged_attempts` are the ids of all attempts of which a run was staged. `condemned_attempts` are the ids of the
     attempts that were condemned as a whole: no run of them counts, and none is staged any more. `accepted` are the
-    commits of the log that persons have accepted although they removed or changed records.
+    commits of the log that persons have accepted although they removed or changed records. `repairs` maps the runs of
+    repairs to the runs of the chain in whose place readers see them.
     """
 
     version: int
@@ -335,6 +272,7 @@ class LedgerView:
     decisions: Mapping[str, Decided] = field(default_factory=dict)
     look: Look | None = None
     accepted: tuple[AcceptedRewrite, ...] = ()
+    repairs: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, run_id: str) -> StagedRun:
         """Return the run with this id.
@@ -354,14 +292,30 @@ class LedgerView:
         """Return the run of a slice that readers see; None if the slice is not published."""
         return self.run(self.published[slice_id]) if slice_id in self.published else None
 
+    def chain_run(self, run_id: str) -> StagedRun:
+        """Return the run whose state the next slice starts from: the run itself, or that in whose place it is seen.
+
+        Raises:
+            LedgerError: as for `run`.
+        """
+        return self.run(self.chain_run_id(run_id))
+
+    def chain_run_id(self, run_id: str) -> str:
+        """Return the id of the run of the chain, for a run that readers see."""
+        return self.repairs.get(run_id, run_id)
+
+    def published_chain_run(self, slice_id: str) -> StagedRun | None:
+        """Return the run of the published chain at a slice; None if the slice is not published."""
+        return self.chain_run(self.published[slice_id]) if slice_id in self.published else None
+
     def published_pairs(self) -> tuple[tuple[str, str], ...]:
         """Return the (slice_id, attempt_id) pairs that readers see, in slice order."""
         return tuple((slice_id, self.run(run_id).result.attempt_id) for slice_id, run_id in self.published.items())
 
     @property
     def head(self) -> StagedRun | None:
-        """The published run of the last slice. The schedule continues after it."""
-        return self.run(list(self.published.values())[-1]) if self.published else None
+        """The run of the published chain at the last slice. The schedule continues after it."""
+        return self.chain_run(list(self.published.values())[-1]) if self.published else None
 
     def published_at(self, seq: int) -> dict[str, str]:
         """Return what readers saw at ledger version `seq`: slice id -> run id."""

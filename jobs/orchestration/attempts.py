@@ -102,7 +102,7 @@ def _staged(view: LedgerView, order: ReplayOrder, results: Sequence[RunResult]) 
 def _begins_chain(pipeline: Pipeline, view: LedgerView, result: RunResult) -> bool:
     """Return whether a run after a warm-up does not continue the published chain."""
     before = previous_slice(slice_grid(pipeline), result.slice)
-    published = None if before is None else view.published_run(before.slice_id)
+    published = None if before is None else view.published_chain_run(before.slice_id)
     return published is None or published.result.state_after != result.state_before
 
 

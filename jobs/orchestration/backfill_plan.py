@@ -78,7 +78,7 @@ def later_slices(work: RequestContext, form: BackfillForm) -> tuple[Slice, ...]:
     """Return the published slices after the range that were computed from its state: to the end of their chain."""
     view, grid, found = work.ledger.view(), slice_grid(work.pipeline), list[Slice]()
     one = next_slice(grid, slices_between(work.pipeline, form.from_ms, form.to_ms)[-1])
-    while one is not None and (run := view.published_run(one.slice_id)) is not None and not run.is_chain_start:
+    while one is not None and (run := view.published_chain_run(one.slice_id)) is not None and not run.is_chain_start:
         found.append(one)
         one = next_slice(grid, one)
     return tuple(found)

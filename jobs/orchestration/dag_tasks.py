@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, assert_never
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import DagRunOrigin, StagedRun
+from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.view import StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.backfill_checks import check_chain, check_log_end
 from jobs.orchestration.backfill_form import read_form, replayable_range

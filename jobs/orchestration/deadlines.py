@@ -19,7 +19,8 @@ from jobs.pipeline.slices import local_midnight_ms, show_instant, slice_grid, sl
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext, covers, is_live
 from jobs.planning.standing import Standing, standing
-from jobs.publishing.rules import describe_hold, stop_reasons
+from jobs.publishing.rules import describe_hold
+from jobs.publishing.stop_reasons import stop_reasons
 from jobs.review import links
 from jobs.review.digest import digest
 from jobs.review.pages.state import HeldSlice, held_slices

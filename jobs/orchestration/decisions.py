@@ -20,7 +20,8 @@ from typing import Any, assert_never
 from pydantic import BaseModel, ConfigDict
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind
+from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.orchestration.dag_leases import RunStateOf, release_ended
 from jobs.orchestration.decision_actions import Action
 from jobs.orchestration.decision_fields import Decision

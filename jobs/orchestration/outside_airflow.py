@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from jobs.ledger.view import DagRunOrigin, LedgerView
+from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.view import LedgerView
 from jobs.orchestration.dag_leases import release_ended
 from jobs.orchestration.decisions import settled_runs
 from jobs.orchestration.embedded.airflow_api import FINISHED_STATES, AirflowApi, AirflowRefused

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from jobs.ledger.view import StagedRun
 from jobs.planning.plan import Plan
 from jobs.planning.steps import Reason
-from jobs.publishing.rules import describe_stop
+from jobs.publishing.stop_reasons import describe_stop
 from jobs.runs import ARRIVAL, Slice, Verdict
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
-from jobs.ledger.view import LedgerView, RequestKind
+from jobs.ledger.view import LedgerView, RequestKind, StagedRun
 from jobs.orchestration.attempts import may_stage, replay_until_closed
+from jobs.orchestration.late_repair import repairs_of
 from jobs.orchestration.open_ranges import check_range_is_free, open_range
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.slices import slices_between
@@ -245,13 +246,25 @@ def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
         work.ledger.write(decide)
 
 
+def _continued(view: LedgerView, run: StagedRun, planned: Plan) -> StagedRun:
+    """Return the run whose state follows in a plan: of a repair that readers see, the run of the chain."""
+    is_own = run.result.spec_fingerprint == planned.spec_fingerprint
+    return view.run(run.result.run_id) if is_own else view.chain_run(run.result.run_id)
+
+
 def _complete(work: RequestContext, request_id: str) -> None:
-    """Record that no slice of the request's range is left to replay."""
+    """Record that no slice of the request's range is left to replay.
+
+    Raises:
+        RequestError: the request is a repair, and the chain could not go on after it.
+    """
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         request = view.requests[request_id]
-        is_due = request.is_open and request.from_ms is not None and not request.is_complete
-        return [LedgerEvent(kind=EventKind.COMPLETED, request_id=request_id)] if is_due else []
+        if not request.is_open or request.from_ms is None or request.is_complete:
+            return []
+        details = {"repairs": repairs_of(work, view, request)} if request.is_repair else {}
+        return [LedgerEvent(kind=EventKind.COMPLETED, request_id=request_id, details=details)]
 
     work.ledger.write(decide)
 
@@ -279,7 +292,7 @@ def _order(work: RequestContext, request_id: str, following: _Next) -> ReplayOrd
                 f"request {request_id}: a chunk follows slice {predecessor.slice.slice_id}, which has no run; please "
                 "report this"
             )
-        before = work.ledger.view().run(predecessor.run.result.run_id).checkpoint
+        before = _continued(work.ledger.view(), predecessor.run, following.plan).checkpoint
     return ReplayOrder(
         pipeline=work.pipeline,
         lake=work.lake,

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import DagRunOrigin, LedgerView, RequestKind
+from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.view import LedgerView, RequestKind
 from jobs.orchestration.open_ranges import RangeTaken, check_range_is_free, open_range, refuse_without_work
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.passing_slices import until_held

@@ -99,13 +99,13 @@ def chain_before(
     if own is not None:
         note = f"continues from {before.slice_id} of the same request"
         return ChainStart(before=view.run(own).checkpoint, note=note)
-    published, spec = view.published_run(before.slice_id), spec_fingerprint(pipeline)
+    published, spec = view.published_chain_run(before.slice_id), spec_fingerprint(pipeline)
     if published is not None and published.result.spec_fingerprint == spec:
         return ChainStart(before=published.checkpoint, note=f"continues from {before.slice_id}, as published")
     if published is None:
         if log.first_data is None or first.start_ms <= log.first_data.start_ms:
             return ChainStart(note=f"the chain begins at {first.slice_id}: the log holds no record before it")
-        begun = view.published_run(first.slice_id)
+        begun = view.published_chain_run(first.slice_id)
         if begun is not None and begun.is_chain_start:
             return _as_begun(view, begun, before=before)
     raise ChainError(_gap(pipeline, view, log, first=first, before=before, published=published))
@@ -166,7 +166,7 @@ def _nearest(grid: SliceGrid, view: LedgerView, *, before: Slice, log_start: Sli
     nearest = before
     while nearest.start_ms > log_start.start_ms:
         earlier = previous_slice(grid, nearest)
-        run = None if earlier is None else view.published_run(earlier.slice_id)
+        run = None if earlier is None else view.published_chain_run(earlier.slice_id)
         if earlier is None or run is not None:
             return nearest if run is None or run.result.spec_fingerprint == spec else log_start
         nearest = earlier

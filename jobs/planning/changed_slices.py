@@ -18,7 +18,8 @@ from jobs.lake.log_match import Match, match_input
 from jobs.lake.log_places import log_place
 from jobs.lake.log_version import LogTip, commit_digest
 from jobs.ledger.acceptances import AcceptedRewrite, told_together
-from jobs.ledger.view import LedgerView, Look, SeenInput, StagedRun
+from jobs.ledger.looks import Look, SeenInput
+from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.look_back import look_back, readers_of
 from jobs.pipeline.slices import next_slice, slice_at, slice_grid
 from jobs.plain_text import counted

@@ -10,8 +10,8 @@ from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import HANDOVER_MS, LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger.ledger import Ledger
-from jobs.ledger.provenance import origin_details
-from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind
+from jobs.ledger.provenance import DagRunOrigin, origin_details
+from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.fingerprints import spec_fingerprint
@@ -91,7 +91,8 @@ class Asked:
     one `lease_id`. By default it is `request_id`, or a new id. `origin` is the DAG run that asks, if one does.
     `replaces` are the ids of the open requests that the person has seen and wants to replace; None: any.
     `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
-    `warm_up` are slices before the range, from which a chain begins in the middle of the log.
+    `warm_up` are slices before the range, from which a chain begins in the middle of the log. `is_repair`: the context
+    has the spec of the published chain with another allowed lateness (jobs.orchestration.late_repair).
     """
 
     from_ms: int | None
@@ -107,6 +108,7 @@ class Asked:
     replaces: frozenset[str] | None = None
     unarrived: Mapping[str, str] = field(default_factory=dict)
     warm_up: WarmUp | None = None
+    is_repair: bool = False
 
     @property
     def own_lease(self) -> str | None:
@@ -133,10 +135,10 @@ def find_resumable(work: RequestContext, view: LedgerView, asked: Asked) -> str 
         return None
     spec = spec_fingerprint(work.pipeline)
     for request in reversed(view.open_requests(asked.kind)):
-        kind = request.is_fresh, request.unarrived, request.warm_up
+        kind = request.is_fresh, request.unarrived, request.warm_up, request.is_repair
         same = (request.from_ms, request.to_ms, *kind, request.spec_fingerprint)
         others = [lease for lease in holders(work, request) if lease.lease_id != asked.own_lease]
-        wanted = (asked.from_ms, asked.to_ms, asked.is_fresh, asked.unarrived, asked.warm_up, spec)
+        wanted = (asked.from_ms, asked.to_ms, asked.is_fresh, asked.unarrived, asked.warm_up, asked.is_repair, spec)
         if same == wanted and not others:
             return request.request_id
     return None
@@ -237,7 +239,8 @@ def _requested(work: RequestContext, asked: Asked, *, request_id: str, spec: str
             "spec": pipeline_to_json(work.pipeline),
         }
         | ({"unarrived": dict(asked.unarrived)} if asked.unarrived else {})
-        | ({} if asked.warm_up is None else {"warm_up": asdict(asked.warm_up)}),
+        | ({} if asked.warm_up is None else {"warm_up": asdict(asked.warm_up)})
+        | ({"repair": True} if asked.is_repair else {}),
     )
 
 

@@ -200,12 +200,13 @@ class _Assessor:
     def _of_another_chain(self, one: Assessed) -> str:
         """Return why a slice is not replayed together with the newest ones; empty if it can be."""
         change, head = one.change, self.view.head
+        chain_run = self.view.chain_run(change.run.result.run_id)
         if head is not None and one.until != head.result.slice:
             return f"its chain ends at {one.until.slice_id}, before the published head {head.result.slice.slice_id}"
-        if head is not None and change.run.result.spec_fingerprint != head.result.spec_fingerprint:
+        if head is not None and chain_run.result.spec_fingerprint != head.result.spec_fingerprint:
             return "it was published with another spec than the published head"
         before = previous_slice(slice_grid(self.work.pipeline), change.slice)
-        if change.run.is_chain_start and before is not None and before.slice_id in self.view.published:
+        if chain_run.is_chain_start and before is not None and before.slice_id in self.view.published:
             return "it begins a chain, and only a person begins a chain (--fresh)"
         return ""
 
@@ -246,7 +247,7 @@ def _chain_ends(view: LedgerView) -> dict[str, Slice]:
     for slice_id in reversed(list(view.published)):
         one = view.slices[slice_id]
         goes_on = after is not None and after.start_ms == one.end_ms
-        run = None if after is None else view.runs.get(view.published[after.slice_id])
+        run = None if after is None else view.runs.get(view.chain_run_id(view.published[after.slice_id]))
         goes_on = goes_on and run is not None and not run.is_chain_start
         ends[slice_id] = ends[after.slice_id] if goes_on and after is not None else one
         after = one

@@ -114,8 +114,9 @@ class StepJudge:
         candidates = self._candidates()
         holding = next((run for run in candidates if self._holds(run, state)), None)
         if holding is not None:
-            reason, because = self._still_good(holding)
-            return self._step(reason, because, run=holding), holding.result.state_after
+            seen = self._seen(holding)
+            reason, because = self._still_good(seen)
+            return self._step(reason, because, run=seen), holding.result.state_after
         reference = candidates[0] if candidates else None
         reason, because, is_certain = self._stale(reference, state)
         if self.ask.is_warm_up(self.slice):
@@ -123,12 +124,25 @@ class StepJudge:
         return self._step(reason, because, run=reference, is_certain=is_certain), None
 
     def _candidates(self) -> list[StagedRun]:
-        """Return the runs of the slice: the request's own first, then the published one, then others, newest first."""
+        """Return the runs of the slice: the request's own first, then the published one, then others, newest first.
+
+        Of a repair, the run of the chain counts, in whose place readers see it.
+        """
+        published = self.view.chain_run_id(self.published or "")
+        runs = [run for run in self.runs if self.spec == run.result.spec_fingerprint or not self._is_repair(run)]
 
         def order(run: StagedRun) -> tuple[bool, bool, int]:
-            return run.result.run_id != self.own, run.result.run_id != self.published, -run.seq
+            return run.result.run_id != self.own, run.result.run_id != published, -run.seq
 
-        return sorted(self.runs, key=order) if len(self.runs) > 1 else [*self.runs]
+        return sorted(runs, key=order) if len(runs) > 1 else runs
+
+    def _is_repair(self, run: StagedRun) -> bool:
+        return run.result.run_id in self.view.repairs
+
+    def _seen(self, run: StagedRun) -> StagedRun:
+        """Return the run itself, or the run of a repair that readers see in its place."""
+        is_repaired = self.published is not None and self.view.repairs.get(self.published) == run.result.run_id
+        return self.view.run(self.published) if is_repaired and self.published is not None else run
 
     def _holds(self, run: StagedRun, state: str | None) -> bool:
         result = run.result

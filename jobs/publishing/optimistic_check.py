@@ -6,10 +6,11 @@ The person saw the ledger at one version. Later events on other requests do not 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jobs.ledger.view import Decided, LedgerView, Request, StagedRun
+from jobs.ledger.provenance import Decided
+from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import escaped
-from jobs.publishing.rules import stop_reasons
+from jobs.publishing.stop_reasons import stop_reasons
 from jobs.runs import Verdict
 from windowlib.errors import RequestError
 

@@ -1,23 +1,19 @@
 """The rules of publication: whether a request may be published, and if not, why. Pure functions over a view."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from expectations import messages
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.leases import Lease
-from jobs.ledger.view import Hold, LedgerView, Publication, Request, RequestKind, RequestState, StagedRun
+from jobs.ledger.view import Hold, LedgerView, Publication, Request, RequestKind, RequestState
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
-from jobs.plain_text import counted, shortened
+from jobs.plain_text import counted
 from jobs.planning.fingerprints import fingerprint
 from jobs.planning.request_context import RequestContext, holders
-from jobs.runs import EMPTY_STATE, SHOWN_DIGITS, CheckResult, Slice, Verdict
+from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, waiver_advice
+from jobs.runs import EMPTY_STATE, Slice, Verdict
 
-MAX_NAMED = 8
-MAX_ERROR = 300
-"""Messages show so many characters of the exception of a check."""
 SEEN = "readers see all of it already"
 UNVERIFIED = (
     "the log holds other records there than the published run read, and the commits that would tell whether some were "
@@ -81,6 +77,7 @@ def judge_publication(
         or (None if is_begun else _empty(request))
         or _incomplete(work, request)
         or _broken_chain(work, view, request)
+        or _of_other_chain(work, view, request)
         or _unjudged(work, view, request)
         or (None if lease_id is None else _unverified(work, view, request))  # a person has looked
     )
@@ -137,7 +134,12 @@ def is_ready(work: RequestContext, view: LedgerView, request: Request) -> bool:
     """Return whether nothing but checks, holders and a hold can stop the publication of a request."""
     if request.state is RequestState.CLOSED or not (request.runs or request.is_complete):
         return False
-    return not (_replaced(view, request) or _incomplete(work, request) or _broken_chain(work, view, request))
+    return not (
+        _replaced(view, request)
+        or _incomplete(work, request)
+        or _broken_chain(work, view, request)
+        or _of_other_chain(work, view, request)
+    )
 
 
 def _unjudged(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
@@ -149,50 +151,6 @@ def _unjudged(work: RequestContext, view: LedgerView, request: Request) -> Publi
         "what readers see now; `hindcast publish` compares it"
     )
     return _refused(request, why)
-
-
-def stop_reasons(run: StagedRun) -> tuple[str, ...]:
-    """Return in words why a run stops publication: `share of invalid records 30.8 %, limit 25 %`, one per check."""
-    if run.is_contradicted:
-        run_id = run.result.run_id[:SHOWN_DIGITS]
-        return (f"two attempts at run {run_id} left different rows, so the replay is not deterministic",)
-    stopping = [one for one in run.result.checks if one.verdict in {Verdict.FAIL, Verdict.ERROR}]
-    return tuple(dict.fromkeys(map(_missed, stopping))) or ("a check failed",)
-
-
-def describe_stop(run: StagedRun) -> str:
-    """Return on one line which slice stops publication, and why."""
-    return f"{run.result.slice.slice_id}: {'; '.join(stop_reasons(run))}"
-
-
-def describe_run(run: StagedRun, *, digits: int = SHOWN_DIGITS) -> str:
-    """Return the first digits of the id of a run, and its failed checks or its verdict."""
-    is_stopped = run.verdict in {Verdict.FAIL, Verdict.ERROR}
-    return f"run {run.result.run_id[:digits]} ({'; '.join(stop_reasons(run)) if is_stopped else run.verdict.value})"
-
-
-def _missed(one: CheckResult) -> str:
-    arguments, observed = _stored(one.arguments), _stored(one.observed)
-    if one.verdict is Verdict.ERROR:
-        why = f": {shortened(one.error, MAX_ERROR)}" if one.error else ""
-        return f"{messages.demand(one.check, one.column, arguments)}: the check itself failed{why}"
-    return messages.shortfall(one.check, one.column, arguments=arguments, observed=observed)
-
-
-def _stored(text: str | None) -> Mapping[str, Any]:
-    """Return a JSON object of a check result; empty if another version of Hindcast wrote something else."""
-    try:
-        value = json.loads(text or "{}")
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def waiver_advice(stopping: Sequence[StagedRun]) -> str:
-    """Return the command that waives failed runs. It names the runs, so a run that is staged later is not waived."""
-    each = [f"{run.result.slice.slice_id} --run {run.result.run_id[:SHOWN_DIGITS]}" for run in stopping[:MAX_NAMED]]
-    more = f", and {len(stopping) - MAX_NAMED} more" if len(stopping) > MAX_NAMED else ""
-    return f"let a slice pass with `hindcast waive PIPELINE SLICE --run RUN --reason …` ({', '.join(each)}{more})"
 
 
 def describe_hold(hold: Hold) -> str:
@@ -319,21 +277,41 @@ def _broken_chain(work: RequestContext, view: LedgerView, request: Request) -> P
     for slice_id in request.runs:
         one = view.slices[slice_id]
         before, after = previous_slice(grid, one), next_slice(grid, one)
-        run = view.run(merged[slice_id])
+        run = view.chain_run(merged[slice_id])
         state = _state_after(view, merged, before)
         if not run.is_chain_start and run.result.state_before != state:
             return _gap_before(work, request, one=one, before=before)
         if after is None or after.slice_id in request.runs or after.slice_id not in merged:
             continue
-        follower = view.run(merged[after.slice_id])
+        follower = view.chain_run(merged[after.slice_id])
         if not follower.is_chain_start and follower.result.state_before != run.result.state_after:
             return _gap_after(work, view, request, after=after)
     return None
 
 
+def _of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
+    """Refuse a repair of runs that are not those of the published chain any more."""
+    if not request.is_repair:
+        return None
+    other = tuple(
+        slice_id
+        for slice_id, run_id in request.runs.items()
+        if view.chain_run_id(view.published.get(slice_id, "")) != view.chain_run_id(run_id)
+    )
+    if not other:
+        return None
+    why = (
+        f"the repair is of other runs than readers see of {listed(other)} now. Cancel request "
+        f"{request.request_id}, and run `hindcast repair {work.pipeline.name} --run` again"
+    )
+    return _refused(request, why, stopped_by=other)
+
+
 def _state_after(view: LedgerView, merged: Mapping[str, str], one: Slice | None) -> str:
     return (
-        EMPTY_STATE if one is None or one.slice_id not in merged else view.run(merged[one.slice_id]).result.state_after
+        EMPTY_STATE
+        if one is None or one.slice_id not in merged
+        else view.chain_run(merged[one.slice_id]).result.state_after
     )
 
 
@@ -370,7 +348,7 @@ def _published_run_on(grid: SliceGrid, view: LedgerView, first: Slice) -> tuple[
     found: list[str] = []
     one: Slice | None = first
     while one is not None and one.slice_id in view.published:
-        if found and view.run(view.published[one.slice_id]).is_chain_start:
+        if found and view.chain_run(view.published[one.slice_id]).is_chain_start:
             break
         found.append(one.slice_id)
         one = next_slice(grid, one)

@@ -14,7 +14,7 @@ from jobs.plain_text import counted, shortened
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.decisions import checked_reason, open_request_of
 from jobs.publishing.optimistic_check import By, check_seen_request, check_seen_run
-from jobs.publishing.rules import describe_run, describe_stop
+from jobs.publishing.stop_reasons import describe_run, describe_stop
 from jobs.runs import SHOWN_DIGITS, Slice, Verdict
 from windowlib.errors import RequestError
 

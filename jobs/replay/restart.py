@@ -104,7 +104,7 @@ def restart_before(session: LazySession, work: RequestContext, slices: Sequence[
     """
     view, at = work.ledger.view(), slices[0]
     previous = previous_slice(slice_grid(work.pipeline), at)
-    published = None if previous is None else view.published_run(previous.slice_id)
+    published = None if previous is None else view.published_chain_run(previous.slice_id)
     if published is not None and published.result.spec_fingerprint == spec_fingerprint(work.pipeline):
         return None
     first = work.log_state(view, slices).first_data

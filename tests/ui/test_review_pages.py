@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, ViewportSize
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import DagRunOrigin
+from jobs.ledger.provenance import DagRunOrigin
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.review import links

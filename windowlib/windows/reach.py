@@ -34,10 +34,12 @@ class Reach:
 
     With `gap_ms`, records whose event times are at most so far apart belong together: they may be in one session. Else
     each record is alone. Records that belong together matter until the watermark reaches the latest of their event
-    times plus `after_ms`. If `is_on_clock`, read arrival time and the replay's clock for event time and watermark.
+    times plus `after_ms`. A window is deleted when the watermark reaches its end plus `margin_ms`. If `is_on_clock`,
+    read arrival time and the replay's clock for event time and watermark.
     """
 
     after_ms: int
+    margin_ms: int
     gap_ms: int | None = None
     is_on_clock: bool = False
 
@@ -61,14 +63,14 @@ def reach_of(operator: OperatorSpec) -> Reach:
     if not (operator.profile.protects_cleanup_timer or _leaves_cleanup(operator.effective_trigger())):
         raise SpecError("its trigger can delete the cleanup timer of a window, which then stays for ever (F11)")
     assigner, is_event_time = operator.assigner, operator.assigner.is_event_time
-    beyond_ms = _beyond_end_ms(operator) + operator.allowed_lateness_ms if is_event_time else -1
+    margin_ms = _beyond_end_ms(operator) + operator.allowed_lateness_ms if is_event_time else -1
     match assigner:
         case Tumbling(stagger=Stagger.NATURAL):
             raise SpecError("the first record of each task shifts its windows (stagger: natural)")
         case Tumbling() | Sliding():
-            return Reach(after_ms=assigner.size_ms + beyond_ms, is_on_clock=not is_event_time)
+            return Reach(after_ms=assigner.size_ms + margin_ms, margin_ms=margin_ms, is_on_clock=not is_event_time)
         case Session() if is_event_time:
-            return Reach(after_ms=assigner.gap_ms + beyond_ms, gap_ms=assigner.gap_ms)
+            return Reach(after_ms=assigner.gap_ms + margin_ms, margin_ms=margin_ms, gap_ms=assigner.gap_ms)
         case Session():
             raise SpecError("its sessions are on processing time")
         case _:

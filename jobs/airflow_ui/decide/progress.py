@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from jobs.airflow_ui.decide.airflow import UNDER_WAY, UsersAirflow
-from jobs.ledger.view import DagRunOrigin, LedgerView
+from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.view import LedgerView
 
 Outcome = Literal["waiting", "working", "made", "refused", "failed"]
 MAX_RUNS = 20

@@ -9,7 +9,8 @@ from jobs.planning.request_context import RequestContext, is_live
 from jobs.publishing.decisions import cancel_events, rollback_events
 from jobs.publishing.judging import is_due
 from jobs.publishing.optimistic_check import By
-from jobs.publishing.rules import judge_publication, stop_reasons
+from jobs.publishing.rules import judge_publication
+from jobs.publishing.stop_reasons import stop_reasons
 from jobs.runs import Verdict
 from windowlib.errors import RequestError
 

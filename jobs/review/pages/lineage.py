@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from jobs.lake.event_log import files_of_slices
 from jobs.lake.lake import Lake
 from jobs.lake.log_places import log_place
-from jobs.ledger.view import DagRunOrigin, LedgerView, StagedRun
+from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import without_credentials
 from jobs.runs import LogCoordinates, Slice

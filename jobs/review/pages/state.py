@@ -10,7 +10,8 @@ from jobs.plain_text import counted
 from jobs.planning.change_sentences import ToldChanges, told_changes
 from jobs.planning.request_context import RequestContext, holders
 from jobs.planning.standing import awaited_slice, empty_slices
-from jobs.publishing.rules import UNVERIFIED, judge_publication, listed, stop_reasons, unverified_slices
+from jobs.publishing.rules import UNVERIFIED, judge_publication, listed, unverified_slices
+from jobs.publishing.stop_reasons import stop_reasons
 from jobs.review.freshness import last_tick_ms
 from jobs.runs import Slice, Verdict
 from windowlib.errors import HindcastError

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from jobs.ledger.view import DagRunOrigin
+from jobs.ledger.provenance import DagRunOrigin
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, open_request
 from jobs.review import links

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from jobs.ledger.view import DagRunOrigin
+from jobs.ledger.provenance import DagRunOrigin
 from jobs.orchestration import decisions
 from jobs.orchestration.decision_actions import Action
 from jobs.orchestration.decision_fields import read_decision

@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from jobs.ledger.view import DagRunOrigin
+from jobs.ledger.provenance import DagRunOrigin
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked
 from jobs.publishing.publishing import publish

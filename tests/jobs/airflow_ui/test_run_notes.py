@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.ledger.view import DagRunOrigin, Request
+from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.view import Request
 from jobs.orchestration.requests import Staging, run_request
 from jobs.planning.request_context import Asked, open_request, open_request_context
 from jobs.replay.orders import ReplayOrder

@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import DagRunOrigin
+from jobs.ledger.provenance import DagRunOrigin
 from jobs.orchestration import outside_airflow
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, open_request_context

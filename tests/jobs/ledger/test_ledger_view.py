@@ -17,9 +17,9 @@ from jobs.ledger.events import (
     with_checks,
 )
 from jobs.ledger.leases import Lease
-from jobs.ledger.looks import changes_details, looked_event
+from jobs.ledger.looks import Look, SeenInput, changes_details, looked_event
 from jobs.ledger.projection import project
-from jobs.ledger.view import LedgerView, Look, RequestState, SeenInput
+from jobs.ledger.view import LedgerView, RequestState
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 from windowlib.errors import LedgerError
 

@@ -7,7 +7,8 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.ledger.leases import HANDOVER_MS, LEASE_MS, Holder
-from jobs.ledger.view import DagRunOrigin, Request
+from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.view import Request
 from jobs.orchestration import dag_tasks, scheduling
 from jobs.orchestration.dag_leases import release_ended, stop
 from jobs.orchestration.dag_orders import Order

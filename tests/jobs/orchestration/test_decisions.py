@@ -13,7 +13,8 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind
 from jobs.ledger.leases import Holder
-from jobs.ledger.view import DagRunOrigin, RequestState
+from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.view import RequestState
 from jobs.orchestration import decisions, scheduling
 from jobs.orchestration.decision_fields import read_decision
 from jobs.orchestration.decisions import Decider

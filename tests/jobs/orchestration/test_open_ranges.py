@@ -10,7 +10,8 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind
 from jobs.ledger.ledger import Ledger
-from jobs.ledger.view import DagRunOrigin, LedgerView, Request, RequestKind, RequestState
+from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.orchestration import dag_orders, dag_tasks, gating, scheduling
 from jobs.orchestration.decisions import settled_runs
 from jobs.orchestration.open_ranges import RangeTaken

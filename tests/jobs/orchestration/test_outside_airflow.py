@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import DagRunOrigin
+from jobs.ledger.provenance import DagRunOrigin
 from jobs.orchestration import outside_airflow
 from jobs.orchestration.embedded.airflow_api import AirflowApi, AirflowRefused
 from jobs.planning.request_context import Asked, holders, open_request, open_request_context

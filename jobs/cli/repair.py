@@ -1,0 +1,86 @@
+"""The command repair."""
+
+from functools import partial
+
+import click
+
+from jobs.cli import options
+from jobs.cli.plan import restart_of, suite_fingerprint
+from jobs.cli.run import Shown, run_asked
+from jobs.cli.slice_lines import all_option
+from jobs.durations import human_duration, parse_duration
+from jobs.folding import fold, folded_line
+from jobs.orchestration.late_repair import LateRepair, asked_for, repair_of, repairing
+from jobs.orchestration.requests import Staging
+from jobs.pipeline.slices import parse_bound
+from jobs.plain_text import counted
+from jobs.planning.request_context import on_published_spec
+
+
+@click.command(
+    "repair",
+    short_help="Put late records into their windows.",
+    epilog="Example: hindcast repair flights --from 2013-02-01 --to 2013-03-01 --run --no-publish",
+)
+@click.argument("pipeline_name", metavar="PIPELINE")
+@partial(options.range_options, required=False)
+@click.option(
+    "--at-most",
+    "at_most_text",
+    default=None,
+    metavar="DURATION",
+    help="Leave out records that are later than this, such as 30d.",
+)
+@click.option("--run", "runs", is_flag=True, help="Replay the slices, check and publish them.")
+@click.option("--no-publish", is_flag=True, help="With --run: only stage them, and print the difference.")
+@click.option("--reason", default="", help="Why. The ledger stores it.")
+@options.master_option
+@all_option
+@options.json_option
+@options.existing_place_options
+def repair_command(  # noqa: PLR0913 - one parameter per option
+    *, pipeline_name: str, from_text: str | None, to_text: str | None, at_most_text: str | None, runs: bool,
+    no_publish: bool, reason: str, master: str | None, fold_from: int, as_json: bool, places: options.Places,
+) -> int:  # fmt: skip
+    """Show which late records of published slices could be in their windows; with --run, put them in.
+
+    The range is that of slices, as for `run`; by default it is all that is published. The slices with late records are
+    replayed with a greater allowed lateness, from a restart point. Where their rows differ, readers see the new runs.
+    All other slices stay as they are, and later slices follow from the states that they follow from now. The request
+    is checked, compared and published as any other.
+    """
+    pipeline = places.pipeline(pipeline_name)
+    work, warnings = on_published_spec(places.request_context(pipeline, checks=suite_fingerprint(pipeline)))
+    for warning in warnings:
+        options.complain(f"warning: {warning}")
+    from_ms, to_ms = (None if text is None else parse_bound(pipeline, text) for text in (from_text, to_text))
+    at_most_ms = None if at_most_text is None else parse_duration(at_most_text)
+    repair = repair_of(work, from_ms=from_ms, to_ms=to_ms, at_most_ms=at_most_ms)
+    if repair is None:
+        options.say(f"{pipeline.name}: no published slice of the range has a late record to repair.")
+        return options.OK
+    if not runs:
+        _show(repair, as_json=as_json, at_least=fold_from)
+        return options.OK
+    repaired = repairing(work, repair)
+    warm_up = restart_of(repaired, repair.slices, master=master)
+    asked = asked_for(repair, who=options.who(), warm_up=warm_up, reason=reason)
+    shown = Shown(as_json=as_json, fold_from=fold_from)
+    return run_asked(repaired, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)
+
+
+def _show(repair: LateRepair, *, as_json: bool, at_least: int) -> None:
+    if as_json:
+        options.print_json(repair.to_json())
+        return
+    for stretch in fold(repair.late, lambda _: None, at_least=at_least):
+        names = [late.slice.slice_id for late in stretch.items]
+        records, windows = (sum(getattr(late, name) for late in stretch.items) for name in ("records", "windows"))
+        options.say(folded_line(names, f"{counted(records, 'late record')}, {counted(windows, 'window')} missed"))
+    left = f" {counted(repair.left, 'record')} that are later stay late." if repair.left else ""
+    options.say(
+        f"{counted(repair.records, 'late record')} could be in their windows with allowed lateness "
+        f"{human_duration(repair.lateness_ms)} in place of {human_duration(repair.own_ms)}: "
+        f"{counted(len(repair.slices), 'slice')} to replay, besides a warm-up.{left} "
+        f"`hindcast repair {repair.pipeline} --run --no-publish` computes the difference."
+    )

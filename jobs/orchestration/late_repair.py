@@ -1,0 +1,291 @@
+"""Late repair: slices are computed again as if their late records had been allowed.
+
+A repair replays a range with a greater `allowed_lateness` as a request of its own, from a restart point
+(`jobs.replay.restart`). Where its rows differ from those of the chain, readers see its run in place of the chain's run.
+The chain goes on from its own states: at the end of the range, the windows that are open in the chain have equal states
+in both. That is compared, not assumed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from jobs.durations import format_duration, human_duration
+from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
+from jobs.ledger.view import LedgerView, Request, StagedRun
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import slices_between
+from jobs.plain_text import counted
+from jobs.planning.log_pin import pin_input
+from jobs.planning.request_context import Asked, RequestContext
+from jobs.reading.stored_rows import StoredRuns
+from jobs.reading.stored_tables import spec_of
+from jobs.replay.chunk.bucket_plan import chunk_tables
+from jobs.runs import CheckpointRef, Slice, WarmUp
+from windowlib.errors import InvariantBroken, RequestError, SpecError
+from windowlib.records import tables
+from windowlib.windows.reach import Reach, reach_of
+
+_STATE_COLUMNS: Final = ("window_end_ms", "edge_count", "fired_count", "is_orphan", tables.ROW_ID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateSlice:
+    """The late records of a published slice that a repair would take, and the windows that they have missed."""
+
+    slice: Slice
+    records: int
+    windows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateRepair:
+    """A repair that may be made.
+
+    `slices` is the range that it computes. `lateness_ms` is the allowed lateness that takes the records of `late`, and
+    `own_ms` that of the pipeline. `left` records are later than the person wants, and stay late.
+    """
+
+    pipeline: str
+    late: tuple[LateSlice, ...]
+    slices: tuple[Slice, ...]
+    lateness_ms: int
+    own_ms: int
+    left: int
+
+    @property
+    def records(self) -> int:
+        """The number of late records that the repair takes."""
+        return sum(late.records for late in self.late)
+
+    @property
+    def reason(self) -> str:
+        """Why the request exists, for the ledger."""
+        return (
+            f"late repair: {counted(self.records, 'late record')} of {counted(len(self.late), 'slice')}, with allowed "
+            f"lateness {human_duration(self.lateness_ms)} in place of {human_duration(self.own_ms)}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the repair as plain data."""
+        return {
+            "pipeline": self.pipeline,
+            "from": self.slices[0].slice_id,
+            "last": self.slices[-1].slice_id,
+            "allowed_lateness": format_duration(self.lateness_ms),
+            "records": self.records,
+            "left": self.left,
+            "late": [
+                {"slice_id": late.slice.slice_id, "records": late.records, "windows": late.windows}
+                for late in self.late
+            ],
+        }
+
+
+def repair_of(
+    work: RequestContext, *, from_ms: int | None, to_ms: int | None, at_most_ms: int | None
+) -> LateRepair | None:
+    """Return the repair of the late records that published slices of a range have; None if they have none.
+
+    Args:
+        work: the context with the spec of the published chain.
+        from_ms: the first instant of the range; None: of the first published slice.
+        to_ms: its end, not included; None: that of the published head.
+        at_most_ms: records that are later than this stay late; None: all are taken.
+
+    Raises:
+        RequestError: nothing is published, slices have other runs than those of the chain, or records of the pipeline
+            matter for ever, so that no restart point exists.
+        StoreError: stored rows cannot be read.
+    """
+    view, pipeline = work.ledger.view(), work.pipeline
+    published = [run for name in view.published if (run := view.published_run(name)) is not None]
+    chosen = [run for run in published if _is_between(run.result.slice, from_ms, to_ms)]
+    if not chosen:
+        raise RequestError(f"pipeline {pipeline.name} has no published slice in the range, so nothing can be repaired")
+    reach, own_ms = _reach(work, chosen[-1].result.slice), _allowed_lateness_ms(pipeline)
+    late, left, needed_ms = list[LateSlice](), 0, own_ms
+    latest_ms: int | None = None
+    for run in chosen:
+        found = [*_late_rows(work, view, run, margin_ms=reach.margin_ms - own_ms)]
+        taken = [row for row in found if at_most_ms is None or row.lateness_ms <= at_most_ms]
+        left += len(found) - len(taken)
+        if not taken:
+            continue
+        windows = {(row.key, window) for row in taken for window in row.missed}
+        late.append(LateSlice(slice=run.result.slice, records=len(taken), windows=len(windows)))
+        needed_ms = max(needed_ms, *(row.lateness_ms for row in taken))
+        latest_ms = max(latest_ms or taken[0].event_time_ms, *(row.event_time_ms for row in taken))
+    if not late or latest_ms is None:
+        return None
+    end = _end(view, late[-1].slice, reach, latest_ms=latest_ms)
+    return LateRepair(
+        pipeline=pipeline.name,
+        late=tuple(late),
+        slices=slices_between(pipeline, late[0].slice.start_ms, end.end_ms),
+        lateness_ms=needed_ms,
+        own_ms=own_ms,
+        left=left,
+    )
+
+
+def repairing(work: RequestContext, repair: LateRepair) -> RequestContext:
+    """Return the context with the allowed lateness of a repair, which changes its spec fingerprint."""
+    windows = work.pipeline.windows
+    if windows is None:
+        raise InvariantBroken("a pipeline without windows has no late records; please report this")
+    windows = windows.model_copy(update={"allowed_lateness_ms": repair.lateness_ms})
+    return replace(work, pipeline=work.pipeline.model_copy(update={"windows": windows}))
+
+
+def asked_for(repair: LateRepair, *, who: str, warm_up: WarmUp | None, reason: str = "") -> Asked:
+    """Return the request of a repair. `warm_up` is the restart point for the context of `repairing`."""
+    return Asked(
+        from_ms=repair.slices[0].start_ms,
+        to_ms=repair.slices[-1].end_ms,
+        who=who,
+        reason=reason or repair.reason,
+        warm_up=warm_up,
+        is_repair=True,
+    )
+
+
+def repairs_of(work: RequestContext, view: LedgerView, request: Request) -> dict[str, str]:
+    """Return which runs of a complete repair readers are to see, and in place of which run of the chain.
+
+    These are the runs with other rows. The states of both at the end of the range are compared.
+
+    Raises:
+        RequestError: a slice is not published any more, or windows that the chain still has open differ.
+        StoreError: a checkpoint cannot be read.
+    """
+    slices = slices_between(work.pipeline, request.from_ms or 0, request.to_ms or 0)
+    pairs = [(_own_run(view, one, request), _chain_run(view, one, request)) for one in slices]
+    _check_states(work, *pairs[-1], request=request)
+    return {
+        repaired.result.run_id: own.result.run_id
+        for repaired, own in pairs
+        if _digests(repaired) != _digests(view.run(view.published[own.result.slice.slice_id]))
+    }
+
+
+def _own_run(view: LedgerView, one: Slice, request: Request) -> StagedRun:
+    """Return the run of a slice by the repair; readers may see it already."""
+    return view.run(request.runs.get(one.slice_id) or view.published[one.slice_id])
+
+
+def _chain_run(view: LedgerView, one: Slice, request: Request) -> StagedRun:
+    run = view.published_chain_run(one.slice_id)
+    if run is None:
+        raise RequestError(
+            f"slice {one.slice_id} is not published any more, so request {request.request_id} cannot repair it"
+        )
+    return run
+
+
+def _digests(run: StagedRun) -> Mapping[str, str]:
+    """Return the digests of what readers see of a run."""
+    return {name: digest for name, digest in run.result.digests.items() if name not in tables.CHECKPOINT_TABLES}
+
+
+def _is_between(one: Slice, from_ms: int | None, to_ms: int | None) -> bool:
+    return (from_ms is None or one.start_ms >= from_ms) and (to_ms is None or one.end_ms <= to_ms)
+
+
+def _reach(work: RequestContext, one: Slice) -> Reach:
+    pipeline = work.pipeline
+    engine = chunk_tables(pipeline, pin_input(pipeline, work.lake, [one], row_ids=False)).engine
+    try:
+        reach = reach_of(engine.operator)
+    except SpecError as error:
+        raise RequestError(f"late records of pipeline {pipeline.name} cannot be repaired: {error}") from error
+    if reach.is_on_clock:
+        raise RequestError(f"windows of pipeline {pipeline.name} are on processing time, so no record is late")
+    return reach
+
+
+def _allowed_lateness_ms(pipeline: Pipeline) -> int:
+    return 0 if pipeline.windows is None else pipeline.windows.allowed_lateness_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LateRow:
+    """A late record: the allowed lateness with which it would have missed no window, its key, and the windows."""
+
+    lateness_ms: int
+    event_time_ms: int
+    key: tuple[Any, ...]
+    missed: tuple[tuple[int, int], ...]
+
+
+def _late_rows(work: RequestContext, view: LedgerView, run: StagedRun, *, margin_ms: int) -> Iterator[_LateRow]:
+    """Yield the late records of a run that have missed windows. `margin_ms` is that of the windows without lateness."""
+    import pyarrow as pa
+
+    stored = StoredRuns(work.lake, work.pipeline.name, view).read(tables.LATE_RECORDS, [run])
+    if not stored.num_rows:
+        return
+    bounds = stored["missed_windows"].combine_chunks()
+    each = bounds.flatten()
+    ends = [each.field(name).cast(pa.int64()).to_pylist() for name in ("window_start", "window_end")]
+    windows = [(int(start) // 1_000, int(end) // 1_000) for start, end in zip(*ends, strict=True)]
+    first = 0
+    plain = stored.select(["event_time_ms", "watermark_ms"]).to_pylist()
+    keys = [stored["record"].combine_chunks().field(name).to_pylist() for name in work.pipeline.log.key_columns]
+    for number, (row, count) in enumerate(zip(plain, bounds.value_lengths().to_pylist(), strict=True)):
+        missed = tuple(windows[first : first + (count or 0)])
+        first += len(missed)
+        if not missed:
+            continue
+        lateness_ms = row["watermark_ms"] - (min(end_ms for _, end_ms in missed) + margin_ms) + 1
+        key = tuple(column[number] for column in keys)
+        yield _LateRow(lateness_ms=lateness_ms, event_time_ms=row["event_time_ms"], key=key, missed=missed)
+
+
+def _end(view: LedgerView, last: Slice, reach: Reach, *, latest_ms: int) -> Slice:
+    """Return the last slice of the range: the last one with late records, or where their sessions have ended."""
+    if reach.gap_ms is None:
+        return last
+    for run in (view.published_chain_run(name) for name in view.published):
+        if run is None or run.result.slice.start_ms < last.start_ms:
+            continue
+        last = run.result.slice
+        if run.result.watermark_ms is not None and run.result.watermark_ms >= latest_ms + reach.after_ms:
+            break
+    return last
+
+
+def _check_states(work: RequestContext, repaired: StagedRun, own: StagedRun, *, request: Request) -> None:
+    """Compare the windows that are open in the chain at the end of the range with those of the repair.
+
+    Raises:
+        RequestError: they differ, or a window that only the repair has still waits to show records.
+    """
+    if own.result.watermark_ms is None:
+        return
+    margin_ms = _reach(work, own.result.slice).margin_ms - _allowed_lateness_ms(work.pipeline)
+    limit_ms = own.result.watermark_ms - margin_ms - _allowed_lateness_ms(spec_of(work.ledger.view(), own))
+    both = [_windows(work, run.checkpoint) for run in (repaired, own)]
+    kept = sorted(row[tables.ROW_ID] for row in both[0] if row["window_end_ms"] > limit_ms)
+    if kept != sorted(row[tables.ROW_ID] for row in both[1]):
+        raise RequestError(
+            f"windows that are still open after {own.result.slice.slice_id} differ between the repair and the chain. "
+            f"Cancel request {request.request_id}, and repair a range that ends later (--to)"
+        )
+    waiting = [row for row in both[0] if row["window_end_ms"] <= limit_ms and row["edge_count"] > row["fired_count"]]
+    if waiting:
+        raise RequestError(
+            f"{counted(len(waiting), 'window')} of the repair have records that no pane has shown after "
+            f"{own.result.slice.slice_id}: the trigger of pipeline {work.pipeline.name} does not fire for late records"
+        )
+
+
+def _windows(work: RequestContext, checkpoint: CheckpointRef) -> list[dict[str, Any]]:
+    parts = read_checkpoint(
+        lambda name: work.lake.table(work.pipeline.name, name),
+        checkpoint.attempts,
+        tables.WINDOW_STATE,
+        columns=_STATE_COLUMNS,
+    )
+    rows = live_rows(parts)
+    return [row for row in rows.to_pylist() if not row["is_orphan"]]

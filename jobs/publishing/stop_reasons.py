@@ -1,0 +1,59 @@
+"""Why runs stop the publication of a request, in words."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from expectations import messages
+from jobs.ledger.view import StagedRun
+from jobs.plain_text import shortened
+from jobs.runs import SHOWN_DIGITS, CheckResult, Verdict
+
+MAX_NAMED = 8
+"""Messages name so many slices."""
+MAX_ERROR = 300
+"""Messages show so many characters of the exception of a check."""
+
+
+def stop_reasons(run: StagedRun) -> tuple[str, ...]:
+    """Return in words why a run stops publication: `share of invalid records 30.8 %, limit 25 %`, one per check."""
+    if run.is_contradicted:
+        run_id = run.result.run_id[:SHOWN_DIGITS]
+        return (f"two attempts at run {run_id} left different rows, so the replay is not deterministic",)
+    stopping = [one for one in run.result.checks if one.verdict in {Verdict.FAIL, Verdict.ERROR}]
+    return tuple(dict.fromkeys(map(_missed, stopping))) or ("a check failed",)
+
+
+def describe_stop(run: StagedRun) -> str:
+    """Return on one line which slice stops publication, and why."""
+    return f"{run.result.slice.slice_id}: {'; '.join(stop_reasons(run))}"
+
+
+def describe_run(run: StagedRun, *, digits: int = SHOWN_DIGITS) -> str:
+    """Return the first digits of the id of a run, and its failed checks or its verdict."""
+    is_stopped = run.verdict in {Verdict.FAIL, Verdict.ERROR}
+    return f"run {run.result.run_id[:digits]} ({'; '.join(stop_reasons(run)) if is_stopped else run.verdict.value})"
+
+
+def _missed(one: CheckResult) -> str:
+    arguments, observed = _stored(one.arguments), _stored(one.observed)
+    if one.verdict is Verdict.ERROR:
+        why = f": {shortened(one.error, MAX_ERROR)}" if one.error else ""
+        return f"{messages.demand(one.check, one.column, arguments)}: the check itself failed{why}"
+    return messages.shortfall(one.check, one.column, arguments=arguments, observed=observed)
+
+
+def _stored(text: str | None) -> Mapping[str, Any]:
+    """Return a JSON object of a check result; empty if another version of Hindcast wrote something else."""
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def waiver_advice(stopping: Sequence[StagedRun]) -> str:
+    """Return the command that waives failed runs. It names the runs, so a run that is staged later is not waived."""
+    each = [f"{run.result.slice.slice_id} --run {run.result.run_id[:SHOWN_DIGITS]}" for run in stopping[:MAX_NAMED]]
+    more = f", and {len(stopping) - MAX_NAMED} more" if len(stopping) > MAX_NAMED else ""
+    return f"let a slice pass with `hindcast waive PIPELINE SLICE --run RUN --reason …` ({', '.join(each)}{more})"
