@@ -1,0 +1,216 @@
+"""Late repairs: readers see what a chain with the greater allowed lateness would show, and the chain goes on."""
+
+from datetime import date, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from jobs.lake.lake import Lake
+from jobs.orchestration.late_repair import LateRepair, asked_for, repair_of, repairing
+from jobs.orchestration.outcomes import RequestOutcome
+from jobs.orchestration.requests import Staging, run_request
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import slices_between
+from jobs.planning.plan import Plan
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.steps import Ask, Reason
+from jobs.publishing.decisions import rollback
+from jobs.publishing.publishing import publish_request
+from jobs.readers import published_table
+from jobs.reading.verify import verify
+from jobs.replay.replayer import replay_chunk
+from jobs.replay.restart import restart_before
+from jobs.replay.sizes import Sizes
+from jobs.spark.lazy_session import LazySession
+from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log, no_session
+from tests.support.fuzzing import seeds
+from tests.support.replays import NOW_MS, pipeline_of
+from windowlib.errors import RequestError
+
+EPOCH: Final = date(1970, 1, 1)
+SIZES: Final = Sizes(local_records=10**9)
+SESSION: Final = LazySession(no_session, is_local=True)
+
+
+def pipeline_text(*, windows: str, bound: str, lateness: str) -> str:
+    return (
+        "pipeline: late\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
+        f"watermark: {{kind: bounded, out_of_orderness: {bound}}}\n"
+        f"windows:\n  {windows}\n  allowed_lateness: {lateness}\n"
+        "aggregates: {n: {count: {}}, total: {sum: v}}\n"
+    )
+
+
+def random_pipeline(random: Random) -> Pipeline:
+    windows = random.choice(("tumbling: {size: 2h}", "sliding: {size: 4h, slide: 2h}", "session: {gap: 1h}"))
+    return pipeline_of(
+        pipeline_text(windows=windows, bound=random.choice(("0s", "6h")), lateness=random.choice(("0s", "30m", "3h")))
+    )
+
+
+def context(lake: Path, pipeline: Pipeline) -> RequestContext:
+    return open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+
+
+def start_ms(day: int) -> int:
+    return (FIRST + timedelta(days=day) - EPOCH).days * DAY_MS
+
+
+def run(work: RequestContext, asked: Asked, *, publish: bool = True) -> RequestOutcome:
+    return run_request(
+        work, asked, lambda order: replay_chunk(SESSION, order, sizes=SIZES), staging=Staging(chunk=2), publish=publish
+    )
+
+
+def run_days(work: RequestContext, first: int, end: int) -> RequestOutcome:
+    return run(work, Asked(from_ms=start_ms(first), to_ms=start_ms(end), who="a test", reason=""))
+
+
+def repair(work: RequestContext, found: LateRepair, *, publish: bool = True) -> RequestOutcome:
+    repaired = repairing(work, found)
+    warm_up = restart_before(SESSION, repaired, found.slices)
+    return run(repaired, asked_for(found, who="a test", warm_up=warm_up), publish=publish)
+
+
+def shown(work: RequestContext) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """Return window -> values, as readers see them."""
+    rows = published_table(work.lake.root, work.pipeline.name)
+    columns = (rows[name].to_pylist() for name in ("k", "window_start", "window_end", "n", "total"))
+    return {(key, start, end): (n, total) for key, start, end, n, total in zip(*columns, strict=True)}
+
+
+def planned(work: RequestContext, end: int) -> Plan:
+    slices = slices_between(work.pipeline, start_ms(0), start_ms(end))
+    return work.plan(work.ledger.view(), Ask(slices=slices))
+
+
+def test_readers_see_the_windows_of_a_chain_with_the_greater_lateness(tmp_path: Path) -> None:
+    """For random logs and windows. The rest of the chain is as without a repair, and rollbacks undo all."""
+    repaired_slices = 0
+    for seed in seeds(6):
+        random, root = Random(seed), tmp_path / str(seed)
+        root.mkdir()
+        make_log(root / "log", random, keys=[*range(5)], share=random.choice((0.4, 0.9)))
+        pipeline = random_pipeline(random)
+        mended, plain, model = (linked_lake(root / name, root / "log") for name in ("mended", "plain", "model"))
+        work, other = context(mended, pipeline), context(plain, pipeline)
+        head = random.randint(2, DAYS - 1)
+        for one in (work, other):
+            run_days(one, 0, head)
+        before = shown(work)
+        found = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+        if found is None:
+            continue
+        try:
+            outcome = repair(work, found)
+        except RequestError:  # sessions that are still open
+            assert shown(work) == before
+            assert pipeline.windows is not None
+            assert pipeline.windows.session is not None
+            continue
+        assert outcome.is_published
+        repaired_slices += len(outcome.runs)
+        greater = context(model, repairing(work, found).pipeline)
+        run_days(greater, 0, head)
+        assert shown(work) == shown(greater)
+        late = [run.result.counts.late for run in outcome.runs]
+        assert sum(late) == 0
+        assert repair_of(work, from_ms=None, to_ms=None, at_most_ms=None) is None
+        assert {step.reason for step in planned(work, head).steps} == {Reason.CURRENT}
+        assert {step.is_published for step in planned(work, head).steps} == {True}
+        assert not verify(work.lake, pipeline.name, work.ledger.view()).findings
+
+        assert run_days(work, 0, head).replayed == 0
+        ends = [run_days(one, head, DAYS).runs[-1].result for one in (work, other)]
+        assert ends[0].run_id == ends[1].run_id
+        publications = work.ledger.view().publications
+        rollback(work, publication=publications[-1].seq, reason="a test", who="a test")
+        rollback(work, publication=publications[-2].seq, reason="a test", who="a test")
+        assert shown(work) == before
+    assert repaired_slices > 6
+
+
+def make_small(tmp_path: Path, *, trigger: str = "") -> RequestContext:
+    """Two days: a record of the second is 30 hours late for its window of two hours."""
+    make_log(tmp_path / "log", Random(3), keys=[*range(4)], share=0.9)
+    text = pipeline_text(windows=f"tumbling: {{size: 2h}}{trigger}", bound="0s", lateness="0s")
+    return context(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline_of(text))
+
+
+def test_records_that_are_later_than_asked_stay_late(tmp_path: Path) -> None:
+    work = make_small(tmp_path)
+    run_days(work, 0, DAYS)
+    every = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    assert every is not None
+    some = repair_of(work, from_ms=None, to_ms=None, at_most_ms=every.lateness_ms - 1)
+    assert some is not None
+    assert (some.records + some.left, some.lateness_ms < every.lateness_ms) == (every.records, True)
+    outcome = repair(work, some)
+    assert outcome.is_published
+    after = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    assert after is not None
+    assert after.records <= some.left
+
+
+def test_a_repair_of_runs_that_readers_do_not_see_any_more_is_not_published(tmp_path: Path) -> None:
+    work = make_small(tmp_path)
+    run_days(work, 0, 2)
+    run_days(work, 2, DAYS)
+    found = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    assert found is not None
+    staged = repair(work, found, publish=False)
+    rollback(work, publication=work.ledger.view().publications[-1].seq, reason="a test", who="a test")
+    seen = shown(work)
+    attempt = publish_request(work, staged.request_id, who="a test")
+    assert not attempt.is_published
+    assert "the repair is of other runs than readers see" in attempt.why
+    assert shown(work) == seen
+
+
+def test_a_killed_repair_goes_on_with_the_same_runs(tmp_path: Path) -> None:
+    work = make_small(tmp_path)
+    run_days(work, 0, DAYS)
+    found = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    assert found is not None
+    repaired = repairing(work, found)
+    asked = asked_for(found, who="a test", warm_up=restart_before(SESSION, repaired, found.slices))
+    chunks = 0
+
+    def dies(order: Any) -> Any:  # noqa: ANN401 - a replayer
+        nonlocal chunks
+        chunks += 1
+        if chunks == 2:
+            raise KeyboardInterrupt
+        return replay_chunk(SESSION, order, sizes=SIZES)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_request(repaired, asked, dies, staging=Staging(chunk=1))
+    [request] = work.ledger.view().open_requests()
+    outcome = run(repaired, asked)
+    assert (outcome.request_id, outcome.is_published) == (request.request_id, True)
+
+
+def test_a_trigger_that_does_not_fire_for_late_records_is_refused(tmp_path: Path) -> None:
+    work = make_small(tmp_path, trigger="\n  trigger: {count: 100}\n  leftovers: report")
+    run_days(work, 0, DAYS)
+    found = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    assert found is not None
+    with pytest.raises(RequestError, match="does not fire for late records"):
+        repair(work, found)
+
+
+def test_windows_without_end_are_refused(tmp_path: Path) -> None:
+    make_log(tmp_path / "log", Random(3), keys=[*range(4)], share=0.9)
+    text = pipeline_text(windows="count: {size: 2}", bound="0s", lateness="0s").replace("  allowed_lateness: 0s\n", "")
+    work = context(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline_of(text))
+    run_days(work, 0, DAYS)
+    with pytest.raises(RequestError, match="late records of pipeline late cannot be repaired: its windows do not end"):
+        repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+
+
+def test_nothing_published_is_refused(tmp_path: Path) -> None:
+    work = make_small(tmp_path)
+    with pytest.raises(RequestError, match="no published slice in the range"):
+        repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
