@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 
 from jobs.cli import options
-from jobs.durations import format_duration, parse_duration
+from jobs.durations import format_duration
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
 from jobs.ledger.view import LedgerView, StagedRun
@@ -40,10 +40,7 @@ def clean_command(*, pipeline_name: str, age: str, is_real: bool, as_json: bool,
     Committed rows stay, and so do the files of requests on which a process works. Before the first file of an attempt
     that was never staged is removed, the ledger condemns the attempt, so that no run of it can be staged any more.
     """
-    try:
-        older_than_ms = parse_duration(age)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--older-than") from None
+    older_than_ms = options.duration_ms(age, "--older-than", least_ms=0)
     work = places.request_context(places.pipeline(pipeline_name))
     files = LakeFiles(lake=places.lake, pipeline=work.pipeline.name)
     found = clean(

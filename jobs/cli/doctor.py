@@ -15,7 +15,7 @@ from jobs.doctor.column_roles import Roles, Wishes
 from jobs.doctor.examination import SAMPLE, Examination, Request, examine
 from jobs.doctor.finding import Finding, Severity
 from jobs.doctor.proposal import share_text
-from jobs.durations import UNIT_MS, format_duration, parse_duration
+from jobs.durations import format_duration
 from jobs.lake.lake import Lake, checked_place
 from jobs.plain_text import counted, escaped
 from jobs.storage import is_remote
@@ -32,7 +32,6 @@ _INDENT: Final = 9
 _WIDEST: Final = 100
 _BAR: Final = 30
 _DEFAULT_WINDOW: Final = "1h"
-_LONGEST_MS: Final = 3_650 * UNIT_MS["d"]
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -66,7 +65,7 @@ def column_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Re
             record_id=record_id,
             slice_by=slice_by,
             order=order,
-            window_ms=duration_ms(window, "--window"),
+            window_ms=options.duration_ms(window, "--window"),
         )
         return command(*args, wishes=wishes, **kwargs)  # type: ignore[arg-type]
 
@@ -80,17 +79,6 @@ sample_option = click.option(
     show_default=True,
     help="Read at most so many records, the newest ones.",
 )
-
-
-def duration_ms(text: str, option: str) -> int:
-    """Return the duration of an option; a wrong one is an error of usage."""
-    try:
-        found = parse_duration(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint=option) from None
-    if not 0 < found <= _LONGEST_MS:
-        raise click.BadParameter(f"must be longer than 0 and at most {format_duration(_LONGEST_MS)}", param_hint=option)
-    return found
 
 
 @click.command(
@@ -117,7 +105,7 @@ def doctor_command(
     The exit status is 1 if there is an error: no pipeline file can be written with which the table can be replayed.
     """
     request = request_of(table, places, wishes=wishes, sample=sample)
-    found = examine(replace(request, horizon_ms=duration_ms(horizon, "--horizon")), now_ms=now_ms())
+    found = examine(replace(request, horizon_ms=options.duration_ms(horizon, "--horizon")), now_ms=now_ms())
     if as_json:
         options.print_json(examination_json(found))
     else:

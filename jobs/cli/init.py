@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from jobs.cli import options
-from jobs.cli.doctor import column_options, duration_ms, request_of, sample_option, show_examination
+from jobs.cli.doctor import column_options, request_of, sample_option, show_examination
 from jobs.cli.slice_lines import show_plan
 from jobs.doctor.column_roles import TimeRole, Wishes
 from jobs.doctor.examination import Examination, Request, examine
@@ -98,7 +98,7 @@ def _asked(request: Request, found: Examination) -> Request:
             event_time=event_time or None,
             slice_by=_listed(slice_by),
             order=() if is_same_order else _listed(order_by),
-            window_ms=duration_ms(window, "--window"),
+            window_ms=options.duration_ms(window, "--window"),
         ),
     )
 

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 from rich.text import Text
 
 from jobs.console import OK, REFUSED, USAGE, complain, err, out, print_json, print_table, run_command, say
+from jobs.durations import UNIT_MS, format_duration, parse_duration
 from jobs.lake.lake import Lake
 from jobs.pipeline.files import PipelineFiles, load_all, load_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
@@ -20,6 +21,7 @@ from jobs.project import HOME, ROOT, demo_in_use
 from jobs.runs import Verdict
 from jobs.wall_clock import now_ms
 
+_LONGEST_MS: Final = 3_650 * UNIT_MS["d"]
 DEFAULT_LAKE = HOME / "lake"
 
 __all__ = [
@@ -116,6 +118,17 @@ warm_up_option = click.option(
     help="Begin a chain at --from whose windows are those of the whole chain. The slices before that reach into it are "
     "replayed and not published.",
 )
+
+
+def duration_ms(text: str, option: str, *, least_ms: int = 1) -> int:
+    """Return the duration of an option; a wrong one is an error of usage."""
+    try:
+        found = parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
+    if not least_ms <= found <= _LONGEST_MS:
+        raise click.BadParameter(f"must be longer than 0 and at most {format_duration(_LONGEST_MS)}", param_hint=option)
+    return found
 
 
 def range_options(command: Callable[_Parameters, _Result], *, required: bool = True) -> Callable[_Parameters, _Result]:

@@ -8,7 +8,7 @@ from jobs.cli import options
 from jobs.cli.plan import restart_of, suite_fingerprint
 from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option
-from jobs.durations import human_duration, parse_duration
+from jobs.durations import human_duration
 from jobs.folding import fold, folded_line
 from jobs.orchestration.late_repair import LateRepair, asked_for, repair_of, repairing
 from jobs.orchestration.requests import Staging
@@ -54,13 +54,17 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     for warning in warnings:
         options.complain(f"warning: {warning}")
     from_ms, to_ms = (None if text is None else parse_bound(pipeline, text) for text in (from_text, to_text))
-    at_most_ms = None if at_most_text is None else parse_duration(at_most_text)
+    at_most_ms = None if at_most_text is None else options.duration_ms(at_most_text, "--at-most")
     repair = repair_of(work, from_ms=from_ms, to_ms=to_ms, at_most_ms=at_most_ms)
-    if repair is None:
-        options.say(f"{pipeline.name}: no published slice of the range has a late record to repair.")
+    if not runs and as_json:
+        options.print_json(repair.to_json())
+        return options.OK
+    if not repair.late:
+        left = f"; {counted(repair.left, 'record')} are later than --at-most" if repair.left else ""
+        options.say(f"{pipeline.name}: no published slice of the range has a late record to repair{left}.")
         return options.OK
     if not runs:
-        _show(repair, as_json=as_json, at_least=fold_from)
+        _show(repair, at_least=fold_from)
         return options.OK
     repaired = repairing(work, repair)
     warm_up = restart_of(repaired, repair.slices, master=master)
@@ -69,10 +73,7 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     return run_asked(repaired, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)
 
 
-def _show(repair: LateRepair, *, as_json: bool, at_least: int) -> None:
-    if as_json:
-        options.print_json(repair.to_json())
-        return
+def _show(repair: LateRepair, *, at_least: int) -> None:
     for stretch in fold(repair.late, lambda _: None, at_least=at_least):
         names = [late.slice.slice_id for late in stretch.items]
         records, windows = (sum(getattr(late, name) for late in stretch.items) for name in ("records", "windows"))

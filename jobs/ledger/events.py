@@ -17,7 +17,6 @@ from jobs.runs import (
     Counts,
     LogCoordinates,
     RunResult,
-    Sighting,
     Slice,
     Verdict,
     optional_fates,
@@ -169,13 +168,9 @@ def slice_columns(one: Slice) -> dict[str, Any]:
 
 
 def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool, warms_up: bool = False) -> LedgerEvent:
-    """Return the `staged` event of a run.
+    """Return the `staged` event of a run. `is_chain_start`: it starts from another state than the published run leaves.
 
-    Args:
-        request_id: the request.
-        result: the run.
-        is_chain_start: the run did not start from the state that the published run before it leaves.
-        warms_up: the slice is before the range of the request, and the run is never published.
+    `warms_up`: its slice is before the range of the request, and the run is never published.
     """
     return LedgerEvent(
         kind=EventKind.STAGED,
@@ -242,33 +237,6 @@ def judged_checks(event: LedgerEvent) -> dict[str, tuple[CheckResult, ...]]:
         return {run_id: tuple(map(_check, checks)) for run_id, checks in event.details["runs"].items()}
     except (KeyError, TypeError, AttributeError) as error:
         raise LedgerError(f"ledger event judged (seq {event.seq}) cannot be read: {error!r}") from error
-
-
-def verified_event(result: RunResult, sighting: Sighting, *, found: str, who: str) -> LedgerEvent:
-    """Return the `verified` event of a run. `found` is the fingerprint of the records that were read again."""
-    return LedgerEvent(
-        kind=EventKind.VERIFIED,
-        **slice_columns(result.slice),
-        run_id=result.run_id,
-        attempt_id=result.attempt_id,
-        who=who,
-        input_fingerprint=found,
-        details={"log": asdict(sighting.log), "equal": sighting.is_equal},
-    )
-
-
-def verified_sighting(event: LedgerEvent) -> Sighting:
-    """Return the sighting that a `verified` event records.
-
-    Raises:
-        LedgerError: the event lacks a field.
-    """
-    try:
-        return Sighting(log=coordinates_of(event.details["log"]), is_equal=bool(event.details["equal"]))
-    except (KeyError, TypeError) as error:
-        raise LedgerError(
-            f"ledger event verified (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}"
-        ) from error
 
 
 def run_result(event: LedgerEvent) -> RunResult:

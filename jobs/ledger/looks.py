@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from jobs.ledger.events import EventKind, LedgerEvent, coordinates_of
-from jobs.runs import LogCoordinates
+from jobs.ledger.events import EventKind, LedgerEvent, coordinates_of, slice_columns
+from jobs.runs import LogCoordinates, RunResult, Sighting
 from windowlib.errors import LedgerError
 
 
@@ -82,3 +82,30 @@ def stored_changes(event: LedgerEvent) -> dict[str, LogCoordinates]:
 def _plain(log: LogCoordinates) -> dict[str, Any]:
     """Return coordinates as plain data, without the digests of bytes: a look reads no byte of a data file."""
     return asdict(log) | {"file_digests": "", "log_digests": ""}
+
+
+def verified_event(result: RunResult, sighting: Sighting, *, found: str, who: str) -> LedgerEvent:
+    """Return the `verified` event of a run. `found` is the fingerprint of the records that were read again."""
+    return LedgerEvent(
+        kind=EventKind.VERIFIED,
+        **slice_columns(result.slice),
+        run_id=result.run_id,
+        attempt_id=result.attempt_id,
+        who=who,
+        input_fingerprint=found,
+        details={"log": asdict(sighting.log), "equal": sighting.is_equal},
+    )
+
+
+def verified_sighting(event: LedgerEvent) -> Sighting:
+    """Return the sighting that a `verified` event records.
+
+    Raises:
+        LedgerError: the event lacks a field.
+    """
+    try:
+        return Sighting(log=coordinates_of(event.details["log"]), is_equal=bool(event.details["equal"]))
+    except (KeyError, TypeError) as error:
+        raise LedgerError(
+            f"ledger event verified (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}"
+        ) from error

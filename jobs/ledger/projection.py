@@ -17,16 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from jobs.ledger.acceptances import AcceptedRewrite
-from jobs.ledger.events import (
-    EventKind,
-    LedgerEvent,
-    checks_fingerprint_of,
-    judged_checks,
-    run_result,
-    verified_sighting,
-    with_checks,
-)
-from jobs.ledger.looks import Look, look_of
+from jobs.ledger.events import EventKind, LedgerEvent, checks_fingerprint_of, judged_checks, run_result, with_checks
+from jobs.ledger.looks import Look, look_of, verified_sighting
 from jobs.ledger.provenance import Decided, decision_of
 from jobs.ledger.request_projection import (
     RequestProjection,

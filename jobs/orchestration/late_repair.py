@@ -42,8 +42,9 @@ class LateSlice:
 class LateRepair:
     """A repair that may be made.
 
-    `slices` is the range that it computes. `lateness_ms` is the allowed lateness that takes the records of `late`, and
-    `own_ms` that of the pipeline. `left` records are later than the person wants, and stay late.
+    `slices` is the range that it computes; it is empty if no record can be taken. `lateness_ms` is the allowed lateness
+    that takes the records of `late`, and `own_ms` that of the pipeline. `left` records are later than the person wants,
+    and stay late.
     """
 
     pipeline: str
@@ -70,8 +71,7 @@ class LateRepair:
         """Return the repair as plain data."""
         return {
             "pipeline": self.pipeline,
-            "from": self.slices[0].slice_id,
-            "last": self.slices[-1].slice_id,
+            "slices": [slice_.slice_id for slice_ in self.slices],
             "allowed_lateness": format_duration(self.lateness_ms),
             "records": self.records,
             "left": self.left,
@@ -82,10 +82,8 @@ class LateRepair:
         }
 
 
-def repair_of(
-    work: RequestContext, *, from_ms: int | None, to_ms: int | None, at_most_ms: int | None
-) -> LateRepair | None:
-    """Return the repair of the late records that published slices of a range have; None if they have none.
+def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, at_most_ms: int | None) -> LateRepair:
+    """Return the repair of the late records that published slices of a range have.
 
     Args:
         work: the context with the spec of the published chain.
@@ -116,13 +114,14 @@ def repair_of(
         late.append(LateSlice(slice=run.result.slice, records=len(taken), windows=len(windows)))
         needed_ms = max(needed_ms, *(row.lateness_ms for row in taken))
         latest_ms = max(latest_ms or taken[0].event_time_ms, *(row.event_time_ms for row in taken))
-    if not late or latest_ms is None:
-        return None
-    end = _end(view, late[-1].slice, reach, latest_ms=latest_ms)
+    slices: tuple[Slice, ...] = ()
+    if latest_ms is not None:
+        end = _end(view, late[-1].slice, reach, latest_ms=latest_ms)
+        slices = slices_between(pipeline, late[0].slice.start_ms, end.end_ms)
     return LateRepair(
         pipeline=pipeline.name,
         late=tuple(late),
-        slices=slices_between(pipeline, late[0].slice.start_ms, end.end_ms),
+        slices=slices,
         lateness_ms=needed_ms,
         own_ms=own_ms,
         left=left,

@@ -11,7 +11,6 @@ from typing import Final
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.view import LedgerView, RequestKind, StagedRun
 from jobs.orchestration.attempts import may_stage, replay_until_closed
-from jobs.orchestration.late_repair import repairs_of
 from jobs.orchestration.open_ranges import check_range_is_free, open_range
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.slices import slices_between
@@ -263,7 +262,11 @@ def _complete(work: RequestContext, request_id: str) -> None:
         request = view.requests[request_id]
         if not request.is_open or request.from_ms is None or request.is_complete:
             return []
-        details = {"repairs": repairs_of(work, view, request)} if request.is_repair else {}
+        details = {}
+        if request.is_repair:
+            from jobs.orchestration.late_repair import repairs_of
+
+            details["repairs"] = repairs_of(work, view, request)
         return [LedgerEvent(kind=EventKind.COMPLETED, request_id=request_id, details=details)]
 
     work.ledger.write(decide)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.lake.log_match import Match, match_input
-from jobs.ledger.events import LedgerEvent, verified_event
+from jobs.ledger.events import LedgerEvent
+from jobs.ledger.looks import verified_event
 from jobs.plain_text import counted
 from jobs.planning.log_pin import pin_input
 from jobs.planning.log_state import known_log

@@ -64,6 +64,7 @@ COMMANDS = (
     ("explain", "sales", ARGUMENT), ("waive", "sales", "2024-01-03", "--run", ARGUMENT, "--reason", ARGUMENT),
     ("waive", "sales", "2024-01-03", "--reason", ARGUMENT), ("waive", "sales", ARGUMENT, "--reason", ARGUMENT),
     ("show", "sales", "--slice", ARGUMENT), ("show", ARGUMENT),
+    ("repair", "sales"), ("repair", "sales", "--from", ARGUMENT), ("repair", "sales", "--at-most", ARGUMENT),
     ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT), ("diff", "sales"), ("diff", "sales", "--json"),
     ("diff", "sales", "--request", ARGUMENT), ("diff", "sales", "--run", ARGUMENT), ("diff", "sales", "--at", ARGUMENT),
     ("diff", "sales", "--at", "0", "--all-panes"), ("diff", "sales", "--at", "9" * 30), ("diff", ARGUMENT),
@@ -214,7 +215,7 @@ ON_A_LAKE = (
     ("waive", "sales", "2024-01-01", "--reason", "x"), ("rollback", "sales", "--publication", "1", "--reason", "x"),
     ("resume", "sales", "--reason", "x"), ("verify", "sales"), ("cancel", "sales", "--request", "x", "--reason", "x"),
     ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"), ("clean", "sales"),
-    ("comment", "sales", "--request", "x", "--text", "x"), ("accept-rewrite", "sales"),
+    ("comment", "sales", "--request", "x", "--text", "x"), ("accept-rewrite", "sales"), ("repair", "sales"),
     ("suite", "propose", "sales"), ("diff", "sales"), ("recover", "sales", "--reason", "x"),
     ("doctor", "event_logs/sales"), ("init", "event_logs/sales", "--yes", "--name", "sales2"),
 )  # fmt: skip
@@ -312,7 +313,7 @@ def test_ctrl_c_is_not_reported_as_a_bug(shell: Shell, monkeypatch: pytest.Monke
     def interrupt(*_args: object, **_kwargs: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli_plan, "plan_range", interrupt)
+    monkeypatch.setattr(cli_plan, "plan", interrupt)
     assert shell("plan", "sales", *RANGE) == 130
     assert shell.err.strip().startswith("interrupted; run the same command again")
 

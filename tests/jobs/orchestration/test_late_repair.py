@@ -101,7 +101,7 @@ def test_readers_see_the_windows_of_a_chain_with_the_greater_lateness(tmp_path: 
             run_days(one, 0, head)
         before = shown(work)
         found = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
-        if found is None:
+        if not found.late:
             continue
         try:
             outcome = repair(work, found)
@@ -117,7 +117,7 @@ def test_readers_see_the_windows_of_a_chain_with_the_greater_lateness(tmp_path: 
         assert shown(work) == shown(greater)
         late = [run.result.counts.late for run in outcome.runs]
         assert sum(late) == 0
-        assert repair_of(work, from_ms=None, to_ms=None, at_most_ms=None) is None
+        assert repair_of(work, from_ms=None, to_ms=None, at_most_ms=None).records == 0
         assert {step.reason for step in planned(work, head).steps} == {Reason.CURRENT}
         assert {step.is_published for step in planned(work, head).steps} == {True}
         assert not verify(work.lake, pipeline.name, work.ledger.view()).findings
@@ -143,14 +143,14 @@ def test_records_that_are_later_than_asked_stay_late(tmp_path: Path) -> None:
     work = make_small(tmp_path)
     run_days(work, 0, DAYS)
     every = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
-    assert every is not None
+    assert every.late
     some = repair_of(work, from_ms=None, to_ms=None, at_most_ms=every.lateness_ms - 1)
-    assert some is not None
+    assert some.late
     assert (some.records + some.left, some.lateness_ms < every.lateness_ms) == (every.records, True)
     outcome = repair(work, some)
     assert outcome.is_published
     after = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
-    assert after is not None
+    assert after.late or after.left
     assert after.records <= some.left
 
 
@@ -159,7 +159,7 @@ def test_a_repair_of_runs_that_readers_do_not_see_any_more_is_not_published(tmp_
     run_days(work, 0, 2)
     run_days(work, 2, DAYS)
     found = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
-    assert found is not None
+    assert found.late
     staged = repair(work, found, publish=False)
     rollback(work, publication=work.ledger.view().publications[-1].seq, reason="a test", who="a test")
     seen = shown(work)
@@ -173,7 +173,7 @@ def test_a_killed_repair_goes_on_with_the_same_runs(tmp_path: Path) -> None:
     work = make_small(tmp_path)
     run_days(work, 0, DAYS)
     found = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
-    assert found is not None
+    assert found.late
     repaired = repairing(work, found)
     asked = asked_for(found, who="a test", warm_up=restart_before(SESSION, repaired, found.slices))
     chunks = 0
@@ -196,7 +196,7 @@ def test_a_trigger_that_does_not_fire_for_late_records_is_refused(tmp_path: Path
     work = make_small(tmp_path, trigger="\n  trigger: {count: 100}\n  leftovers: report")
     run_days(work, 0, DAYS)
     found = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
-    assert found is not None
+    assert found.late
     with pytest.raises(RequestError, match="does not fire for late records"):
         repair(work, found)
 

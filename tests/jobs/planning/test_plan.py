@@ -10,14 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.lake.log_match import Match, compare_coordinates, match_input
-from jobs.ledger.events import (
-    EventKind,
-    LedgerEvent,
-    encode_details,
-    staged_event,
-    verified_event,
-    verified_sighting,
-)
+from jobs.ledger.events import EventKind, LedgerEvent, encode_details, staged_event
+from jobs.ledger.looks import verified_event, verified_sighting
 from jobs.ledger.projection import project
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.requests import Staging, next_chunk

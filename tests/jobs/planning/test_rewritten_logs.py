@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.lake import log_coordinates
 from jobs.lake.commit_history import read_history
 from jobs.lake.lake import Lake
-from jobs.ledger.events import verified_event
+from jobs.ledger.looks import verified_event
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import slices_between
