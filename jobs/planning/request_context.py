@@ -255,7 +255,7 @@ def context_of(work: RequestContext, request_id: str) -> tuple[RequestContext, R
         raise RequestError(f"pipeline {work.pipeline.name} has no request {request_id} in the ledger {work.ledger.uri}")
     if request.spec_fingerprint == spec_fingerprint(work.pipeline):
         return work, request
-    stored = _stored_pipeline(work, request)
+    stored = stored_pipeline(work.pipeline, request)
     if spec_fingerprint(stored) != request.spec_fingerprint:
         raise RequestError(
             f"request {request_id} of pipeline {work.pipeline.name} was opened with spec "
@@ -265,10 +265,10 @@ def context_of(work: RequestContext, request_id: str) -> tuple[RequestContext, R
     return replace(work, pipeline=stored), request
 
 
-def _stored_pipeline(work: RequestContext, request: Request) -> Pipeline:
+def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
     """Return the pipeline of a request as the ledger stores it. Users' functions are found beside the pipeline file."""
     source = f"request {request.request_id} in the ledger"
-    return pipeline_from_json(request.spec_json, source=source, functions_dir=work.pipeline.functions_dir)
+    return pipeline_from_json(request.spec_json, source=source, functions_dir=pipeline.functions_dir)
 
 
 def on_published_spec(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
@@ -284,7 +284,7 @@ def on_published_spec(work: RequestContext) -> tuple[RequestContext, tuple[str, 
     request = view.requests.get(head.request_id)
     if request is None:
         return work, ()
-    stored = _stored_pipeline(work, request)
+    stored = stored_pipeline(work.pipeline, request)
     warning = (
         f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
         f"{head.result.spec_fingerprint[:12]}, which is used; to change it, publish a request with the new spec"

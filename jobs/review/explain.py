@@ -20,6 +20,7 @@ from jobs.reading.published import HIDDEN
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.explain_windows import RecordWindows, interval, record_time, windows_of
 from jobs.review.log_search import record_of, slice_of_values
+from jobs.review.window.chain import checkpoint_before
 from jobs.runs import CheckpointRef, Slice
 from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS
 
@@ -265,7 +266,7 @@ def _from_log(
         "run_id": run.result.run_id,
     }
     if locate is not None:
-        rank, met_ms = locate(one, record_id, _state_before(view, run))
+        rank, met_ms = locate(one, record_id, checkpoint_before(view, run))
         details |= {"rank": rank, "watermark_ms": met_ms}
         met = "there was no watermark yet" if met_ms is None else f"the watermark was {show_instant(met_ms)}"
         sentence += f" It is at place {rank + 1:,} of its slice. When it arrived, {met}."
@@ -323,13 +324,6 @@ def _no_windows_text(pipeline: Pipeline) -> str:
     if pipeline.windows.is_unbounded:
         return "The windows have no bounds in time, so the tables do not show in which panes of this key it is"
     return "They were merged into other windows, or closed without a firing"
-
-
-def _state_before(view: LedgerView, run: StagedRun) -> CheckpointRef | None:
-    """Return the checkpoint with which the run began; None at the beginning of a chain."""
-    before = [one for one in view.runs.values() if one.result.state_after == run.result.state_before]
-    earlier = [one for one in before if one.result.slice.end_ms == run.result.slice.start_ms]
-    return earlier[-1].checkpoint if earlier else None
 
 
 def _some(windows: Sequence[str]) -> str:

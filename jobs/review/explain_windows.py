@@ -1,6 +1,6 @@
 """Finds the windows of one record: those that fired, those that were superseded, and those still open. No Spark."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -59,7 +59,9 @@ def windows_of(
     panes = _panes(lake, pipeline, record, pairs=pairs, holds=holds)
     shown = {bounds for bounds, kind in panes.items() if kind == "result"}
     last = [run.checkpoint for run in runs.values()][-1:]
-    still_open = {bounds for one in last for bounds in _open(lake, pipeline, record, checkpoint=one, holds=holds)}
+    still_open = {
+        bounds for one in last for bounds in open_windows(lake, pipeline, record, checkpoint=one, holds=holds)
+    }
     withdrawn = sorted(bounds for bounds in panes if bounds not in shown | still_open)
     heirs = {bounds: _heir(bounds, shown | still_open) for bounds in withdrawn}
     return RecordWindows(
@@ -103,9 +105,11 @@ def _panes(
     return {(row["window_start"], row["window_end"]): row["kind"] for row in own}
 
 
-def _open(
-    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, checkpoint: CheckpointRef, holds: _Holds
-) -> set[Interval]:
+def open_windows(
+    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, checkpoint: CheckpointRef,
+    holds: Callable[[datetime, datetime], bool],
+) -> set[Interval]:  # fmt: skip
+    """Return the bounds of the windows that are open in a checkpoint, have the key of a record, and fulfil `holds`."""
     keys = pipeline.log.key_columns
     found = set()
     columns = [*keys, "window_start_ms", "window_end_ms"]

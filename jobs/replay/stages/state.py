@@ -4,9 +4,9 @@ A chunk with few records changes few keys of a large state. Then only the rows o
 buckets. The other rows *stay*: they are read and checked here, and remain part of the state as they are stored.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from jobs.replay.stages.scan import bucket_of, feed_form
 from jobs.replay.stages.shuffle_files import ShuffleBatch, ShuffleWriter, shuffle_writers
 from jobs.replay.stages.touched_keys import TouchedFilter, reached_keys, reached_timers, with_keys, words_of
 from jobs.replay.tasks import Tasks
+from jobs.runs import CheckpointRef
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.restored import damage_in
 from windowlib.columnar.row_identity import RowIdentity
@@ -55,6 +56,31 @@ class DividePlan:
     directory: str
     sizes: Sizes
     touched: TouchedFilter | None
+
+    @classmethod
+    def of(
+        cls, before: CheckpointRef, emitted: Iterable[Table], *, uri_of: Callable[[str], str], buckets: int,
+        directory: str, sizes: Sizes, touched: TouchedFilter | None = None,
+    ) -> Self:  # fmt: skip
+        """Return how to divide a checkpoint whose rows are in the tables at `uri_of`, for a spec that emits `emitted`.
+
+        Raises:
+            StoreError: a table cannot be read; the message names the damaged file.
+        """
+        parts = before.attempts
+        return cls(
+            stored={
+                table.name: StoredTable(table=table, files=checkpoint_files(uri_of(table.name), parts))
+                for table in emitted
+                if table.name in tables.INCREMENTAL_TABLES
+            },
+            removals=checkpoint_files(uri_of(tables.STATE_REMOVALS), parts),
+            parts=len(parts),
+            buckets=buckets,
+            directory=directory,
+            sizes=sizes,
+            touched=touched,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +122,10 @@ def divide_plan(
     before = pinned.order.before
     if before is None:
         return None
-    parts = before.attempts
-    return DividePlan(
-        stored={
-            table.name: StoredTable(table=table, files=checkpoint_files(pinned.uri(table.name), parts))
-            for table in pinned.tables.emitted()
-            if table.name in tables.INCREMENTAL_TABLES
-        },
-        removals=checkpoint_files(pinned.uri(tables.STATE_REMOVALS), parts),
-        parts=len(parts),
+    return DividePlan.of(
+        before,
+        pinned.tables.emitted(),
+        uri_of=pinned.uri,
         buckets=buckets,
         directory=directory,
         sizes=pinned.sizes,
@@ -191,6 +212,27 @@ def divide(task: DivideTask, plan: DividePlan) -> list[DividedTable]:
     """Write the rows of files as one shuffle file per bucket, with the columns and struct fields of this spec."""
     removed = removals(plan.removals, parts=plan.parts)
     return [_divide(plan.stored[name], files, plan, removed=removed[name]) for name, files in task.items()]
+
+
+def state_where(plan: DividePlan, chosen: Callable[[pa.Table], pa.Array]) -> dict[str, pa.Table]:
+    """Return the rows of the state that `chosen` returns true for, by table, with the columns of this spec.
+
+    Only batches of the rows are in memory at once, and the chosen rows.
+
+    Raises:
+        StoreError: a file of the checkpoint is damaged.
+    """
+    removed = removals(plan.removals, parts=plan.parts)
+    found: dict[str, pa.Table] = {}
+    for name, stored in plan.stored.items():
+        kinds = {column: arrow_type(node) for column, node in stored.table.emitted_columns().items()}
+        parts = [pa.schema([*kinds.items()]).empty_table()]
+        for batch, alive in _rows(stored, stored.files.files, plan, removed=removed[name]):
+            rows = batch.filter(pa.array(alive))
+            own = _plain(pa.table({column: _conformed(rows, column, kind) for column, kind in kinds.items()}), kinds)
+            parts.append(own.filter(chosen(own)))
+        found[name] = pa.concat_tables(parts)
+    return found
 
 
 def _divide(stored: StoredTable, files: Sequence[TableFile], plan: DividePlan, *, removed: Removals) -> DividedTable:

@@ -1,0 +1,289 @@
+"""Explains one window: the operator runs over its records again, and its panes are compared with the stored rows."""
+
+import json
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from jobs.lake.lake import Lake
+from jobs.lake.store import table_columns
+from jobs.ledger.view import LedgerView
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import show_instant
+from jobs.plain_text import counted
+from jobs.reading.plain_values import plain
+from jobs.review.explain_windows import open_windows
+from jobs.review.window.chain import Chain
+from jobs.review.window.operator_walk import Bounds, WindowRecord
+from jobs.review.window.slice_replay import Reading, SliceReplay
+from jobs.review.window.slices_to_read import slices_with_records
+from jobs.review.window.stored_panes import StoredPanes, content_of, seen_by_readers
+from jobs.review.window.told_window import WindowExplanation, WindowPane
+from jobs.review.window.wanted import Key, WantedWindow, bounds_text, fixed_end, instant_of
+from windowlib.errors import RequestError
+from windowlib.records.column_types import Node
+from windowlib.records.tables import ROW_CHECK, ROW_ID, WINDOW_OUTPUTS
+
+MOST_NAMED: Final = 8
+"""A message names at most so many windows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedWindow:
+    """The question: a key, a start, and the end if the start alone does not tell the window.
+
+    `request` is the id of a request whose staged runs take the place of the published ones. `most` is how many of the
+    first and of the last records to return; None for all.
+    """
+
+    key: Key
+    start_ms: int
+    end_ms: int | None = None
+    request: str | None = None
+    most: int | None = None
+
+
+def explain_window(
+    lake: Lake, pipeline: Pipeline, asked: AskedWindow, *, view: LedgerView, reading: Reading
+) -> WindowExplanation:
+    """Explain a window of the published runs, or with the staged runs of a request in their place.
+
+    Only slices are read that may have records of the window, or in which it is open. Of their records, only those of
+    the key leave the tasks.
+
+    Args:
+        lake: the lake.
+        pipeline: the spec of the published chain.
+        asked: the question.
+        view: the ledger version.
+        reading: returns the tasks that read a slice, and may refuse to read it.
+
+    Raises:
+        RequestError: there is no such window, or several, or the pipeline has no windows with bounds.
+        LogError: the log cannot be read.
+        CheckpointError, StoreError: stored rows are damaged.
+    """
+    chain = _chain(pipeline, view, asked.request)
+    stored = StoredPanes(lake, pipeline.name, asked.key)
+    window = _resolved(chain, asked, stored)
+    candidates = slices_with_records(
+        lake, pipeline, window, slices=[run.result.slice for run in chain.runs.values()], view=view
+    )
+    told = _Told(most=asked.most)
+    replay = SliceReplay(lake=lake, chain=chain, window=window, reading=reading)
+    rows = stored.of_window(window, chain.all_runs.values())
+    emitting = {*(rows["slice_id"].to_pylist() if rows.num_rows else ())}
+    is_open = False
+    for slice_id, run in chain.runs.items():
+        if is_open or slice_id in candidates or slice_id in emitting:
+            is_open = replay.tell(run, told.add)
+    _refuse_unknown(window, replay.known, told, is_grid=_has_grid(pipeline), has_panes=bool(rows.num_rows))
+    seen = seen_by_readers(rows, chain.published, asked.key.values)
+    panes = tuple(_panes(replay, rows.to_pylist(), seen=seen))
+    return WindowExplanation(
+        window=window,
+        records=told.records,
+        left_out=told.left_out,
+        counts=dict(told.counts),
+        panes=panes,
+        is_open=is_open,
+        outputs=pipeline.output_columns,
+        slices=tuple(replay.panes),
+        differences=(*replay.differences, *_differences(panes)),
+    )
+
+
+def key_columns_of(lake: Lake, pipeline: Pipeline) -> Mapping[str, Node]:
+    """Return the stored columns of `window_outputs`, which have the types of the key columns.
+
+    Raises:
+        RequestError: the pipeline has no windows, or nothing has been replayed.
+    """
+    windows = pipeline.windows
+    if windows is None:
+        raise RequestError(
+            f"pipeline {pipeline.name} has no windows: its function processes each record alone; `hindcast explain "
+            f"{pipeline.name} RECORD_ID` explains a record"
+        )
+    if windows.is_unbounded:
+        raise RequestError(
+            f"the windows of pipeline {pipeline.name} have no bounds in time (count or global windows), so no start "
+            f"names one of them; `hindcast explain {pipeline.name} RECORD_ID` explains a record"
+        )
+    columns = table_columns(lake.table(pipeline.name, WINDOW_OUTPUTS))
+    if not columns:
+        raise RequestError(f"nothing of pipeline {pipeline.name} has been replayed in lake {lake.root}")
+    return columns
+
+
+@dataclass(slots=True, kw_only=True)
+class _Told:
+    """The records that were told: all, or the first and the last `most` of them, and the number of each fate."""
+
+    most: int | None
+    counts: Counter[str] = field(default_factory=Counter)
+    _first: list[WindowRecord] = field(default_factory=list)
+    _last: deque[WindowRecord] = field(default_factory=deque)
+
+    def add(self, record: WindowRecord) -> None:
+        self.counts[record.fate] += 1
+        if self.most is None or len(self._first) < self.most:
+            self._first.append(record)
+            return
+        self._last.append(record)
+        if len(self._last) > self.most:
+            self._last.popleft()
+
+    @property
+    def records(self) -> tuple[WindowRecord, ...]:
+        return (*self._first, *self._last)
+
+    @property
+    def left_out(self) -> int:
+        return self.counts.total() - len(self._first) - len(self._last)
+
+
+def _chain(pipeline: Pipeline, view: LedgerView, request_id: str | None) -> Chain:
+    if request_id is not None and request_id not in view.requests:
+        raise RequestError(f"pipeline {pipeline.name} has no request {request_id}")
+    chain = Chain(pipeline=pipeline, view=view, request=None if request_id is None else view.requests[request_id])
+    if not chain.runs:
+        raise RequestError(
+            f"pipeline {pipeline.name} has published nothing; name a request with staged slices (--request), which "
+            f"`hindcast status {pipeline.name}` lists"
+        )
+    return chain
+
+
+def _resolved(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> WantedWindow:
+    """Return the window that was asked for.
+
+    Raises:
+        RequestError: no window starts there, or several do.
+    """
+    pipeline = chain.pipeline
+    assert pipeline.windows is not None, "the caller has checked it"
+    end_ms = fixed_end(pipeline.windows, asked.start_ms)
+    is_right_closed = pipeline.front_end == "storm"
+    if asked.end_ms is not None and end_ms not in (None, asked.end_ms):
+        raise RequestError(
+            f"no window of pipeline {pipeline.name} is {bounds_text(asked.start_ms, asked.end_ms)}: the one that "
+            f"starts there is {bounds_text(asked.start_ms, end_ms or asked.end_ms)}"
+        )
+    end_ms = asked.end_ms or end_ms
+    if end_ms is None:
+        end_ms = _only_end(chain, asked, stored)
+    if end_ms <= asked.start_ms:
+        raise RequestError(f"the window {bounds_text(asked.start_ms, end_ms)} is empty: give an end after the start")
+    return WantedWindow(key=asked.key, start_ms=asked.start_ms, end_ms=end_ms, is_right_closed=is_right_closed)
+
+
+def _only_end(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> int:
+    """Return the end of the only window that starts at an instant, among those that have panes or are open."""
+    runs = chain.all_runs.values()
+    start = instant_of(asked.start_ms)
+    last = [*chain.runs.values()][-1].checkpoint
+    still_open = open_windows(
+        stored.lake, chain.pipeline, asked.key.plain(), checkpoint=last, holds=lambda begin, _end: begin == start
+    )
+    found = stored.starting_at(asked.start_ms, runs)
+    found |= {(asked.start_ms, round(end.timestamp() * 1_000)) for _, end in still_open}
+    if len(found) == 1:
+        return found.pop()[1]
+    if found:
+        raise RequestError(
+            f"{counted(len(found), 'window')} of {asked.key.words} start there: {_named(found)}; name one by its end "
+            "(--end)"
+        )
+    around = stored.around(asked.start_ms, runs)
+    near = f"The windows around it are {_named(around)}" if around else "No window is around it"
+    raise RequestError(
+        f"no window of {asked.key.words} that has a pane or is open starts at {show_instant(asked.start_ms)}. {near}. "
+        "A window that has no pane and is closed is found if its end is given, too (--end)"
+    )
+
+
+def _named(windows: Iterable[Bounds]) -> str:
+    named = [bounds_text(*one) for one in sorted(windows)]
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return ", ".join(named[:MOST_NAMED]) + more
+
+
+def _has_grid(pipeline: Pipeline) -> bool:
+    """Return whether the file alone tells where windows start."""
+    windows = pipeline.windows
+    if windows is None:
+        return False
+    return windows.sliding is not None or (windows.tumbling is not None and windows.tumbling.stagger.by == "aligned")
+
+
+def _refuse_unknown(
+    window: WantedWindow, known: Iterable[Bounds], told: _Told, *, is_grid: bool, has_panes: bool
+) -> None:
+    """Raise a RequestError if there is no such window."""
+    wanted = (window.start_ms, window.end_ms)
+    if has_panes or wanted in known or (is_grid and told.counts):
+        return
+    if not told.counts:
+        raise RequestError(f"window {window.name} has no record in the replayed slices, and no pane")
+    near = {one for one in known if one[0] < window.end_ms and window.start_ms < one[1]}
+    others = f"The windows of the key that overlap it are {_named(near)}" if near else "No window overlaps it"
+    raise RequestError(f"no window is {window.name}. {others}")
+
+
+def _panes(
+    replay: SliceReplay, stored: Sequence[Mapping[str, Any]], *, seen: AbstractSet[tuple[str, int]]
+) -> Iterator[WindowPane]:
+    """Yield the stored rows in their order, and after them those that only the operator gives."""
+    chain = replay.chain
+    published = {run.result.attempt_id for run in chain.published.values()}
+    told = {run.result.attempt_id: run for run in chain.runs.values()}
+    computed = {slice_id: Counter(map(_text, rows)) for slice_id, rows in replay.panes.items()}
+    for row in stored:
+        own = computed.get(row["slice_id"]) if row["attempt_id"] in told else None
+        text = _text(row)
+        is_computed = None if own is None else own[text] > 0
+        if own is not None and is_computed:
+            own[text] -= 1
+        readers = "not published"
+        if row["attempt_id"] in published:
+            is_seen = (row["attempt_id"], row[ROW_ID]) in seen
+            readers = "seen" if is_seen else "replaced" if row["kind"] == "result" else "withdraws"
+        yield WindowPane(
+            slice_id=row["slice_id"],
+            run_id=row["run_id"],
+            row={name: value for name, value in row.items() if name not in {ROW_ID, ROW_CHECK}},
+            readers=readers,
+            is_stored=True,
+            is_computed=is_computed,
+        )
+    for slice_id, rows in replay.panes.items():
+        for row in rows:
+            if computed[slice_id][_text(row)] > 0:
+                computed[slice_id][_text(row)] -= 1
+                yield WindowPane(
+                    slice_id=slice_id,
+                    run_id=chain.runs[slice_id].result.run_id,
+                    row=row,
+                    readers="not stored",
+                    is_stored=False,
+                    is_computed=True,
+                )
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    return json.dumps(plain(content_of(row)), sort_keys=True)
+
+
+def _differences(panes: Iterable[WindowPane]) -> Iterator[str]:
+    panes = tuple(panes)
+    missing = sum(not pane.is_stored for pane in panes)
+    foreign = sum(pane.is_computed is False for pane in panes)
+    if missing or foreign:
+        yield (
+            f"The operator gives other panes than the tables have: {counted(foreign, 'stored row')} that it does not "
+            f"give, and {counted(missing, 'row')} that it gives and that are not stored. The log, the spec or the rows "
+            "have changed since; `hindcast verify` and `hindcast plan --verify` tell which."
+        )

@@ -1,0 +1,148 @@
+"""Replays one key along the slices of a chain: each slice from the checkpoint before it, or from the slice before."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from jobs.lake.lake import Lake
+from jobs.ledger.view import StagedRun
+from jobs.pipeline.look_back import look_back
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.log_pin import pin_input
+from jobs.planning.log_state import known_log
+from jobs.replay.chunk.bucket_plan import plan_buckets
+from jobs.replay.chunk.log_bytes import check_log_bytes
+from jobs.replay.chunk.time_steps import combined, time_before
+from jobs.replay.intake.chunk_log import ChunkLog
+from jobs.replay.sizes import SIZES
+from jobs.replay.stages.counted import CountedLog, chunk_time, counted_log, slice_inputs
+from jobs.replay.stages.state import DividePlan, state_where
+from jobs.replay.tasks import Tasks
+from jobs.review.window.chain import Chain, checkpoint_before
+from jobs.review.window.key_records import records_of_key
+from jobs.review.window.operator_walk import Bounds, OperatorWalk, WindowRecord
+from jobs.review.window.wanted import WantedWindow
+from jobs.runs import CheckpointRef
+from windowlib.columnar.executor import StateColumns
+from windowlib.columnar.operator_executor import OperatorExecutor
+from windowlib.columnar.plan import BucketPlan
+from windowlib.columnar.restored import RestoredState
+from windowlib.errors import CheckpointError
+from windowlib.watermarks.timeline import SourceRow
+
+Reading: TypeAlias = Callable[[ChunkLog], Tasks]
+"""Returns the tasks that read a slice. It raises a RequestError if the caller does not want to read it."""
+MOST_CHANGES: Final = 2_000
+"""The default of `SliceReplay.most_changes`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Carried:
+    """The state of the key after a slice, the time after it, and the fingerprint of the whole state there."""
+
+    state: StateColumns
+    sources: tuple[SourceRow, ...]
+    fingerprint: str
+
+
+@dataclass(slots=True, kw_only=True)
+class SliceReplay:
+    """Replays the key of a window. `panes` has the rows that the operator gives, by slice.
+
+    `known` collects the bounds of windows of the key that have existed, and `differences` sentences on slices whose
+    input or spec is not that of the run.
+    """
+
+    lake: Lake
+    chain: Chain
+    window: WantedWindow
+    reading: Reading
+    most_changes: int = MOST_CHANGES
+    panes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    known: set[Bounds] = field(default_factory=set)
+    differences: list[str] = field(default_factory=list)
+    _carried: _Carried | None = None
+
+    def tell(self, run: StagedRun, add: Callable[[WindowRecord], None]) -> bool:
+        """Replay the slice of a run, and pass its records of the window to `add`. Return whether the window is open.
+
+        Raises:
+            LogError: the log cannot be read, as in a replay.
+            CheckpointError: the checkpoint before the slice is damaged.
+        """
+        chain, one = self.chain, run.result.slice
+        pipeline = chain.spec(run)
+        if (why := chain.why_other_spec(run)) is not None:
+            self.differences.append(why)
+        known = known_log(chain.view, look_back(pipeline, [one]).every)
+        pinned = pin_input(pipeline, self.lake, [one], known=known)
+        chunk = ChunkLog.of(pipeline, pinned, [one])
+        tasks = self.reading(chunk)
+        check_log_bytes(tasks, pinned)
+        with counted_log(tasks, chunk, self.lake) as counted:
+            if slice_inputs(counted.scanned, 1)[0].fingerprint != run.result.input_fingerprint:
+                self.differences.append(f"The records of slice {one.slice_id} are not those that its run has read.")
+            walk, after = self._walk(pipeline, chunk, counted, run=run)
+            for rows in records_of_key(tasks, counted, self.window.key):
+                for record in walk.take(rows):
+                    add(record)
+            still_open = walk.end()
+        self.panes[one.slice_id] = walk.panes
+        self.known |= walk.known
+        self._carried = _Carried(state=walk.executor.state(), sources=after, fingerprint=run.result.state_after)
+        window = self.window
+        if pipeline.front_end is None:
+            return any(start < window.end_ms and window.start_ms < end for start, end in still_open)
+        # The states of Storm and Atlas do not show which windows come, so the time tells it.
+        reached_ms = one.end_ms if walk.is_clock else combined(after).watermark_ms
+        return reached_ms is None or reached_ms <= window.end_ms
+
+    def _walk(
+        self, pipeline: Pipeline, chunk: ChunkLog, counted: CountedLog, *, run: StagedRun
+    ) -> tuple[OperatorWalk, tuple[SourceRow, ...]]:
+        """Return the walk along a slice, with the state before it, and the time after it."""
+        carried, before = self._carried, checkpoint_before(self.chain.view, run)
+        is_next = carried is not None and before is not None and carried.fingerprint == before.fingerprint
+        sources = carried.sources if carried is not None and is_next else time_before(self.lake, pipeline, before)
+        time = chunk_time(chunk, counted.layout, counted.scanned, before=sources)
+        plan = plan_buckets(pipeline, chunk.tables, counted.layout.ranges, buckets=1, time=time)
+        executor = OperatorExecutor(plan)
+        if carried is not None and is_next:
+            executor.restore(carried.state)
+        elif before is not None:
+            self._restore(executor, plan, before)
+        else:
+            executor.restore({})
+        windows = pipeline.windows
+        assert windows is not None, "the caller has checked it"
+        walk = OperatorWalk(
+            plan=plan,
+            executor=executor,
+            window=self.window,
+            slice_id=run.result.slice.slice_id,
+            is_clock=windows.is_processing_time,
+            is_merging=windows.session is not None or windows.dynamic_session is not None,
+            lateness_ms=windows.allowed_lateness_ms,
+            most_changes=self.most_changes,
+        )
+        return walk, time.after[-1]
+
+    def _restore(self, executor: OperatorExecutor, plan: BucketPlan, before: CheckpointRef) -> None:
+        """Restore the rows of the key, after a check of their content."""
+        divided = DividePlan.of(
+            before,
+            plan.tables,
+            uri_of=lambda name: self.lake.table(self.chain.pipeline.name, name),
+            buckets=1,
+            directory="",
+            sizes=SIZES,
+        )
+        restored = RestoredState(plan.tables)
+        for name, rows in state_where(divided, self.window.key.rows_of).items():
+            restored.add(name, rows)
+        damage = restored.restore(executor)
+        if damage is not None:
+            raise CheckpointError(
+                f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) is damaged: {damage}. Run "
+                "that slice again; what readers see has not changed"
+            )
