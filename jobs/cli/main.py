@@ -30,7 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "rollback": "jobs.cli.decide:rollback_command",
     "resume": "jobs.cli.decide:resume_command",
     "accept-rewrite": "jobs.cli.accept_rewrite:accept_rewrite_command",
-    "explain": "jobs.cli.inspect:explain_command",
+    "explain": "jobs.cli.explain:explain_command",
     "report": "jobs.cli.inspect:report_command",
     "verify": "jobs.cli.verify:verify_command",
     "clean": "jobs.cli.clean:clean_command",
@@ -59,6 +59,7 @@ Examples:
   hindcast waive flights 2013-02-08 --run 8c1f --reason …    accept a failed slice, after a look at that run
   hindcast publish flights                                   publish a staged request
   hindcast explain flights RECORD_ID                         print the fate of one record
+  hindcast explain flights --window JFK 2013-02-04T13:45     print why a window has its numbers
   hindcast verify flights                                    check all stored rows against the ledger
 
 PIPELINE is a name in the pipelines directory, or the path of a pipeline file. Ranges are half-open: [from, to)
