@@ -182,7 +182,7 @@ def _show_records(found: "WindowExplanation") -> None:
         for number, record in enumerate(records):
             if found.left_out and number == MOST_RECORDS:
                 yield ["…", *[""] * (len(names) - 1)]
-            fate = record.fate if record.reason is None else f"{record.fate}: {record.reason}"
+            fate = record.fate if record.reason is None else f"{record.fate} {record.reason}"
             yield [
                 record.slice_id,
                 f"{record.rank + 1:,}",

@@ -99,23 +99,32 @@ def key_columns_of(lake: Lake, pipeline: Pipeline) -> Mapping[str, Node]:
     """Return the stored columns of `window_outputs`, which have the types of the key columns.
 
     Raises:
-        RequestError: the pipeline has no windows, or nothing has been replayed.
+        RequestError: key and bounds do not name a window of the pipeline, or nothing has been replayed.
     """
-    windows = pipeline.windows
-    if windows is None:
+    why = _why_not_named(pipeline)
+    if why is not None:
         raise RequestError(
-            f"pipeline {pipeline.name} has no windows: its function processes each record alone; `hindcast explain "
+            f"no window of pipeline {pipeline.name} can be named by its key and its bounds: {why}; `hindcast explain "
             f"{pipeline.name} RECORD_ID` explains a record"
-        )
-    if windows.is_unbounded:
-        raise RequestError(
-            f"the windows of pipeline {pipeline.name} have no bounds in time (count or global windows), so no start "
-            f"names one of them; `hindcast explain {pipeline.name} RECORD_ID` explains a record"
         )
     columns = table_columns(lake.table(pipeline.name, WINDOW_OUTPUTS))
     if not columns:
         raise RequestError(f"nothing of pipeline {pipeline.name} has been replayed in lake {lake.root}")
     return columns
+
+
+def _why_not_named(pipeline: Pipeline) -> str | None:
+    """Return why key and bounds do not name a window; None if they do."""
+    windows = pipeline.windows
+    if windows is None:
+        return "it has no windows, and its function processes each record alone"
+    if windows.is_unbounded:
+        return "count and global windows have no bounds in time"
+    if windows.storm is not None and windows.storm.length.count is not None:
+        return "a window of Storm with a number of tuples has those tuples, and not all of its time"
+    if windows.atlas is not None and windows.atlas.session_window is not None:
+        return "a session of Atlas belongs to a partition, and the tables have no column of it"
+    return None
 
 
 @dataclass(slots=True, kw_only=True)

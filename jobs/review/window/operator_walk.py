@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.durations import human_duration
 from jobs.pipeline.slices import show_instant
 from jobs.review.window.key_records import FED, SHOWN
 from jobs.review.window.wanted import WantedWindow, bounds_text
@@ -35,7 +36,8 @@ class WindowRecord:
     """A record of the log whose time is in the window.
 
     `rank` is its number in the slice, from 0. `watermark_ms` is the watermark that it met; None before the first one.
-    `fate`: counted, late, unassigned, invalid, filtered or duplicate. `change` tells what it did to the bounds of the
+    `fate`: counted, late, unassigned, invalid, filtered or duplicate. `reason` tells why it is invalid, or how much after
+    the end of the window's lifetime a late record came. `change` tells what it did to the bounds of the
     window, if its windows merge. `values` are the columns that the windows read.
     """
 
@@ -68,7 +70,7 @@ class OperatorWalk:
     most_changes: int
     panes: list[dict[str, Any]] = field(default_factory=list)
     known: set[Bounds] = field(default_factory=set)
-    _late: dict[int, frozenset[Bounds]] = field(default_factory=dict)
+    _late: dict[int, tuple[frozenset[Bounds], int | None]] = field(default_factory=dict)
     _unassigned: set[int] = field(default_factory=set)
 
     def take(self, rows: pa.Table) -> Iterator[WindowRecord]:
@@ -151,22 +153,24 @@ class OperatorWalk:
             self.panes += panes.take(pa.array(chosen, pa.int64())).to_pylist()
         late = emission.get(tables.LATE_RECORDS)
         if late is not None:
-            for rank, missed in zip(late["rank"].to_pylist(), _missed(late["missed_windows"]), strict=True):
-                self._late[rank] = missed
+            missed = zip(_missed(late["missed_windows"]), late["late_by_ms"].to_pylist(), strict=True)
+            self._late.update(zip(late["rank"].to_pylist(), missed, strict=True))
         if (others := emission.get(tables.UNASSIGNED_RECORDS)) is not None:
             self._unassigned.update(others["rank"].to_pylist())
 
     def _fate(self, problem: int, rank: int) -> tuple[str, str | None]:
         if problem:
             return _OTHERS.get(problem, "invalid"), instants.PROBLEMS[problem] if problem > 0 else None
-        missed = self._late.get(rank)
-        if missed is None:
+        late = self._late.get(rank)
+        if late is None:
             return ("unassigned" if rank in self._unassigned else "counted"), None
+        missed, late_by_ms = late
+        by = None if late_by_ms is None else f"by {human_duration(late_by_ms)}"
         # A late record of a session has missed the session that it would have been alone, and no other one.
         if self.is_merging or not missed:
-            return "late", None
+            return "late", by
         self.known |= missed
-        return ("late" if (self.window.start_ms, self.window.end_ms) in missed else "counted"), None
+        return ("late", by) if (self.window.start_ms, self.window.end_ms) in missed else ("counted", None)
 
     def _open(self) -> Sequence[Bounds]:
         """Return the bounds of the open windows of the key."""

@@ -3,25 +3,29 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
+from jobs.cli.main import hindcast
+from jobs.cli.options import run_cli
 from jobs.lake.lake import Lake
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
-from jobs.reading.published import read_published
 from jobs.reading.plain_values import plain
+from jobs.reading.published import read_published
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
@@ -30,7 +34,6 @@ from jobs.review.window.explanation import AskedWindow, explain_window, key_colu
 from jobs.review.window.told_window import WindowExplanation
 from jobs.review.window.wanted import key_of_text
 from jobs.spark.lazy_session import LazySession
-from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
 from tests.support.random_windows import random_windows
 from tests.support.replays import NOW_MS, pipeline_of
@@ -59,6 +62,7 @@ log:
   arrival_time: {column: arrived, unit: ms}
   record_id: id
   slice: {by: day}
+  order: appended
   where: "amount is null or amount <> 13"
 watermark: WATERMARK
 windows: WINDOWS
@@ -92,9 +96,7 @@ class Shop:
 
     def append(self, day: int, rows: Sequence[Row]) -> None:
         full = [dict.fromkeys(SCHEMA.names) | {"day": FIRST + timedelta(days=day)} | row for row in rows]
-        write_deltalake(
-            str(self.root / "log"), pa.Table.from_pylist(full, SCHEMA), mode="append", partition_by=["day"]
-        )
+        write_deltalake(str(self.root / "log"), pa.Table.from_pylist(full, SCHEMA), mode="append", partition_by=["day"])
 
     def run(self, first: int = 0, end: int = DAYS, *, publish: bool = True, chunk: int | None = None) -> RequestOutcome:
         days = (str(FIRST + timedelta(days=day)) for day in (first, end))
@@ -108,7 +110,7 @@ class Shop:
             publish=publish,
         )
 
-    def explain(self, user: str, start_ms: int, **options: Any) -> WindowExplanation:
+    def explain(self, user: str, start_ms: int, **options: Any) -> WindowExplanation:  # noqa: ANN401
         key = key_of_text(self.pipeline, user, key_columns_of(self.lake, self.pipeline))
         asked = AskedWindow(key=key, start_ms=start_ms, **options)
         return explain_window(self.lake, self.pipeline, asked, view=self.work.ledger.view(), reading=reading)
@@ -141,12 +143,29 @@ def random_log(random: Random, shop: Shop) -> list[Row]:
         for part in range(0, len(rows), 10):
             shop.append(day, rows[part : part + 10])
         written += rows
-    track_rows(shop.root / "log")
     return written
+
+
+def front_end(random: Random) -> dict[str, Any]:
+    """Return windows of Storm or of Atlas, which have a watermark of their own."""
+    size, slide = random.randrange(10, 90), random.randrange(10, 60)
+    if random.random() < 0.5:
+        storm = {"length": f"{size}m", "slide": random.choice((f"{slide}m", {"count": 2})), "lag": "30m"}
+        return {"windows": {"storm": storm}, "aggregates": {"n": {"count": {}}, "total": {"sum": "amount"}}}
+    stage = {
+        "interval": {"size": size, "unit": "minute"},
+        "hopSize": {"size": slide, "unit": "minute"},
+        "pipeline": [{"$group": {"_id": "$user", "n": {"$sum": 1}}}],
+    }
+    return {"windows": {"atlas": {"$hoppingWindow": stage}}}
 
 
 def random_shop(random: Random, root: Path) -> Shop | None:
     """Return a lake with random windows of minutes; None if the grammar refuses them."""
+    root.mkdir()
+    if random.random() < 0.2:
+        lines = "\n".join(f"{name}: {json.dumps(part)}" for name, part in front_end(random).items())
+        return Shop(root, pipeline_of(f"{SPEC.partition('watermark:')[0]}{lines}\n"))
     minutes = re.sub(r"(\d+)ms", r"\1m", json.dumps(random_windows(random)))
     watermark = random.choice(
         ("{kind: bounded, out_of_orderness: 1h}", "{kind: bounded, out_of_orderness: 0s, emit: {records: 3}}")
@@ -175,26 +194,232 @@ def test_the_panes_told_are_the_published_rows(tmp_path: Path) -> None:
         except SpecError:
             continue
         view = shop.work.ledger.view()
-        every = read_published(shop.lake, "clicks", view, all_panes=True).to_pylist()
-        seen = read_published(shop.lake, "clicks", view).to_pylist()
-        windows = sorted({(row["user"], row["window_start"], row["window_end"]) for row in every})
-        for user, start, end in random.sample(windows, min(len(windows), 12)):
+        every = by_window(read_published(shop.lake, "clicks", view, all_panes=True))
+        seen = by_window(read_published(shop.lake, "clicks", view))
+        for user, start, end in random.sample(sorted(every), min(len(every), 12)):
             start_ms, end_ms = (round(at.timestamp() * 1_000) for at in (start, end))
             found = shop.explain(user, start_ms, end_ms=end_ms)
             where = (seed, user, start, end, shop.pipeline.windows)
             assert not found.differences, (where, found.differences)
-            own = [row for row in every if (row["user"], row["window_start"], row["window_end"]) == (user, start, end)]
-            assert counted_rows(pane.row for pane in found.panes) == counted_rows(own), where
+            assert counted_rows(pane.row for pane in found.panes) == counted_rows(every[user, start, end]), where
             assert all(pane.is_stored and pane.is_computed for pane in found.panes), where
-            of_readers = [row for row in seen if (row["user"], row["window_start"], row["window_end"]) == (user, start, end)]
-            assert counted_rows(pane.row for pane in found.seen) == counted_rows(of_readers), where
-            if not shop.pipeline.windows.is_processing_time:
-                expected = {row["id"] for row in log if row["user"] == user and row["at"] is not None and start_ms <= row["at"] < end_ms}
+            assert counted_rows(pane.row for pane in found.seen) == counted_rows(seen.get((user, start, end), [])), (
+                where
+            )
+            if shop.pipeline.windows is not None and not shop.pipeline.windows.is_processing_time:
+                timed = [row for row in log if row["user"] == user and row["at"] is not None]
+                expected = {row["id"] for row in timed if found.window.holds(np.array([row["at"]]))[0]}
                 assert {record.record_id for record in found.records} == expected, where
             told.update(found.counts)
             told["windows"] += 1
     assert told["windows"] > 5
 
 
-def counted_rows(rows: Any) -> Counter[str]:
-    return Counter(json.dumps({name: value for name, value in plain(row).items() if name != "fired_rank"}, sort_keys=True) for row in rows)
+def by_window(rows: pa.Table) -> dict[tuple[Any, ...], list[Row]]:
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows.to_pylist():
+        found.setdefault((row["user"], row["window_start"], row["window_end"]), []).append(row)
+    return found
+
+
+def counted_rows(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    shown = ({name: value for name, value in plain(row).items() if name != "fired_rank"} for row in rows)
+    return Counter(json.dumps(row, sort_keys=True) for row in shown)
+
+
+def row(number: int, *, at: float, amount: int = 1, arrived: float | None = None, **others: Any) -> Row:  # noqa: ANN401
+    """Return a record of user x; times are hours since the first day."""
+    hours = {"at": at, "arrived": at if arrived is None else arrived}
+    times = {name: FIRST_MS + round(value * 3_600_000) for name, value in hours.items()}
+    return {"id": f"r{number}", "user": "x", "amount": amount} | times | others
+
+
+TUMBLING: Final = "{tumbling: {size: 1h}, allowed_lateness: 30m}"
+
+
+@pytest.fixture
+def hours(tmp_path: Path) -> Shop:
+    """Two days with hourly windows. The window from 1:00 has records of both days."""
+    shop = shop_of(tmp_path / "lake", TUMBLING)
+    shop.append(0, [row(0, at=1.0, amount=5), row(1, at=0.9), row(2, at=1.99, amount=7), row(3, at=1.5, amount=13)])
+    shop.append(0, [row(4, at=1.5, user="y"), row(5, at=3.1), row(6, at=1.2, amount=2), row(7, at=3.6), row(8, at=1.1)])
+    shop.append(1, [row(9, at=1.3, arrived=24.5), row(10, at=30.0)])
+    shop.run(0, 2)
+    return shop
+
+
+def test_the_records_of_a_window_are_told_in_log_order_with_the_watermark_that_each_met(hours: Shop) -> None:
+    found = hours.explain("x", FIRST_MS + 3_600_000)
+    assert [(one.slice_id, one.record_id, one.fate) for one in found.records] == [
+        ("2026-03-01", "r0", "counted"),
+        ("2026-03-01", "r2", "counted"),
+        ("2026-03-01", "r3", "filtered"),
+        ("2026-03-01", "r6", "counted"),
+        ("2026-03-01", "r8", "late"),
+        ("2026-03-02", "r9", "late"),
+    ]
+    met = [None if one.watermark_ms is None else (one.watermark_ms + 1 - FIRST_MS) / 3_600_000 for one in found.records]
+    assert met == [None, 0.0, 0.99, 2.1, 2.6, 2.6]
+    assert [one.reason for one in found.records][-2:] == ["by 6 min", "by 6 min"]
+    assert [(one.row["timing"], one.row["total"], one.readers) for one in found.panes] == [
+        ("ON_TIME", 12, "replaced"),
+        ("LATE", 14, "seen"),
+    ]
+    assert found.sentence == (
+        "Window [2026-03-01 01:00:00 UTC, 2026-03-01 02:00:00 UTC) of user x has 6 records of the log: 3 counted, 1 "
+        "filtered, 2 late. Readers see n 3, total 14, all [5, 7, 2]."
+    )
+    assert not found.differences
+    assert json.loads(json.dumps(found.to_json()))["panes"][1]["row"]["total"] == 14
+
+
+def test_of_a_big_window_the_first_and_last_records_are_told(hours: Shop) -> None:
+    found = hours.explain("x", FIRST_MS + 3_600_000, most=2)
+    assert ([one.record_id for one in found.records], found.left_out) == (["r0", "r2", "r8", "r9"], 2)
+
+
+def test_only_slices_are_read_that_may_have_records_of_the_window_or_in_which_it_is_open(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path / "lake", "{tumbling: {size: 1d}, allowed_lateness: 12h}")
+    for day in range(4):
+        shop.append(day, [row(day, at=24 * day + 12)])
+    shop.run()
+    assert shop.explain("x", FIRST_MS).slices == ("2026-03-01", "2026-03-02", "2026-03-03")
+    assert shop.explain("x", FIRST_MS + 2 * DAY_MS).slices == ("2026-03-03", "2026-03-04")
+    found = shop.explain("x", FIRST_MS + 3 * DAY_MS)
+    assert (found.slices, found.is_open, found.panes) == (("2026-03-04",), True, ())
+    assert "Readers see no pane of it. It is still open" in found.sentence
+
+
+def test_a_record_of_a_session_tells_what_it_did_to_the_bounds(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path / "lake", "{session: {gap: 1h}, allowed_lateness: 5h}")
+    shop.append(0, [row(0, at=1.0), row(1, at=1.5), row(2, at=3.2), row(3, at=6.0), row(4, at=2.3), row(5, at=2.0)])
+    shop.run(0, 1)
+    with pytest.raises(RequestError, match=r"2 windows of user x start there: \[2026-03-01 01:00:00 UTC, .*--end"):
+        shop.explain("x", FIRST_MS + 3_600_000)
+    found = shop.explain("x", FIRST_MS + 3_600_000, end_ms=FIRST_MS + round(4.2 * 3_600_000))
+    assert [(one.record_id, one.change) for one in found.records] == [
+        ("r0", "opens [2026-03-01 01:00:00 UTC, 2026-03-01 02:00:00 UTC)"),
+        ("r1", "extends the window to [2026-03-01 01:00:00 UTC, 2026-03-01 02:30:00 UTC)"),
+        ("r2", "opens [2026-03-01 03:12:00 UTC, 2026-03-01 04:12:00 UTC)"),
+        (
+            "r4",
+            "merges 2 windows into [2026-03-01 01:00:00 UTC, 2026-03-01 04:12:00 UTC), which ended at "
+            "2026-03-01 02:30:00 UTC, 2026-03-01 04:12:00 UTC",
+        ),
+        ("r5", None),
+    ]
+    assert {pane.readers for pane in found.panes} == {"replaced", "seen"}
+    old = shop.explain("x", FIRST_MS + 3_600_000, end_ms=FIRST_MS + round(2.5 * 3_600_000))
+    assert [(one.row["kind"], one.readers) for one in old.panes] == [
+        ("result", "replaced"),
+        ("superseded", "withdraws"),
+    ]
+
+
+def test_a_changed_row_and_a_changed_log_are_told(hours: Shop) -> None:
+    uri = hours.lake.table("clicks", "window_outputs")
+    stored = DeltaTable(uri).to_pyarrow_table()
+    totals = pc.if_else(pc.equal(stored["pane_index"], 1), 99, stored["total"])
+    changed = stored.set_column(stored.column_names.index("total"), "total", totals)
+    write_deltalake(uri, changed, mode="overwrite", partition_by=["slice_id", "attempt_id"])
+    (sentence,) = hours.explain("x", FIRST_MS + 3_600_000).differences
+    assert "1 stored row that it does not give, and 1 row that it gives" in sentence
+    hours.append(1, [row(11, at=25.0)])
+    found = hours.explain("x", FIRST_MS + 3_600_000)
+    assert found.differences[0] == "The records of slice 2026-03-02 are not those that its run has read."
+
+
+def test_staged_runs_of_a_request_take_the_place_of_the_published_ones(hours: Shop) -> None:
+    hours.append(1, [row(12, at=26.0), row(13, at=26.5)])
+    outcome = hours.run(1, 2, publish=False)
+    at_ms = FIRST_MS + 26 * 3_600_000
+    staged = hours.explain("x", at_ms, request=outcome.request_id)
+    assert ([pane.readers for pane in staged.panes], staged.differences) == ([], ())
+    assert [one.record_id for one in staged.records] == ["r12", "r13"]
+    hours.run(1, 2)
+    assert [one.fate for one in hours.explain("x", at_ms).records] == ["late", "late"]
+
+
+@pytest.mark.parametrize(
+    ("windows", "asked", "message"),
+    [
+        (
+            TUMBLING,
+            {"start_ms": FIRST_MS + 60_000},
+            "windows of 1h start every 1h; the nearest start at 2026-03-01 00:00",
+        ),
+        (TUMBLING, {"start_ms": FIRST_MS, "end_ms": FIRST_MS + 1}, "the one that starts there is "),
+        (TUMBLING, {"start_ms": FIRST_MS - DAY_MS}, "has no record in the replayed slices, and no pane"),
+        (TUMBLING, {"start_ms": FIRST_MS, "request": "gone"}, "has no request gone"),
+        ("{session: {gap: 1h}}", {"start_ms": FIRST_MS}, "starts at 2026-03-01 00:00:00 UTC. No window is around it"),
+        (
+            "{session: {gap: 1h}}",
+            {"start_ms": FIRST_MS + 3_700_000},
+            r"windows around it are \[2026-03-01 01:00:00 UTC",
+        ),
+        (
+            "{session: {gap: 1h}}",
+            {"start_ms": FIRST_MS + 3_600_000, "end_ms": FIRST_MS + 2 * 3_600_000 - 1},
+            r"no window is \[2026-03-01 01:00:00 UTC, 2026-03-01 01:59:59.999 UTC\) of user x. The windows of the key",
+        ),
+        ("{count: {size: 2}}", {"start_ms": FIRST_MS}, "count and global windows have no bounds in time"),
+    ],
+)
+def test_a_window_that_is_none_is_refused(tmp_path: Path, windows: str, asked: Row, message: str) -> None:
+    shop = shop_of(tmp_path / "lake", windows)
+    shop.append(0, [row(0, at=1.0), row(1, at=6.0)])
+    shop.run(0, 1)
+    with pytest.raises(RequestError, match=message):
+        shop.explain("x", **asked)
+
+
+def test_a_key_has_a_value_of_its_type_for_each_column() -> None:
+    columns = {"user": "long", "page": "string"}
+    text = SPEC.replace("[user]", "[user, page]").replace("WINDOWS", TUMBLING)
+    pipeline = pipeline_of(text.replace("WATERMARK", "{kind: ascending}"))
+    assert key_of_text(pipeline, '7,"a,b"', columns).plain() == {"user": 7, "page": "a,b"}
+    with pytest.raises(RequestError, match="has the columns user, page, and 1 values were given"):
+        key_of_text(pipeline, "7", columns)
+    with pytest.raises(RequestError, match="the key column user is of type long, and 'x' cannot be read as one"):
+        key_of_text(pipeline, "x,y", columns)
+    everything = pipeline_of(text.replace("key: [user, page]", "over: all").replace("WATERMARK", "{kind: ascending}"))
+    assert key_of_text(everything, "all", columns).words == "all records"
+    with pytest.raises(
+        RequestError, match=r"has no key columns \(log.over: all\), and the key 'x' was given; write all"
+    ):
+        key_of_text(everything, "x", columns)
+
+
+def test_the_command_prints_the_records_and_the_panes(
+    hours: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "220")
+    text = SPEC.replace("WINDOWS", TUMBLING).replace("WATERMARK", "{kind: bounded, out_of_orderness: 1h}")
+    pipelines = hours.root / "pipelines"
+    pipelines.mkdir()
+    (pipelines / "clicks.yaml").write_text(text)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        status = run_cli(
+            hindcast, ["explain", "clicks", *arguments, "--lake", str(hours.root), "--pipelines", str(pipelines)]
+        )
+        return (status, *capsys.readouterr())
+
+    asked = ("--window", "x", "2026-03-01T01:00")
+    status, out, _ = command(*asked)
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert status == 0
+    assert "2026-03-01 9 r8 2026-03-01 01:06:00 2026-03-01 02:35:59.999 late by 6 min 1" in lines
+    assert any(
+        line.startswith("2026-03-01 8 1 LATE result 3 14 [5, 7, 2] 3 no 2026-03-01 02:05:59.999") for line in lines
+    )
+    assert lines[-1] == "The stored rows are those that the operator gives."
+    status, out, _ = command(*asked, "--json")
+    assert (status, json.loads(out)["counts"]) == (0, {"counted": 3, "filtered": 1, "late": 2})
+    for arguments in ((), ("r1", *asked), ("r1", "--all"), (*asked, "--position")):
+        assert command(*arguments)[0] == 2
+    assert (
+        command("--window", "-5", "2026-03-01T01:00")[2]
+        .strip()
+        .endswith("of user -5 has no record in the replayed slices, and no pane")
+    )
