@@ -20,6 +20,7 @@ from jobs.airflow_ui.drawings import past_svg
 from jobs.airflow_ui.security import HEADERS
 from jobs.plain_text import escaped_json
 from jobs.review import links
+from jobs.review.pages.cells import cell, is_number
 from jobs.review.report.environment import template_environment
 from jobs.review.report.page import helpers
 from jobs.review.report.style import page_style
@@ -72,6 +73,8 @@ def environment() -> Environment:
     made.globals.update(
         helpers(),
         links=links,
+        cell=cell,
+        is_number=is_number,
         past_svg=past_svg,
         dag_in_airflow=_dag,
         dag_run_in_airflow=_dag_run,

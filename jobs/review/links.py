@@ -14,6 +14,9 @@ ROUTE = "hindcast"
 FRAME = f"/plugin/{ROUTE}"
 """Where Airflow's interface shows the pages in a frame."""
 
+KEY = "key."
+"""The prefix of the query parameters of the key columns, such as `key.origin`."""
+
 VERDICT_KEY = "hindcast_verdict"
 """The key in XCom under which tasks leave the verdict of their DAG run, for the run's note."""
 
@@ -56,6 +59,14 @@ def replay_path(pipeline: str, request_id: str) -> str:
 def record_page(pipeline: str, record_id: str | None = None, *, slice_id: str | None = None) -> str:
     """Return the path of the search for records; with `slice_id`, of the explanation of a record of that slice."""
     return _with(f"{pipeline_page(pipeline)}/records", {"record_id": record_id, "slice": slice_id})
+
+
+def window_page(
+    pipeline: str, key: Mapping[str, str], *, start: str, end: str = "", request_id: str | None = None
+) -> str:
+    """Return the path of the explanation of a window: key column -> value, and its bounds as ISO texts."""
+    named = {f"{KEY}{name}": value for name, value in key.items()}
+    return _with(f"{pipeline_page(pipeline)}/windows", named | {"start": start, "end": end, "request": request_id})
 
 
 def compare_page(pipeline: str, *, before: int | None = None, after: int | None = None) -> str:
@@ -114,4 +125,4 @@ def _part(text: str) -> str:
 
 def _with(path: str, query: Mapping[str, str | int | None]) -> str:
     given = {name: value for name, value in query.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    return f"{path}?{urlencode(given, errors='replace')}" if given else path

@@ -1,6 +1,17 @@
 """The routes of the pages, a module for each page."""
 
-from jobs.airflow_ui.routes import compare, dags, digest, overview, pipelines, records, requests, slices, static
+from jobs.airflow_ui.routes import (
+    compare,
+    dags,
+    digest,
+    overview,
+    pipelines,
+    records,
+    requests,
+    slices,
+    static,
+    windows,
+)
 
 ROUTERS = (
     static.router,
@@ -12,5 +23,6 @@ ROUTERS = (
     records.router,
     requests.router,
     slices.router,
+    windows.router,
 )
 """All routers, in the order in which their paths are compared."""

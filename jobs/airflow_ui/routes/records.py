@@ -11,6 +11,7 @@ from jobs.airflow_ui.rendering import page
 from jobs.airflow_ui.tables import cells_of
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.review.explain import Explanation
+from jobs.review.links import KEY
 from jobs.review.pages.cells import cell
 from jobs.review.pages.record_page import (
     Found,
@@ -23,6 +24,7 @@ from jobs.review.pages.record_page import (
 )
 from jobs.review.pages.record_search import Searched, search_records
 from jobs.review.pages.row_pages import shown_columns
+from jobs.review.pages.window_page import window_addresses
 from windowlib.errors import LogError
 
 router = APIRouter(prefix="/pipelines/{pipeline}/records")
@@ -30,8 +32,6 @@ MAX_TEXT = 1_000
 SEARCH_S = 0.6
 """A page reads no further slices after this time."""
 MOST_WINDOWS = 100
-KEY = "key."
-"""The prefix of the query parameters of the key columns, such as `key.origin`."""
 
 
 @router.get("")
@@ -104,4 +104,9 @@ def _windows(found: PipelineContext, key: dict[str, str], scope: Scope) -> dict[
     pipeline = spec_of_chain(found.pipeline, found.view)
     rows, count = windows_of_key(found.lake, pipeline, key, scope=scope, most=MOST_WINDOWS)
     columns = shown_columns(rows.column_names)
-    return {"columns": columns, "cells": cells_of(rows.select(columns)), "count": count}
+    return {
+        "columns": columns,
+        "cells": cells_of(rows.select(columns)),
+        "addresses": window_addresses(pipeline, rows, request_id=None),
+        "count": count,
+    }

@@ -18,6 +18,7 @@ from jobs.airflow_ui.tables import Cells, cells_of
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.slices import slice_of_id
 from jobs.reading.stored_rows import StoredRuns
+from jobs.reading.stored_tables import spec_of
 from jobs.review import links
 from jobs.review.pages.cells import csv_line
 from jobs.review.pages.failing import Tally, find_examples, reason_tallies
@@ -25,6 +26,7 @@ from jobs.review.pages.lineage import dag_runs_of, lineage_of, slice_files
 from jobs.review.pages.plots import output_plots
 from jobs.review.pages.row_pages import Comparison, Filter, RowsAsk, RowsPage, RunRows
 from jobs.review.pages.slice_page import CheckLine, SlicePage, choose_run, row_tables, slice_page, table_title
+from jobs.review.pages.window_page import window_addresses
 from jobs.review.report.collect import Part, collect_view
 from jobs.runs import Slice
 from windowlib.errors import HindcastError, RequestError
@@ -185,10 +187,18 @@ def rows(
         "page": made,
         "comparisons": list(Comparison),
         "cells": cells_of(made.rows),
+        "addresses": _window_addresses(found, shown, made) if table == WINDOW_OUTPUTS else (),
         "reasons": _reasons(own) if query.page == 1 and not query.value else None,
         "links_to": _Addresses(links.rows_page(found.name, one.slice_id, table), made, query.run),
     }
     return page(request, "rows", values)
+
+
+def _window_addresses(found: PipelineContext, run: StagedRun, made: RowsPage) -> list[str | None]:
+    """Return the page of the window of each row. A run that readers do not see is explained with its request."""
+    is_published = found.view.published.get(run.result.slice.slice_id) == run.result.run_id
+    request_id = None if is_published else run.request_id
+    return window_addresses(spec_of(found.view, run), made.rows, request_id=request_id)
 
 
 def _reasons(own: RunRows) -> Tally | None:

@@ -36,9 +36,9 @@ class WindowRecord:
     """A record of the log whose time is in the window.
 
     `rank` is its number in the slice, from 0. `watermark_ms` is the watermark that it met; None before the first one.
-    `fate`: counted, late, unassigned, invalid, filtered or duplicate. `reason` tells why it is invalid, or how much after
-    the end of the window's lifetime a late record came. `change` tells what it did to the bounds of the
-    window, if its windows merge. `values` are the columns that the windows read.
+    `fate`: counted, late, unassigned, invalid, filtered or duplicate. `reason` tells why it is invalid, or how long
+    after the end of the window's lifetime a late record came. `change` tells what it did to the bounds of the window,
+    if windows merge. `values` are the columns that the windows read.
     """
 
     slice_id: str

@@ -18,8 +18,12 @@ from jobs.ledger.provenance import DagRunOrigin
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked
 from jobs.publishing.publishing import publish
+from jobs.replay.replayer import replay_chunk
+from jobs.replay.sizes import Sizes
 from jobs.review import links
+from jobs.review.pages.window_page import WindowAsk, window_page
 from jobs.runs import RunResult
+from jobs.spark.lazy_session import LazySession
 from tests.jobs.airflow_ui.conftest import NOW_MS, Clients, Place
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms
 from tests.support.fuzzing import seeds
@@ -193,6 +197,7 @@ def test_pages_need_the_permission_to_read_the_dag(
         links.compare_page("sales"),
         links.digest_page("sales"),
         links.record_page("sales"),
+        links.window_page("sales", {"key": "a"}, start="2024-01-01"),
         links.dag_page("replay_sales"),
     ):
         assert client.get(path).status_code == 403
@@ -386,3 +391,36 @@ def test_the_digest_is_a_page(clients: Clients, place: Place, monkeypatch: pytes
     assert "Since 2024-01-31 00:00:00 UTC" in text
     assert '<dt>Published</dt><dd class="wrap">none</dd>' in text
     assert "2024-01-03 since 2024-02-01 00:00:00 UTC: total: failed" in text
+
+
+def test_a_window_is_explained_on_a_page_that_its_rows_link_to(clients: Clients, place: Place) -> None:
+    """The rows are those of a real replay, because the page runs the operator again."""
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="ines", reason="")
+    session = LazySession(lambda *_: pytest.fail("no task needs Spark"), is_local=True)
+    sizes = Sizes(local_records=10**9)
+    run_request(place.work, asked, lambda order: replay_chunk(session, order, sizes=sizes))
+    client = clients("viewer")
+    bounds = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-02T00:00:00Z"}
+    path = links.window_page("sales", {"key": "a"}, **bounds)
+    listed = client.get(links.rows_page("sales", "2024-01-02", "window_outputs")).text
+    assert f'href="{path.replace("&", "&amp;")}"' in listed
+    assert "/windows?" in client.get(f"{links.record_page('sales')}?key.key=a").text
+    text = client.get(path).text
+    assert "has 1 record of the log: 1 counted. Readers see total 1." in text
+    assert "The operator ran again over these records, and gives the stored rows." in text
+    assert links.record_page("sales", "2024-01-01/a/1", slice_id="2024-01-01").replace("&", "&amp;") in text
+    assert "<pre>hindcast explain sales --window a 2024-01-01T00:00:00Z --end 2024-01-02T00:00:00Z</pre>" in text
+    for value in HOSTILE:
+        for hostile in (
+            links.window_page("sales", {"key": value[:1_000]}, **bounds),
+            links.window_page("sales", {"key": "a"}, start=value[:1_000], request_id=value[:1_000]),
+        ):
+            answer = client.get(hostile)
+            assert answer.status_code == 200
+            assert 'class="problem"' in answer.text
+            assert "<script" not in answer.text
+    assert client.get(links.window_page("sales", {"key": "a" * 2_000}, start="x" * 2_000)).status_code == 422
+    few = WindowAsk(key={"key": "a"}, start="2024-01-01", most_read=1)
+    found = window_page(place.work.lake, place.work.pipeline, few, view=place.work.ledger.view())
+    assert found.explanation is None
+    assert str(found.problem).startswith("The slices of this window have more than 1 record, and a page reads no more")

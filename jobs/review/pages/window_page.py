@@ -1,0 +1,135 @@
+"""The page of a window: why it has its numbers. It reads a bounded number of records, and never starts Spark."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import parse_bound
+from jobs.plain_text import counted
+from jobs.review import links
+from windowlib.errors import HindcastError, RequestError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from jobs.replay.intake.chunk_log import ChunkLog
+    from jobs.replay.tasks import LocalTasks
+    from jobs.review.window.told_window import WindowExplanation
+
+PAGE_RECORDS = 1_000_000
+"""The default of `WindowAsk.most_read`."""
+SHOWN_RECORDS = 100
+"""Of a window with more than twice as many records, so many of the first and of the last are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowAsk:
+    """The window of a page: key column -> value, and the bounds as texts. `end` is empty if the start is enough.
+
+    The page reads at most `most_read` records of the log, in all slices together.
+    """
+
+    key: Mapping[str, str]
+    start: str
+    end: str = ""
+    request_id: str | None = None
+    most_read: int = PAGE_RECORDS
+
+    def command(self, pipeline: str) -> str:
+        """Return the command that tells the same, without a limit."""
+        key = next(iter(self.key.values())) if len(self.key) == 1 else _csv_key(self.key)
+        words = ["hindcast", "explain", pipeline, "--window", key, self.start]
+        words += ["--end", self.end] if self.end else []
+        return shlex.join(words + (["--request", self.request_id] if self.request_id else []))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowPage:
+    """The explanation of a window, or the problem that prevents it; and the command that tells the same."""
+
+    explanation: "WindowExplanation | None"
+    problem: str | None
+    command: str
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads slices in this process, while they have at most `most` records together."""
+
+    most: int
+    read: int = field(default=0)
+
+    def __call__(self, chunk: "ChunkLog") -> "LocalTasks":
+        from jobs.replay.tasks import LocalTasks
+
+        if chunk.direct.why_spark is not None:
+            raise RequestError(f"Only Spark reads this log, and a page does not start it: {chunk.direct.why_spark}.")
+        self.read += chunk.log.whole.records
+        if self.read > self.most:
+            raise RequestError(
+                f"The slices of this window have more than {counted(self.most, 'record')}, and a page reads no more."
+            )
+        return LocalTasks()
+
+
+def window_page(lake: Lake, pipeline: Pipeline, ask: WindowAsk, *, view: LedgerView) -> WindowPage:
+    """Return the page of a window. `pipeline` is the spec of the published chain.
+
+    A problem does not fail the page: the page then tells it.
+    """
+    try:
+        found, problem = _explained(lake, pipeline, ask, view=view), None
+    except HindcastError as error:
+        found, problem = None, str(error)
+    return WindowPage(explanation=found, problem=problem, command=ask.command(pipeline.name))
+
+
+def window_addresses(pipeline: Pipeline, rows: "pa.Table", *, request_id: str | None) -> list[str | None]:
+    """Return the path of the page of each row of `window_outputs`; None for rows whose window has no page."""
+    keys = pipeline.log.key_columns
+    needed = [*keys, "window_start", "window_end"]
+    if not set(needed) <= {*rows.column_names}:
+        return [None] * rows.num_rows
+    return [_address(pipeline.name, keys, row, request_id=request_id) for row in rows.select(needed).to_pylist()]
+
+
+def _address(pipeline: str, keys: Sequence[str], row: Mapping[str, Any], *, request_id: str | None) -> str | None:
+    start, end = row["window_start"], row["window_end"]
+    if start is None or end is None or any(row[name] is None for name in keys):
+        return None
+    key = {name: str(row[name]) for name in keys}
+    bounds = [at.isoformat().replace("+00:00", "Z") for at in (start, end)]
+    return links.window_page(pipeline, key, start=bounds[0], end=bounds[1], request_id=request_id)
+
+
+def _explained(lake: Lake, pipeline: Pipeline, ask: WindowAsk, *, view: LedgerView) -> "WindowExplanation":
+    if pipeline.functions():
+        raise RequestError(
+            f"Pipeline {pipeline.name} runs functions of users, and the api-server does not run them. The command does."
+        )
+    # These import the operators, which other pages do not need.
+    from jobs.review.window.explanation import AskedWindow, explain_window, key_columns_of
+    from jobs.review.window.wanted import key_of_texts
+
+    asked = AskedWindow(
+        key=key_of_texts(pipeline, [*ask.key.values()], key_columns_of(lake, pipeline)),
+        start_ms=parse_bound(pipeline, ask.start),
+        end_ms=parse_bound(pipeline, ask.end) if ask.end else None,
+        request=ask.request_id,
+        most=SHOWN_RECORDS,
+    )
+    return explain_window(lake, pipeline, asked, view=view, reading=_Reader(ask.most_read))
+
+
+def _csv_key(key: Mapping[str, str]) -> str:
+    """Return the values of a key as the command takes them."""
+    return ",".join(_csv_value(value) for value in key.values()) or "all"
+
+
+def _csv_value(value: str) -> str:
+    quoted = value.replace('"', '""')
+    return f'"{quoted}"' if set(value) & set(',"\n\r') else value
