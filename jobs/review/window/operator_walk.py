@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from jobs.durations import human_duration
 from jobs.pipeline.slices import show_instant
+from jobs.plain_text import counted
 from jobs.review.window.key_records import FED, SHOWN
 from jobs.review.window.wanted import WantedWindow, bounds_text
 from windowlib.bounds import MIN_TIME_MS
@@ -205,4 +206,5 @@ def _change(before: set[Bounds], after: set[Bounds]) -> str:
         return f"opens {name}"
     if len(gone) == 1:
         return f"extends the window to {name}"
-    return f"merges {len(gone)} windows into {name}, which ended at {', '.join(show_instant(end) for _, end in gone)}"
+    ends = ", ".join(show_instant(end) for _, end in gone)
+    return f"merges {counted(len(gone), 'window')} into {name}, which ended at {ends}"

@@ -333,7 +333,7 @@ def test_documents_are_json_and_cut_to_the_width_of_the_screen(shell: Shell, mon
     monkeypatch.setenv("COLUMNS", "80")
     documents: list[object] = [["it's", 'a "b"', None, True], {"k": "v'" * 500}, [HOSTILE] * 9]
     for value in documents:
-        text = cli_look._cell(value)
+        text = cli_look.cell(value)
         assert json.loads(text) == value
         print_table("t", ["key", "found"], [("a", text), ("b", 5)], cut=["found"])
         out = shell.capsys.readouterr().out
