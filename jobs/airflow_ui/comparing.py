@@ -4,16 +4,20 @@ from typing import Any
 
 from jobs.airflow_ui.context import PipelineContext
 from jobs.comparing.views import Sides
-from jobs.review.compared import sample_lines
+from jobs.review.compared import SampleLine, sample_lines
 from jobs.review.pages.compare_page import Comparisons
+from jobs.review.pages.window_page import window_address
 from windowlib.errors import HindcastError
 
 _COMPARISONS = Comparisons()
 
 
-def difference_values(found: PipelineContext, sides: Sides | None, *, is_asked: bool) -> dict[str, Any]:
+def difference_values(
+    found: PipelineContext, sides: Sides | None, *, is_asked: bool, request_id: str | None = None
+) -> dict[str, Any]:
     """Return the variables of `sections/differences.html.j2` for two views; without views, those that show nothing.
 
+    Each window leads to its page; with `request_id`, to that of the staged runs of the request.
     A comparison that fails does not fail the page: the page then tells the problem.
     """
     compared, problem = None, None
@@ -22,4 +26,8 @@ def difference_values(found: PipelineContext, sides: Sides | None, *, is_asked: 
             compared = _COMPARISONS.compared(found.lake, found.name, sides, is_asked=is_asked)
         except HindcastError as error:
             problem = str(error)
-    return {"compared": compared, "compare_problem": problem, "sample_lines": sample_lines}
+
+    def address(line: SampleLine) -> str | None:
+        return window_address(found.pipeline, line.place, request_id=request_id)
+
+    return {"compared": compared, "compare_problem": problem, "sample_lines": sample_lines, "window_address": address}

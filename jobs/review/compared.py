@@ -34,10 +34,14 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleLine:
-    """A row of both views side by side. `values` has (column, before, after); None where a view has no such row."""
+    """A row of both views side by side. `values` has (column, before, after); None where a view has no such row.
+
+    `match` has the columns by which the rows were matched, as texts; `place` has them as they are stored.
+    """
 
     change: Change
     match: tuple[tuple[str, str], ...]
+    place: Mapping[str, object]
     values: tuple[tuple[str, str | None, str | None], ...]
 
 
@@ -61,6 +65,7 @@ def sample_lines(table: TableDifference) -> tuple[SampleLine, ...]:
         SampleLine(
             change=one.change,
             match=tuple((name, _text(value)) for name, value in one.match.items()),
+            place=one.match,
             values=tuple(
                 (
                     name,

@@ -48,7 +48,7 @@ def one_request(
         "progress": progress_svg(made.staged, made.slice_count),
         "place": DecisionPlace(context=found, return_to=here, request_id=asked.request_id),
         "here": "?compute=true",
-        **difference_values(found, sides, is_asked=compute),
+        **difference_values(found, sides, is_asked=compute, request_id=asked.request_id if asked.is_open else None),
     }
     return page(request, "request", values)
 

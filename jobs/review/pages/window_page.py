@@ -1,10 +1,12 @@
 """The page of a window: why it has its numbers. It reads a bounded number of records, and never starts Spark."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING
 
+from jobs.comparing.comparison_keys import BOUNDS
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
@@ -90,20 +92,22 @@ def window_page(lake: Lake, pipeline: Pipeline, ask: WindowAsk, *, view: LedgerV
 
 def window_addresses(pipeline: Pipeline, rows: "pa.Table", *, request_id: str | None) -> list[str | None]:
     """Return the path of the page of each row of `window_outputs`; None for rows whose window has no page."""
+    needed = [name for name in (*pipeline.log.key_columns, *BOUNDS) if name in rows.column_names]
+    return [window_address(pipeline, row, request_id=request_id) for row in rows.select(needed).to_pylist()]
+
+
+def window_address(pipeline: Pipeline, row: Mapping[str, object], *, request_id: str | None) -> str | None:
+    """Return the path of the page of the window with the key and the bounds of a row; None if the row lacks one."""
     keys = pipeline.log.key_columns
-    needed = [*keys, "window_start", "window_end"]
-    if not set(needed) <= {*rows.column_names}:
-        return [None] * rows.num_rows
-    return [_address(pipeline.name, keys, row, request_id=request_id) for row in rows.select(needed).to_pylist()]
-
-
-def _address(pipeline: str, keys: Sequence[str], row: Mapping[str, Any], *, request_id: str | None) -> str | None:
-    start, end = row["window_start"], row["window_end"]
-    if start is None or end is None or any(row[name] is None for name in keys):
+    start, end = (row.get(name) for name in BOUNDS)
+    if start is None or end is None or any(row.get(name) is None for name in keys):
         return None
     key = {name: str(row[name]) for name in keys}
-    bounds = [at.isoformat().replace("+00:00", "Z") for at in (start, end)]
-    return links.window_page(pipeline, key, start=bounds[0], end=bounds[1], request_id=request_id)
+    return links.window_page(pipeline.name, key, start=_iso(start), end=_iso(end), request_id=request_id)
+
+
+def _iso(at: object) -> str:
+    return at.isoformat().replace("+00:00", "Z") if isinstance(at, datetime) else str(at)
 
 
 def _explained(lake: Lake, pipeline: Pipeline, ask: WindowAsk, *, view: LedgerView) -> "WindowExplanation":

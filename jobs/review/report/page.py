@@ -127,6 +127,7 @@ def _difference_values(model: ReportModel, found: "RequestDifferences | None") -
         "compare_problem": None if found is None else found.problem,
         "diff_line": "" if found is None else diff_line(model.rows, found.request_id),
         "sample_lines": sample_lines,
+        "window_address": None,
         "here": "",
     }
 

@@ -3,12 +3,10 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, timedelta
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,107 +16,14 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
-from jobs.lake.lake import Lake
-from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.requests import Staging, run_request
-from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import parse_bound
-from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.reading.plain_values import plain
 from jobs.reading.published import read_published
-from jobs.replay.intake.chunk_log import ChunkLog
-from jobs.replay.replayer import replay_chunk
-from jobs.replay.sizes import Sizes
-from jobs.replay.tasks import LocalTasks
-from jobs.review.window.explanation import AskedWindow, explain_window, key_columns_of
-from jobs.review.window.told_window import WindowExplanation
 from jobs.review.window.wanted import key_of_text
-from jobs.spark.lazy_session import LazySession
+from tests.support.explained_windows import DAY_MS, DAYS, FIRST_MS, MINUTE_MS, SPEC, Row, Shop, row, shop_of
 from tests.support.fuzzing import seeds
 from tests.support.random_windows import random_windows
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import pipeline_of
 from windowlib.errors import HindcastError, RequestError, SpecError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-FIRST: Final = date(2026, 3, 1)
-FIRST_MS: Final = 1_772_323_200_000
-DAY_MS: Final = 86_400_000
-MINUTE_MS: Final = 60_000
-DAYS: Final = 4
-SCHEMA: Final = pa.schema(
-    [
-        ("id", pa.string()), ("user", pa.string()), ("at", pa.int64()), ("arrived", pa.int64()),
-        ("amount", pa.int64()), ("gap_ms", pa.int64()), ("day", pa.date32()),
-    ]
-)  # fmt: skip
-SPEC: Final = """
-pipeline: clicks
-log:
-  table: log
-  key: [user]
-  event_time: {column: at, unit: ms}
-  arrival_time: {column: arrived, unit: ms}
-  record_id: id
-  slice: {by: day}
-  order: appended
-  where: "amount is null or amount <> 13"
-watermark: WATERMARK
-windows: WINDOWS
-aggregates: {n: {count: {}}, total: {sum: amount}, all: {collect_list: amount}}
-"""
-Row = dict[str, Any]
-
-
-def no_session(_records: int, _places: Sequence[str]) -> "SparkSession":
-    raise AssertionError("a small slice started a session")
-
-
-def reading(_chunk: ChunkLog) -> LocalTasks:
-    return LocalTasks()
-
-
-@dataclass(frozen=True, slots=True)
-class Shop:
-    """A lake with a log of some days."""
-
-    root: Path
-    pipeline: Pipeline
-
-    @property
-    def lake(self) -> Lake:
-        return Lake(root=str(self.root))
-
-    @property
-    def work(self) -> RequestContext:
-        return open_request_context(self.pipeline, self.lake, now_ms=lambda: NOW_MS)
-
-    def append(self, day: int, rows: Sequence[Row]) -> None:
-        full = [dict.fromkeys(SCHEMA.names) | {"day": FIRST + timedelta(days=day)} | row for row in rows]
-        write_deltalake(str(self.root / "log"), pa.Table.from_pylist(full, SCHEMA), mode="append", partition_by=["day"])
-
-    def run(self, first: int = 0, end: int = DAYS, *, publish: bool = True, chunk: int | None = None) -> RequestOutcome:
-        days = (str(FIRST + timedelta(days=day)) for day in (first, end))
-        start_ms, end_ms = (parse_bound(self.pipeline, day) for day in days)
-        session = LazySession(no_session, is_local=True)
-        return run_request(
-            self.work,
-            Asked(from_ms=start_ms, to_ms=end_ms, who="ann", reason="test", if_open=IfOpen.REPLACE),
-            lambda order: replay_chunk(session, order, sizes=Sizes(local_records=10**9)),
-            staging=Staging(chunk=chunk),
-            publish=publish,
-        )
-
-    def explain(self, user: str, start_ms: int, **options: Any) -> WindowExplanation:  # noqa: ANN401
-        key = key_of_text(self.pipeline, user, key_columns_of(self.lake, self.pipeline))
-        asked = AskedWindow(key=key, start_ms=start_ms, **options)
-        return explain_window(self.lake, self.pipeline, asked, view=self.work.ledger.view(), reading=reading)
-
-
-def shop_of(root: Path, windows: str, watermark: str = "{kind: bounded, out_of_orderness: 1h}") -> Shop:
-    root.mkdir(exist_ok=True)
-    return Shop(root, pipeline_of(SPEC.replace("WINDOWS", windows).replace("WATERMARK", watermark)))
 
 
 def random_log(random: Random, shop: Shop) -> list[Row]:
@@ -217,21 +122,14 @@ def test_the_panes_told_are_the_published_rows(tmp_path: Path) -> None:
 
 def by_window(rows: pa.Table) -> dict[tuple[Any, ...], list[Row]]:
     found: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows.to_pylist():
-        found.setdefault((row["user"], row["window_start"], row["window_end"]), []).append(row)
+    for pane in rows.to_pylist():
+        found.setdefault((pane["user"], pane["window_start"], pane["window_end"]), []).append(pane)
     return found
 
 
 def counted_rows(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
     shown = ({name: value for name, value in plain(row).items() if name != "fired_rank"} for row in rows)
     return Counter(json.dumps(row, sort_keys=True) for row in shown)
-
-
-def row(number: int, *, at: float, amount: int = 1, arrived: float | None = None, **others: Any) -> Row:  # noqa: ANN401
-    """Return a record of user x; times are hours since the first day."""
-    hours = {"at": at, "arrived": at if arrived is None else arrived}
-    times = {name: FIRST_MS + round(value * 3_600_000) for name, value in hours.items()}
-    return {"id": f"r{number}", "user": "x", "amount": amount} | times | others
 
 
 TUMBLING: Final = "{tumbling: {size: 1h}, allowed_lateness: 30m}"

@@ -1,0 +1,114 @@
+"""A lake with a log of a few days that tests write themselves, and the explanation of a window of it. No Spark."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from jobs.lake.lake import Lake
+from jobs.orchestration.outcomes import RequestOutcome
+from jobs.orchestration.requests import Staging, run_request
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import parse_bound
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
+from jobs.replay.intake.chunk_log import ChunkLog
+from jobs.replay.replayer import replay_chunk
+from jobs.replay.sizes import Sizes
+from jobs.replay.tasks import LocalTasks
+from jobs.review.window.explanation import AskedWindow, explain_window, key_columns_of
+from jobs.review.window.told_window import WindowExplanation
+from jobs.review.window.wanted import key_of_text
+from jobs.spark.lazy_session import LazySession
+from tests.support.replays import NOW_MS, pipeline_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIRST: Final = date(2026, 3, 1)
+FIRST_MS: Final = 1_772_323_200_000
+DAY_MS: Final = 86_400_000
+MINUTE_MS: Final = 60_000
+DAYS: Final = 4
+SCHEMA: Final = pa.schema(
+    [
+        ("id", pa.string()), ("user", pa.string()), ("at", pa.int64()), ("arrived", pa.int64()),
+        ("amount", pa.int64()), ("gap_ms", pa.int64()), ("day", pa.date32()),
+    ]
+)  # fmt: skip
+SPEC: Final = """
+pipeline: clicks
+log:
+  table: log
+  key: [user]
+  event_time: {column: at, unit: ms}
+  arrival_time: {column: arrived, unit: ms}
+  record_id: id
+  slice: {by: day}
+  order: appended
+  where: "amount is null or amount <> 13"
+watermark: WATERMARK
+windows: WINDOWS
+aggregates: {n: {count: {}}, total: {sum: amount}, all: {collect_list: amount}}
+"""
+Row = dict[str, Any]
+
+
+def no_session(_records: int, _places: Sequence[str]) -> "SparkSession":
+    raise AssertionError("a small slice started a session")
+
+
+def reading(_chunk: ChunkLog) -> LocalTasks:
+    return LocalTasks()
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """A lake with a log of some days."""
+
+    root: Path
+    pipeline: Pipeline
+
+    @property
+    def lake(self) -> Lake:
+        return Lake(root=str(self.root))
+
+    @property
+    def work(self) -> RequestContext:
+        return open_request_context(self.pipeline, self.lake, now_ms=lambda: NOW_MS)
+
+    def append(self, day: int, rows: Sequence[Row]) -> None:
+        full = [dict.fromkeys(SCHEMA.names) | {"day": FIRST + timedelta(days=day)} | row for row in rows]
+        write_deltalake(str(self.root / "log"), pa.Table.from_pylist(full, SCHEMA), mode="append", partition_by=["day"])
+
+    def run(self, first: int = 0, end: int = DAYS, *, publish: bool = True, chunk: int | None = None) -> RequestOutcome:
+        days = (str(FIRST + timedelta(days=day)) for day in (first, end))
+        start_ms, end_ms = (parse_bound(self.pipeline, day) for day in days)
+        session = LazySession(no_session, is_local=True)
+        return run_request(
+            self.work,
+            Asked(from_ms=start_ms, to_ms=end_ms, who="ann", reason="test", if_open=IfOpen.REPLACE),
+            lambda order: replay_chunk(session, order, sizes=Sizes(local_records=10**9)),
+            staging=Staging(chunk=chunk),
+            publish=publish,
+        )
+
+    def explain(self, user: str, start_ms: int, **options: Any) -> WindowExplanation:  # noqa: ANN401
+        key = key_of_text(self.pipeline, user, key_columns_of(self.lake, self.pipeline))
+        asked = AskedWindow(key=key, start_ms=start_ms, **options)
+        return explain_window(self.lake, self.pipeline, asked, view=self.work.ledger.view(), reading=reading)
+
+
+def shop_of(root: Path, windows: str, watermark: str = "{kind: bounded, out_of_orderness: 1h}") -> Shop:
+    root.mkdir(exist_ok=True)
+    return Shop(root, pipeline_of(SPEC.replace("WINDOWS", windows).replace("WATERMARK", watermark)))
+
+
+def row(number: int, *, at: float, amount: int = 1, arrived: float | None = None, **others: Any) -> Row:  # noqa: ANN401
+    """Return a record of user x; times are hours since the first day."""
+    hours = {"at": at, "arrived": at if arrived is None else arrived}
+    times = {name: FIRST_MS + round(value * 3_600_000) for name, value in hours.items()}
+    return {"id": f"r{number}", "user": "x", "amount": amount} | times | others
