@@ -1,6 +1,6 @@
 """Where a range may begin: from which checkpoint its first slice starts, and why it cannot."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.ledger.view import LedgerView, Request, StagedRun
@@ -194,3 +194,24 @@ def _in_words_of_the_command_line(gap: ChainGap) -> str:
         f"begin a new chain at {first} with --fresh: windows of that chain do not contain earlier records. If earlier "
         "records must never be replayed, set log.slice.first in the pipeline file"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RunsByState:
+    """The runs of a ledger by the state that they left: (end of the slice, fingerprint) -> the newest such run."""
+
+    runs: Mapping[tuple[int, str], StagedRun]
+
+    @classmethod
+    def of(cls, view: LedgerView) -> "RunsByState":
+        """Return the runs of a view."""
+        return cls({(run.result.slice.end_ms, run.result.state_after): run for run in view.runs.values()})
+
+    def before(self, run: StagedRun) -> StagedRun | None:
+        """Return the run that left the state with which a run began; None at the beginning of a chain."""
+        return self.runs.get((run.result.slice.start_ms, run.result.state_before))
+
+    def checkpoint_before(self, run: StagedRun) -> CheckpointRef | None:
+        """Return the checkpoint with which a run began; None at the beginning of a chain."""
+        before = self.before(run)
+        return None if before is None else before.checkpoint

@@ -13,10 +13,11 @@ from jobs.lake.lake import Lake
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import parse_bound
+from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.replayer import replay_chunk
+from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
 from jobs.replay.tasks import LocalTasks
 from jobs.review.window.explanation import AskedWindow, explain_window, key_columns_of
@@ -84,13 +85,17 @@ class Shop:
         full = [dict.fromkeys(SCHEMA.names) | {"day": FIRST + timedelta(days=day)} | row for row in rows]
         write_deltalake(str(self.root / "log"), pa.Table.from_pylist(full, SCHEMA), mode="append", partition_by=["day"])
 
-    def run(self, first: int = 0, end: int = DAYS, *, publish: bool = True, chunk: int | None = None) -> RequestOutcome:
+    def run(
+        self, first: int = 0, end: int = DAYS, *, publish: bool = True, chunk: int | None = None, warms_up: bool = False
+    ) -> RequestOutcome:
         days = (str(FIRST + timedelta(days=day)) for day in (first, end))
         start_ms, end_ms = (parse_bound(self.pipeline, day) for day in days)
         session = LazySession(no_session, is_local=True)
+        slices = slices_between(self.pipeline, start_ms, end_ms)
+        warm_up = restart_before(session, self.work, slices) if warms_up else None
         return run_request(
             self.work,
-            Asked(from_ms=start_ms, to_ms=end_ms, who="ann", reason="test", if_open=IfOpen.REPLACE),
+            Asked(from_ms=start_ms, to_ms=end_ms, who="ann", reason="test", if_open=IfOpen.REPLACE, warm_up=warm_up),
             lambda order: replay_chunk(session, order, sizes=Sizes(local_records=10**9)),
             staging=Staging(chunk=chunk),
             publish=publish,

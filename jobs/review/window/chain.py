@@ -1,46 +1,76 @@
 """The runs whose slices are explained: what readers see, or with the runs of a request in their place."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
-from jobs.ledger.view import LedgerView, Request, StagedRun
+from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.chains import RunsByState
 from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.request_context import stored_pipeline
-from jobs.runs import SHOWN_DIGITS, CheckpointRef
-
-
-def checkpoint_before(view: LedgerView, run: StagedRun) -> CheckpointRef | None:
-    """Return the checkpoint with which a run began; None at the beginning of a chain."""
-    before = [one for one in view.runs.values() if one.result.state_after == run.result.state_before]
-    earlier = [one for one in before if one.result.slice.end_ms == run.result.slice.start_ms]
-    return earlier[-1].checkpoint if earlier else None
+from jobs.replay.chunk.time_steps import source_row, time_before
+from jobs.runs import SHOWN_DIGITS
+from windowlib.errors import RequestError
+from windowlib.watermarks.timeline import SourceRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """`runs` maps slices to runs, in slice order. Those of `request` are staged and not published, if it is given."""
+    """Runs by slice, in slice order: `published` are those that readers see, `runs` those that are explained.
+
+    `runs` are the published ones, with those of a request in their place, and those of a warm-up before them.
+    """
 
     pipeline: Pipeline
     view: LedgerView
-    request: Request | None
+    by_state: RunsByState
+    published: Mapping[str, StagedRun]
+    runs: Mapping[str, StagedRun]
 
-    @property
-    def published(self) -> Mapping[str, StagedRun]:
-        """Slice -> the run that readers see."""
-        return {slice_id: self.view.run(run_id) for slice_id, run_id in self.view.published.items()}
+    @classmethod
+    def of(cls, pipeline: Pipeline, view: LedgerView, request_id: str | None) -> Self:
+        """Return what readers see, with the staged runs of a request in place of the published ones of their slices.
 
-    @property
-    def runs(self) -> Mapping[str, StagedRun]:
-        """Slice -> the run that is explained."""
-        staged = {} if self.request is None else self.request.runs
-        chosen = {**self.published} | {slice_id: self.view.run(run_id) for slice_id, run_id in staged.items()}
-        return dict(sorted(chosen.items(), key=lambda one: one[1].result.slice.start_ms))
+        Raises:
+            RequestError: there is no such request, or no run.
+        """
+        if request_id is not None and request_id not in view.requests:
+            raise RequestError(f"pipeline {pipeline.name} has no request {request_id}")
+        staged = {} if request_id is None else view.requests[request_id].runs
+        by_state = RunsByState.of(view)
+        published = {slice_id: view.run(run_id) for slice_id, run_id in view.published.items()}
+        chosen = published | {slice_id: view.run(run_id) for slice_id, run_id in staged.items()}
+        if not chosen:
+            raise RequestError(
+                f"pipeline {pipeline.name} has published nothing; name a request with staged slices (--request), which "
+                f"`hindcast status {pipeline.name}` lists"
+            )
+        for run in [*chosen.values()]:
+            before = by_state.before(run)
+            while before is not None and before.result.slice.slice_id not in chosen:  # a warm-up is not published
+                chosen[before.result.slice.slice_id] = before
+                before = by_state.before(before)
+        runs = dict(sorted(chosen.items(), key=lambda one: one[1].result.slice.start_ms))
+        return cls(pipeline=pipeline, view=view, by_state=by_state, published=published, runs=runs)
 
     @property
     def all_runs(self) -> Mapping[str, StagedRun]:
-        """Run id -> each run whose rows are told: those that readers see, and those of the request."""
+        """Run id -> each run whose rows are told: those that readers see, and those that are explained."""
         return {run.result.run_id: run for run in (*self.published.values(), *self.runs.values())}
+
+    def time_before(self, lake: Lake, run: StagedRun) -> Sequence[SourceRow]:
+        """Return the clock and watermarks with which a run began.
+
+        Raises:
+            CheckpointError: the checkpoint before it is damaged or was removed.
+        """
+        before = self.by_state.checkpoint_before(run)
+        warm_up = self.view.requests[run.request_id].warm_up
+        if before is None and warm_up is not None and warm_up.fingerprint == run.result.state_before:
+            return [source_row(row) for row in warm_up.time]
+        return time_before(lake, self.pipeline, before)
 
     def spec(self, run: StagedRun) -> Pipeline:
         """Return the spec of a run; users' functions are found beside the pipeline file."""

@@ -65,7 +65,7 @@ def explain_window(
         LogError: the log cannot be read.
         CheckpointError, StoreError: stored rows are damaged.
     """
-    chain = _chain(pipeline, view, asked.request)
+    chain = Chain.of(pipeline, view, asked.request)
     stored = StoredPanes(lake, pipeline.name, asked.key)
     window = _resolved(chain, asked, stored)
     candidates = slices_with_records(
@@ -152,18 +152,6 @@ class _Told:
     @property
     def left_out(self) -> int:
         return self.counts.total() - len(self._first) - len(self._last)
-
-
-def _chain(pipeline: Pipeline, view: LedgerView, request_id: str | None) -> Chain:
-    if request_id is not None and request_id not in view.requests:
-        raise RequestError(f"pipeline {pipeline.name} has no request {request_id}")
-    chain = Chain(pipeline=pipeline, view=view, request=None if request_id is None else view.requests[request_id])
-    if not chain.runs:
-        raise RequestError(
-            f"pipeline {pipeline.name} has published nothing; name a request with staged slices (--request), which "
-            f"`hindcast status {pipeline.name}` lists"
-        )
-    return chain
 
 
 def _resolved(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> WantedWindow:

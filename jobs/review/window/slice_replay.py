@@ -12,13 +12,13 @@ from jobs.planning.log_pin import pin_input
 from jobs.planning.log_state import known_log
 from jobs.replay.chunk.bucket_plan import plan_buckets
 from jobs.replay.chunk.log_bytes import check_log_bytes
-from jobs.replay.chunk.time_steps import combined, time_before
+from jobs.replay.chunk.time_steps import combined
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.sizes import SIZES
 from jobs.replay.stages.counted import CountedLog, chunk_time, counted_log, slice_inputs
 from jobs.replay.stages.state import DividePlan, state_where
 from jobs.replay.tasks import Tasks
-from jobs.review.window.chain import Chain, checkpoint_before
+from jobs.review.window.chain import Chain
 from jobs.review.window.key_records import records_of_key
 from jobs.review.window.operator_walk import Bounds, OperatorWalk, WindowRecord
 from jobs.review.window.wanted import WantedWindow
@@ -101,9 +101,10 @@ class SliceReplay:
         self, pipeline: Pipeline, chunk: ChunkLog, counted: CountedLog, *, run: StagedRun
     ) -> tuple[OperatorWalk, tuple[SourceRow, ...]]:
         """Return the walk along a slice, with the state before it, and the time after it."""
-        carried, before = self._carried, checkpoint_before(self.chain.view, run)
+        chain, carried = self.chain, self._carried
+        before = chain.by_state.checkpoint_before(run)
         is_next = carried is not None and before is not None and carried.fingerprint == before.fingerprint
-        sources = carried.sources if carried is not None and is_next else time_before(self.lake, pipeline, before)
+        sources = carried.sources if carried is not None and is_next else chain.time_before(self.lake, run)
         time = chunk_time(chunk, counted.layout, counted.scanned, before=sources)
         plan = plan_buckets(pipeline, chunk.tables, counted.layout.ranges, buckets=1, time=time)
         executor = OperatorExecutor(plan)

@@ -188,6 +188,33 @@ def test_only_slices_are_read_that_may_have_records_of_the_window_or_in_which_it
     assert "Readers see no pane of it. It is still open" in found.sentence
 
 
+def test_the_records_of_a_warm_up_are_told(tmp_path: Path) -> None:
+    """A chain that begins in the middle of the log has the windows of the whole chain."""
+    shop = shop_of(tmp_path / "lake", "{tumbling: {size: 1d}, allowed_lateness: 12h}")
+    shop.append(0, [row(0, at=2.0), row(1, at=12.0)])
+    shop.append(1, [row(2, at=47.0), row(3, at=47.5)])
+    shop.append(2, [row(4, at=50.0), row(5, at=30.0, arrived=50.0), row(6, at=73.0)])
+    shop.run(2, 3, warms_up=True)
+    found = shop.explain("x", FIRST_MS + DAY_MS)
+    assert [(one.slice_id, one.record_id) for one in found.records] == [
+        ("2026-03-02", "r2"),
+        ("2026-03-02", "r3"),
+        ("2026-03-03", "r5"),
+    ]
+    assert [pane.row["n"] for pane in found.seen] == [3]
+    assert found.differences == ()
+
+
+def test_a_chain_that_needs_no_slice_before_it_begins_with_its_time(tmp_path: Path) -> None:
+    shop = shop_of(tmp_path / "lake", "{tumbling: {size: 1h}, time: processing}")
+    shop.append(0, [row(0, at=5.0)])
+    shop.append(1, [row(1, at=25.0), row(2, at=24.5, arrived=25.2)])
+    shop.run(1, 2, warms_up=True)
+    found = shop.explain("x", FIRST_MS + 25 * 3_600_000)
+    assert [one.watermark_ms for one in found.records] == [FIRST_MS + hours * 3_600_000 - 1 for hours in (4, 24)]
+    assert ([pane.row["n"] for pane in found.seen], found.differences) == ([2], ())
+
+
 def test_a_record_of_a_session_tells_what_it_did_to_the_bounds(tmp_path: Path) -> None:
     shop = shop_of(tmp_path / "lake", "{session: {gap: 1h}, allowed_lateness: 5h}")
     shop.append(0, [row(0, at=1.0), row(1, at=1.5), row(2, at=3.2), row(3, at=6.0), row(4, at=2.3), row(5, at=2.0)])
