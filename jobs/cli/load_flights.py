@@ -5,7 +5,7 @@ from datetime import date, datetime
 import click
 
 from jobs.cli import options
-from jobs.cli.run import count_bar
+from jobs.cli.progress import count_bar
 from jobs.plain_text import counted
 
 

@@ -6,6 +6,7 @@ import click
 
 from jobs.cli import options
 from jobs.cli.plan import restart_of, suite_fingerprint
+from jobs.cli.progress import progress_option
 from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option
 from jobs.durations import human_duration
@@ -34,13 +35,15 @@ from jobs.planning.request_context import on_published_spec
 @click.option("--run", "runs", is_flag=True, help="Replay the slices, check and publish them.")
 @click.option("--no-publish", is_flag=True, help="With --run: only stage them, and print the difference.")
 @click.option("--reason", default="", help="Why. The ledger stores it.")
+@progress_option
 @options.master_option
 @all_option
 @options.json_option
 @options.existing_place_options
 def repair_command(  # noqa: PLR0913 - one parameter per option
     *, pipeline_name: str, from_text: str | None, to_text: str | None, at_most_text: str | None, runs: bool,
-    no_publish: bool, reason: str, master: str | None, fold_from: int, as_json: bool, places: options.Places,
+    no_publish: bool, reason: str, progress: str, master: str | None, fold_from: int, as_json: bool,
+    places: options.Places,
 ) -> int:  # fmt: skip
     """Show which late records of published slices could be in their windows; with --run, put them in.
 
@@ -69,7 +72,7 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     repaired = repairing(work, repair)
     warm_up = restart_of(repaired, repair.slices, master=master)
     asked = asked_for(repair, who=options.who(), warm_up=warm_up, reason=reason)
-    shown = Shown(as_json=as_json, fold_from=fold_from)
+    shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
     return run_asked(repaired, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)
 
 

@@ -1,7 +1,7 @@
 """The command run."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -9,15 +9,14 @@ from time import sleep
 from typing import Final
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from jobs.cli import options
 from jobs.cli.plan import chosen_restart, suite_fingerprint
-from jobs.cli.slice_lines import all_option, progress_lines, show_outcome
+from jobs.cli.progress import progress_option, told_progress
+from jobs.cli.slice_lines import all_option, show_outcome
 from jobs.orchestration.open_ranges import RangeTaken, in_the_way
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import RECORDS_PER_CHUNK, Staging, run_request
-from jobs.orchestration.requests import Progress as Staged
 from jobs.pipeline.slices import check_range, parse_bound
 from jobs.planning.plan_file import PlanFile
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
@@ -87,6 +86,7 @@ _WAYS: Final = (
     "--wait", "if_open", flag_value=IfOpen.WAIT.value, help="Start when the open requests that have slices of the "
     "range have ended.",
 )  # fmt: skip
+@progress_option
 @options.master_option
 @all_option
 @options.json_option
@@ -94,7 +94,8 @@ _WAYS: Final = (
 def run_command(  # noqa: PLR0913  (its options)
     *, pipeline_name: str, from_text: str | None, to_text: str | None, request_text: str | None,
     plan_file: Path | None, chunk: int | None, chunk_records: int, no_publish: bool, fresh: bool, warms_up: bool,
-    reason: str, if_open: str | None, master: str | None, fold_from: int, as_json: bool, places: options.Places,
+    reason: str, if_open: str | None, progress: str, master: str | None, fold_from: int, as_json: bool,
+    places: options.Places,
 ) -> int:  # fmt: skip
     """Replay the missing and stale slices of [from, to), check them, and publish all of them or none.
 
@@ -112,7 +113,7 @@ def run_command(  # noqa: PLR0913  (its options)
     )  # fmt: skip
     work, asked, accepted = given.asked(places.request_context(pipeline, checks=suite_fingerprint(pipeline)))
     staging = Staging(chunk=chunk, chunk_records=chunk_records)
-    shown = Shown(as_json=as_json, fold_from=fold_from)
+    shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
     return run_asked(
         work, asked, staging=staging, publishes=not no_publish, accepted=accepted, master=master, shown=shown
     )
@@ -120,10 +121,11 @@ def run_command(  # noqa: PLR0913  (its options)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """How a command prints the outcome of a request."""
+    """How a command prints the progress (`--progress`) and the outcome of a request."""
 
     as_json: bool
     fold_from: int
+    progress: str
 
 
 def run_asked(
@@ -131,8 +133,9 @@ def run_asked(
     accepted: PlanFile | None = None,
 ) -> int:  # fmt: skip
     """Run a request, and print its progress and its outcome. Return the exit status."""
-    with LazyReplayer(master=master) as replayer, _progress_bar(work.pipeline.name, at_least=shown.fold_from) as bar:
-        staging = replace(staging, on_progress=bar)
+    told = told_progress(work.pipeline.name, shown.progress, at_least=shown.fold_from)
+    with LazyReplayer(master=master) as replayer, told as on_progress:
+        staging = replace(staging, on_progress=on_progress)
         run = partial(run_request, work, replayer=replayer, staging=staging, publish=publishes, accepted=accepted)
         outcome = _in_its_turn(work, asked, run)
     if shown.as_json:
@@ -266,42 +269,3 @@ def _is_good(outcome: RequestOutcome) -> bool:
     if outcome.publication is not None:
         return outcome.is_published
     return all(run.is_publishable for run in outcome.runs)
-
-
-def count_bar() -> Progress:
-    """Return a bar that counts done things on standard error."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    return Progress(*columns, console=options.err(), transient=True)
-
-
-@contextmanager
-def _progress_bar(name: str, *, at_least: int) -> Iterator["_Reporter"]:
-    with count_bar() as bar:
-        yield _Reporter(name=name, bar=bar, at_least=at_least)
-
-
-@dataclass(slots=True)
-class _Reporter:
-    """Shows the progress of staging: a bar, and lines for the finished slices."""
-
-    name: str
-    bar: Progress
-    at_least: int
-    _task: TaskID | None = None
-
-    def __call__(self, progress: Staged) -> None:
-        first, last = progress.chunk[0].slice_id, progress.chunk[-1].slice_id
-        what = first if first == last else f"{first} … {last}"
-        if self._task is None:
-            self._task = self.bar.add_task(self.name, total=progress.total)
-        self.bar.update(
-            self._task, completed=progress.done, total=progress.total, description=f"replaying {self.name} {what}"
-        )
-        for verdict, line in progress_lines(progress.results, at_least=self.at_least):
-            options.say(line, style=options.VERDICT_STYLES[verdict], console=self.bar.console)

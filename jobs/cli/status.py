@@ -1,7 +1,8 @@
 """The command `hindcast status`. It reads the ledgers and the lists of files of the logs, and no rows."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from time import sleep
+from typing import Any, Final
 
 import click
 
@@ -12,24 +13,36 @@ from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import told_changes
-from jobs.planning.request_context import RequestContext, is_live
+from jobs.planning.event_time_progress import EventTimeProgress, progress_of
+from jobs.planning.request_context import RequestContext, context_of, is_live
 from jobs.planning.standing import empty_slices
 from jobs.publishing.rules import describe_hold, judge_publication
 from jobs.review.freshness import freshness_line
+from jobs.review.pages.request_page import plan_of
 from jobs.review.pages.state import awaited
 from jobs.runs import SHOWN_DIGITS
-from windowlib.errors import HindcastError
+from windowlib.errors import HindcastError, RequestError
+
+WATCH_S: Final = 2.0
+"""`--watch` looks at the ledgers after so many seconds."""
 
 
 @click.command(
     "status",
     short_help="Print what is published, and the open requests.",
-    epilog="Examples: hindcast status; hindcast status flights --json",
+    epilog="Examples: hindcast status; hindcast status flights --json; hindcast status flights --watch",
 )
 @click.argument("pipeline_name", metavar="[PIPELINE]", required=False)
+@click.option(
+    "--watch",
+    "is_watched",
+    is_flag=True,
+    help="First print the progress of the requests that are worked on, whenever it has changed, until none is left. "
+    "With --json, each is a line of JSON.",
+)
 @options.json_option
 @options.existing_place_options
-def status_command(*, pipeline_name: str | None, as_json: bool, places: options.Places) -> int:
+def status_command(*, pipeline_name: str | None, is_watched: bool, as_json: bool, places: options.Places) -> int:
     """Print what is published, which requests are open, and why each is not published.
 
     The command also compares the log with what the published runs read, by the commits of the log alone, and prints the
@@ -39,6 +52,8 @@ def status_command(*, pipeline_name: str | None, as_json: bool, places: options.
     with its error. A ledger that cannot be read is printed with its error, too, and the exit status is 1.
     """
     files = places.chosen(pipeline_name)
+    if is_watched:
+        _watch([places.request_context(pipeline) for pipeline in files.good], as_json=as_json)
     broken = [{"pipeline": one.name, "error": one.error} for one in files.broken]
     states, status = [], options.OK
     for pipeline in files.good:
@@ -109,6 +124,8 @@ def _newest_publication(view: LedgerView) -> dict[str, Any] | None:
 
 def _request(work: RequestContext, view: LedgerView, request: Request) -> dict[str, Any]:
     grid = slice_grid(work.pipeline)
+    is_working = is_live(work, request)
+    now = _progress_of(work, view, request, is_working=is_working)
     return {
         "request_id": request.request_id,
         "kind": request.kind.value,
@@ -119,12 +136,56 @@ def _request(work: RequestContext, view: LedgerView, request: Request) -> dict[s
         "to": None if request.to_ms is None else show_ms(grid, request.to_ms),
         "staged": len(request.runs),
         "verdicts": _verdicts(view, request.runs),
-        "working": is_live(work, request),
+        "working": is_working,
+        "progress": now.to_json(),
         "failure": request.failure,
         "assignee": request.assignee,
         "comments": len(request.comments),
         "publication": judge_publication(work, view, request).why if request.runs else _not_staged(work, request),
     }
+
+
+def _progress_of(work: RequestContext, view: LedgerView, request: Request, *, is_working: bool) -> EventTimeProgress:
+    """Return the progress of a request. Only one that is worked on has a time that is left, by its plan."""
+    planned, pipeline = None, work.pipeline
+    if is_working:
+        try:
+            own, _ = context_of(work, request.request_id)
+            pipeline, (planned, _) = own.pipeline, plan_of(own, view, request)
+        except RequestError:
+            pass  # its spec cannot be read any more
+    return progress_of(pipeline, view, request, planned=planned)
+
+
+def _watch(
+    works: Sequence[RequestContext], *, as_json: bool, every_s: float = WATCH_S, sleep: Callable[[float], None] = sleep
+) -> None:
+    """Print the progress of the requests that are worked on, whenever it has changed, until none is left."""
+    told: dict[str, EventTimeProgress] = {}
+    while True:
+        working = [
+            (work, view, request)
+            for work in works
+            for view in [work.ledger.view()]
+            for request in view.open_requests()
+            if is_live(work, request)
+        ]
+        for work, view, request in working:
+            now = _progress_of(work, view, request, is_working=True)
+            if told.get(request.request_id) != now:
+                told[request.request_id] = now
+                _tell(work, request, now, as_json=as_json)
+        if not working:
+            return
+        sleep(every_s)
+
+
+def _tell(work: RequestContext, request: Request, now: EventTimeProgress, *, as_json: bool) -> None:
+    name = work.pipeline.name
+    if as_json:
+        options.print_json({"pipeline": name, "request_id": request.request_id, **now.to_json()})
+    else:
+        options.say(f"{name}, request {request.request_id[:SHOWN_DIGITS]}: {now.sentence}")
 
 
 def _not_staged(work: RequestContext, request: Request) -> str:
@@ -182,4 +243,6 @@ def _request_lines(stretch: Stretch[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _progress(request: Mapping[str, Any]) -> str:
-    return "being worked on" if request["working"] else request["failure"] or request["publication"]
+    if request["working"]:
+        return f"being worked on: {request['progress']['sentence']}"
+    return str(request["failure"] or request["publication"])

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     try:
         order = read_order(arguments[0])
-        with ProgressLog(records=order.records, seconds=order.seconds) as progress:
+        with ProgressLog() as progress:
             done = replay(order, on_progress=progress)
     except HindcastError as error:
         log.error("%s", error)  # noqa: TRY400 - an expected error is one paragraph without a traceback

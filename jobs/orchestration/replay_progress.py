@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from expectations.formatting import instant, percent
-from jobs.durations import human_duration
 from jobs.orchestration.plan_outline import folded
 from jobs.orchestration.requests import Progress
 from jobs.plain_text import counted
@@ -25,24 +23,18 @@ class ProgressLog:
     """Receives the progress of staging. As a context, it logs a line every `every_s` seconds from a thread.
 
     Attributes:
-        records: about how many records the replay reads in all; None if unknown.
-        seconds: how long the replay takes according to past runs; None if there are none.
         every_s: the time between two lines.
         clock: returns seconds.
     """
 
-    records: int | None = None
-    seconds: float | None = None
     every_s: float = EVERY_S
     clock: Callable[[], float] = time.monotonic
-    _began_s: float = 0.0
     _latest: Progress | None = None
-    _results: list[RunResult] = field(default_factory=list)
+    _since_s: float = 0.0
     _ended: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def __enter__(self) -> "ProgressLog":
-        self._began_s = self.clock()
         self._thread = threading.Thread(target=self._tell, name="progress", daemon=True)
         self._thread.start()
         return self
@@ -60,33 +52,16 @@ class ProgressLog:
             log.info("replaying %s", folded([one.slice_id for one in progress.chunk]))
         for result in progress.results:
             log.log(_level(result), "%s", slice_line(result))
-        self._results.extend(progress.results)
+        self._since_s = self.clock()
         self._latest = progress
 
     def line(self) -> str:
-        """Return the progress on one line: slices, records/s, watermark, late share, time left, current step."""
-        latest, results = self._latest, tuple(self._results)
+        """Return the progress on one line, and the current step."""
+        latest = self._latest
         if latest is None:
             return "no slice is replayed yet"
-        read, late = sum(one.counts.read for one in results), sum(one.counts.late for one in results)
-        elapsed = self.clock() - self._began_s
-        parts = [f"{len(results):,} of {counted(latest.total, 'slice')}"]
-        if read and elapsed > 0:
-            parts.append(f"{read / elapsed:,.0f} records/s")
-            parts.append(f"late {percent(late / read)}")
-        if results and results[-1].watermark_ms is not None:
-            parts.append(f"watermark {instant(results[-1].watermark_ms)}")
-        left = self._left(read, elapsed)
-        if left:
-            parts.append(f"about {human_duration(left * 1_000)} left")
         step = RUNNING.describe()
-        return ", ".join(parts) + (f"; now: {step}" if step else "")
-
-    def _left(self, read: int, elapsed: float) -> float | None:
-        """Return about how many seconds are left: by the records so far, before that by past runs."""
-        if read and self.records is not None and elapsed > 0:
-            return float(round(max(self.records - read, 0) * elapsed / read))
-        return None if self.seconds is None else float(round(max(self.seconds - elapsed, 0)))
+        return latest.now.after(self.clock() - self._since_s).sentence + (f"; now: {step}" if step else "")
 
     def _tell(self) -> None:
         while not self._ended.wait(self.every_s):

@@ -4,9 +4,9 @@ The caller passes the `Replayer` that runs Spark. `jobs.publishing.publishing` p
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.view import LedgerView, RequestKind, StagedRun
@@ -14,6 +14,8 @@ from jobs.orchestration.attempts import may_stage, replay_until_closed
 from jobs.orchestration.open_ranges import check_range_is_free, open_range
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.slices import slices_between
+from jobs.planning.estimate import Estimate
+from jobs.planning.event_time_progress import EventTimeProgress
 from jobs.planning.lease_keeping import leased
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Plan, make_plan
@@ -35,15 +37,22 @@ RECORDS_PER_CHUNK: Final = 150_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Progress of staging: slices replayed, slices expected in all, and the chunk.
+    """Progress of staging: that of the request, and the chunk.
 
     `results` is empty before the chunk is replayed, and has its results afterwards.
     """
 
-    done: int
-    total: int
+    now: EventTimeProgress
     chunk: tuple[Slice, ...]
     results: tuple[RunResult, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the progress as plain JSON data. `staged` maps the slices of the chunk to their verdicts."""
+        return {
+            "replaying": [self.chunk[0].slice_id, self.chunk[-1].slice_id],
+            "staged": {result.slice.slice_id: result.verdict.value for result in self.results},
+            **self.now.to_json(),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,12 +183,21 @@ def stage(
                 _complete(work, request_id)
             return _outcome(work, request_id, slices, replayed=len(replayed))
         growing = 1 if chunk[0].is_certain else growing * 2
-        total = len(replayed) + sum(1 for step in current.stale if step.slice.slice_id not in replayed)
         order = _order(work, request_id, _Next(plan=current, chunk=chunk))
-        staging.on_progress(Progress(done=len(replayed), total=total, chunk=order.slices))
+        staging.on_progress(Progress(now=_progress(current, replayed), chunk=order.slices))
         results = replay_until_closed(work, order, replayer=replayer)
         replayed.update(one.slice_id for one in order.slices)
-        staging.on_progress(Progress(done=len(replayed), total=total, chunk=order.slices, results=tuple(results)))
+        now = _progress(current, replayed, results)
+        staging.on_progress(Progress(now=now, chunk=order.slices, results=tuple(results)))
+
+
+def _progress(current: Plan, replayed: Collection[str], results: Sequence[RunResult] = ()) -> EventTimeProgress:
+    """Return the progress by a plan, and the results since it was made. Slices of a warm-up take time only."""
+    in_range = {step.slice.slice_id for step in current.range}
+    staged = [step.run.result for step in current.range if step.reason is Reason.CURRENT and step.run is not None]
+    new = [result for result in results if result.slice.slice_id in in_range]
+    left = Estimate.together(step.expected for step in current.stale if step.slice.slice_id not in replayed)
+    return EventTimeProgress.of([*staged, *new], total=len(in_range), left=left)
 
 
 def next_chunk(current: Plan, staging: Staging, *, growing: int, skip: frozenset[str]) -> tuple[Step, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median, quantiles
 from typing import NamedTuple
 
-from jobs.ledger.view import LedgerView, StagedRun
+from jobs.ledger.view import LedgerView
 
 PAST_RUNS = 50
 """An estimate is based on so many of the newest runs with records."""
@@ -49,13 +49,3 @@ def _middle(rates: Sequence[float]) -> Estimate | None:
         return None
     low, _, high = quantiles(rates, n=4) if len(rates) > 3 else (min(rates), 0.0, max(rates))  # noqa: PLR2004 - so many parts
     return Estimate(median(rates), max(low, min(rates)), min(high, max(rates)))
-
-
-def seconds_left(runs: Iterable[StagedRun], count: int) -> float | None:
-    """Return about how many seconds `count` further slices take: the median of the runs with records, of each.
-
-    None without slices or runs. If no run has records, it is the median of all.
-    """
-    results = [run.result for run in runs]
-    filled = [result for result in results if result.counts.read] or results
-    return count * median(result.seconds for result in filled) if filled and count > 0 else None

@@ -15,7 +15,7 @@ from jobs.orchestration.plan_outline import outline
 from jobs.pipeline.files import pipeline_from_json
 from jobs.planning.request_context import RequestContext
 from jobs.review import links
-from jobs.review.pages.request_page import plan_of, plan_reasons, request_page
+from jobs.review.pages.request_page import plan_of, request_page
 from windowlib.errors import SpecError
 
 router = APIRouter(prefix="/pipelines/{pipeline}/requests/{request_id}")
@@ -36,7 +36,7 @@ def one_request(
     planned, cannot_plan = None, problem
     if problem is None and asked.is_open and not asked.is_complete:
         planned, cannot_plan = plan_of(work, found.view, asked)
-    made = request_page(work, found.view, asked, why={} if planned is None else plan_reasons(planned))
+    made = request_page(work, found.view, asked, planned=planned)
     sides = request_sides(found.view, asked.request_id) if asked.runs and not made.refresh_s else None
     here = links.request_page(found.name, asked.request_id)
     values = {
@@ -45,7 +45,7 @@ def one_request(
         "is_still": still,
         "plan_problem": cannot_plan,
         "outline": () if planned is None or asked.runs else outline(planned),
-        "progress": progress_svg(made.staged, made.slice_count),
+        "progress": progress_svg(made.progress.done, made.progress.total),
         "place": DecisionPlace(context=found, return_to=here, request_id=asked.request_id),
         "here": "?compute=true",
         **difference_values(found, sides, is_asked=compute, request_id=asked.request_id if asked.is_open else None),

@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from expectations.formatting import duration, instant
+from expectations.formatting import instant
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
-from jobs.pipeline.slices import slice_grid, slices_between
-from jobs.planning.estimate import seconds_left
+from jobs.pipeline.slices import slice_grid
+from jobs.planning.event_time_progress import EventTimeProgress, progress_of, request_slices
 from jobs.planning.request_context import RequestContext
 from jobs.review.pages.slice_page import CheckLine, check_lines
 from jobs.review.pages.state import HeldSlice, OpenRequest, held_of, open_request
 from jobs.review.report.collect import run_row
 from jobs.review.report.model import Status, status_of
 from jobs.runs import Counts, Slice
-from windowlib.errors import HindcastError, RangeError
+from windowlib.errors import HindcastError
 
 if TYPE_CHECKING:
     from jobs.planning.plan import Plan
@@ -65,26 +65,22 @@ class RequestPage:
     slice_count: int
     statuses: tuple[tuple[Status, int], ...]
     ended: tuple[str, ...]
-    remaining: str | None
+    progress: EventTimeProgress
     last_staged: str | None
     refresh_s: int | None
 
-    @property
-    def staged(self) -> int:
-        """How many slices have a run in the request."""
-        return len(self.request.runs)
 
-
-def request_page(work: RequestContext, view: LedgerView, request: Request, *, why: Mapping[str, str]) -> RequestPage:
+def request_page(work: RequestContext, view: LedgerView, request: Request, *, planned: "Plan | None") -> RequestPage:
     """Return the page of a request.
 
     Args:
         work: the context of the pipeline.
         view: the ledger.
         request: a request of the view.
-        why: slice -> why the plan wants to replay it, for slices without a run.
+        planned: its plan, which tells why slices without a run are replayed, and how long that takes.
     """
-    slices = _slices(work, view, request)
+    why = {} if planned is None else _plan_reasons(planned)
+    slices = request_slices(work.pipeline, view, request)
     lines = [_line(one, view, request, why=why.get(one.slice_id)) for one in slices]
     counted = Counter(line.status for line in lines)
     held = held_of(view, request) if request.is_open else ()
@@ -102,7 +98,7 @@ def request_page(work: RequestContext, view: LedgerView, request: Request, *, wh
         slice_count=len(lines),
         statuses=tuple((status, counted[status]) for status in Status if counted[status]),
         ended=_ended(view, request),
-        remaining=_remaining(own, len(slices) - len(request.runs)) if now.workers else None,
+        progress=progress_of(work.pipeline, view, request, planned=planned if now.workers else None),
         last_staged=instant(max(run.at_ms for run in own)) if own else None,
         refresh_s=5 if now.workers else None,
     )
@@ -121,16 +117,6 @@ def requests_of_dag_run(view: LedgerView, dag_id: str, run_id: str) -> tuple[Req
         for request in view.requests.values()
         if any((one.dag_id, one.run_id) == (dag_id, run_id) for one in request.origins)
     )
-
-
-def _slices(work: RequestContext, view: LedgerView, request: Request) -> tuple[Slice, ...]:
-    known = [view.slices[slice_id] for slice_id in request.slice_ids if slice_id in view.slices]
-    if request.from_ms is not None and request.to_ms is not None:
-        try:
-            return slices_between(work.pipeline, request.from_ms, request.to_ms)
-        except RangeError:
-            pass  # the pipeline file has slices with other bounds now
-    return tuple(sorted(known, key=lambda one: one.start_ms))
 
 
 def _line(one: Slice, view: LedgerView, request: Request, *, why: str | None) -> RequestLine:
@@ -179,17 +165,11 @@ def _ended(view: LedgerView, request: Request) -> tuple[str, ...]:
     )
 
 
-def _remaining(own: list[StagedRun], left: int) -> str | None:
-    """Return about how long the slices that are left take, from the seconds of the slices before."""
-    seconds = seconds_left(own, left)
-    return None if seconds is None else duration(seconds * 1000)
-
-
 def plan_of(work: RequestContext, view: LedgerView, request: Request) -> tuple["Plan | None", str | None]:
     """Return the plan of an open request, and the problem if it cannot be planned now. A long one is not planned."""
     from jobs.planning.steps import Ask
 
-    slices = _slices(work, view, request)
+    slices = request_slices(work.pipeline, view, request)
     if not slices or len(slices) > MAX_LINES:
         return None, None
     ask = Ask(slices=slices, request_id=request.request_id, is_fresh=request.is_fresh)
@@ -199,7 +179,7 @@ def plan_of(work: RequestContext, view: LedgerView, request: Request) -> tuple["
         return None, str(error)
 
 
-def plan_reasons(planned: "Plan") -> Mapping[str, str]:
+def _plan_reasons(planned: "Plan") -> Mapping[str, str]:
     """Return slice -> why it is replayed. For a slice whose input changed, with its records then and now."""
     return {
         step.slice.slice_id: ("" if step.is_certain else "perhaps: ") + f"{step.reason.value} ({step.because})"

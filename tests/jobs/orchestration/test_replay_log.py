@@ -9,6 +9,8 @@ import pytest
 from jobs.orchestration.driver_lines import DriverLine, read_line
 from jobs.orchestration.replay_progress import ProgressLog, slice_line
 from jobs.orchestration.requests import Progress
+from jobs.planning.estimate import Estimate
+from jobs.planning.event_time_progress import EventTimeProgress
 from jobs.replay.stage_times import RUNNING, counting, stage
 from jobs.runs import Counts, LogCoordinates, RunResult, Slice, Verdict
 
@@ -46,18 +48,28 @@ def result(day: int, *, read: int = 100, late: int = 2, verdict: Verdict = Verdi
     )  # fmt: skip
 
 
-def test_the_progress_counts_slices_records_and_the_time_left(caplog: pytest.LogCaptureFixture) -> None:
+def progress(*results: RunResult, total: int, left_s: float | None = None) -> EventTimeProgress:
+    left = None if left_s is None else Estimate(left_s, left_s / 2, left_s * 2)
+    return EventTimeProgress.of(results, total=total, left=left)
+
+
+def test_the_progress_has_slices_the_watermark_speed_late_records_and_the_time_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     now = [0.0]
-    progress = ProgressLog(records=400, seconds=60, clock=lambda: now[0])
-    assert progress.line() == "no slice is replayed yet"
+    told = ProgressLog(clock=lambda: now[0])
+    assert told.line() == "no slice is replayed yet"
     done = (result(1), replace(result(2), verdict=Verdict.FAIL))
     chunk = tuple(one.slice for one in done)
     with caplog.at_level("INFO", "hindcast"):
-        progress(Progress(done=0, total=4, chunk=chunk))
+        told(Progress(now=progress(total=4, left_s=60), chunk=chunk))
         now[0] = 10.0
-        assert progress.line() == "0 of 4 slices, about 50 s left"
-        progress(Progress(done=2, total=4, chunk=chunk, results=done))
-    assert progress.line() == ("2 of 4 slices, 20 records/s, late 2 %, watermark 2013-02-04 17:46 UTC, about 10 s left")
+        assert told.line() == "0 of 4 slices, about 50 s left"
+        told(Progress(now=progress(*done, total=4, left_s=40), chunk=chunk, results=done))
+    now[0] = 12.0
+    assert told.line() == "2 of 4 slices, watermark 2013-02-04 17:46 UTC, 100 records/s, late 2 %, about 38 s left"
+    now[0] = 100.0
+    assert told.line().endswith("late 2 %, about 0 s left")
     assert caplog.messages == [
         "replaying 2013-02-01 … 2013-02-02 (2 slices)",
         "2013-02-01 pass: 100 records, 7 panes, 2 late",
@@ -66,9 +78,25 @@ def test_the_progress_counts_slices_records_and_the_time_left(caplog: pytest.Log
     assert [record.levelno for record in caplog.records] == [logging.INFO, logging.INFO, logging.WARNING]
 
 
+def test_the_progress_of_a_finished_request_has_no_time_left() -> None:
+    assert progress(result(1), total=1, left_s=60).sentence.endswith("late 2 %")
+    empty = progress(result(1, read=0, late=0), total=2)
+    assert empty.sentence == "1 of 2 slices, watermark 2013-02-04 17:46 UTC"
+    assert progress(total=2).to_json() == {
+        "slices_done": 0,
+        "slices": 2,
+        "watermark": None,
+        "records": 0,
+        "records_per_s": None,
+        "late_share": None,
+        "seconds_left": None,
+        "sentence": "0 of 2 slices",
+    }
+
+
 def test_a_line_comes_every_few_seconds_while_the_replay_works(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", "hindcast"), ProgressLog(every_s=0.01) as progress:
-        progress(Progress(done=0, total=1, chunk=(result(1).slice,)))
+    with caplog.at_level("INFO", "hindcast"), ProgressLog(every_s=0.01) as told:
+        told(Progress(now=progress(total=1), chunk=(result(1).slice,)))
         while caplog.messages.count("0 of 1 slice") < 3:
             time.sleep(0.01)
     assert set(caplog.messages) <= {"no slice is replayed yet", "replaying 2013-02-01", "0 of 1 slice"}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.planning.estimate import estimator, seconds_left
+from jobs.planning.estimate import estimator
 from jobs.runs import Counts, LogCoordinates, RunResult, Slice, Verdict
 
 RUN = StagedRun(
@@ -33,16 +33,12 @@ def test_empty_slices_do_not_count() -> None:
     filled = [run(number, 1_000, 10.0) for number in range(3)]
     empty = [run(number, 0, 0.5) for number in range(3, 70)]
     assert estimator(view(*filled, *empty))(2_000) == (20.0, 20.0, 20.0)
-    assert seconds_left([*filled, *empty], 4) == 40.0
 
 
 def test_only_empty_slices_tell_nothing_of_records() -> None:
     assert estimator(view(run(1, 0, 0.5)))(2_000) is None
     assert estimator(view(run(1, 0, 0.5)))(0) == (0.0, 0.0, 0.0)
     assert estimator(view())(0) is None
-    assert seconds_left([run(1, 0, 0.5)], 4) == 2.0
-    assert seconds_left([], 4) is None
-    assert seconds_left([run(1, 5, 1.0)], 0) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0.1, 10)), max_size=8), st.integers(0, 9))

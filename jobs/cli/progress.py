@@ -1,0 +1,82 @@
+"""How commands tell their progress on standard error."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import click
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from jobs.cli import options
+from jobs.cli.slice_lines import progress_lines
+from jobs.orchestration.requests import Progress as Staged
+from jobs.plain_text import escaped_json
+
+progress_option = click.option(
+    "--progress",
+    type=click.Choice(["bar", "json", "none"]),
+    default="bar",
+    show_default=True,
+    help="What to write to standard error while it works: a bar and a line for each slice, one line of JSON before and "
+    "after each chunk, or nothing.",
+)
+
+
+def count_bar(count: ProgressColumn | None = None) -> Progress:
+    """Return a bar that counts done things on standard error. `count` is the column that tells how many."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        count or MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=options.err(), transient=True)
+
+
+@contextmanager
+def told_progress(name: str, how: str, *, at_least: int) -> Iterator[Callable[[Staged], None]]:
+    """Give a function that tells the progress on standard error: a bar, lines of JSON, or nothing."""
+    match how:
+        case "json":
+            yield lambda progress: click.echo(escaped_json(progress.to_json()), err=True)
+        case "none":
+            yield lambda _progress: None
+        case _:
+            with count_bar(TextColumn("{task.fields[told]}")) as bar:
+                yield _Reporter(name=name, bar=bar, at_least=at_least)
+
+
+@dataclass(slots=True)
+class _Reporter:
+    """Shows the progress of staging: a bar, and lines for the finished slices."""
+
+    name: str
+    bar: Progress
+    at_least: int
+    _task: TaskID | None = None
+
+    def __call__(self, progress: Staged) -> None:
+        first, last = progress.chunk[0].slice_id, progress.chunk[-1].slice_id
+        what = first if first == last else f"{first} … {last}"
+        now = progress.now
+        if self._task is None:
+            self._task = self.bar.add_task(self.name, total=now.total, told="")
+        self.bar.update(
+            self._task,
+            completed=now.done,
+            total=now.total,
+            description=f"replaying {self.name} {what}",
+            told=now.sentence,
+        )
+        for verdict, line in progress_lines(progress.results, at_least=self.at_least):
+            options.say(line, style=options.VERDICT_STYLES[verdict], console=self.bar.console)

@@ -1,0 +1,79 @@
+"""The progress of a request is the same in `run --progress json`, `status`, `status --watch` and its page."""
+
+import json
+from typing import Any
+
+import pytest
+
+from jobs.cli import status
+from jobs.lake.lake import Lake
+from jobs.planning.request_context import RequestContext, open_request_context
+from jobs.review.pages.request_page import plan_of, request_page
+from jobs.wall_clock import now_ms
+from tests.jobs.cli.conftest import Shell
+from tests.support.fake_replay import sales
+
+RANGE = ("--from", "2024-01-01", "--to", "2024-01-05")
+
+
+def context(shell: Shell) -> RequestContext:
+    return open_request_context(sales(), Lake(root=str(shell.root)), now_ms=now_ms)
+
+
+def test_progress_is_told_as_lines_of_json(shell: Shell) -> None:
+    found = shell.json("run", "sales", *RANGE, "--chunk", "3", "--progress", "json")
+    assert len(found["runs"]) == 4
+    lines = [json.loads(line) for line in shell.err.splitlines() if line.startswith("{")]
+    assert [(line["replaying"], [*line["staged"]], line["slices_done"], line["slices"]) for line in lines] == [
+        (["2024-01-01", "2024-01-03"], [], 0, 4),
+        (["2024-01-01", "2024-01-03"], ["2024-01-01", "2024-01-02", "2024-01-03"], 3, 4),
+        (["2024-01-04", "2024-01-04"], [], 3, 4),
+        (["2024-01-04", "2024-01-04"], ["2024-01-04"], 4, 4),
+    ]
+    assert lines[1]["records"] == lines[2]["records"] == 6
+    assert lines[2]["seconds_left"] == 0.5, "the plan knows the runs of the first chunk"
+    assert lines[3]["seconds_left"] is None
+    shell("run", "sales", *RANGE, "--fresh", "--progress", "none")
+    assert not [line for line in shell.err.splitlines() if "2024-01-0" in line]
+
+
+class Stopped(Exception):  # noqa: N818 - no error
+    """Ends a watch."""
+
+
+def test_every_place_tells_the_same_progress(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the middle of a replay: the command that replays, the status, the watch and the page of the request."""
+    seen: list[dict[str, Any]] = []
+
+    def look(_order: object) -> None:
+        work = context(shell)
+        view = work.ledger.view()
+        (request,) = view.open_requests()
+        planned, _ = plan_of(work, view, request)
+        seen.append(request_page(work, view, request, planned=planned).progress.to_json())
+        with pytest.raises(Stopped):
+            status._watch([work], as_json=True, sleep=stop)
+        written = capsys.readouterr()
+        seen.append({name: value for name, value in json.loads(written.out).items() if name in seen[0]})
+        seen.append(json.loads(written.err.splitlines()[-1]))
+        (state,) = status._state(work)["requests"]
+        seen.append(state["progress"])
+        assert status._progress(state) == f"being worked on: {state['progress']['sentence']}"
+
+    def stop(_seconds: float) -> None:
+        raise Stopped
+
+    shell.replayer.on_order = look
+    shell("run", "sales", *RANGE, "--chunk", "3", "--progress", "json")
+    assert len(seen) == 8
+    for four in (seen[:4], seen[4:]):
+        page, watched, ran, told = four
+        assert page == watched == told == {name: ran[name] for name in page}
+    assert seen[4]["sentence"].startswith("3 of 4 slices, watermark ")
+    assert seen[4]["sentence"].endswith("late 0 %, about 1 s left")
+
+
+def test_a_watch_ends_with_the_status_when_nothing_is_worked_on(shell: Shell) -> None:
+    shell("run", "sales", *RANGE)
+    assert shell("status", "sales", "--watch") == 0
+    assert shell.out.startswith("sales: readers see 4 slices")
