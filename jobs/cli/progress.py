@@ -48,7 +48,7 @@ def told_progress(name: str, how: str, *, at_least: int) -> Iterator[Callable[[S
     """Give a function that tells the progress on standard error: a bar, lines of JSON, or nothing."""
     match how:
         case "json":
-            yield lambda progress: click.echo(escaped_json(progress.to_json()), err=True)
+            yield lambda progress: options.complain(escaped_json(progress.to_json()))
         case "none":
             yield lambda _progress: None
         case _:

@@ -18,7 +18,6 @@ from jobs.planning.request_context import RequestContext, context_of, is_live
 from jobs.planning.standing import empty_slices
 from jobs.publishing.rules import describe_hold, judge_publication
 from jobs.review.freshness import freshness_line
-from jobs.review.pages.request_page import plan_of
 from jobs.review.pages.state import awaited
 from jobs.runs import SHOWN_DIGITS
 from windowlib.errors import HindcastError, RequestError
@@ -149,6 +148,8 @@ def _progress_of(work: RequestContext, view: LedgerView, request: Request, *, is
     """Return the progress of a request. Only one that is worked on has a time that is left, by its plan."""
     planned, pipeline = None, work.pipeline
     if is_working:
+        from jobs.review.pages.request_page import plan_of  # a status without such a request does not need it
+
         try:
             own, _ = context_of(work, request.request_id)
             pipeline, (planned, _) = own.pipeline, plan_of(own, view, request)

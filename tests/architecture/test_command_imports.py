@@ -11,10 +11,11 @@ HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow"
     ("modules", "most"),
     [
         ("jobs.cli.main", 455),
-        ("jobs.cli.status, jobs.ledger.table", 472),
+        ("jobs.cli.status, jobs.ledger.table", 475),
         ("jobs.cli.decide", 470),
         ("jobs.cli.run", 500),
         ("jobs.cli.inspect", 620),
+        ("jobs.cli.explain", 620),
         ("jobs.cli.run, jobs.review.execution", 765),
     ],
 )
