@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from jobs.airflow_ui.drawings import past_svg
 from jobs.airflow_ui.security import HEADERS
+from jobs.pipeline.slices import show_instant
 from jobs.plain_text import escaped_json
 from jobs.review import links
 from jobs.review.pages.cells import cell, is_number
@@ -75,6 +76,7 @@ def environment() -> Environment:
         links=links,
         cell=cell,
         is_number=is_number,
+        show_instant=show_instant,
         past_svg=past_svg,
         dag_in_airflow=_dag,
         dag_run_in_airflow=_dag_run,

@@ -65,7 +65,7 @@ class EventTimeProgress:
     @property
     def seconds_left(self) -> float | None:
         """The estimate of the plan; None if it is unknown or nothing is left."""
-        return None if self.left is None or self.done >= self.total else self.left.seconds
+        return None if self.left is None or self.done >= self.total else round(self.left.seconds, 3)
 
     @property
     def sentence(self) -> str:

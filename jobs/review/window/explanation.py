@@ -79,7 +79,7 @@ def explain_window(
     for slice_id, run in chain.runs.items():
         if is_open or slice_id in candidates or slice_id in emitting:
             is_open = replay.tell(run, told.add)
-    _refuse_unknown(window, replay.known, told, is_grid=_has_grid(pipeline), has_panes=bool(rows.num_rows))
+    _refuse_unknown(window, replay, told, is_grid=_has_grid(pipeline), has_panes=bool(rows.num_rows))
     seen = seen_by_readers(rows, chain.published, asked.key.values)
     panes = tuple(_panes(replay, rows.to_pylist(), seen=seen))
     return WindowExplanation(
@@ -216,15 +216,17 @@ def _has_grid(pipeline: Pipeline) -> bool:
     return windows.sliding is not None or (windows.tumbling is not None and windows.tumbling.stagger.by == "aligned")
 
 
-def _refuse_unknown(
-    window: WantedWindow, known: Iterable[Bounds], told: _Told, *, is_grid: bool, has_panes: bool
-) -> None:
+def _refuse_unknown(window: WantedWindow, replay: SliceReplay, told: _Told, *, is_grid: bool, has_panes: bool) -> None:
     """Raise a RequestError if there is no such window."""
-    wanted = (window.start_ms, window.end_ms)
+    wanted, known = (window.start_ms, window.end_ms), replay.known
     if has_panes or wanted in known or (is_grid and told.counts):
         return
     if not told.counts:
-        raise RequestError(f"window {window.name} has no record in the replayed slices, and no pane")
+        first, last = min(replay.chain.runs), max(replay.chain.runs)
+        raise RequestError(
+            f"window {window.name} has no pane and no record in the slices {first} to {last}, which were published or "
+            "named with --request"
+        )
     near = {one for one in known if one[0] < window.end_ms and window.start_ms < one[1]}
     others = f"The windows of the key that overlap it are {_named(near)}" if near else "No window overlaps it"
     raise RequestError(f"no window is {window.name}. {others}")

@@ -274,7 +274,11 @@ def test_staged_runs_of_a_request_take_the_place_of_the_published_ones(hours: Sh
             "windows of 1h start every 1h; the nearest start at 2026-03-01 00:00",
         ),
         (TUMBLING, {"start_ms": FIRST_MS, "end_ms": FIRST_MS + 1}, "the one that starts there is "),
-        (TUMBLING, {"start_ms": FIRST_MS - DAY_MS}, "has no record in the replayed slices, and no pane"),
+        (
+            TUMBLING,
+            {"start_ms": FIRST_MS - DAY_MS},
+            "has no pane and no record in the slices 2026-03-01 to 2026-03-01, which were published or named",
+        ),
         (TUMBLING, {"start_ms": FIRST_MS, "request": "gone"}, "has no request gone"),
         ("{session: {gap: 1h}}", {"start_ms": FIRST_MS}, "starts at 2026-03-01 00:00:00 UTC. No window is around it"),
         (
@@ -345,5 +349,5 @@ def test_the_command_prints_the_records_and_the_panes(
     assert (
         command("--window", "-5", "2026-03-01T01:00")[2]
         .strip()
-        .endswith("of user -5 has no record in the replayed slices, and no pane")
+        .endswith("which were published or named with --request")
     )
