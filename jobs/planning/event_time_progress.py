@@ -104,9 +104,14 @@ def progress_of(
     pipeline: Pipeline, view: LedgerView, request: Request, *, planned: "Plan | None" = None
 ) -> EventTimeProgress:
     """Return the progress of a request in the ledger. `planned` is its plan, if there is one."""
+    slices = request_slices(pipeline, view, request)
     results = [view.runs[run_id].result for run_id in request.runs.values() if run_id in view.runs]
+    if request.is_repair and request.is_open:  # it names its runs when it is complete
+        own = {one.slice_id for one in slices}
+        staged = (run.result for run in view.runs.values() if run.request_id == request.request_id)
+        results = [result for result in staged if result.slice.slice_id in own]
     left = None if planned is None else Estimate.together(step.expected for step in planned.stale)
-    return EventTimeProgress.of(results, total=len(request_slices(pipeline, view, request)), left=left)
+    return EventTimeProgress.of(results, total=len(slices), left=left)
 
 
 def request_slices(pipeline: Pipeline, view: LedgerView, request: Request) -> tuple[Slice, ...]:

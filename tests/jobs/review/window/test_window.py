@@ -16,10 +16,27 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
+from jobs.orchestration.late_repair import asked_for, repair_of, repairing
+from jobs.orchestration.requests import run_request
 from jobs.reading.plain_values import plain
 from jobs.reading.published import read_published
+from jobs.replay.replayer import replay_chunk
+from jobs.replay.restart import restart_before
+from jobs.replay.sizes import Sizes
 from jobs.review.window.wanted import key_of_text
-from tests.support.explained_windows import DAY_MS, DAYS, FIRST_MS, MINUTE_MS, SPEC, Row, Shop, row, shop_of
+from jobs.spark.lazy_session import LazySession
+from tests.support.explained_windows import (
+    DAY_MS,
+    DAYS,
+    FIRST_MS,
+    MINUTE_MS,
+    SPEC,
+    Row,
+    Shop,
+    no_session,
+    row,
+    shop_of,
+)
 from tests.support.fuzzing import seeds
 from tests.support.random_windows import random_windows
 from tests.support.replays import pipeline_of
@@ -203,6 +220,24 @@ def test_the_records_of_a_warm_up_are_told(tmp_path: Path) -> None:
     ]
     assert [pane.row["n"] for pane in found.seen] == [3]
     assert found.differences == ()
+
+
+def test_a_repaired_window_counts_its_late_records(hours: Shop) -> None:
+    """The runs of a repair have another lateness, and the chain goes on from its own states."""
+    found = repair_of(hours.work, from_ms=None, to_ms=None, at_most_ms=None)
+    repaired = repairing(hours.work, found)
+    session = LazySession(no_session, is_local=True)
+    warm_up = restart_before(session, repaired, found.slices)
+    run_request(
+        repaired,
+        asked_for(found, who="ann", warm_up=warm_up),
+        lambda order: replay_chunk(session, order, sizes=Sizes(local_records=10**9)),
+    )
+    told = hours.explain("x", FIRST_MS + 3_600_000)
+    assert [(one.record_id, one.fate) for one in told.records if one.fate != "filtered"] == [
+        (name, "counted") for name in ("r0", "r2", "r6", "r8", "r9")
+    ]
+    assert ([pane.row["n"] for pane in told.seen], told.differences) == ([5], ())
 
 
 def test_a_chain_that_needs_no_slice_before_it_begins_with_its_time(tmp_path: Path) -> None:
