@@ -11,7 +11,7 @@ from jobs.planning.chains import RunsByState
 from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.request_context import stored_pipeline
 from jobs.replay.chunk.time_steps import source_row, time_before
-from jobs.runs import SHOWN_DIGITS
+from jobs.runs import SHOWN_DIGITS, Slice
 from windowlib.errors import RequestError
 from windowlib.watermarks.timeline import SourceRow
 
@@ -56,9 +56,14 @@ class Chain:
         return cls(pipeline=pipeline, view=view, by_state=by_state, published=published, runs=runs)
 
     @property
-    def all_runs(self) -> Mapping[str, StagedRun]:
-        """Run id -> each run whose rows are told: those that readers see, and those that are explained."""
-        return {run.result.run_id: run for run in (*self.published.values(), *self.runs.values())}
+    def slices(self) -> tuple[Slice, ...]:
+        """The slices of the runs that are explained."""
+        return tuple(run.result.slice for run in self.runs.values())
+
+    def between(self, first_ms: int, last_ms: int) -> tuple[StagedRun, ...]:
+        """Return the runs that readers see and those that are explained, of slices that start in these bounds."""
+        every = {run.result.run_id: run for run in (*self.published.values(), *self.runs.values())}
+        return tuple(run for run in every.values() if first_ms <= run.result.slice.start_ms <= last_ms)
 
     def time_before(self, lake: Lake, run: StagedRun) -> Sequence[SourceRow]:
         """Return the clock and watermarks with which a run began.

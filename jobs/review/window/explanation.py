@@ -22,6 +22,7 @@ from jobs.review.window.slices_to_read import slices_with_records
 from jobs.review.window.stored_panes import StoredPanes, content_of, seen_by_readers
 from jobs.review.window.told_window import WindowExplanation, WindowPane
 from jobs.review.window.wanted import Key, WantedWindow, bounds_text, fixed_end, instant_of
+from windowlib.bounds import MAX_TIMESTAMP_MS
 from windowlib.errors import RequestError
 from windowlib.records.column_types import Node
 from windowlib.records.tables import ROW_CHECK, ROW_ID, WINDOW_OUTPUTS
@@ -68,17 +69,15 @@ def explain_window(
     chain = Chain.of(pipeline, view, asked.request)
     stored = StoredPanes(lake, pipeline.name, asked.key)
     window = _resolved(chain, asked, stored)
-    candidates = slices_with_records(
-        lake, pipeline, window, slices=[run.result.slice for run in chain.runs.values()], view=view
-    )
+    candidates = slices_with_records(lake, pipeline, window, slices=chain.slices, view=view)
     told = _Told(most=asked.most)
     replay = SliceReplay(lake=lake, chain=chain, window=window, reading=reading)
-    rows = stored.of_window(window, chain.all_runs.values())
-    emitting = {*(rows["slice_id"].to_pylist() if rows.num_rows else ())}
     is_open = False
     for slice_id, run in chain.runs.items():
-        if is_open or slice_id in candidates or slice_id in emitting:
+        if is_open or slice_id in candidates:
             is_open = replay.tell(run, told.add)
+    # The window has no record before the first of these slices, and has ended, or has no later record, after the last.
+    rows = stored.of_window(window, chain.between(*replay.span))
     _refuse_unknown(window, replay, told, is_grid=_has_grid(pipeline), has_panes=bool(rows.num_rows))
     seen = seen_by_readers(rows, chain.published, asked.key.values)
     panes = tuple(_panes(replay, rows.to_pylist(), seen=seen))
@@ -179,8 +178,11 @@ def _resolved(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> WantedWi
 
 def _only_end(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> int:
     """Return the end of the only window that starts at an instant, among those that have panes or are open."""
-    runs = chain.all_runs.values()
     start = instant_of(asked.start_ms)
+    later = WantedWindow(key=asked.key, start_ms=asked.start_ms, end_ms=MAX_TIMESTAMP_MS)
+    begun = slices_with_records(stored.lake, chain.pipeline, later, slices=chain.slices, view=chain.view)
+    first_ms = min((one.start_ms for one in chain.slices if one.slice_id in begun), default=MAX_TIMESTAMP_MS)
+    runs = chain.between(first_ms, MAX_TIMESTAMP_MS)
     last = [*chain.runs.values()][-1].checkpoint
     still_open = open_windows(
         stored.lake, chain.pipeline, asked.key.plain(), checkpoint=last, holds=lambda begin, _end: begin == start

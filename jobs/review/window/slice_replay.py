@@ -63,6 +63,12 @@ class SliceReplay:
     differences: list[str] = field(default_factory=list)
     _carried: _Carried | None = None
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """The starts of the first and of the last slice that was replayed; an empty span without one."""
+        starts = [self.chain.runs[slice_id].result.slice.start_ms for slice_id in self.panes]
+        return min(starts, default=0), max(starts, default=-1)
+
     def tell(self, run: StagedRun, add: Callable[[WindowRecord], None]) -> bool:
         """Replay the slice of a run, and pass its records of the window to `add`. Return whether the window is open.
 
