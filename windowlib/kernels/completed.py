@@ -61,8 +61,8 @@ class CompletedWindows:
         count = len(fired)
         self.emit(fired.key_code, fired.start_ms, fired.edges.count, states=fired.states,
                   slice_start_ms=slice_start_ms, outcome=outcome)  # fmt: skip
-        one = np.ones(count, dtype=np.int64)
-        after = replace(fired, pane_index=one, nonspeculative_count=one, is_complete=np.ones(count, dtype=np.bool_))
+        panes = np.ones(count, dtype=np.int64)
+        after = replace(fired, pane_index=panes, nonspeculative_count=panes, is_complete=np.ones(count, dtype=np.bool_))
         if not self._frame.discards:
             return replace(after, fired=fired.edges)
         outcome.add_edges(FIRED, fired.edges)
