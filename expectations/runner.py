@@ -175,7 +175,7 @@ def _build(name: str, checks: Sequence[Check]) -> "gx.ExpectationSuite":
     except Exception as error:
         raise SpecError(f"suite {name}: Great Expectations does not accept it: {error}") from error
     if len(suite.expectations) != len(raw) or not raw:
-        kept = {(one.meta or {}).get(_INDEX) for one in suite.expectations}
+        kept = {(expectation.meta or {}).get(_INDEX) for expectation in suite.expectations}
         lost = ", ".join(f"{check.index} ({check.type})" for check in checks if check.index not in kept)
         raise SpecError(
             f"suite {name}: Great Expectations kept {len(suite.expectations)} of {len(raw)} expectations and dropped "
@@ -250,6 +250,6 @@ def _answer_of(check: Check, answer: _Answer, row: Mapping[str, Any]) -> Answer:
 def _exception(result: "ExpectationValidationResult") -> str | None:
     """Return the exception of a check. Great Expectations has one record, or one per metric by the metric's name."""
     info: Mapping[str, Any] = result.exception_info or {}
-    records = [info] if "raised_exception" in info else [one for one in info.values() if isinstance(one, Mapping)]
-    messages = [str(one.get("exception_message")).strip() for one in records if one.get("raised_exception")]
+    records = [record for record in (info, *info.values()) if isinstance(record, Mapping)]
+    messages = [str(record.get("exception_message")).strip() for record in records if record.get("raised_exception")]
     return "; ".join(dict.fromkeys(messages)) or None
