@@ -151,8 +151,7 @@ def _ask(frame: "pd.DataFrame", suite: Suite) -> Mapping[int, _Answer]:
 def _ask_together(batch: "Batch", name: str, checks: Sequence[Check]) -> dict[int, _Answer]:
     answers: dict[int, _Answer] = {}
     for result in batch.validate(_build(name, checks), result_format=_RESULT_FORMAT).results:
-        index = int(_tags(result)[_INDEX])
-        answers.setdefault(index, _Answer()).take(result)
+        answers.setdefault(int(_tags(result)[_INDEX]), _Answer()).take(result)
     return answers
 
 

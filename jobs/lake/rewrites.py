@@ -65,8 +65,7 @@ def actions_digest(entries: Sequence[Entry]) -> str:
 
 def predicate_of(entries: Sequence[Entry]) -> str:
     """Return the condition of a DELETE, UPDATE or MERGE as its writer has recorded it; empty if there is none."""
-    made = commit_info(entries)
-    predicate = (made.get("operationParameters") or {}).get("predicate") or ""
+    predicate = (commit_info(entries).get("operationParameters") or {}).get("predicate") or ""
     try:
         parsed = json.loads(predicate)  # Spark records a list of conditions as JSON
     except (TypeError, ValueError):

@@ -42,8 +42,7 @@ class Listing:
     """
 
     def __init__(self, table: "DeltaTable", *, few: int = FEW_ATTEMPTS) -> None:
-        actions = arrow_table(table.get_add_actions(flatten=True)).combine_chunks()
-        self._columns = actions.select(_LISTED)
+        self._columns = arrow_table(table.get_add_actions(flatten=True)).combine_chunks().select(_LISTED)
         self._left = few
         self._index: tuple[list[TableFile], dict[Attempt, list[int]]] | None = None
 

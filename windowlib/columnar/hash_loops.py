@@ -53,7 +53,7 @@ def _finished(word: np.uint64) -> np.uint64:
 
 @numba.njit(types.void(_Words, _word, _Found), cache=True)
 def hash_words(words: NDArray[np.uint64], seed: np.uint64, hashes: NDArray[np.uint64]) -> None:
-    """Write the hash of each word, all with one seed, to `found`."""
+    """Write the hash of each word, all with one seed, to `hashes`."""
     for place in range(len(words)):
         hashes[place] = _finished(_with_word(seed + _P5 + _8, words[place]))
 
@@ -67,7 +67,7 @@ def fold_words(words: NDArray[np.uint64], seed: np.uint64, fold: NDArray[np.uint
 
 @numba.njit(types.void(_Words, _Words, _Found), cache=True)
 def hash_seeded_words(words: NDArray[np.uint64], seeds: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> None:
-    """Write the hash of each word, each with its own seed, to `found`."""
+    """Write the hash of each word, each with its own seed, to `hashes`."""
     for place in range(len(words)):
         hashes[place] = _finished(_with_word(seeds[place] + _P5 + _8, words[place]))
 
@@ -131,7 +131,7 @@ def _of_span(data: NDArray[np.uint8], span: tuple[np.uint64, np.uint64], seed: n
 def hash_spans(
     spans: tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64]], seed: np.uint64, hashes: NDArray[np.uint64]
 ) -> None:
-    """Write the hash of each span of bytes, all with one seed, to `found`.
+    """Write the hash of each span of bytes, all with one seed, to `hashes`.
 
     `spans` has bytes, and where each span starts there, and its length.
     """

@@ -126,8 +126,7 @@ class CompletedWindows:
         cleaned = self.is_cleaned(self.windows.start_ms, watermark_ms)
         if not cleaned.any():
             return
-        gone = self.windows.take(np.flatnonzero(cleaned), self._frame.aggregates)
-        close(gone, outcome)
+        close(self.windows.take(np.flatnonzero(cleaned), self._frame.aggregates), outcome)
         self.windows = self.windows.take(np.flatnonzero(~cleaned), self._frame.aggregates)
 
     def _open_missing(self, key_code: Int64s, start_ms: Int64s) -> None:

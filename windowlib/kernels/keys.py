@@ -86,8 +86,7 @@ class KeyTable:
 
     def key(self, code: int) -> tuple[Any, ...]:
         """Return one key as the operator has it, for messages."""
-        columns = self.feed_columns(np.array([code]))
-        return tuple(column[0].as_py() for column in columns)
+        return tuple(column[0].as_py() for column in self.feed_columns(np.array([code])))
 
     def _groups_of(self, codes: Int64s) -> Int64s:
         columns = self.feed_columns(codes)

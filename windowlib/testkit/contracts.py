@@ -123,8 +123,7 @@ def _expect(law: str, value: object, wanted: object) -> None:
         key = next(key for key in (*wanted, *value) if value.get(key) != wanted.get(key))
         _expect(f"{law}, at {key!r}", value.get(key), wanted.get(key))
     if isinstance(value, list) and isinstance(wanted, list):
-        pairs = itertools.zip_longest(value, wanted)
-        _expect(law, *next((left, other) for left, other in pairs if left != other))
+        _expect(law, *next((left, other) for left, other in itertools.zip_longest(value, wanted) if left != other))
     raise InvariantBroken(f"broken law: {law}. Found {value}, expected {wanted}")
 
 
