@@ -11,7 +11,7 @@ from windowlib.errors import HindcastError
 _COMPARISONS = Comparisons()
 
 
-def difference_values(found: PipelineContext, sides: Sides | None, *, is_asked: bool) -> dict[str, Any]:
+def difference_values(context: PipelineContext, sides: Sides | None, *, is_asked: bool) -> dict[str, Any]:
     """Return the variables of `sections/differences.html.j2` for two views; without views, those that show nothing.
 
     A comparison that fails does not fail the page: the page then tells the problem.
@@ -19,7 +19,7 @@ def difference_values(found: PipelineContext, sides: Sides | None, *, is_asked: 
     compared, problem = None, None
     if sides is not None and sides.slices:
         try:
-            compared = _COMPARISONS.compared(found.lake, found.name, sides, is_asked=is_asked)
+            compared = _COMPARISONS.compared(context.lake, context.name, sides, is_asked=is_asked)
         except HindcastError as error:
             problem = str(error)
     return {"compared": compared, "compare_problem": problem, "sample_lines": sample_lines}
