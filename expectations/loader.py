@@ -44,9 +44,9 @@ def suite_directory(pipeline_file: str, environ: Mapping[str, str] = os.environ)
     file = Path(pipeline_file)
     if file.is_file():
         home = file.resolve().parent
-        for found in (home / EXPECTATIONS_DIR.name, home.parent / EXPECTATIONS_DIR.name):
-            if found.is_dir():
-                return found
+        for directory in (home / EXPECTATIONS_DIR.name, home.parent / EXPECTATIONS_DIR.name):
+            if directory.is_dir():
+                return directory
     return EXPECTATIONS_DIR
 
 
@@ -76,8 +76,8 @@ def resolve_suite(text: str, *, root: Path = EXPECTATIONS_DIR) -> Path:
 
 
 def _available(home: Path) -> str:
-    found = sorted(path.name for path in home.glob("*.json"))
-    return f"name one of: {', '.join(found)}" if found else f"there is no .json file in {home}"
+    names = sorted(path.name for path in home.glob("*.json"))
+    return f"name one of: {', '.join(names)}" if names else f"there is no .json file in {home}"
 
 
 def load_suite_file(path: Path) -> SuiteFile:
@@ -133,9 +133,9 @@ class _Reader:
         self._path = path
         self._place = ""
 
-    def fail(self, found: str, wanted: str) -> NoReturn:
+    def fail(self, problem: str, wanted: str) -> NoReturn:
         """Raise a `SpecError` with the place, what was found and what to do."""
-        raise SpecError(f"{self._path}:{self._place} {found}; {wanted}")
+        raise SpecError(f"{self._path}:{self._place} {problem}; {wanted}")
 
     def keys(self, raw: Mapping[str, Any], allowed: Collection[str], *, what: str) -> None:
         """Refuse a key that is not allowed, and suggest the closest allowed one."""
@@ -232,8 +232,8 @@ class _Reader:
             self.fail(f"has a meta that is {_kind(value)}", "write an object")
 
 
-def _suggest(found: str, allowed: Collection[str]) -> str:
-    close = difflib.get_close_matches(str(found), list(allowed), n=3, cutoff=0.6)
+def _suggest(name: str, allowed: Collection[str]) -> str:
+    close = difflib.get_close_matches(str(name), list(allowed), n=3, cutoff=0.6)
     if close:
         return f"did you mean {' or '.join(close)}?"
     return f"allowed are {', '.join(sorted(allowed))}"

@@ -200,9 +200,9 @@ def _rows(observed: Mapping[str, Any]) -> str:
         return "no rows, so nothing to check"
     if not unexpected:
         return f"all {spell(rows)} rows" if rows > 1 else "the one row"
-    found = f"{spell(unexpected)} of {spell(rows)} rows unexpected ({percent(share)})"
+    summary = f"{spell(unexpected)} of {spell(rows)} rows unexpected ({percent(share)})"
     sample = observed.get("sample")
-    return f"{found}, among them {_listed(sample)}" if sample else found
+    return f"{summary}, among them {_listed(sample)}" if sample else summary
 
 
 def _listed(values: object) -> str:

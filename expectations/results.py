@@ -71,18 +71,18 @@ def _judged_by_rows(
 
 def _observed(details: Mapping[str, Any]) -> dict[str, Any]:
     """Return the details in the keys of `Outcome.observed`; empty if nothing was observed."""
-    found: dict[str, Any] = {}
+    observed: dict[str, Any] = {}
     value = json_safe(details.get("observed_value"))
     if value is not None:
-        found["values" if isinstance(value, list) else "value"] = value
+        observed["values" if isinstance(value, list) else "value"] = value
     if details.get("element_count") is not None:
         rows, missing = int(details["element_count"]), int(details.get("missing_count") or 0)
         unexpected = int(details.get("unexpected_count") or 0)
-        found |= {"unexpected": unexpected, "rows": rows, "missing": missing}
-        found["share"] = unexpected / (rows - missing) if rows > missing else 0.0
+        observed |= {"unexpected": unexpected, "rows": rows, "missing": missing}
+        observed["share"] = unexpected / (rows - missing) if rows > missing else 0.0
     for name, items in (("sample", "partial_unexpected_list"), ("absent", "partial_missing_list")):
         plain = [json_safe(item) for item in details.get(items) or ()]
         distinct = {to_json(item): item for item in plain}
         if distinct:
-            found[name] = [distinct[text] for text in sorted(distinct)]
-    return found
+            observed[name] = [distinct[text] for text in sorted(distinct)]
+    return observed

@@ -151,8 +151,7 @@ def _ask(frame: "pd.DataFrame", suite: Suite) -> Mapping[int, _Answer]:
 def _ask_together(batch: "Batch", name: str, checks: Sequence[Check]) -> dict[int, _Answer]:
     answers: dict[int, _Answer] = {}
     for result in batch.validate(_build(name, checks), result_format=_RESULT_FORMAT).results:
-        index = int(_tags(result)[_INDEX])
-        answers.setdefault(index, _Answer()).take(result)
+        answers.setdefault(int(_tags(result)[_INDEX]), _Answer()).take(result)
     return answers
 
 
@@ -175,7 +174,7 @@ def _build(name: str, checks: Sequence[Check]) -> "gx.ExpectationSuite":
     except Exception as error:
         raise SpecError(f"suite {name}: Great Expectations does not accept it: {error}") from error
     if len(suite.expectations) != len(raw) or not raw:
-        kept = {(one.meta or {}).get(_INDEX) for one in suite.expectations}
+        kept = {(expectation.meta or {}).get(_INDEX) for expectation in suite.expectations}
         lost = ", ".join(f"{check.index} ({check.type})" for check in checks if check.index not in kept)
         raise SpecError(
             f"suite {name}: Great Expectations kept {len(suite.expectations)} of {len(raw)} expectations and dropped "
@@ -250,6 +249,6 @@ def _answer_of(check: Check, answer: _Answer, row: Mapping[str, Any]) -> Answer:
 def _exception(result: "ExpectationValidationResult") -> str | None:
     """Return the exception of a check. Great Expectations has one record, or one per metric by the metric's name."""
     info: Mapping[str, Any] = result.exception_info or {}
-    records = [info] if "raised_exception" in info else [one for one in info.values() if isinstance(one, Mapping)]
-    messages = [str(one.get("exception_message")).strip() for one in records if one.get("raised_exception")]
+    records = [record for record in (info, *info.values()) if isinstance(record, Mapping)]
+    messages = [str(record.get("exception_message")).strip() for record in records if record.get("raised_exception")]
     return "; ".join(dict.fromkeys(messages)) or None

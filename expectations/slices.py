@@ -78,7 +78,8 @@ class SuiteChecks:
         for number, (outcomes, checks) in enumerate(zip(self._compiled, self._asked, strict=True)):
             asked = _ask(replace(self._suite, checks=checks), self._table, number) if checks else []
             own = outcomes | {
-                one.index: confirmed(outcomes[one.index], one) if one.index in outcomes else one for one in asked
+                result.index: confirmed(outcomes[result.index], result) if result.index in outcomes else result
+                for result in asked
             }
             every.append([own[check.index] for check in self._suite.checks])
         return every
@@ -159,9 +160,9 @@ def _only_values(suite: Suite, table: SlicedTable) -> list[Mapping[str, Any]]:
 
     Another table may have one row by chance, so its values are not kept.
     """
-    found: list[Mapping[str, Any]] = [{} for _ in range(table.slice_count)]
+    values_of_slices: list[Mapping[str, Any]] = [{} for _ in range(table.slice_count)]
     if suite.table != RUN:
-        return found
+        return values_of_slices
     import numpy as np
 
     from expectations.compiled.columns import Column
@@ -171,8 +172,8 @@ def _only_values(suite: Suite, table: SlicedTable) -> list[Mapping[str, Any]]:
         everything = np.arange(batch.num_rows)
         columns = {name: Column(batch.column(name)).plain(everything) for name in names}
         for row, number in enumerate(slices.tolist()):
-            found[number] = {name: values[row] for name, values in columns.items()}
-    return found
+            values_of_slices[number] = {name: values[row] for name, values in columns.items()}
+    return values_of_slices
 
 
 def _alone(check: Check, answer: Answer, only: Mapping[str, Any]) -> Answer:

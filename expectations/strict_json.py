@@ -56,15 +56,15 @@ def _check_depth(text: str, path: Path) -> None:
 
 
 def _no_duplicates(pairs: Sequence[tuple[str, Any]], path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             raise SpecError(
-                f"{path}: the key {key!r} appears twice in one object, with {_short(found[key])} and {_short(value)}; "
-                "JSON parsers silently drop one of them, so keep only the one you mean"
+                f"{path}: the key {key!r} appears twice in one object, with {_short(members[key])} and "
+                f"{_short(value)}; JSON parsers silently drop one of them, so keep only the one you mean"
             )
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def _refuse_constant(name: str, path: Path) -> Any:  # noqa: ANN401 -- the hook's type

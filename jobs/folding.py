@@ -48,15 +48,15 @@ def fold(
         at_least: shorter runs are not folded: each of their items is a stretch of its own.
         follows: whether the second item comes directly after the first. A gap ends a stretch. None: there are no gaps.
     """
-    found: list[Stretch[_Item]] = []
+    stretches: list[Stretch[_Item]] = []
     run: list[_Item] = []
     key: Hashable = None
 
     def close() -> None:
         if len(run) >= max(at_least, 1):
-            found.append(Stretch(tuple(run)))
+            stretches.append(Stretch(tuple(run)))
         else:
-            found.extend(Stretch((item,)) for item in run)
+            stretches.extend(Stretch((item,)) for item in run)
         run.clear()
 
     for item in items:
@@ -66,7 +66,7 @@ def fold(
         key = own
         run.append(item)
     close()
-    return found
+    return stretches
 
 
 def how_many(count: int, what: str = "slice") -> str:

@@ -35,7 +35,7 @@ def escaped_json(value: object, *, indent: int | None = None) -> str:
     Non-ASCII text stays readable; unsafe characters are JSON escapes.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, sort_keys=indent is not None)
-    return "\n".join(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in text.split("\n"))
+    return "\n".join(_UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in text.split("\n"))
 
 
 def shortened(text: str, most: int = _MAX_SHOWN) -> str:
@@ -71,7 +71,7 @@ class EscapingFormatter(logging.Formatter):
         return escaped_lines(super().formatException(ei))
 
 
-def _escape(found: re.Match[str]) -> str:
-    character = found[0]
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
     code = ord(character)
     return _NAMED.get(character) or (f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}")  # noqa: PLR2004

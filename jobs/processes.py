@@ -32,9 +32,9 @@ class ProcessRef:
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal if this process still runs. A later process with the same pid gets no signal."""
-        if (found := self._found()) is not None:
+        if (running := self._found()) is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
-                found.send_signal(number)
+                running.send_signal(number)
 
     def wait(self, timeout_s: float) -> bool:
         """Return whether the process ended within the time.
@@ -51,10 +51,10 @@ class ProcessRef:
 
     def _found(self) -> psutil.Process | None:
         with contextlib.suppress(psutil.Error):
-            found = psutil.Process(self.pid)
-            # `is_running` comes last: it proves that `found` had this pid while `process` read the start time.
-            if process(self.pid) == self and found.status() != psutil.STATUS_ZOMBIE and found.is_running():
-                return found
+            running = psutil.Process(self.pid)
+            # `is_running` comes last: it proves that `running` had this pid while `process` read the start time.
+            if process(self.pid) == self and running.status() != psutil.STATUS_ZOMBIE and running.is_running():
+                return running
         return None
 
 

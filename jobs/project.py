@@ -27,8 +27,8 @@ DEMOS: Final = HOME / "demo"
 
 def demo_directories() -> tuple[Path, ...]:
     """Return the directories of the demonstrations, oldest first."""
-    found = [path for path in DEMOS.iterdir() if path.name.isdecimal()] if DEMOS.is_dir() else []
-    return tuple(sorted(found, key=lambda path: int(path.name)))
+    homes = [path for path in DEMOS.iterdir() if path.name.isdecimal()] if DEMOS.is_dir() else []
+    return tuple(sorted(homes, key=lambda path: int(path.name)))
 
 
 def demo_in_use() -> Path | None:

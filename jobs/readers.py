@@ -76,7 +76,7 @@ def published(
             parts.append(spark.sql(published_sql(panes, relation=quote_spark(relation), quote=quote_spark)))
         finally:
             spark.catalog.dropTempView(relation)
-    return reduce(lambda one, other: one.unionByName(other), parts)
+    return reduce(lambda union, rows: union.unionByName(rows), parts)
 
 
 def published_rows(
@@ -99,8 +99,7 @@ def published_rows(
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     place, view = _resolved(lake, pipeline, at)
-    asked = _Asked(pipeline, table, view, verify)
-    return _of(spark, _checked_rows(spark, place, asked), view.published_pairs())
+    return _of(spark, _checked_rows(spark, place, _Asked(pipeline, table, view, verify)), view.published_pairs())
 
 
 def published_table(lake: str, pipeline: str, *, at: int | None = None) -> "pa.Table":

@@ -214,12 +214,12 @@ class RunResult:
     checkpoint: CheckpointForm = field(default_factory=CheckpointForm)
 
 
-def warnings_of(one: Slice, *, clamped: int, clock: str | None) -> tuple[str, ...]:
+def warnings_of(slice_: Slice, *, clamped: int, clock: str | None) -> tuple[str, ...]:
     """Return the warnings on a run. `clamped` records arrived outside the slice, by the arrival time column `clock`."""
     if not clamped:
         return ()
     return (
-        f"{clamped:,} records of slice {one.slice_id} arrived outside of it, according to column {clock!r}; for the "
+        f"{clamped:,} records of slice {slice_.slice_id} arrived outside of it, according to column {clock!r}; for the "
         "replay's clock they arrived in its first or last millisecond",
     )
 

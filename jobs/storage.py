@@ -100,7 +100,7 @@ class StorageSettings(BaseModel):
 
     def for_delta(self, bucket: str) -> dict[str, str]:
         """Return the storage options of deltalake for a bucket."""
-        found = {
+        options = {
             "aws_conditional_put": "etag",
             "aws_virtual_hosted_style_request": str(self.addressing == "virtual").lower(),
             "allow_http": str(self.is_plain_http).lower(),
@@ -113,14 +113,14 @@ class StorageSettings(BaseModel):
             "aws_secret_access_key": self.secret_access_key,
             "aws_session_token": self.session_token,
         }
-        found |= {name: secret.get_secret_value() for name, secret in secrets.items() if secret is not None}
+        options |= {name: secret.get_secret_value() for name, secret in secrets.items() if secret is not None}
         if self.region is not None:
-            found["aws_region"] = self.region
+            options["aws_region"] = self.region
         if self.endpoint is not None:
             scheme, _, host = self.endpoint.partition("://")
             # For host names with the bucket, deltalake expects the bucket in the endpoint.
-            found["aws_endpoint_url"] = self.endpoint if self.addressing == "path" else f"{scheme}://{bucket}.{host}"
-        return found
+            options["aws_endpoint_url"] = self.endpoint if self.addressing == "path" else f"{scheme}://{bucket}.{host}"
+        return options
 
     def for_arrow(self) -> "pafs.S3FileSystem":
         """Return the file system of Arrow. Paths in it are `bucket/key`."""
@@ -152,7 +152,7 @@ class StorageSettings(BaseModel):
     def for_spark(self) -> dict[str, str]:
         """Return the settings of Spark's S3A file system. Its JVMs find credentials in their own environment."""
         prefix = "spark.hadoop.fs.s3a"
-        found = {
+        settings = {
             "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
             f"{prefix}.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
             f"{prefix}.path.style.access": str(self.addressing == "path").lower(),
@@ -160,10 +160,10 @@ class StorageSettings(BaseModel):
             f"{prefix}.retry.limit": str(self._retries(_S3A_PAUSE_MS)),
         }
         if self.region is not None:
-            found[f"{prefix}.endpoint.region"] = self.region
+            settings[f"{prefix}.endpoint.region"] = self.region
         if self.endpoint is not None:
-            found[f"{prefix}.endpoint"] = self.endpoint
-        return found
+            settings[f"{prefix}.endpoint"] = self.endpoint
+        return settings
 
 
 def storage_settings() -> StorageSettings:
@@ -256,8 +256,8 @@ def file_stamp(file: Path) -> FileStamp:
     Raises:
         OSError: there is no such file.
     """
-    found = file.stat()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    status = file.stat()
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 def make_directory(place: str) -> None:

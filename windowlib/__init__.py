@@ -378,9 +378,9 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        found = getattr(import_module(_MODULE_OF[name]), _RENAMED.get(name, name))
-        globals()[name] = found
-        return found
+        member = getattr(import_module(_MODULE_OF[name]), _RENAMED.get(name, name))
+        globals()[name] = member
+        return member
 
 
 def __dir__() -> list[str]:

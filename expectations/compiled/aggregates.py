@@ -99,14 +99,14 @@ class StatisticCheck(Measure):
 def _exactly(statistic: Callable[[Numbers, Flags], float]) -> Statistic:
     """Leave integers whose sum may not be exact as a double. Doubles are summed as pandas does, so they always pass."""
 
-    def found(values: Numbers, null: Flags) -> float | None:
+    def exactly(values: Numbers, null: Flags) -> float | None:
         if values.dtype.kind != "f":
             greatest = max(abs(int(values.max())), abs(int(values.min())))
             if greatest * len(values) >= EXACT_LIMIT:
                 return None
         return statistic(values, null)
 
-    return found
+    return exactly
 
 
 def _stdev(values: Numbers, null: Flags) -> float:

@@ -319,10 +319,10 @@ def _comparable(kinds: set[Kind], compare: Callable[[Any, Any], Any]) -> bool:
 
 
 def _compared(rows: Rows, pair: tuple[str, ...], compare: Callable[[Any, Any], Any]) -> Flags:
-    one, other = map(rows.column, pair)
-    if one.kind is Kind.TEXT:
-        return flags(_TEXT_COMPARE[compare](one.array, other.array))
-    return np.asarray(compare(one.values, other.values))
+    left, other = map(rows.column, pair)
+    if left.kind is Kind.TEXT:
+        return flags(_TEXT_COMPARE[compare](left.array, other.array))
+    return np.asarray(compare(left.values, other.values))
 
 
 def _huge(rows: Rows, names: tuple[str, ...]) -> Flags:
@@ -332,6 +332,6 @@ def _huge(rows: Rows, names: tuple[str, ...]) -> Flags:
 
 
 def _equal(rows: Rows, pair: tuple[str, str]) -> Flags:
-    one, other = map(rows.column, pair)
+    left, other = map(rows.column, pair)
     is_same = _compared(rows, pair, operator.eq)
-    return (is_same & ~one.null & ~other.null) | (one.null & other.null)
+    return (is_same & ~left.null & ~other.null) | (left.null & other.null)

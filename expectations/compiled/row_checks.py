@@ -161,9 +161,9 @@ def _repeated(rows: pa.Table) -> Flags:
     names = rows.column_names
     groups = rows.append_column("row", pa.array(np.arange(rows.num_rows))).group_by(names, use_threads=False)
     places = groups.aggregate([("row", "list")])["row_list"].combine_chunks()
-    found = np.zeros(rows.num_rows, dtype=bool)
-    found[np.asarray(places.filter(pa.compute.greater(pa.compute.list_value_length(places), 1)).flatten())] = True
-    return found
+    is_repeated = np.zeros(rows.num_rows, dtype=bool)
+    is_repeated[np.asarray(places.filter(pa.compute.greater(pa.compute.list_value_length(places), 1)).flatten())] = True
+    return is_repeated
 
 
 def one_value(name: str) -> Shown:

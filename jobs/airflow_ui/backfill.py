@@ -55,7 +55,7 @@ class _Form:
     errors: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.errors = {one.field: one.text for one in reversed(self.problems)}
+        self.errors = {problem.field: problem.text for problem in reversed(self.problems)}
 
     @property
     def planned(self) -> str:
@@ -64,32 +64,33 @@ class _Form:
 
 
 @router.get("")
-async def empty_form(request: Request, found: PipelineDep) -> Response:
+async def empty_form(request: Request, context: PipelineDep) -> Response:
     """Return the form, filled in with the first gap."""
-    _check_rights(found)
-    made = await run_in_threadpool(_with_the_gap, found)
-    return _answer(request, found, made)
+    _check_rights(context)
+    return _answer(request, context, await run_in_threadpool(_with_the_gap, context))
 
 
 @router.post("")
-async def plan_or_start(request: Request, found: PipelineDep) -> Response:
+async def plan_or_start(request: Request, context: PipelineDep) -> Response:
     """Show the plan, or what is wrong next to each field. Start the backfill if its plan was shown before."""
-    _check_rights(found)
+    _check_rights(context)
     async with request.form(max_fields=MAX_FIELDS) as fields:
-        entered, replaces = _entered(fields), tuple(one for one in fields.getlist("replaces") if isinstance(one, str))
+        entered = _entered(fields)
+        replaces = tuple(value for value in fields.getlist("replaces") if isinstance(value, str))
         is_start, planned, mark = fields.get("step") == "start", fields.get("planned"), fields.get("mark")
-    dag_id, started_id = _dag_id(found), run_id_of(mark, f"{entered['from']}_to_{entered['to']}") if is_start else None
+    dag_id = _dag_id(context)
+    started_id = run_id_of(mark, f"{entered['from']}_to_{entered['to']}") if is_start else None
     async with UsersAirflow(token_of(request)) as airflow:
         if started_id is not None and await airflow.is_under_way(dag_id, started_id):  # a second click
-            return RedirectResponse(str(linker(request)(links.backfill_page(found.name, started_id))), 303)
-    made = await run_in_threadpool(_with_plan, found, entered, replaces if is_start else None)
+            return RedirectResponse(str(linker(request)(links.backfill_page(context.name, started_id))), 303)
+    made = await run_in_threadpool(_with_plan, context, entered, replaces if is_start else None)
     if made.problems:
-        return _answer(request, found, made, status=_CONFLICT if made.open_ranges else _INVALID)
+        return _answer(request, context, made, status=_CONFLICT if made.open_ranges else _INVALID)
     async with UsersAirflow(token_of(request)) as airflow:
         try:
             made.is_paused = await airflow.is_paused(dag_id)
             if not is_start or planned != made.planned or (made.is_paused and entered.get("unpause") != "on"):
-                return _answer(request, found, made)
+                return _answer(request, context, made)
             if made.is_paused:
                 await airflow.unpause(dag_id)
             conf = _conf(entered) | {"replaces": list(replaces)}
@@ -98,17 +99,17 @@ async def plan_or_start(request: Request, found: PipelineDep) -> Response:
             if error.status == 403:  # noqa: PLR2004 -- Forbidden
                 raise HTTPException(403, f"Airflow does not let you start {dag_id}: {error}") from None
             made.problems = (Problem(f"Airflow refused to start {dag_id}: {error}", ""),)
-            return _answer(request, found, made, status=_CONFLICT)
-    return RedirectResponse(str(linker(request)(links.backfill_page(found.name, run_id))), 303)
+            return _answer(request, context, made, status=_CONFLICT)
+    return RedirectResponse(str(linker(request)(links.backfill_page(context.name, run_id))), 303)
 
 
 @router.get("/{run_id}")
-async def started(request: Request, found: PipelineDep, run_id: str) -> Response:
+async def started(request: Request, context: PipelineDep, run_id: str) -> Response:
     """Go to the request of a backfill; before it has one, and if it never gets one, show the state of its DAG run."""
-    opened = requests_of_dag_run(found.view, _dag_id(found), run_id)
+    opened = requests_of_dag_run(context.view, _dag_id(context), run_id)
     if opened:
-        return RedirectResponse(str(linker(request)(links.request_page(found.name, opened[-1].request_id))), 303)
-    dag_id = _dag_id(found)
+        return RedirectResponse(str(linker(request)(links.request_page(context.name, opened[-1].request_id))), 303)
+    dag_id = _dag_id(context)
     async with UsersAirflow(token_of(request)) as airflow:
         try:
             run = await airflow.run(dag_id, run_id)
@@ -119,7 +120,7 @@ async def started(request: Request, found: PipelineDep, run_id: str) -> Response
             raise HTTPException(status, f"Airflow does not show the backfill {run_id}: {error}") from None
     state = str(run["state"])
     values = {
-        "name": found.name,
+        "name": context.name,
         "dag_id": dag_id,
         "run_id": run_id,
         "state": state,
@@ -130,34 +131,34 @@ async def started(request: Request, found: PipelineDep, run_id: str) -> Response
     return page(request, "backfill_started", values)
 
 
-def _dag_id(found: PipelineContext) -> str:
-    return f"backfill_{found.name}"
+def _dag_id(context: PipelineContext) -> str:
+    return f"backfill_{context.name}"
 
 
-def _check_rights(found: PipelineContext) -> None:
-    if not may_backfill(found.user, found.name):
+def _check_rights(context: PipelineContext) -> None:
+    if not may_backfill(context.user, context.name):
         raise HTTPException(
-            403, f"You may not replay {found.name}: Airflow does not let you start {_dag_id(found)}."
+            403, f"You may not replay {context.name}: Airflow does not let you start {_dag_id(context)}."
         )  # fmt: skip
 
 
-def _with_the_gap(found: PipelineContext) -> _Form:
+def _with_the_gap(context: PipelineContext) -> _Form:
     """Return the form with the dates of the first slices that readers do not see."""
-    log, grid = replayable_range(found.request_context), slice_grid(found.pipeline)
+    log, grid = replayable_range(context.request_context), slice_grid(context.pipeline)
     entered = {"publish": "on", "if_open": "refuse"}
     if log is not None and log.gap is not None:
         entered |= {"from": show_ms(grid, log.gap.start_ms), "to": show_ms(grid, log.last.end_ms)}
-    return _Form(entered=entered, log_range=_log_range(found))
+    return _Form(entered=entered, log_range=_log_range(context))
 
 
 @opening_once
-def _with_plan(found: PipelineContext, entered: dict[str, str], replaces: tuple[str, ...] | None) -> _Form:
+def _with_plan(context: PipelineContext, entered: dict[str, str], replaces: tuple[str, ...] | None) -> _Form:
     """Return the form with its plan, or with what is wrong.
 
     `replaces` are the open requests that the page has shown; None: the plan is shown for the first time.
     """
-    made = _Form(entered=entered, log_range=_log_range(found))
-    grid, work = slice_grid(found.pipeline), found.request_context
+    made = _Form(entered=entered, log_range=_log_range(context))
+    grid, work = slice_grid(context.pipeline), context.request_context
     try:
         seen = {} if replaces is None else {"replaces": list(replaces)}
         form = checked_form(work, _conf(entered) | seen, now_ms=now_ms())
@@ -173,8 +174,8 @@ def _with_plan(found: PipelineContext, entered: dict[str, str], replaces: tuple[
     return made
 
 
-def _log_range(found: PipelineContext) -> str:
-    log, zone = replayable_range(found.request_context), found.pipeline.log.slice.timezone
+def _log_range(context: PipelineContext) -> str:
+    log, zone = replayable_range(context.request_context), context.pipeline.log.slice.timezone
     if log is None:
         return f"The log has no complete slice. The time zone is {zone}."
     return f"The log has complete slices from {log.first.slice_id} to {log.last.slice_id}. The time zone is {zone}."
@@ -191,13 +192,13 @@ def _conf(entered: Mapping[str, str]) -> dict[str, Any]:
     return texts | {name: entered.get(name) == "on" for name in ("publish", "fresh")}
 
 
-def _answer(request: Request, found: PipelineContext, made: _Form, *, status: int = 200) -> Response:
+def _answer(request: Request, context: PipelineContext, made: _Form, *, status: int = 200) -> Response:
     values = {
-        "name": found.name,
+        "name": context.name,
         "f": made,
         "bound_texts": BOUND_TEXTS,
         "if_open_texts": IF_OPEN_TEXTS,
         "max_reason": MAX_REASON,
-        "is_daily": slice_grid(found.pipeline).is_daily,
+        "is_daily": slice_grid(context.pipeline).is_daily,
     }
     return page(request, "backfill", values, status=status)

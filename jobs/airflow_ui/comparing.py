@@ -13,7 +13,7 @@ _COMPARISONS = Comparisons()
 
 
 def difference_values(
-    found: PipelineContext, sides: Sides | None, *, is_asked: bool, request_id: str | None = None
+    context: PipelineContext, sides: Sides | None, *, is_asked: bool, request_id: str | None = None
 ) -> dict[str, Any]:
     """Return the variables of `sections/differences.html.j2` for two views; without views, those that show nothing.
 
@@ -23,11 +23,11 @@ def difference_values(
     compared, problem = None, None
     if sides is not None and sides.slices:
         try:
-            compared = _COMPARISONS.compared(found.lake, found.name, sides, is_asked=is_asked)
+            compared = _COMPARISONS.compared(context.lake, context.name, sides, is_asked=is_asked)
         except HindcastError as error:
             problem = str(error)
 
     def address(line: SampleLine) -> str | None:
-        return window_address(found.pipeline, line.place, request_id=request_id)
+        return window_address(context.pipeline, line.place, request_id=request_id)
 
     return {"compared": compared, "compare_problem": problem, "sample_lines": sample_lines, "window_address": address}

@@ -60,12 +60,12 @@ class Site:
             SpecError: its root is not a place that can be read.
             StoreError: it does not exist, or cannot be read.
         """
-        found = Lake(root=self.lake_root)
+        opened = Lake(root=self.lake_root)
         try:
-            found.check(must_exist=True)
+            opened.check(must_exist=True)
         except RequestError as error:  # the person who opens a page has not asked for this lake
             raise StoreError(str(error)) from error
-        return found
+        return opened
 
 
 @lru_cache(maxsize=8)
@@ -76,10 +76,10 @@ def _loaded(pipelines: Path, _state: object) -> PipelineFiles:
 def _state_of(directory: Path) -> tuple[tuple[str, int, int, int], ...] | None:
     """Return the name, size, time and inode of each file, by which a change is seen; None if that cannot be read."""
     try:
-        found = [(one.name, one.stat()) for one in os.scandir(directory) if one.is_file()]
+        stats = [(entry.name, entry.stat()) for entry in os.scandir(directory) if entry.is_file()]
     except (OSError, ValueError):
         return None
-    return tuple(sorted((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in found))
+    return tuple(sorted((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +139,8 @@ def find_pipeline(name: str, user: BaseUser) -> Pipeline:
         SpecError: the directory of pipeline files cannot be read.
     """
     files = Site.of_environment().files()
-    good = next((one for one in files.good if one.name == name), None)
-    broken: BrokenPipeline | None = next((one for one in files.broken if one.name == name), None)
+    good = next((pipeline for pipeline in files.good if pipeline.name == name), None)
+    broken: BrokenPipeline | None = next((entry for entry in files.broken if entry.name == name), None)
     if good is None and broken is None:
         raise HTTPException(404, f"There is no pipeline {name!r}.")
     if not may_read(user, name):
@@ -158,9 +158,9 @@ def pipeline_context(request: Request, pipeline: str, user: GetUserDep) -> Pipel
         HTTPException: as `find_pipeline`.
         HindcastError: the lake or the ledger cannot be read.
     """
-    found = find_pipeline(pipeline, user)
-    made = open_context(found, user)
-    request.state.pipeline = found.name  # the error page links to the pipeline
+    visible_pipeline = find_pipeline(pipeline, user)
+    made = open_context(visible_pipeline, user)
+    request.state.pipeline = visible_pipeline.name  # the error page links to the pipeline
     return made
 
 
@@ -204,7 +204,7 @@ def visible(user: BaseUser) -> Visible:
             contexts.append(open_context(pipeline, user))
         except HindcastError as error:
             failed[pipeline.name] = str(error)
-    broken = tuple(one for one in files.broken if may_read(user, one.name))
+    broken = tuple(entry for entry in files.broken if may_read(user, entry.name))
     return Visible(contexts=tuple(contexts), broken=broken, failed=failed)
 
 

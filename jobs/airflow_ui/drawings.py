@@ -50,7 +50,7 @@ class Chart:
 def chart_svg(chart: Chart) -> Markup:
     """Return a chart: axes with labels, a line with gaps, ranges as bands, and the value of each point on hover."""
     points = chart.points
-    known = [value for one in points for value in (one.value, one.least, one.most) if value is not None]
+    known = [value for point in points for value in (point.value, point.least, point.most) if value is not None]
     bounds = [*known, *chart.limits, *(chart.usual or ())]
     low, high = min(bounds, default=0.0), max(bounds, default=1.0)
     spread = (high - low) or 1.0
@@ -69,14 +69,14 @@ def chart_svg(chart: Chart) -> Markup:
         body.append(f'<rect class="usual" x="0" y="{y_of(chart.usual[1])}" width="{WIDTH}" height="{tall}"/>')
     body += [f'<path class="limit" d="M0 {y_of(limit)}H{WIDTH}"/>' for limit in chart.limits]
     for part in _parts(points):
-        forth = [f"{x_of(one.place)} {y_of(one.most)}" for one in part if one.most is not None]
-        back = [f"{x_of(one.place)} {y_of(one.least)}" for one in reversed(part) if one.least is not None]
+        forth = [f"{x_of(point.place)} {y_of(point.most)}" for point in part if point.most is not None]
+        back = [f"{x_of(point.place)} {y_of(point.least)}" for point in reversed(part) if point.least is not None]
         if forth:
             body.append(f'<path class="band" d="M{"L".join([*forth, *back])}Z"/>')
-        line = "L".join(f"{x_of(one.place)} {y_of(one.value)}" for one in part if one.value is not None)
+        line = "L".join(f"{x_of(point.place)} {y_of(point.value)}" for point in part if point.value is not None)
         body.append(f'<path class="curve" d="M{line}{"h2" if len(part) == 1 else ""}"/>')
-    body += [_verdict_mark(one, float(x_of(one.place)), float(y_of(one.value)))
-             for one in points if one.value is not None and one.verdict is not Verdict.PASS]  # fmt: skip
+    body += [_verdict_mark(point, float(x_of(point.place)), float(y_of(point.value)))
+             for point in points if point.value is not None and point.verdict is not Verdict.PASS]  # fmt: skip
     body += [labels, *_hover(points, x_of)]
     label = escape(escaped(chart.label))
     return Markup(  # noqa: S704 -- numbers, fixed class names, and escaped texts
@@ -101,23 +101,23 @@ def _axes(chart: Chart, heights: Sequence[tuple[float, str]], x_of: Callable[[fl
 def _parts(points: Sequence[ChartPoint]) -> Iterator[list[ChartPoint]]:
     """Yield the consecutive points that a line connects."""
     part: list[ChartPoint] = []
-    for one in points:
-        if part and (one.value is None or one.is_after_gap):
+    for point in points:
+        if part and (point.value is None or point.is_after_gap):
             yield part
             part = []
-        if one.value is not None:
-            part.append(one)
+        if point.value is not None:
+            part.append(point)
     if part:
         yield part
 
 
 def _hover(points: Sequence[ChartPoint], x_of: Callable[[float], str]) -> Iterator[str]:
     """Yield a transparent column for each point. The browser shows its title."""
-    xs = [float(x_of(one.place)) for one in points]
-    for number, one in enumerate(points):
+    xs = [float(x_of(point.place)) for point in points]
+    for number, point in enumerate(points):
         left = 0.0 if not number else (xs[number - 1] + xs[number]) / 2
         right = WIDTH if number == len(xs) - 1 else (xs[number] + xs[number + 1]) / 2
-        tip = escape(escaped(one.tip))
+        tip = escape(escaped(point.tip))
         yield (
             f'<rect class="hover" x="{_n(left)}" y="0" width="{_n(right - left)}" height="{HEIGHT - BOTTOM}">'
             f"<title>{tip}</title></rect>"
@@ -135,14 +135,14 @@ def plot_svg(plot: Plot) -> Markup:
     span = (last - first) or 1
     shown = [
         ChartPoint(
-            place=(one.at_ms - first) / span,
-            value=one.mean,
-            least=one.least,
-            most=one.most,
-            is_after_gap=number > 0 and one.at_ms - points[number - 1].at_ms > plot.step_ms,
-            tip=_point_text(one, name),
+            place=(point.at_ms - first) / span,
+            value=point.mean,
+            least=point.least,
+            most=point.most,
+            is_after_gap=number > 0 and point.at_ms - points[number - 1].at_ms > plot.step_ms,
+            tip=_point_text(point, name),
         )
-        for number, one in enumerate(points)
+        for number, point in enumerate(points)
     ]
     marks = [(place, instant(first + place * span).removesuffix(" UTC")) for place in (0.0, 0.5, 1.0)]
     return chart_svg(

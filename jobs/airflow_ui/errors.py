@@ -58,13 +58,12 @@ async def _http(request: Request, error: Exception) -> Response:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()]
-    return refuse(request, 422, shortened("; ".join(found), _MAX_PROBLEM))
+    problems = [f"{'.'.join(map(str, details['loc'][1:]))}: {details['msg']}" for details in error.errors()]
+    return refuse(request, 422, shortened("; ".join(problems), _MAX_PROBLEM))
 
 
 async def _ours(request: Request, error: Exception) -> Response:
-    status = 404 if isinstance(error, RequestError) else 503
-    return refuse(request, status, str(error))
+    return refuse(request, 404 if isinstance(error, RequestError) else 503, str(error))
 
 
 async def _bug(request: Request, error: Exception) -> Response:

@@ -26,19 +26,19 @@ class Feeds:
     dag_ids: tuple[str, ...] = ()
 
 
-async def feeds_of(request: Request, found: PipelineDep) -> Feeds:
+async def feeds_of(request: Request, context: PipelineDep) -> Feeds:
     """Ask Airflow, as the user, which DAGs consume a pipeline's asset. Without an answer, only the URI is known."""
-    uri = links.asset_uri(found.name)
+    uri = links.asset_uri(context.name)
     try:
         async with UsersAirflow(token_of(request)) as airflow:
-            asset = await airflow.asset(links.asset_name(found.name))
+            asset = await airflow.asset(links.asset_name(context.name))
     except Exception as error:  # noqa: BLE001 -- the page still shows what the ledger has
         log.info("Airflow did not tell the consumers of %s: %s", uri, type(error).__name__)
         return Feeds(uri=uri)
     if asset is None:
         return Feeds(uri=uri)
-    dag_ids = {str(one["dag_id"]) for kind in ("scheduled_dags", "consuming_tasks") for one in asset[kind]}
-    seen = tuple(dag_id for dag_id in sorted(dag_ids) if may(found.user, "GET", dag_id))
+    dag_ids = {str(consumer["dag_id"]) for kind in ("scheduled_dags", "consuming_tasks") for consumer in asset[kind]}
+    seen = tuple(dag_id for dag_id in sorted(dag_ids) if may(context.user, "GET", dag_id))
     return Feeds(uri=uri, asset_id=int(asset["id"]), dag_ids=seen)
 
 

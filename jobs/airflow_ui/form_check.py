@@ -50,19 +50,19 @@ class BackfillFormCheck:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Check the request if it starts a backfill."""
-        found = _PATH.search(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
-        if found is None:
+        match = _PATH.search(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        if match is None:
             await self.app(scope, receive, send)
             return
         request = Request(scope, receive)
         body = await request.body()
         try:
-            body = await _checked(request, found[1], body)
+            body = await _checked(request, match[1], body)
         except FormError as error:
             await JSONResponse({"detail": str(error)}, _status(request, error))(scope, receive, send)
             return
         except Exception:  # our bug must not stop a backfill: the plan task reads the form again
-            log.exception("the form of backfill_%s was not checked", found[1])
+            log.exception("the form of backfill_%s was not checked", match[1])
         await self.app(_with_length(scope, len(body)), _body_receiver(body, receive), send)
 
 
@@ -86,7 +86,7 @@ async def _checked(request: Request, name: str, body: bytes) -> bytes:
     Raises:
         FormError: a field of the form is wrong.
     """
-    pipeline = next((one for one in Site.of_environment().files().good if one.name == name), None)
+    pipeline = next((candidate for candidate in Site.of_environment().files().good if candidate.name == name), None)
     if pipeline is None or len(body) > MAX_BODY or not await _may_start(request, name):
         return body
     try:

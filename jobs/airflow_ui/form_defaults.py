@@ -40,8 +40,8 @@ class BackfillFormDefaults:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Fill the form if the request asks for the details of a backfill DAG."""
-        found = _PATH.search(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
-        if found is None:
+        match = _PATH.search(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
+        if match is None:
             await self.app(scope, receive, send)
             return
         answer = _Answer()
@@ -49,16 +49,16 @@ class BackfillFormDefaults:
         headers = [(name, value) for name, value in scope["headers"] if name.lower() != b"accept-encoding"]
         await self.app({**scope, "headers": headers}, receive, answer.keep)
         if answer.is_json:
-            answer.body = await self._filled(found[1], answer.body)
+            answer.body = await self._filled(match[1], answer.body)
         await answer.send(send)
 
     async def _filled(self, name: str, body: bytes) -> bytes:
         try:
-            pipeline = next((one for one in Site.of_environment().files().good if one.name == name), None)
+            pipeline = next((good for good in Site.of_environment().files().good if good.name == name), None)
             if pipeline is None:
                 return body
-            found = await run_in_threadpool(self._range, pipeline)
-            return body if found is None else json.dumps(with_defaults(json.loads(body), pipeline, found)).encode()
+            log_range = await run_in_threadpool(self._range, pipeline)
+            return json.dumps(with_defaults(json.loads(body), pipeline, log_range)).encode() if log_range else body
         except HindcastError as error:
             log.warning("the form of backfill_%s has no dates: %s", name, error)
         except Exception:
@@ -66,22 +66,22 @@ class BackfillFormDefaults:
         return body
 
     def _range(self, pipeline: Pipeline) -> ReplayableRange | None:
-        at_s, found = self.kept.get(pipeline.name, (-KEPT_S, None))
+        at_s, log_range = self.kept.get(pipeline.name, (-KEPT_S, None))
         if time.monotonic() - at_s >= KEPT_S:
             work = open_request_context(pipeline, Site.of_environment().lake(), now_ms=now_ms)
-            found = replayable_range(work)
-            self.kept[pipeline.name] = (time.monotonic(), found)
-        return found
+            log_range = replayable_range(work)
+            self.kept[pipeline.name] = (time.monotonic(), log_range)
+        return log_range
 
 
-def with_defaults(details: dict[str, Any], pipeline: Pipeline, found: ReplayableRange) -> dict[str, Any]:
+def with_defaults(details: dict[str, Any], pipeline: Pipeline, log_range: ReplayableRange) -> dict[str, Any]:
     """Return the details of a DAG with the dates of the first gap as values of the form."""
     grid, params = slice_grid(pipeline), details["params"]
     values = {}
-    if found.gap is not None:
-        values = {"from": show_ms(grid, found.gap.start_ms), "to": show_ms(grid, found.last.end_ms)}
-    seen = "Readers see all of them" if found.gap is None else f"Readers do not see {found.gap.slice_id}"
-    there = f"The log has complete slices from **{found.first.slice_id}** to **{found.last.slice_id}**"
+    if log_range.gap is not None:
+        values = {"from": show_ms(grid, log_range.gap.start_ms), "to": show_ms(grid, log_range.last.end_ms)}
+    seen = "Readers see all of them" if log_range.gap is None else f"Readers do not see {log_range.gap.slice_id}"
+    there = f"The log has complete slices from **{log_range.first.slice_id}** to **{log_range.last.slice_id}**"
     notes = {"from": f"{there}. {seen}.", "to": f"{there}. The time zone is {pipeline.log.slice.timezone}."}
     for name, note in notes.items():
         field = params[name]

@@ -97,8 +97,8 @@ def _dag_run(dag_id: str, run_id: str) -> str:
 
 
 def _theme(request: Request) -> str:
-    found = request.cookies.get(THEME_COOKIE, "")
-    return found if found in {"dark", "light"} else ""
+    theme = request.cookies.get(THEME_COOKIE, "")
+    return theme if theme in {"dark", "light"} else ""
 
 
 @cache

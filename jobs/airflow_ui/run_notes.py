@@ -97,7 +97,7 @@ def _stop(session: "Session", dag_id: str, run_id: str) -> str | None:
     from jobs.wall_clock import now_ms
 
     site = Site.of_environment()
-    pipeline = next((one for one in site.files().good if one.name == name), None)
+    pipeline = next((good for good in site.files().good if good.name == name), None)
     if pipeline is None:
         return None
     work = open_request_context(pipeline, site.lake(), now_ms=now_ms)

@@ -59,10 +59,10 @@ def own_origins(request: Request) -> frozenset[str]:
     """
     addressed = f"{request.url.scheme}://{request.headers.get('host', '')}"
     configured = urlsplit(conf.get("api", "base_url", fallback="") or "")
-    found = {addressed}
+    origins = {addressed}
     if configured.scheme and configured.netloc:
-        found.add(f"{configured.scheme}://{configured.netloc}")
-    return frozenset(found)
+        origins.add(f"{configured.scheme}://{configured.netloc}")
+    return frozenset(origins)
 
 
 def login_url(request: Request) -> str:

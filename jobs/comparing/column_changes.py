@@ -98,24 +98,24 @@ def amounts(before: pa.Array, after: pa.Array) -> tuple[Doubles, Words | Doubles
     """
     kind = before.type
     if pa.types.is_integer(kind):
-        one, two = (np.asarray(side.cast(pa.int64())) for side in (before, after))
+        old, new = (np.asarray(side.cast(pa.int64())) for side in (before, after))
         with np.errstate(over="ignore"):
             by = np.where(
-                two >= one, two.view(np.uint64) - one.view(np.uint64), one.view(np.uint64) - two.view(np.uint64)
+                new >= old, new.view(np.uint64) - old.view(np.uint64), old.view(np.uint64) - new.view(np.uint64)
             )
-        return one.astype(np.float64), by
+        return old.astype(np.float64), by
     if pa.types.is_decimal(kind):
         wide = pa.decimal256(_DECIMAL_DIGITS - 1, kind.scale)
         difference = pc.abs(pc.subtract(after.cast(wide), before.cast(wide)))
         return np.asarray(before.cast(pa.float64())), np.asarray(difference.cast(pa.float64()))
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         word = pa.int32() if pa.types.is_date32(kind) else pa.int64()
-        one, two = (np.asarray(side.cast(word)).astype(np.int64) for side in (before, after))
+        old, new = (np.asarray(side.cast(word)).astype(np.int64) for side in (before, after))
         factor = _MS[kind.unit] if pa.types.is_timestamp(kind) else 1
-        return one.astype(np.float64), np.abs((two - one).astype(np.float64)) * factor
-    one, two = (np.asarray(side.cast(pa.float64())) for side in (before, after))
+        return old.astype(np.float64), np.abs((new - old).astype(np.float64)) * factor
+    old, new = (np.asarray(side.cast(pa.float64())) for side in (before, after))
     with np.errstate(invalid="ignore", over="ignore"):
-        return one, np.abs(two - one)
+        return old, np.abs(new - old)
 
 
 def _valid(column: pa.Array) -> Bools:

@@ -89,8 +89,7 @@ def compared_tables(stored: StoredRuns, sides: Sides, *, all_panes: bool) -> Ite
 
     A table comes once for each set of key columns of the runs' specs.
     """
-    slices = sides.slices
-    runs = [run for side in (sides.before, sides.after) for name in slices if (run := side.runs.get(name))]
+    runs = [run for side in (sides.before, sides.after) for name in sides.slices if (run := side.runs.get(name))]
     named = {name for run in runs for name in run.result.digests}
     side_outputs = sorted(name for name in named if name.startswith(tables.SIDE_OUTPUTS))
     for table in (tables.WINDOW_OUTPUTS, *tables.RECORD_TABLES, *side_outputs):
@@ -124,15 +123,15 @@ def _divided(sides: Sides, table: str) -> dict[tuple[str, ...], Divided]:
     after: dict[tuple[str, ...], list[StagedRun]] = {}
     both: dict[tuple[str, ...], list[StagedRun]] = {}
     for slice_id in sorted({*sides.before.runs, *sides.after.runs}):
-        one, two = sides.before.runs.get(slice_id), sides.after.runs.get(slice_id)
-        keys = [None if run is None else _keys(sides.view, run, table) for run in (one, two)]
-        if one and two and keys[0] == keys[1] and digest_of(one, table) == digest_of(two, table):
-            both.setdefault(keys[0] or (), []).append(one)
+        old, new = sides.before.runs.get(slice_id), sides.after.runs.get(slice_id)
+        keys = [None if run is None else _keys(sides.view, run, table) for run in (old, new)]
+        if old and new and keys[0] == keys[1] and digest_of(old, table) == digest_of(new, table):
+            both.setdefault(keys[0] or (), []).append(old)
             continue
-        if one is not None:
-            before.setdefault(keys[0] or (), []).append(one)
-        if two is not None:
-            after.setdefault(keys[1] or (), []).append(two)
+        if old is not None:
+            before.setdefault(keys[0] or (), []).append(old)
+        if new is not None:
+            after.setdefault(keys[1] or (), []).append(new)
     return {
         name: Divided(
             before=tuple(before.get(name, ())), after=tuple(after.get(name, ())), both=tuple(both.get(name, ()))
@@ -149,5 +148,5 @@ def _notes(differences: list[TableDifference]) -> tuple[str, ...]:
     keys = [table.keys for table in differences if table.table == tables.WINDOW_OUTPUTS]
     if len(keys) < 2:  # noqa: PLR2004
         return ()
-    spelled = " and ".join(f"({', '.join(one)})" for one in keys)
+    spelled = " and ".join(f"({', '.join(columns)})" for columns in keys)
     return (f"the specs have different key columns, {spelled}: windows with different key columns are not matched",)

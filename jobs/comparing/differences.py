@@ -159,11 +159,11 @@ def _json(value: object) -> Any:  # noqa: ANN401 -- any JSON value
     return [_json(item) for item in value] if isinstance(value, tuple) else plain(value)
 
 
-def _lines(found: Differences, samples: int | None) -> Iterator[str]:
-    yield f"{found.after} compared with {found.before}: {_slices(found.slices)}"
-    if not found.tables:
+def _lines(differences: Differences, samples: int | None) -> Iterator[str]:
+    yield f"{differences.after} compared with {differences.before}: {_slices(differences.slices)}"
+    if not differences.tables:
         yield "no difference: no row had to be read"
-    for table in found.tables:
+    for table in differences.tables:
         yield _counts(table)
         for column in table.columns:
             if column.is_value:
@@ -175,7 +175,7 @@ def _lines(found: Differences, samples: int | None) -> Iterator[str]:
             yield f"  column {name} is only in the spec {where}; it is not compared"
         for sample in table.samples[:samples]:
             yield "  " + sample_sentence(sample)
-    yield from found.notes
+    yield from differences.notes
 
 
 def _slices(slices: Sequence[str]) -> str:

@@ -40,8 +40,8 @@ class Magnitudes:
         self.count += len(words)
         if self.count > self._kept_words:
             with self._file.open("ab") as file:
-                for one in self._kept:
-                    file.write(one.tobytes())
+                for part in self._kept:
+                    file.write(part.tobytes())
             self._kept = []
 
     @property

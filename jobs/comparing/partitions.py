@@ -129,8 +129,8 @@ class Parts:
         shape = self._shape
         columns: dict[str, pa.Array] = {}
         for name in shape.columns:
-            found = batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows)
-            columns[name] = _plain_text(found)
+            column = batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows)
+            columns[name] = _plain_text(column)
         columns[SIDE] = pa.array(np.full(batch.num_rows, int(of), np.int8))
         for word, names in ((VALUES, shape.values), (CIRCUMSTANCES, shape.circumstances)):
             columns[word] = pa.array(_hashes(columns, names, batch.num_rows))
@@ -158,14 +158,14 @@ class Parts:
         with attempts_dataset(self._uri, by_attempt) as dataset:
             if dataset is None:
                 return []
-            found: set[tuple[str, str]] = set()
+            touched: set[tuple[str, str]] = set()
             scanned = dataset.to_batches(
                 columns=["slice_id", "attempt_id"], filter=self._bounds.expression(), batch_size=self.limits.batch_rows
             )
             for batch in scanned:
                 pairs = pa.Table.from_batches([batch]).group_by(["slice_id", "attempt_id"]).aggregate([])
-                found.update(zip(pairs["slice_id"].to_pylist(), pairs["attempt_id"].to_pylist(), strict=True))
-        return [run for attempt, run in by_attempt.items() if attempt in found]
+                touched.update(zip(pairs["slice_id"].to_pylist(), pairs["attempt_id"].to_pylist(), strict=True))
+        return [run for attempt, run in by_attempt.items() if attempt in touched]
 
     def _store(self, rows: pa.RecordBatch, words: Words) -> None:
         if not rows.num_rows:
@@ -177,8 +177,7 @@ class Parts:
             self._kept.append(rows)
             return
         numbers = (words % np.uint64(self._count)).astype(np.int64)
-        order = np.argsort(numbers, kind="stable")
-        rows = rows.take(pa.array(order))
+        rows = rows.take(pa.array(np.argsort(numbers, kind="stable")))
         ends = np.cumsum(np.bincount(numbers, minlength=self._count))
         start = 0
         for number, end in enumerate(ends.tolist()):

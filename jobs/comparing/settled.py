@@ -126,17 +126,17 @@ class _Changes:
     def add(self, sql: ArrowSql, part: Matched, shape: Shape) -> None:
         narrow = part.rows.select([ROW, SIDE, "slice_id", BOUNDS[1]])
         narrow = narrow.append_column("is_seen_slice", pc.is_in(narrow["slice_id"], self._seen_slices))
-        found = sql.query({"seen": part.seen, "narrow": narrow}, _CHANGED_SQL, (self._settled.until_ms * 1000,))
-        self.changed += found.num_rows
-        self.by_slice.update(found["slice_id"].to_pylist())
-        rows = part.rows.take(found[ROW].slice(0, NAMED_WINDOWS)).select(list(shape.match)).to_pylist()
+        changed = sql.query({"seen": part.seen, "narrow": narrow}, _CHANGED_SQL, (self._settled.until_ms * 1000,))
+        self.changed += changed.num_rows
+        self.by_slice.update(changed["slice_id"].to_pylist())
+        rows = part.rows.take(changed[ROW].slice(0, NAMED_WINDOWS)).select(list(shape.match)).to_pylist()
         self.windows = sorted([*self.windows, *(match_words(plain(row)) for row in rows)])[:NAMED_WINDOWS]
-        if found.num_rows and self._settled.columns:
-            self._add_sums(sql, part, found)
+        if changed.num_rows and self._settled.columns:
+            self._add_sums(sql, part, changed)
 
-    def _add_sums(self, sql: ArrowSql, part: Matched, found: pa.Table) -> None:
+    def _add_sums(self, sql: ArrowSql, part: Matched, changed: pa.Table) -> None:
         shown = part.seen.filter(pc.less_equal(part.seen[AT], 1))
-        pairs = sql.query({"seen": shown, "found": found}, _CHANGED_PAIRS_SQL)
+        pairs = sql.query({"seen": shown, "found": changed}, _CHANGED_PAIRS_SQL)
         for name in self._settled.columns:
             sides = [_numbers(part.rows, name, pairs[row]) for row in ("before_row", "after_row")]
             with np.errstate(invalid="ignore"):
@@ -156,12 +156,12 @@ def _seen(stored: StoredRuns, sides: Sides, settled: Settled, *, options: Compar
         with opened_parts(stored, shape, options.limits) as parts:
             for part in parts.read(Divided(before=(), after=(), both=tuple(runs)), everything=True):
                 seen = match_rows(parts.sql, part, shape, everything=True).seen
-                found = parts.sql.query(
+                visible = parts.sql.query(
                     {"seen": seen, "narrow": part.select([ROW, BOUNDS[1]])}, _SEEN_SQL, (settled.until_ms * 1000,)
                 )
-                count += len(pc.unique(found[GROUP]))
+                count += len(pc.unique(visible[GROUP]))
                 for name in settled.columns:
-                    sums[name].append(math.fsum(np.abs(_numbers(part, name, found[ROW])).tolist()))
+                    sums[name].append(math.fsum(np.abs(_numbers(part, name, visible[ROW])).tolist()))
     return count, {name: math.fsum(sums[name]) for name in settled.columns}
 
 

@@ -41,8 +41,8 @@ class TableCounter:
 
     def result(self) -> TableDifference:
         """Return the differences of all parts."""
-        columns = [one.result() for one in self._columns.values()]
-        columns.sort(key=lambda one: (not one.is_value, -one.count))
+        columns = [changes.result() for changes in self._columns.values()]
+        columns.sort(key=lambda changes: (not changes.is_value, -changes.count))
         return TableDifference(
             table=self._shape.table,
             unit=self._shape.unit,
@@ -52,7 +52,7 @@ class TableCounter:
             changed=self._counts["changed"],
             same_values=self._counts["same_values"],
             equal=self._counts["equal"],
-            columns=tuple(one for one in columns if one.count),
+            columns=tuple(changes for changes in columns if changes.count),
             samples=tuple(ranked[2] for change in Change for ranked in self._samples[change]),
             only_before_columns=self._shape.only_before,
             only_after_columns=self._shape.only_after,
@@ -84,8 +84,8 @@ class TableCounter:
         self._keep(
             Change.CHANGED,
             (
-                (-float(scores[at]), self._sample(Change.CHANGED, one, two, differs=self._differing(differs, at)))
-                for at, one, two in zip(best.tolist(), *taken, strict=True)
+                (-float(scores[at]), self._sample(Change.CHANGED, old, new, differs=self._differing(differs, at)))
+                for at, old, new in zip(best.tolist(), *taken, strict=True)
             ),
         )
 
@@ -103,8 +103,8 @@ class TableCounter:
     def _sample_alone(self, part: Matched, rows: pa.ChunkedArray, change: Change) -> None:
         taken = part.rows.take(rows.slice(0, self._most)).to_pylist()
         is_before = change is Change.ONLY_BEFORE
-        found = (self._sample(change, row, None) if is_before else self._sample(change, None, row) for row in taken)
-        self._keep(change, ((0.0, sample) for sample in found))
+        samples = (self._sample(change, row, None) if is_before else self._sample(change, None, row) for row in taken)
+        self._keep(change, ((0.0, sample) for sample in samples))
 
     def _sample(
         self, change: Change, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, *,
@@ -116,13 +116,12 @@ class TableCounter:
         match = {name: plain(row[name]) for name in self._shape.match}
         return Sample(change=change, match=match, before=sides[0], after=sides[1], differs=differs)
 
-    def _keep(self, change: Change, found: Iterable[tuple[float, Sample]]) -> None:
-        ranked = [(score, repr(sample.match), sample) for score, sample in found]
-        kept = sorted((*self._samples[change], *ranked), key=lambda one: one[:2])
-        self._samples[change] = kept[: self._most]
+    def _keep(self, change: Change, scored: Iterable[tuple[float, Sample]]) -> None:
+        ranked = [(score, repr(sample.match), sample) for score, sample in scored]
+        self._samples[change] = sorted((*self._samples[change], *ranked), key=lambda entry: entry[:2])[: self._most]
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    assert not isinstance(found, pa.ChunkedArray), "the pairs of one block fit one array"
-    return found
+    whole = column.combine_chunks()
+    assert not isinstance(whole, pa.ChunkedArray), "the pairs of one block fit one array"
+    return whole

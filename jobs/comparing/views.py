@@ -56,10 +56,11 @@ def request_sides(view: LedgerView, request_id: str | None = None) -> Sides:
         )
     what = f"request {request.request_id[:12]}"
     if request.state is RequestState.PUBLISHED:
-        made = [one for one in view.publications if one.request_id == request.request_id and not one.is_rollback]
-        if made:
-            before = _seen(view, made[-1].seq - 1, f"what readers saw before publication {made[-1].seq}")
-            after = _seen(view, made[-1].seq, f"publication {made[-1].seq} ({what})")
+        publications = [publication for publication in view.publications if not publication.is_rollback]
+        seqs = [publication.seq for publication in publications if publication.request_id == request.request_id]
+        if seqs:
+            before = _seen(view, seqs[-1] - 1, f"what readers saw before publication {seqs[-1]}")
+            after = _seen(view, seqs[-1], f"publication {seqs[-1]} ({what})")
             return Sides(view=view, before=before, after=after, request_id=request.request_id)
     return Sides(
         view=view,
@@ -99,15 +100,15 @@ def run_sides(view: LedgerView, before: str, after: str | None = None) -> Sides:
         RequestError: there is no such run, or several; the runs are of different slices; or `after` is None and the
             slice is not published.
     """
-    one = _run(view, before)
-    slice_id = one.result.slice.slice_id
+    run = _run(view, before)
+    slice_id = run.result.slice.slice_id
     if after is None:
         seen = view.published_run(slice_id)
         if seen is None:
             raise RequestError(f"slice {slice_id} of run {before} is not published; name a second run")
-        first, second = seen, one
+        first, second = seen, run
     else:
-        first, second = one, _run(view, after)
+        first, second = run, _run(view, after)
     if second.result.slice != first.result.slice:
         raise RequestError(
             f"run {before} is of slice {slice_id}, and run {after} of slice {second.result.slice.slice_id}; compare "

@@ -53,7 +53,7 @@ class AlertOnFailure:
             if alerts.held:
                 send(held_alert(name, error.gate, url=url), alerts, context)
         elif alerts.failed:
-            found = failed_alert(
+            alert = failed_alert(
                 name,
                 task=context["ti"].task_id,
                 dag_run=f"{run.dag_id}, run {run.run_id}",
@@ -61,7 +61,7 @@ class AlertOnFailure:
                 slices=_slices(context),
                 url=url,
             )
-            send(found, alerts, context)
+            send(alert, alerts, context)
 
 
 class DeadlinesOperator(BaseOperator):
@@ -86,32 +86,32 @@ class DeadlinesOperator(BaseOperator):
         is_by_hand = run is not None and str(getattr(run.run_type, "value", run.run_type)) == "manual"
         with our_errors():
             pipeline = load_file(Path(self.pipeline_file))
-            found = dag_tasks.deadlines(pipeline, told, lake=self.lake, url=absolute, everything=is_by_hand)
+            deadlines = dag_tasks.deadlines(pipeline, told, lake=self.lake, url=absolute, everything=is_by_hand)
         sent = []
-        for one in found.messages:
-            for line in (one.alert.subject, *one.alert.lines):
+        for message in deadlines.messages:
+            for line in (message.alert.subject, *message.alert.lines):
                 self.log.warning("%s", escaped(line))
-            if pipeline.alerts is not None and send(one.alert, pipeline.alerts, context):
-                sent.append(one.alert.subject)
-        if len(sent) < len(found.messages):
+            if pipeline.alerts is not None and send(message.alert, pipeline.alerts, context):
+                sent.append(message.alert.subject)
+        if len(sent) < len(deadlines.messages):
             raise ConnectionError("a message was sent to nobody; the lines above have the reasons")
         if "ti" in context:
-            context["ti"].xcom_push(key=TOLD_KEY, value=found.told.to_json())
+            context["ti"].xcom_push(key=TOLD_KEY, value=deadlines.told.to_json())
         self.log.info("%s", f"{len(sent)} messages sent" if sent else "nothing to tell")
         return sent
 
 
 def alert_dag(pipeline: Pipeline, settings: DagSettings) -> DAG | None:
     """Return the DAG that looks at the deadlines of a pipeline; None if its file names none."""
-    found = () if pipeline.alerts is None else pipeline.alerts.crons
-    if not found:
+    crons = () if pipeline.alerts is None else pipeline.alerts.crons
+    if not crons:
         return None
     purpose = "Sends the messages of `alerts` in the pipeline file that have a time or a duration."
     with DAG(
         dag_id=f"alert_{pipeline.name}",
         description=f"Send messages if {pipeline.name} misses its deadlines",
         doc_md=dag_page(pipeline, purpose),
-        schedule=MultipleCronTriggerTimetable(*found, timezone="UTC"),
+        schedule=MultipleCronTriggerTimetable(*crons, timezone="UTC"),
         start_date=_START,
         catchup=False,
         max_active_runs=1,

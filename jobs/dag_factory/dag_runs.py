@@ -34,12 +34,12 @@ def state_of(dag_id: str, run_id: str) -> str | None:
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     try:
-        found = RuntimeTaskInstance.get_dagrun_state(dag_id=dag_id, run_id=run_id)
+        state = RuntimeTaskInstance.get_dagrun_state(dag_id=dag_id, run_id=run_id)
     except AirflowRuntimeError as error:
         if (error.error.detail or {}).get("status_code") == NOT_FOUND:
             return None
         raise LookupError(f"Airflow does not tell the state of {dag_id}, run {run_id}") from error
-    return str(getattr(found, "value", found))  # an enum of the task SDK, whose text is not its value
+    return str(getattr(state, "value", state))  # an enum of the task SDK, whose text is not its value
 
 
 def clear_run(dag_id: str, run_id: str) -> None:
@@ -76,14 +76,14 @@ def asset_events(uris: Sequence[str]) -> "tuple[AssetEvent, ...]":
 
     from jobs.planning.readiness import AssetEvent
 
-    found = []
+    newest = []
     for uri in uris:
         events = InletEventsAccessor(asset_uri=normalized(uri)).ascending(ascending=False).limit(MAX_EVENTS)
-        found += [
+        newest += [
             AssetEvent(uri=uri, at_ms=int(event.timestamp.timestamp() * 1000), key=event.partition_key)
             for event in events
         ]
-    return tuple(found)
+    return tuple(newest)
 
 
 def wait_for_decisions(

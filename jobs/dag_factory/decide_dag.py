@@ -60,9 +60,9 @@ def decision_params() -> Mapping[str, Param]:
     return {
         "action": Param(
             type="string",
-            enum=[one.value for one in Action],
+            enum=[action.value for action in Action],
             title="Action",
-            values_display={one.value: one.value.replace("_", " ") for one in Action},
+            values_display={action.value: action.value.replace("_", " ") for action in Action},
             description="What you decide.",
         ),
         "request_id": _optional("string", "Request", "The request to publish, waive, cancel, comment on or assign."),

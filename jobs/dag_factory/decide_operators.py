@@ -50,8 +50,7 @@ class DecideOperator(_DecisionOperator):
         from jobs.orchestration.decision_fields import read_decision
 
         with _decision_errors(context):
-            given = dict(context["params"]) | dict(context["dag_run"].conf or {})
-            decision = read_decision(given)
+            decision = read_decision(dict(context["params"]) | dict(context["dag_run"].conf or {}))
             decided = decisions.decide(
                 self.pipeline_file, decision, decider_of(context), lake=self.lake, state=state_of
             )
@@ -71,11 +70,11 @@ class PublishDecidedOperator(AssetOperator):
         from jobs.orchestration import dag_tasks, decisions
 
         with _decision_errors(context):
-            found = decisions.publish_decided(
+            outcome = decisions.publish_decided(
                 self.pipeline_file, decided_of(context), decider_of(context), lake=self.lake
             )
-        self.log.info("%s", escaped(found.why))
-        published = dag_tasks.Published(is_published=found.is_published, why=found.why, changed=found.changed)
+        self.log.info("%s", escaped(outcome.why))
+        published = dag_tasks.Published(is_published=outcome.is_published, why=outcome.why, changed=outcome.changed)
         return self.send_events(context, published)
 
 

@@ -112,10 +112,10 @@ def _url(connection: Connection) -> str:
 def _load(name: str) -> Callable[..., BaseNotifier]:
     module, _, attribute = name.rpartition(".")
     try:
-        found: Callable[..., BaseNotifier] = getattr(import_module(module), attribute)
+        notifier: Callable[..., BaseNotifier] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError):
         raise NotSent("there is no such class; is the Airflow provider installed?") from None
-    return found
+    return notifier
 
 
 def _filled(arguments: Mapping[str, Any], alert: Alert) -> dict[str, Any]:
@@ -129,9 +129,9 @@ def _filled(arguments: Mapping[str, Any], alert: Alert) -> dict[str, Any]:
                     value = value.replace(name, text)
                 return value
             case Mapping():
-                return {key: fill(one) for key, one in value.items()}
+                return {key: fill(item) for key, item in value.items()}
             case list() | tuple():
-                return [fill(one) for one in value]
+                return [fill(item) for item in value]
             case _:
                 return value
 

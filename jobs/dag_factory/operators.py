@@ -143,30 +143,30 @@ class GateOperator(BaseOperator):
             order = order_of(context)
             wait_for_decisions(context, self.pipeline_name)
             with sending_gauges(order):
-                found = dag_tasks.gate(order)
-        if self.kind == "backfill" or not found.is_passed:
+                gate = dag_tasks.gate(order)
+        if self.kind == "backfill" or not gate.is_passed:
             self._log_differences(order)
-        if found.is_passed:
-            self.log.info("%s", found.why)
-            return found.why
-        leave_verdict(context, with_changes("; ".join((found.why, *(one.line for one in found.held))), order.changes))
-        for held in found.held:
+        if gate.is_passed:
+            self.log.info("%s", gate.why)
+            return gate.why
+        leave_verdict(context, with_changes("; ".join((gate.why, *(held.line for held in gate.held))), order.changes))
+        for held in gate.held:
             for reason in held.reasons:
                 self.log.error("%s: %s", held.slice_id, escaped(reason))
         self.log.error("What readers see has not changed. Look at the slices and decide:")
         self.log.error("%s", absolute(links.request_page(self.pipeline_name, order.request_id)))
-        raise SlicesHeld(found)
+        raise SlicesHeld(gate)
 
     def _log_differences(self, order: "Order") -> None:
         """Log what the publication would change. It is no part of the verdict, so a problem is only logged."""
         from jobs.orchestration.order_differences import order_differences
 
         try:
-            found = order_differences(order)
+            differences = order_differences(order)
         except Exception as error:  # noqa: BLE001 - whatever happens here, the verdict of the checks is known
             self.log.warning("the request was not compared with what readers see: %s", escaped(error))
             return
-        for line in () if found is None else found.lines():
+        for line in () if differences is None else differences.lines():
             self.log.info("%s", escaped(line))
 
 

@@ -81,11 +81,11 @@ class ReplayOperator(SparkSubmitOperator):
             [argument] = self.application_args or []
             order = read_order(argument)
             master = _spark_master(self._conn_id or SPARK_CONNECTION)
-            found = submit_settings(master, records=order.records, may_read=places(order))
-        self.jars = found.jars or None
+            settings = submit_settings(master, records=order.records, may_read=places(order))
+        self.jars = settings.jars or None
         driver = {
-            "spark.driver.extraClassPath": found.class_path,
-            "spark.driver.extraJavaOptions": found.java_options,
+            "spark.driver.extraClassPath": settings.class_path,
+            "spark.driver.extraJavaOptions": settings.java_options,
         }
         # An empty setting would replace that of the cluster.
         self.conf = (self.conf or {}) | {name: value for name, value in driver.items() if value}
@@ -160,10 +160,10 @@ def _spark_master(connection: str) -> str:
     from jobs.spark.submit import master_url
 
     try:
-        found = BaseHook.get_connection(connection)
+        conn = BaseHook.get_connection(connection)
     except AirflowNotFoundException as error:
         raise AirflowFailException(
             f"there is no connection {connection}, which names the Spark master; make it, for example with "
             f"""AIRFLOW_CONN_{connection.upper()}='{{"conn_type": "spark", "host": "local[*]"}}'"""
         ) from error
-    return master_url(found.conn_type or "spark", found.host or "", found.port)
+    return master_url(conn.conn_type or "spark", conn.host or "", conn.port)

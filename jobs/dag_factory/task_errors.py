@@ -76,8 +76,8 @@ def sending_gauges(order: "Order") -> Iterator[None]:
         from jobs.orchestration import dag_tasks
 
         try:
-            pipeline, found = dag_tasks.gauges_of(order)
-            for one in found:
-                stats.gauge(f"hindcast.{pipeline}.{one.name}", one.value, tags={"pipeline": pipeline})
+            pipeline, gauges = dag_tasks.gauges_of(order)
+            for gauge in gauges:
+                stats.gauge(f"hindcast.{pipeline}.{gauge.name}", gauge.value, tags={"pipeline": pipeline})
         except Exception as error:  # noqa: BLE001 - monitoring must not stop a publication
             log.warning("the gauges were not sent: %s", escaped(error))

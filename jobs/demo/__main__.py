@@ -64,8 +64,7 @@ def story() -> None:
     stage.chapter("Airflow starts", "Airflow standalone with its own PostgreSQL. It listens on this machine only.")
     with _airflow(stage, stays=stays) as follower:
         _single_days(stage, follower)
-        held = _blizzard(stage, follower)
-        _decision(stage, follower, held)
+        _decision(stage, follower, _blizzard(stage, follower))
         request_id = _left_for_you(stage, follower)
         _ending(stage)
         login = follower.api
@@ -84,7 +83,7 @@ def year() -> None:
         follower.wait_for_dag(f"backfill_{PIPELINE}")
         run = follower.trigger(f"backfill_{PIPELINE}", _params(*YEAR, "the whole year"))
     view = stage.ledger()
-    held = [one for one in view.runs.values() if not one.is_publishable]
+    held = [staged for staged in view.runs.values() if not staged.is_publishable]
     if len(view.runs) < (YEAR[1] - YEAR[0]).days:
         raise StoryBroken(
             f"only {len(view.runs)} slices were replayed (DAG run {run.state}); the logs are in {stage.home.logs}"
@@ -93,8 +92,8 @@ def year() -> None:
         "The result",
         f"{len(view.runs)} slices replayed; {len(view.published)} published; {len(held)} held by a check.",
     )
-    for one in held:
-        stage.tell_run(one)
+    for held_run in held:
+        stage.tell_run(held_run)
     if held:
         stage.say(
             "Nothing is published while a check holds a day. Look at each day, then waive its run, whose id is above: "
@@ -149,13 +148,13 @@ def _blizzard(stage: Stage, follower: Follower) -> DagRunState:
     before = _what_readers_see(stage)
     run = follower.trigger(f"backfill_{PIPELINE}", _params(SINGLE_DAYS_END, END, "the first half of February"))
     view = stage.ledger()
-    failed = {one.result.slice.slice_id: one for one in view.runs.values() if one.verdict is Verdict.FAIL}
+    failed = {staged.result.slice.slice_id: staged for staged in view.runs.values() if staged.verdict is Verdict.FAIL}
     if run.state != "failed" or tuple(sorted(failed)) != BLIZZARD:
         raise StoryBroken(
             f"backfill_{PIPELINE} ended as {run.state} with failed slices {sorted(failed)}; "
             f"expected failed, with {list(BLIZZARD)}; the logs are in {stage.home.logs}"
         )
-    shares = [f"{one.result.counts.invalid / one.result.counts.read:.0%}" for _, one in sorted(failed.items())]
+    shares = [f"{staged.result.counts.invalid / staged.result.counts.read:.0%}" for _, staged in sorted(failed.items())]
     stage.say(
         f"A check failed, and Great Expectations confirmed it. Because of a blizzard, {shares[0]} and {shares[1]} of "
         f"the flights reported on 8 and 9 February were cancelled; the check allows {MAX_SHARE:.0%}. Nothing is "
@@ -179,7 +178,7 @@ def _decision(stage: Stage, follower: Follower, held: DagRunState) -> None:
         "demonstration sends what the form of that page sends:",
     )
     view = stage.ledger()
-    [request] = [one for one in view.open_requests() if set(BLIZZARD) <= set(one.runs)]
+    [request] = [candidate for candidate in view.open_requests() if set(BLIZZARD) <= set(candidate.runs)]
     fields: dict[str, object] = {
         "action": "waive_and_publish",
         "request_id": request.request_id,
@@ -206,8 +205,8 @@ def _show_noon(stage: Stage) -> None:
     for name in ("window", *airports):
         table.add_column(name, justify="left" if name == "window" else "right")
     for day in _days(FIRST, END):
-        found = [noon.get((f"{day}T{NOON_UTC}:00Z", airport)) for airport in airports]
-        cells = [f"{row['flights']} ({row['delay_mean']:+.0f})" if row else "none" for row in found]
+        rows = [noon.get((f"{day}T{NOON_UTC}:00Z", airport)) for airport in airports]
+        cells = [f"{row['flights']} ({row['delay_mean']:+.0f})" if row else "none" for row in rows]
         table.add_row(f"{day} [16:00, {NOON_UTC})", *cells, style="red" if day in BLIZZARD else None)
     stage.console.print(Padding(table, (0, 0, 0, 3)))
 
@@ -225,10 +224,10 @@ def _left_for_you(stage: Stage, follower: Follower) -> str:
     for name in (dag_id, f"decide_{SECOND_PIPELINE}", f"backfill_{LIVE_PIPELINE}", f"decide_{LIVE_PIPELINE}"):
         other.wait_for_dag(name)
     run = other.trigger(dag_id, _params(FIRST, end, "the first days, for the airlines"))
-    waiting = second.ledger().open_requests()
-    held = {
-        day for one in waiting for day, run_id in one.runs.items() if not second.ledger().run(run_id).is_publishable
-    }
+    view = second.ledger()
+    waiting = view.open_requests()
+    runs = [run_of_day for request in waiting for run_of_day in request.runs.items()]
+    held = {day for day, run_id in runs if not view.run(run_id).is_publishable}
     if run.state != "failed" or held != {LEFT_HELD}:
         raise StoryBroken(f"{dag_id} ended as {run.state} and holds {sorted(held)}; expected failed, {[LEFT_HELD]}")
     files = deliver(stage.lake.root, now_ms=now_ms())

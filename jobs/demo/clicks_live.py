@@ -80,7 +80,7 @@ def clicks(delivery: Delivery) -> list[Click]:
     records = list(_day(day, chance, is_bad=kind == "bad"))
     if kind == "in parts":
         records = [record for record in records if (chance.random() < 0.8) == (delivery.number == 1)]  # noqa: PLR2004
-    return sorted((one._replace(delivery=delivery.number) for one in records), key=lambda one: one[3:0:-1])
+    return sorted((record._replace(delivery=delivery.number) for record in records), key=lambda click: click[3:0:-1])
 
 
 def deliver(lake_root: str, *, now_ms: int) -> tuple[Delivery, ...]:
@@ -100,21 +100,21 @@ def deliver(lake_root: str, *, now_ms: int) -> tuple[Delivery, ...]:
     present = None if is_new else open_log(table)
     first = today - timedelta(days=BACKLOG_DAYS)
     if present is not None:
-        first = min((date.fromisoformat(one["ingest_date"]) for one in present.partitions()), default=first)
+        first = min((date.fromisoformat(partition["ingest_date"]) for partition in present.partitions()), default=first)
     days = [first + timedelta(days=number) for number in range((today - first).days)]
-    due = [one for day in days for one in deliveries(day) if one.at_ms <= now_ms]
+    due = [delivery for day in days for delivery in deliveries(day) if delivery.at_ms <= now_ms]
     if is_new:
-        due = [one for one in due if one.number == 1][:-1]
-    todo = [one for one in due if present is None or present.transaction_version(one.app_id) is None]
-    todo.sort(key=lambda one: (one.at_ms, one.day))
-    for one in todo:
+        due = [delivery for delivery in due if delivery.number == 1][:-1]
+    todo = [delivery for delivery in due if present is None or present.transaction_version(delivery.app_id) is None]
+    todo.sort(key=lambda delivery: (delivery.at_ms, delivery.day))
+    for delivery in todo:
         write_deltalake(
             table,
-            _arrow_table(clicks(one)),
+            _arrow_table(clicks(delivery)),
             mode="append",
             partition_by=["ingest_date"],
             configuration={"delta.appendOnly": "true"},
-            commit_properties=CommitProperties(app_transactions=[Transaction(one.app_id, 1)]),
+            commit_properties=CommitProperties(app_transactions=[Transaction(delivery.app_id, 1)]),
         )
     return tuple(todo)
 

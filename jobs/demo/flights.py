@@ -174,11 +174,11 @@ def _refuse_occupied(table: str) -> None:
 
 def _refuse_other_table(table: str, opened: "DeltaTable") -> None:
     log = describe_log(table, opened.version())
-    found = (log.columns, list(log.partition_columns))
-    if found != (COLUMNS, [DAY_COLUMN]):
+    layout = (log.columns, list(log.partition_columns))
+    if layout != (COLUMNS, [DAY_COLUMN]):
         raise LogError(
-            f"{table} is a Delta table, but not a log of flights: it has the columns {found[0]}, partitioned by "
-            f"{found[1]}; wanted are {COLUMNS}, partitioned by {[DAY_COLUMN]}. Choose another lake root, or remove it"
+            f"{table} is a Delta table, but not a log of flights: it has the columns {layout[0]}, partitioned by "
+            f"{layout[1]}; wanted are {COLUMNS}, partitioned by {[DAY_COLUMN]}. Choose another lake root, or remove it"
         )
     configuration = opened.metadata().configuration
     wrong = {name: configuration.get(name) for name, value in PROPERTIES.items() if configuration.get(name) != value}

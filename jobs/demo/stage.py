@@ -81,9 +81,9 @@ class Stage:
             StoryBroken: its exit status is not the expected one.
         """
         self.console.print(f"[bold]$ hindcast {escape(_typed(arguments))}[/]")
-        found = self._run(arguments, expect=expect)
-        self.console.print(textwrap.indent(found.rstrip(), "   "), markup=False, no_wrap=True, crop=False)
-        return found
+        output = self._run(arguments, expect=expect)
+        self.console.print(textwrap.indent(output.rstrip(), "   "), markup=False, no_wrap=True, crop=False)
+        return output
 
     def ask(self, *arguments: str) -> Any:  # noqa: ANN401  (JSON)
         """Return the output of a command as JSON values, one for each line, without printing it."""
@@ -115,17 +115,17 @@ class Stage:
         command = ["setpriv", "--pdeathsig", "TERM", str(Path(sys.executable).with_name("hindcast")), *arguments]
         environ = os.environ | {"HINDCAST_LAKE": self.lake.root, "COLUMNS": str(_COMMAND_WIDTH), "TERM": "dumb"}
         with self.console.status(f"hindcast {escape(_typed(arguments))}"):
-            found = subprocess.run(  # noqa: S603
+            process = subprocess.run(  # noqa: S603
                 command, env=environ, cwd=ROOT, capture_output=True, text=True, check=False
             )
         with self.commands_log.open("a", encoding="utf-8") as log:
-            log.write(f"$ hindcast {_typed(arguments)}\n{found.stderr}")
-        if found.returncode != expect:
+            log.write(f"$ hindcast {_typed(arguments)}\n{process.stderr}")
+        if process.returncode != expect:
             raise StoryBroken(
-                f"`hindcast {_typed(arguments)}` ended with status {found.returncode} instead of {expect}; "
-                f"its last messages: {' | '.join(found.stderr.strip().splitlines()[-5:])}"
+                f"`hindcast {_typed(arguments)}` ended with status {process.returncode} instead of {expect}; "
+                f"its last messages: {' | '.join(process.stderr.strip().splitlines()[-5:])}"
             )
-        return found.stdout
+        return process.stdout
 
 
 def new_stage(kind: str, pipeline_name: str) -> Stage:

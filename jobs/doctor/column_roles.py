@@ -67,7 +67,7 @@ class Roles:
     @property
     def columns(self) -> tuple[str, ...]:
         """All named columns, each once."""
-        times = [one.column for one in (self.event_time, self.arrival_time, *self.times) if one is not None]
+        times = [role.column for role in (self.event_time, self.arrival_time, *self.times) if role is not None]
         own = [self.record_id, self.partition]
         return tuple(dict.fromkeys([*self.key, *times, *self.sequences, *(name for name in own if name is not None)]))
 
@@ -95,7 +95,7 @@ def guess_roles(columns: Mapping[str, str], head: pa.Table, wishes: Wishes, *, w
     sequences = tuple(
         name for name, kind in usable.items() if name not in without and kind in INTEGERS and _SEQUENCE.search(name)
     )
-    is_time = {one.column for one in (*times, event_time, arrival) if one is not None}
+    is_time = {role.column for role in (*times, event_time, arrival) if role is not None}
     taken = {*without, *sequences, *is_time}
     record_id = wishes.record_id or _record_id({n: k for n, k in usable.items() if n not in taken}, head)
     rest = {name: kind for name, kind in usable.items() if name not in taken and name != record_id}
@@ -127,7 +127,7 @@ def is_usable(name: str) -> bool:
 
 def _check_exists(name: str, columns: Mapping[str, str]) -> None:
     if name not in columns:
-        there = ", ".join(f"{one} {kind}" for one, kind in columns.items())
+        there = ", ".join(f"{column} {kind}" for column, kind in columns.items())
         raise SpecError(f"the table has no column {name!r}; it has {there}{did_you_mean(name, columns)}")
 
 
@@ -136,25 +136,25 @@ def _named_time(text: str | None, columns: Mapping[str, str], head: pa.Table) ->
     if text is None:
         return None
     name, _, unit = text.rpartition(":")
-    if text in columns or unit not in {one.value for one in Unit}:
+    if text in columns or unit not in {known_unit.value for known_unit in Unit}:
         name, unit = text, ""
     _check_exists(name, columns)
-    found = _time_of(name, columns[name], head)
-    if unit or found is None:
+    role = _time_of(name, columns[name], head)
+    if unit or role is None:
         kind = columns[name].partition("(")[0]
         if not unit and kind not in TIMES:
             raise SpecError(
                 f"column {name!r} is {columns[name]}, and its values do not tell their unit; write {name}:ms "
-                f"(allowed: {', '.join(one.value for one in Unit)})"
+                f"(allowed: {', '.join(known_unit.value for known_unit in Unit)})"
             )
         return TimeRole(column=name, unit=unit or None)
-    return found
+    return role
 
 
 def _times(columns: Mapping[str, str], head: pa.Table, without: Sequence[str]) -> tuple[TimeRole, ...]:
-    found = [(name, role) for name, kind in columns.items() if (role := _time_of(name, kind, head)) is not None]
-    own = [role for name, role in found if name not in without and columns[name] != "date"]
-    return tuple(own or [role for _, role in found])
+    roles = [(name, role) for name, kind in columns.items() if (role := _time_of(name, kind, head)) is not None]
+    own = [role for name, role in roles if name not in without and columns[name] != "date"]
+    return tuple(own or [role for _, role in roles])
 
 
 def _time_of(name: str, kind: str, head: pa.Table) -> TimeRole | None:
@@ -178,7 +178,7 @@ def _numeric(name: str, values: pa.Array) -> TimeRole | None:
         values = values.filter(pc.is_finite(values))
     if not len(values):
         return None
-    low, high = (float(one.as_py()) for one in (pc.min(values), pc.max(values)))
+    low, high = (float(bound.as_py()) for bound in (pc.min(values), pc.max(values)))
     for unit, per_ms in _PER_UNIT.items():
         if _RANGES_MS[0] <= low * per_ms and high * per_ms <= _RANGES_MS[1]:
             return TimeRole(column=name, unit=unit) if unit != "s" or _TIME.search(name.lower()) else None
@@ -190,17 +190,17 @@ def _score(name: str, words: Sequence[str]) -> int:
 
 
 def _arrival(times: Sequence[TimeRole], columns: Mapping[str, str]) -> TimeRole | None:
-    best = max(times, key=lambda one: _score(one.column, _ARRIVAL), default=None)
+    best = max(times, key=lambda role: _score(role.column, _ARRIVAL), default=None)
     if best is not None and _score(best.column, _ARRIVAL):
         return best
     is_kafka = {"partition", "offset"}.issubset(columns)  # whose `timestamp` is that of the broker or the producer
-    return next((one for one in times if is_kafka and one.column == "timestamp"), None)
+    return next((role for role in times if is_kafka and role.column == "timestamp"), None)
 
 
 def _event_time(times: Sequence[TimeRole], arrival: TimeRole | None) -> TimeRole | None:
-    own = [one for one in times if one != arrival and not _score(one.column, _ARRIVAL)]
+    own = [role for role in times if role != arrival and not _score(role.column, _ARRIVAL)]
     return max(
-        own, key=lambda one: (_score(one.column, _EVENT), bool(_TIME.search(one.column.lower()))), default=arrival
+        own, key=lambda role: (_score(role.column, _EVENT), bool(_TIME.search(role.column.lower()))), default=arrival
     )
 
 

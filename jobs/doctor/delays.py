@@ -85,9 +85,10 @@ class Delays:
 
     def suggestion(self) -> Suggestion:
         """Return the least bound and allowed lateness of the ladder that leave few records behind and late."""
-        bound_ms = next((one for one in LADDER_MS if self.rung(one).behind <= BEHIND_SHARE), LADDER_MS[-1])
-        choices = [one for one in LADDER_MS if one <= MOST_LATENESS_MS]
-        lateness_ms = next((one for one in choices if self.rung(bound_ms + one).late <= LATE_SHARE), choices[-1])
+        bound_ms = next((rung_ms for rung_ms in LADDER_MS if self.rung(rung_ms).behind <= BEHIND_SHARE), LADDER_MS[-1])
+        choices = [rung_ms for rung_ms in LADDER_MS if rung_ms <= MOST_LATENESS_MS]
+        fitting = (rung_ms for rung_ms in choices if self.rung(bound_ms + rung_ms).late <= LATE_SHARE)
+        lateness_ms = next(fitting, choices[-1])
         return Suggestion(
             out_of_orderness_ms=bound_ms,
             allowed_lateness_ms=lateness_ms,

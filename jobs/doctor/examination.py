@@ -171,12 +171,12 @@ class _Search:
         files = [file for file in self.facts.files if file.records != 0]
         match slices.kind:
             case "partition":
-                found = [at for file in files if (at := slices.of_partition(file.partition)) is not None]
+                instants = [at for file in files if (at := slices.of_partition(file.partition)) is not None]
             case "time":
-                found = [*(self.facts.bounds_ms(slices.columns[0]) or ())]
+                instants = [*(self.facts.bounds_ms(slices.columns[0]) or ())]
             case _:
-                found = [one.at_ms for one in self.facts.commits if one.added and one.at_ms is not None]
-        return (min(found), max(found)) if found and files else ()
+                instants = [commit.at_ms for commit in self.facts.commits if commit.added and commit.at_ms is not None]
+        return (min(instants), max(instants)) if instants and files else ()
 
 
 def examine(request: Request, *, now_ms: int) -> Examination:
@@ -233,7 +233,7 @@ def examine(request: Request, *, now_ms: int) -> Examination:
 
 def _arrival_columns(facts: TableFacts, roles: Roles, wishes: Wishes) -> list[str]:
     """Return the columns of times by which the log may be cut: not the event time, unless a person named it."""
-    times = [one.column for one in (roles.arrival_time, *roles.times) if one is not None and one.unit is None]
+    times = [role.column for role in (roles.arrival_time, *roles.times) if role is not None and role.unit is None]
     event = None if roles.event_time is None else roles.event_time.column
     if not facts.log.has_commits:  # by which every other log can be cut
         times += [name for name, kind in facts.columns.items() if kind == "date"]

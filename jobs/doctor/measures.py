@@ -136,8 +136,7 @@ def _in_log_order(sample: Sample, order: Sequence[str] | None) -> Int64s:
         "s": pa.array(sample.slice_ms), **_columns(sample, order), "c": pa.array(sample.commit),
         "p": pa.array(sample.place), "i": pa.array(np.arange(sample.records, dtype=np.int64)),
     }  # fmt: skip
-    found = query({"t": pa.table(columns)}, _SORTED)
-    return np.asarray(found["i"].to_numpy(), dtype=np.int64)
+    return np.asarray(query({"t": pa.table(columns)}, _SORTED)["i"].to_numpy(), dtype=np.int64)
 
 
 def _columns(sample: Sample, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
@@ -152,13 +151,12 @@ def _column(sample: Sample, name: str) -> pa.Array:
 
 def _group_counts(columns: Mapping[str, Any]) -> Int64s:
     """Return the number of records of each different combination of values."""
-    found = query({"t": pa.table(dict(columns))}, _COUNTS)
-    return np.asarray(found["n"].to_numpy(), dtype=np.int64)
+    return np.asarray(query({"t": pa.table(dict(columns))}, _COUNTS)["n"].to_numpy(), dtype=np.int64)
 
 
 def _invalid(problems: Codes) -> dict[str, int]:
-    found, counts = np.unique(problems[problems != 0], return_counts=True)
-    return dict(zip(instants.problem_names(found).to_pylist(), counts.tolist(), strict=True))
+    codes, counts = np.unique(problems[problems != 0], return_counts=True)
+    return dict(zip(instants.problem_names(codes).to_pylist(), counts.tolist(), strict=True))
 
 
 def _duplicates(sample: Sample, name: str) -> DuplicateMeasures:

@@ -67,18 +67,18 @@ def _order(measures: Measures) -> Iterator[Finding]:
 
 
 def _delays(measures: Measures, roles: Roles) -> Iterator[Finding]:
-    found = measures.delays.suggestion()
+    advice = measures.delays.suggestion()
     by = "as appended" if measures.order is None else f"ordered by {spelled(list(measures.order))}"
     text = (
-        f"{by}, a bound of {format_duration(found.out_of_orderness_ms)} leaves {share_text(found.behind)} of the "
-        f"records behind the watermark; with an allowed lateness of {format_duration(found.allowed_lateness_ms)}, "
-        f"{share_text(found.late)} are late"
+        f"{by}, a bound of {format_duration(advice.out_of_orderness_ms)} leaves {share_text(advice.behind)} of the "
+        f"records behind the watermark; with an allowed lateness of {format_duration(advice.allowed_lateness_ms)}, "
+        f"{share_text(advice.late)} are late"
     )
     mend = (
-        f"watermark: {{kind: bounded, out_of_orderness: {format_duration(found.out_of_orderness_ms)}}}, "
-        f"windows: {{allowed_lateness: {format_duration(found.allowed_lateness_ms)}}}"
+        f"watermark: {{kind: bounded, out_of_orderness: {format_duration(advice.out_of_orderness_ms)}}}, "
+        f"windows: {{allowed_lateness: {format_duration(advice.allowed_lateness_ms)}}}"
     )
-    yield warning("delays", text, mend) if found.late > MANY_LATE else ok("delays", text)
+    yield warning("delays", text, mend) if advice.late > MANY_LATE else ok("delays", text)
     if measures.order is not None and roles.event_time is not None and measures.order[0] == roles.event_time.column:
         yield note(
             "order",
@@ -107,13 +107,13 @@ def _duplicates(measures: Measures, roles: Roles) -> Iterator[Finding]:
     if measures.duplicates is None:
         yield note("duplicates", "no column looks like the id of a record", "name it with --record-id")
     elif measures.duplicates.records:
-        found = measures.duplicates
-        share = share_text(found.records / max(measures.records, 1))
+        duplicates = measures.duplicates
+        share = share_text(duplicates.records / max(measures.records, 1))
         yield warning(
             "duplicates",
-            f"{counted(found.records, 'record')} ({share}) have the {roles.record_id} of another record of the "
+            f"{counted(duplicates.records, 'record')} ({share}) have the {roles.record_id} of another record of the "
             "sample, and count twice",
-            f"write in log: distinct: {{by: [{roles.record_id}], within: {found.within_days}d}}",
+            f"write in log: distinct: {{by: [{roles.record_id}], within: {duplicates.within_days}d}}",
         )
     else:
         yield ok("duplicates", f"each {roles.record_id} is there once")

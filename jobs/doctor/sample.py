@@ -58,7 +58,7 @@ def read_head(facts: TableFacts) -> pa.Table:
         LogError: the file is damaged or missing.
     """
     columns = readable_columns(facts)
-    for file in sorted(facts.files, key=lambda one: (one.commit, one.modified_ms, one.path), reverse=True):
+    for file in sorted(facts.files, key=lambda newest: (newest.commit, newest.modified_ms, newest.path), reverse=True):
         if file.records != 0:
             rows, _, _ = _read_file(facts, file, columns, most=HEAD_RECORDS)
             return rows
@@ -75,12 +75,12 @@ def read_sample(facts: TableFacts, columns: Sequence[str], slices: SliceCandidat
     """
 
     def slice_of(file: FileFacts) -> int:
-        found = None if slices is None or slices.kind != "partition" else slices.of_partition(file.partition)
-        return 0 if found is None else found
+        at_ms = None if slices is None or slices.kind != "partition" else slices.of_partition(file.partition)
+        return 0 if at_ms is None else at_ms
 
     asked = [name for name in columns if _type_of(facts, name) is not None]
-    files = [one for one in facts.files if one.records != 0]
-    files.sort(key=lambda one: (slice_of(one), one.commit, one.modified_ms, one.place, one.path), reverse=True)
+    files = [file for file in facts.files if file.records != 0]
+    files.sort(key=lambda file: (slice_of(file), file.commit, file.modified_ms, file.place, file.path), reverse=True)
     tables, parts, problems = [], [], []
     left = most
     for file in files:
@@ -106,7 +106,7 @@ def read_sample(facts: TableFacts, columns: Sequence[str], slices: SliceCandidat
         place=place,
         undecodable=np.concatenate([np.empty(0, dtype=np.int8), *problems]),
         is_whole=len(read) == len(files) and left >= 0 and not _is_cut(read, tables),
-        has_order=facts.is_tracked or not any(one.is_rewritten or one.commit < 0 for one in read),
+        has_order=facts.is_tracked or not any(file.is_rewritten or file.commit < 0 for file in read),
     )
 
 
@@ -164,7 +164,7 @@ def _read_file(
             if done >= most:
                 break
     schema = pa.schema([(name, _type_of(facts, name)) for name in columns])
-    joined = tuple(np.concatenate([np.empty(0, dtype=np.int64), *(one[n] for one in places)]) for n in range(2))
+    joined = tuple(np.concatenate([np.empty(0, dtype=np.int64), *(pair[n] for pair in places)]) for n in range(2))
     return (
         pa.Table.from_batches(batches, schema),
         (joined[0], joined[1]),
@@ -197,12 +197,12 @@ def _places(
     """Return the commit and place of each row. OPTIMIZE stores those of rewritten rows in hidden columns."""
     count = stored.num_rows
     usual = (np.full(count, file.commit, dtype=np.int64), file.place + first + np.arange(count, dtype=np.int64))
-    found: list[Int64s] = []
+    places: list[Int64s] = []
     for name, own in zip(hidden, usual, strict=True):
         if name is not None and name in stored.schema.names:
             values = stored.column(name).cast(pa.int64())
             own = np.asarray(values.fill_null(0).to_numpy(zero_copy_only=False))  # noqa: PLW2901
             is_null = values.is_null().to_numpy(zero_copy_only=False)
-            own = np.where(is_null, usual[len(found)], own)  # noqa: PLW2901
-        found.append(own)
-    return found[0], found[1]
+            own = np.where(is_null, usual[len(places)], own)  # noqa: PLW2901
+        places.append(own)
+    return places[0], places[1]

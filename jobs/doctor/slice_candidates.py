@@ -61,12 +61,12 @@ def slice_candidates(facts: TableFacts, times: Sequence[str], chosen: Sequence[s
         times: columns that may say when a record arrived, best first.
         chosen: the columns that a person has named, or `commits`; all candidates if empty.
     """
-    found = [*_by_partition(facts), *_by_time(facts, times), _by_commits(facts)]
+    candidates = [*_by_partition(facts), *_by_time(facts, times), _by_commits(facts)]
     if not chosen:
-        return found
-    fitting = [one for one in found if one.columns == tuple(chosen)]
+        return candidates
+    fitting = [candidate for candidate in candidates if candidate.columns == tuple(chosen)]
     if list(chosen) == ["commits"]:
-        fitting = [one for one in found if one.kind == "commits"]
+        fitting = [candidate for candidate in candidates if candidate.kind == "commits"]
     by = f"by: {spelled(list(chosen)) if len(chosen) > 1 else spelled(chosen[0])}"
     return fitting or [SliceCandidate(kind="partition", columns=tuple(chosen), by=by, every_ms=UNIT_MS["d"])]
 
@@ -82,7 +82,7 @@ def _by_partition(facts: TableFacts) -> Iterator[SliceCandidate]:
         if hour is not None and hour != name and dates.every_ms == UNIT_MS["d"]:
             yield _with_hour(dates, hour)
         yield dates
-    parts = [next((one for one in columns if one.lower() in names), None) for _, names in _PARTS]
+    parts = [next((column for column in columns if column.lower() in names), None) for _, names in _PARTS]
     known = tuple(name for name in parts if name is not None)
     if None not in parts[:3]:
         yield _of_columns(known, _from_parts, every_ms=UNIT_MS["h" if len(known) > 3 else "d"])  # noqa: PLR2004
@@ -101,7 +101,7 @@ def _dates(name: str, kind: str, values: Sequence[str]) -> SliceCandidate | None
     if None in instants:
         return None
     unit = next((unit for unit in ("d", "h") if all((at or 0) % UNIT_MS[unit] == 0 for at in instants)), "m")
-    return _of_columns((name,), lambda one: _iso_ms(one[0]), every_ms=UNIT_MS[unit])
+    return _of_columns((name,), lambda parts: _iso_ms(parts[0]), every_ms=UNIT_MS[unit])
 
 
 def _of_columns(
@@ -157,7 +157,7 @@ def _by_time(facts: TableFacts, times: Sequence[str]) -> Iterator[SliceCandidate
 
 
 def _by_commits(facts: TableFacts) -> SliceCandidate:
-    times = [one.at_ms for one in facts.commits if one.at_ms is not None]
+    times = [commit.at_ms for commit in facts.commits if commit.at_ms is not None]
     return SliceCandidate(
         kind="commits",
         columns=(),

@@ -132,7 +132,7 @@ def read_table_facts(uri: str) -> TableFacts:
     entries = {version: log_files.entries(version) for version in versions}
     is_tracked = log.configuration.get(ROW_TRACKING) == "true"
     commits = tuple(_commit(version, own) for version, own in entries.items() if own)
-    switched = [one.version for one in commits if one.tracks_rows]
+    switched = [commit.version for commit in commits if commit.tracks_rows]
     return TableFacts(
         log=log,
         log_format=log_format,
@@ -152,10 +152,10 @@ def _guessed_partitions(uri: str) -> dict[str, PartitionType]:
     from jobs.lake.parquet_listing import list_parquet  # few logs need it
 
     listing = list_parquet(uri)
-    found = {
+    types = {
         name: _guessed_type({file.values.get(name) for file in listing.files}) for name in listing.partition_columns
     }
-    return {name: kind for name, kind in found.items() if kind != "string"}
+    return {name: kind for name, kind in types.items() if kind != "string"}
 
 
 def _guessed_type(values: Set[str | None]) -> PartitionType:
@@ -168,14 +168,14 @@ def _commit(version: int, entries: Sequence[Entry]) -> CommitFacts:
     adds = [entry["add"] for entry in entries if "add" in entry]
     removes = [entry["remove"] for entry in entries if "remove" in entry]
     settings = [entry["metaData"].get("configuration") or {} for entry in entries if "metaData" in entry]
-    changed = [one for one in adds if one.get("dataChange", True)]
+    changed = [add for add in adds if add.get("dataChange", True)]
     return CommitFacts(
         version=version,
         at_ms=written_ms(entries),
         operation=operation_of(entries),
         added=len(changed),
-        removed=sum(one.get("dataChange", True) for one in removes)
-        + sum(one.get("deletionVector") is not None for one in changed),
+        removed=sum(action.get("dataChange", True) for action in removes)
+        + sum(add.get("deletionVector") is not None for add in changed),
         rewritten=len(adds) - len(changed),
         tracks_rows=None if not settings else settings[-1].get(ROW_TRACKING) == "true",
     )
@@ -202,12 +202,12 @@ def _files(
 
 def _origins(root: str, entries: Mapping[int, Sequence[Entry]]) -> dict[str, tuple[int, int, bool]]:
     """Return place of a file -> (the first commit that adds it, its position there, whether it was rewritten)."""
-    found: dict[str, tuple[int, int, bool]] = {}
+    origins: dict[str, tuple[int, int, bool]] = {}
     for version, own in entries.items():
         for position, add in enumerate(entry["add"] for entry in own if "add" in entry):
             is_rewritten = not add.get("dataChange", True)
-            found.setdefault(place_of(root, str(add["path"])), (version, position, is_rewritten))
-    return found
+            origins.setdefault(place_of(root, str(add["path"])), (version, position, is_rewritten))
+    return origins
 
 
 def _micros(values: "pa.Array") -> "pa.Array":

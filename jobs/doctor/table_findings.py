@@ -59,8 +59,8 @@ def sql_name(facts: TableFacts) -> str:
 
 def interval_ms(text: str) -> int | None:
     """Return the length of an interval such as `interval 30 days`; None if it has another form."""
-    found = _INTERVAL.fullmatch(text.strip())
-    return None if found is None else int(found[1]) * _UNITS[found[2].lower()]
+    match = _INTERVAL.fullmatch(text.strip())
+    return None if match is None else int(match[1]) * _UNITS[match[2].lower()]
 
 
 def _contents(facts: TableFacts) -> Iterator[Finding]:
@@ -84,7 +84,7 @@ def _order(facts: TableFacts) -> Iterator[Finding]:
 
 
 def _row_tracking(facts: TableFacts) -> Iterator[Finding]:
-    if any(one.operation == "CLONE" for one in facts.commits):
+    if any(commit.operation == "CLONE" for commit in facts.commits):
         yield warning(
             "clone",
             "the table is a clone, whose files have no order of appending",
@@ -115,10 +115,10 @@ def _row_tracking(facts: TableFacts) -> Iterator[Finding]:
 
 
 def _removals(facts: TableFacts) -> Iterator[Finding]:
-    restored = max((one.version for one in facts.commits if one.operation == "RESTORE"), default=-1)
-    broken = [one for one in facts.commits if one.removed and one.version > restored]
+    restored = max((commit.version for commit in facts.commits if commit.operation == "RESTORE"), default=-1)
+    broken = [commit for commit in facts.commits if commit.removed and commit.version > restored]
     if broken:
-        names = ", ".join(f"{one.version} ({one.operation})" for one in broken[:5])
+        names = ", ".join(f"{commit.version} ({commit.operation})" for commit in broken[:5])
         more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""  # noqa: PLR2004
         yield warning(
             "removed records",
@@ -157,7 +157,7 @@ def _rewrites(facts: TableFacts) -> Iterator[Finding]:
         )
     elif rewritten:
         yield note("rewritten files", f"{counted(rewritten, 'file')} were rewritten, and keep their row ids")
-    vacuums = [one for one in facts.commits if one.operation.startswith("VACUUM")]
+    vacuums = [commit for commit in facts.commits if commit.operation.startswith("VACUUM")]
     if vacuums:
         yield note("vacuum", f"ran, last in commit {vacuums[-1].version}: files of older versions are gone")
 

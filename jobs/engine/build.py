@@ -28,21 +28,21 @@ class Build:
         Raises:
             SpecError: the file names something else, or the class cannot be called without arguments.
         """
-        found = self.functions.load(grammar, path)
-        if isinstance(found, type) and issubclass(found, kind):
+        attribute = self.functions.load(grammar, path)
+        if isinstance(attribute, type) and issubclass(attribute, kind):
             try:
-                return found()
+                return attribute()
             except TypeError as error:
                 raise self._error(
                     path,
                     f"the class {grammar.name} cannot be called without arguments ({error}); name an object instead, "
                     "such as `mine = Mine(3)` in the module",
                 ) from error
-        if isinstance(found, kind):
-            return found
+        if isinstance(attribute, kind):
+            return attribute
         raise self._error(
             path,
-            f"{grammar.name} is {_described(found)}; allowed: an object or a subclass of windowlib.{kind.__name__}",
+            f"{grammar.name} is {_described(attribute)}; allowed: an object or a subclass of windowlib.{kind.__name__}",
         )
 
     def function(self, grammar: FunctionGrammar, path: str) -> Callable[..., Any]:
@@ -51,14 +51,14 @@ class Build:
         Raises:
             SpecError: the file names something else.
         """
-        found = self.functions.load(grammar, path)
-        if not callable(found) or isinstance(found, type):
-            raise self._error(path, f"{grammar.name} is {_described(found)}; allowed: a function")
-        return found
+        function = self.functions.load(grammar, path)
+        if not callable(function) or isinstance(function, type):
+            raise self._error(path, f"{grammar.name} is {_described(function)}; allowed: a function")
+        return function
 
     def _error(self, path: str, problem: str) -> PlacedSpecError:
         return PlacedSpecError.at(self.pipeline.source, path, problem)
 
 
-def _described(found: object) -> str:
-    return f"the class {found.__name__}" if isinstance(found, type) else f"of type {type(found).__name__}"
+def _described(attribute: object) -> str:
+    return f"the class {attribute.__name__}" if isinstance(attribute, type) else f"of type {type(attribute).__name__}"

@@ -47,10 +47,10 @@ def explained(pipeline: Pipeline) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:
-        found = None if isinstance(error, HindcastError) else _explanation(error, pipeline)
-        if found is None:
+        explanation = None if isinstance(error, HindcastError) else _explanation(error, pipeline)
+        if explanation is None:
             raise
-        raise found from error
+        raise explanation from error
 
 
 def _explanation(error: BaseException, pipeline: Pipeline) -> HindcastError | None:
@@ -71,7 +71,7 @@ def _explanation(error: BaseException, pipeline: Pipeline) -> HindcastError | No
             "run again; readers see nothing of this replay"
         )
     if any(sign in str(error) for sign in _WORKER_GONE):
-        names = ", ".join(one.name for one in pipeline.functions())
+        names = ", ".join(function.name for function in pipeline.functions())
         return RequestError(
             f"{pipeline.source}: a Python worker of Spark ended without an error. Either a function of yours ended its "
             f"process (os._exit, or a crash in a compiled library; the functions are {names}), or the machine has too "
@@ -91,14 +91,14 @@ def _in_worker(text: str) -> _Raised | None:
     if first is None:
         return None
     kind, _, message = "\n".join(after[first:]).strip().partition(": ")
-    found = tuple((call["file"], int(call["line"]), call["name"]) for call in calls)
-    return _Raised(calls=found, kind=kind, message=message)
+    frames_read = tuple((call["file"], int(call["line"]), call["name"]) for call in calls)
+    return _Raised(calls=frames_read, kind=kind, message=message)
 
 
 def _in_driver(error: BaseException) -> _Raised:
     frames = traceback.extract_tb(error.__traceback__)
-    found = tuple((frame.filename, frame.lineno or 0, frame.name) for frame in frames)
+    calls = tuple((frame.filename, frame.lineno or 0, frame.name) for frame in frames)
     kind = type(error)
     return _Raised(
-        calls=found, kind=f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."), message=str(error)
+        calls=calls, kind=f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."), message=str(error)
     )

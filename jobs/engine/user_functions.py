@@ -54,15 +54,15 @@ class Functions:
             SpecError: the module does not exist, its import fails, or it has no such attribute.
         """
         module_name, _, name = grammar.name.partition(":")
-        found = self._find(module_name, path)
-        module = self._modules.get(module_name) or self._import(found, path)
+        source = self._find(module_name, path)
+        module = self._modules.get(module_name) or self._import(source, path)
         self._modules[module_name] = module
-        self._used |= {name for name, _, _ in self._texts(found, path, seen=set())}
+        self._used |= {name for name, _, _ in self._texts(source, path, seen=set())}
         if not hasattr(module, name):
             public = [known for known in vars(module) if not known.startswith("_")]
             raise self._error(
                 path,
-                f"{found.path} has no {name!r}; it has {', '.join(public) or 'nothing'}{did_you_mean(name, public)}",
+                f"{source.path} has no {name!r}; it has {', '.join(public) or 'nothing'}{did_you_mean(name, public)}",
             )
         return getattr(module, name)
 
@@ -87,8 +87,8 @@ class Functions:
         Raises:
             SpecError: as for `source_of`.
         """
-        found = ((self._find(one.module, one.name), one.name) for one in grammars)
-        read = (self._texts(module, path, seen=set()) for module, path in found)
+        sources = ((self._find(grammar.module, grammar.name), grammar.name) for grammar in grammars)
+        read = (self._texts(module, path, seen=set()) for module, path in sources)
         return frozenset(file.resolve() for texts in read for _, file, _ in texts)
 
     def ship(self) -> None:
@@ -106,8 +106,8 @@ class Functions:
 
     def own_modules(self) -> list[ModuleType]:
         """Return the loaded modules and those they import beside the pipeline file, without installed packages."""
-        found = [sys.modules[name] for name in sorted(self._used) if name in sys.modules]
-        return [module for module in found if not _is_inside(module, _installed("purelib", "platlib", "stdlib"))]
+        loaded = [sys.modules[name] for name in sorted(self._used) if name in sys.modules]
+        return [module for module in loaded if not _is_inside(module, _installed("purelib", "platlib", "stdlib"))]
 
     def _error(self, path: str, problem: str) -> PlacedSpecError:
         return PlacedSpecError.at(self.source, path, problem)
@@ -135,42 +135,42 @@ class Functions:
             f"there is no module {module_name!r}; looked in {looked}on the Python path for a .py file of that name",
         )
 
-    def _import(self, found: _Found, path: str) -> ModuleType:
+    def _import(self, source: _Found, path: str) -> ModuleType:
         """Import a module, unless it is loaded already.
 
         A module beside the pipeline file is imported again if the loaded one has another file or another text.
         """
-        loaded = sys.modules.get(found.name)
-        if loaded is not None and (not found.is_beside or _is_current(loaded, found)):
+        loaded = sys.modules.get(source.name)
+        if loaded is not None and (not source.is_beside or _is_current(loaded, source)):
             return loaded
-        for name in [known for known in sys.modules if known == found.name or known.startswith(f"{found.name}.")]:
+        for name in [known for known in sys.modules if known == source.name or known.startswith(f"{source.name}.")]:
             del sys.modules[name]
-        root = str(found.path.resolve().parents[found.name.count(".") + (found.path.name == "__init__.py")])
+        root = str(source.path.resolve().parents[source.name.count(".") + (source.path.name == "__init__.py")])
         sys.path.insert(0, root)
         try:
             importlib.invalidate_caches()
-            module = importlib.import_module(found.name)
+            module = importlib.import_module(source.name)
         except (Exception, SystemExit) as error:
             raise self._error(
                 path,
-                f"importing {found.path} failed: {type(error).__name__}: {error}. Correct the module; try it with "
-                f"`python -c 'import {found.name}'` in {root}",
+                f"importing {source.path} failed: {type(error).__name__}: {error}. Correct the module; try it with "
+                f"`python -c 'import {source.name}'` in {root}",
             ) from error
         finally:
             sys.path.remove(root)
-        vars(module)[_TEXT] = _text_of(found)
+        vars(module)[_TEXT] = _text_of(source)
         return module
 
-    def _texts(self, found: _Found, path: str, *, seen: set[str]) -> Iterator[tuple[str, Path, str]]:
+    def _texts(self, source: _Found, path: str, *, seen: set[str]) -> Iterator[tuple[str, Path, str]]:
         """Yield (module, file, text) of a module and, if it is beside the pipeline file, of its imports from there."""
-        seen.add(found.name)
+        seen.add(source.name)
         try:
-            text = found.path.read_text("utf-8")
-            tree = ast.parse(text) if found.is_beside else None
+            text = source.path.read_text("utf-8")
+            tree = ast.parse(text) if source.is_beside else None
         except (OSError, SyntaxError, ValueError) as error:
-            raise self._error(path, f"{found.path} cannot be read as Python: {error}") from error
-        yield found.name, found.path, text
-        for name in _imported(tree, found) if tree is not None else ():
+            raise self._error(path, f"{source.path} cannot be read as Python: {error}") from error
+        yield source.name, source.path, text
+        for name in _imported(tree, source) if tree is not None else ():
             is_new = name not in seen and name.partition(".")[0] not in _OURS
             used = _file_in(self.directory, name) if self.directory is not None and is_new else None
             if used is not None:
@@ -188,12 +188,12 @@ def _is_installed(top: str) -> bool:
 
 def _file_in(directory: Path, module_name: str) -> Path | None:
     stem = directory.joinpath(*module_name.split("."))
-    return next((one for one in (stem.with_suffix(".py"), stem / "__init__.py") if one.is_file()), None)
+    return next((file for file in (stem.with_suffix(".py"), stem / "__init__.py") if file.is_file()), None)
 
 
-def _imported(tree: ast.Module, found: _Found) -> Iterator[str]:
+def _imported(tree: ast.Module, source: _Found) -> Iterator[str]:
     """Yield the dotted name of every module that the text may import."""
-    package = found.name if found.path.name == "__init__.py" else found.name.rpartition(".")[0]
+    package = source.name if source.path.name == "__init__.py" else source.name.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -206,14 +206,14 @@ def _imported(tree: ast.Module, found: _Found) -> Iterator[str]:
             yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)
 
 
-def _is_current(loaded: ModuleType, found: _Found) -> bool:
-    is_same_file = loaded.__file__ is not None and Path(loaded.__file__).resolve() == found.path.resolve()
-    return is_same_file and vars(loaded).get(_TEXT, _text_of(found)) == _text_of(found)
+def _is_current(loaded: ModuleType, source: _Found) -> bool:
+    is_same_file = loaded.__file__ is not None and Path(loaded.__file__).resolve() == source.path.resolve()
+    return is_same_file and vars(loaded).get(_TEXT, _text_of(source)) == _text_of(source)
 
 
-def _text_of(found: _Found) -> str:
-    return hashlib.sha256(found.path.read_bytes()).hexdigest()
+def _text_of(source: _Found) -> str:
+    return hashlib.sha256(source.path.read_bytes()).hexdigest()
 
 
 def _is_inside(module: ModuleType, directories: tuple[Path, ...]) -> bool:
-    return module.__file__ is None or any(Path(module.__file__).is_relative_to(one) for one in directories)
+    return module.__file__ is None or any(Path(module.__file__).is_relative_to(directory) for directory in directories)

@@ -93,10 +93,9 @@ def engine(pipeline: Pipeline, columns: Mapping[str, str], functions: Functions 
     else:
         shown = pipeline.process.function.columns if pipeline.process is not None else None
         layout = mapping_layout(shown or columns, columns)
-    build = Build(pipeline=pipeline, columns=columns, functions=functions, layout=layout)
-    found = _engine(build)
+    compiled = _engine(Build(pipeline=pipeline, columns=columns, functions=functions, layout=layout))
     may_use_clock = bool(pipeline.functions()) and pipeline.log.arrival_time is not None
-    return replace(found, needs_clock=pipeline.needs_clock or may_use_clock)
+    return replace(compiled, needs_clock=pipeline.needs_clock or may_use_clock)
 
 
 def _engine(build: Build) -> Engine:
@@ -129,8 +128,8 @@ def _engine(build: Build) -> Engine:
 def _finished(run: Engine, build: Build, aggregates: Mapping[str, Aggregate]) -> Engine:
     """Add the columns of the pipeline's tables to an Engine."""
     process, windows = build.pipeline.process, build.pipeline.windows
-    outputs = {name: one.output_type for name, one in aggregates.items()}
-    running = {name: one.state_columns for name, one in aggregates.items()} or _running_state(run, process)
+    outputs = {name: own.output_type for name, own in aggregates.items()}
+    running = {name: own.state_columns for name, own in aggregates.items()} or _running_state(run, process)
     # Sliding count windows have an evictor that is not in the file. Only the operator's spec shows it.
     is_running = isinstance(run.operator, WindowSpec) and not run.operator.keeps_records
     accumulators = {name: dict(columns) for name, columns in running.items()} if is_running else {}
@@ -189,17 +188,17 @@ def _function(build: Build, aggregates: Mapping[str, Aggregate]) -> WindowFuncti
 
 def _users_aggregate(build: Build, process: ProcessGrammar, path: str) -> DeclaredReduce | DeclaredAggregate | None:
     """Return the user's reduce, fold or aggregate; None if the file names another kind of function."""
-    found = build.functions.load(process.function, path)
-    if not isinstance(found, Reduce | UserAggregate):
+    function = build.functions.load(process.function, path)
+    if not isinstance(function, Reduce | UserAggregate):
         return None
     wrong = [key for key in ("state", "window_state", "side_outputs") if getattr(process, key)]
     if build.pipeline.windows is None or build.pipeline.aggregates or wrong:
         what = wrong[0] if wrong else ("no windows" if build.pipeline.windows is None else "aggregates")
         raise SpecError(
-            f"{process.function.name} is a {type(found).__name__}, which needs windows and allows no aggregates, "
+            f"{process.function.name} is a {type(function).__name__}, which needs windows and allows no aggregates, "
             f"state, window_state or side_outputs: found {what}; use a ProcessFunction instead"
         )
-    return declared_aggregate(found, _shown(build, process))
+    return declared_aggregate(function, _shown(build, process))
 
 
 def _shown(build: Build, process: ProcessGrammar) -> ColumnsOf:
@@ -208,14 +207,14 @@ def _shown(build: Build, process: ProcessGrammar) -> ColumnsOf:
 
 
 def _window_function(build: Build, process: ProcessGrammar, path: str) -> ProcessFunction:
-    found = build.functions.load(process.function, path)
-    if callable(found) and not isinstance(found, type | ProcessFunction):
-        return Apply(found)
+    function = build.functions.load(process.function, path)
+    if callable(function) and not isinstance(function, type | ProcessFunction):
+        return Apply(function)
     return build.instance(process.function, ProcessFunction, path)
 
 
 def _states(declared: Mapping[str, StateGrammar]) -> tuple[StateSpec, ...]:
-    return tuple(StateSpec(name=name, kind=one.kind, type=one.type) for name, one in declared.items())
+    return tuple(StateSpec(name=name, kind=grammar.kind, type=grammar.type) for name, grammar in declared.items())
 
 
 def _windows(windows: WindowsGrammar, build: Build, function: WindowFunction) -> WindowSpec:

@@ -55,8 +55,8 @@ def derive(rows: pa.RecordBatch, derivation: Derivation) -> Derived:
     kept: Bools | None = None
     failed: dict[str, Bools] = {}
     if derivation.where is not None:
-        found, bad = _evaluated({WHERE: (derivation.where, pa.bool_())}, leaves, rows.num_rows)
-        kept = found[WHERE].fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - null does not keep
+        evaluated, bad = _evaluated({WHERE: (derivation.where, pa.bool_())}, leaves, rows.num_rows)
+        kept = evaluated[WHERE].fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - null does not keep
         if bad:
             failed, kept = bad, kept | bad[WHERE]
         kept = None if kept.all() else kept
@@ -71,18 +71,19 @@ def _columns(
     columns: Sequence[DerivedColumn], leaves: Mapping[str, pa.Array], count: int, *, places: "NDArray[np.intp] | None"
 ) -> tuple[dict[str, pa.Array], dict[str, Bools]]:
     """Return the derived columns, null outside of `places`, and where their expressions failed."""
-    asked = {one.name: (one.sql, arrow_type(one.node)) for one in columns if one.sql is not None}
+    asked = {column.name: (column.sql, arrow_type(column.node)) for column in columns if column.sql is not None}
+    if places is not None:
+        leaves = {name: values.take(pa.array(places)) for name, values in leaves.items()}
+    evaluated, failed = _evaluated(asked, leaves, count if places is None else len(places))
+    arrays = {column.name: leaves[column.leaf] if column.sql is None else evaluated[column.name] for column in columns}
     if places is None:
-        found, failed = _evaluated(asked, leaves, count)
-        return {one.name: leaves[one.leaf] if one.sql is None else found[one.name] for one in columns}, failed
-    some = {name: values.take(pa.array(places)) for name, values in leaves.items()}
-    found, failed = _evaluated(asked, some, len(places))
+        return arrays, failed
     back = np.zeros(count, dtype=np.int64)
     back[places] = np.arange(len(places))
     is_outside = np.ones(count, dtype=bool)
     is_outside[places] = False
     spread = pa.array(back, mask=is_outside)
-    arrays = {one.name: (some[one.leaf] if one.sql is None else found[one.name]).take(spread) for one in columns}
+    arrays = {name: array.take(spread) for name, array in arrays.items()}
     return arrays, {name: _spread(bad, places, count) for name, bad in failed.items()}
 
 
@@ -129,18 +130,18 @@ def _one_by_one(
 ) -> tuple[dict[str, pa.Array], dict[str, Bools]]:
     import duckdb
 
-    found: dict[str, pa.Array] = {}
+    arrays: dict[str, pa.Array] = {}
     failed: dict[str, Bools] = {}
     for name, (sql, kind) in asked.items():
         try:
-            found |= _plain(connection, {name: (sql, kind)})
+            arrays |= _plain(connection, {name: (sql, kind)})
         except duckdb.Error:
             tried = f"SELECT TRY(struct_pack(v := {sql})) AS e FROM records"  # noqa: S608 - made by `written`
             packed = connection.sql(tried).to_arrow_table().column(0).combine_chunks()
             packed = packed if isinstance(packed, pa.Array) else packed.chunk(0)
             failed[name] = packed.is_null().to_numpy(zero_copy_only=False)
-            found[name] = _cast(pc.struct_field(packed, [0]), kind)
-    return found, {name: bad for name, bad in failed.items() if bad.any()}
+            arrays[name] = _cast(pc.struct_field(packed, [0]), kind)
+    return arrays, {name: bad for name, bad in failed.items() if bad.any()}
 
 
 def _array(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
@@ -167,7 +168,7 @@ def result_types(asked: Mapping[str, str], leaves: Mapping[str, Node]) -> dict[s
     import duckdb
 
     empty = {name: pa.array([], arrow_type(node)) for name, node in leaves.items()}
-    found = {}
+    types = {}
     with _IN_USE:
         connection = _connection()
         connection.register("records", _table(empty, 0))
@@ -176,24 +177,24 @@ def result_types(asked: Mapping[str, str], leaves: Mapping[str, Node]) -> dict[s
                 try:
                     # Not DESCRIBE alone: a pattern or a JSON path is checked when the query runs.
                     relation = connection.sql(f"SELECT {sql} AS e FROM records")  # noqa: S608 - made by `written`
-                    found[name] = str(relation.types[0])
+                    types[name] = str(relation.types[0])
                     relation.to_arrow_table()
                 except duckdb.Error as error:
                     key = f"log.{WHERE}" if name == WHERE else f"log.columns.{name}"
                     raise SpecError(f"{key}: {str(error).partition(chr(10))[0]}") from error
         finally:
             connection.unregister("records")
-    return found
+    return types
 
 
 def _connection() -> "DuckDBPyConnection":
     """Return the connection of this process. A forked process opens its own."""
     import duckdb
 
-    found = _CONNECTIONS.get(os.getpid())
-    if found is None:
-        found = duckdb.connect(":memory:")
+    connection = _CONNECTIONS.get(os.getpid())
+    if connection is None:
+        connection = duckdb.connect(":memory:")
         for setting in _SETTINGS:
-            found.execute(setting)
-        _CONNECTIONS[os.getpid()] = found
-    return found
+            connection.execute(setting)
+        _CONNECTIONS[os.getpid()] = connection
+    return connection

@@ -82,7 +82,7 @@ def with_append_places(
     placed = tuple(_with_ids(file, ids.get(place_of(log_files.root, file.path))) for file in files)
     if is_tracked:
         return placed
-    versions = {one.path: place[1] for one in live if (place := ids.get(place_of(log_files.root, one.path)))}
+    versions = {file.path: place[1] for file in live if (place := ids.get(place_of(log_files.root, file.path)))}
     doubts = _Doubts(log=log, files=log_files, live=live, versions=versions, order=order)
     return placed if doubts.has_early_ids() else doubts.resolved(placed)
 
@@ -102,7 +102,7 @@ def _is_tracked_from_creation(files: LogFiles) -> bool:
 
 def _enables(entries: Sequence[Entry]) -> bool:
     metadata = [entry["metaData"] for entry in entries if "metaData" in entry]
-    return any((one.get("configuration") or {}).get(ROW_TRACKING) == "true" for one in metadata)
+    return any((entry.get("configuration") or {}).get(ROW_TRACKING) == "true" for entry in metadata)
 
 
 def _doubtful_versions(modified: Mapping[int, Sequence[int]], *, backfill_files: int) -> frozenset[int]:
@@ -169,21 +169,21 @@ class _Doubts:
 
     def _eldest(self) -> list[str]:
         """Return the paths of some files of the first slices."""
-        return [one.path for one in sorted(self.live, key=_by_partition)[: self.order.eldest]]
+        return [file.path for file in sorted(self.live, key=_by_partition)[: self.order.eldest]]
 
     @cached_property
     def doubtful(self) -> frozenset[int]:
         """The versions that may be those of a backfill. A commit that has only compacted files is none."""
         modified: dict[int, list[int]] = {}
         paths: dict[int, list[str]] = {}
-        for one in self.live:
-            if one.path in self.versions:
-                modified.setdefault(self.versions[one.path], []).append(one.modified_ms)
-                paths.setdefault(self.versions[one.path], []).append(one.path)
-        found = _doubtful_versions(modified, backfill_files=self.order.backfill_files)
+        for file in self.live:
+            if file.path in self.versions:
+                modified.setdefault(self.versions[file.path], []).append(file.modified_ms)
+                paths.setdefault(self.versions[file.path], []).append(file.path)
+        doubtful = _doubtful_versions(modified, backfill_files=self.order.backfill_files)
         return frozenset(
             version
-            for version in found
+            for version in doubtful
             if version in self.files.commits or not all(self._read_spans([path]) for path in paths[version])
         )
 
@@ -231,7 +231,7 @@ class _Doubts:
     def backfills(self) -> frozenset[int]:
         """The known versions of the backfill."""
         # If all commits can be read, they tell it, whatever the clocks of the writers were.
-        may_have = 0 in self.files.commits or any(self._operation(one) == _BACKFILL for one in self.doubtful)
+        may_have = 0 in self.files.commits or any(self._operation(version) == _BACKFILL for version in self.doubtful)
         return self.before.backfills if may_have else frozenset()
 
     def _is_backfilled(self, file: PinnedFile) -> bool:
@@ -285,9 +285,9 @@ class _Doubts:
     def _refuse_mixed(self, file: PinnedFile, span: _Span, *, lowest: int) -> None:
         """Refuse a compacted file that may have records from before row tracking."""
         low, high = span
-        uncertain = {one for one in self.doubtful if self._operation(one) in {None, _BACKFILL, CLONE}}
+        uncertain = {version for version in self.doubtful if self._operation(version) in {None, _BACKFILL, CLONE}}
         is_certain = low < _FIRST_BACKFILL or lowest < low or self._operation(low) not in {None, _BACKFILL, CLONE}
-        if low < 0 or not is_certain or any(low <= one <= high for one in uncertain | self.backfills):
+        if low < 0 or not is_certain or any(low <= version <= high for version in uncertain | self.backfills):
             raise self._unknown(
                 file,
                 f"file {file.path} was compacted (OPTIMIZE), and may have records from before row tracking was "

@@ -58,10 +58,10 @@ class ArrowSql:
 def _shared_database() -> "DuckDBPyConnection":
     """Return the database of this process. A forked process opens its own: the threads of a database are not forked."""
     with _OPENING:
-        found = _DATABASES.get(os.getpid())
-        if found is None:
-            found = _DATABASES[os.getpid()] = _database({})
-        return found
+        database = _DATABASES.get(os.getpid())
+        if database is None:
+            database = _DATABASES[os.getpid()] = _database({})
+        return database
 
 
 def _database(config: "dict[str, str | bool | int | float | list[str]]") -> "DuckDBPyConnection":

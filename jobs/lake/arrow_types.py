@@ -6,22 +6,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def is_same_type(found: "pa.DataType", wanted: "pa.DataType") -> bool:
+def is_same_type(kind: "pa.DataType", wanted: "pa.DataType") -> bool:
     """Return whether two types hold the same values. Names of list items and of map entries do not matter."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(found):
-        return is_same_type(found.value_type, wanted)
-    kinds = _kind(found), _kind(wanted)
-    if kinds[0] != kinds[1] or found.num_fields != wanted.num_fields:
+    if pa.types.is_dictionary(kind):
+        return is_same_type(kind.value_type, wanted)
+    kinds = _kind(kind), _kind(wanted)
+    if kinds[0] != kinds[1] or kind.num_fields != wanted.num_fields:
         return False
     if kinds[0] is None:
-        return bool(found.equals(wanted))
+        return bool(kind.equals(wanted))
     if kinds[0] == "map":
-        return is_same_type(found.key_type, wanted.key_type) and is_same_type(found.item_type, wanted.item_type)
-    pairs = [(found.field(index), wanted.field(index)) for index in range(found.num_fields)]
+        return is_same_type(kind.key_type, wanted.key_type) and is_same_type(kind.item_type, wanted.item_type)
+    pairs = [(kind.field(index), wanted.field(index)) for index in range(kind.num_fields)]
     return all(
-        (kinds[0] != "struct" or one.name == two.name) and is_same_type(one.type, two.type) for one, two in pairs
+        (kinds[0] != "struct" or own.name == two.name) and is_same_type(own.type, two.type) for own, two in pairs
     )
 
 

@@ -71,10 +71,10 @@ class PartFiles:
             return
         known = [name for name in columns if name in self.schema.names]
         repeated = [name for name in known if name in _REPEATED]
-        with reading(self.uri, {one.attempt for one in chosen}):
+        with reading(self.uri, {file.attempt for file in chosen}):
             dataset = files_dataset(self.uri, [*chosen], self.schema, repeated=repeated)
             fragments = [*dataset.get_fragments()]
-            part_of = {fragment.path: self.part(one) for fragment, one in zip(fragments, chosen, strict=True)}
+            part_of = {fragment.path: self.part(file) for fragment, file in zip(fragments, chosen, strict=True)}
             if may_have is not None:
                 fragments = [_with_row_groups(fragment, may_have) for fragment in fragments]
                 fragments = [fragment for fragment in fragments if fragment.row_groups]
@@ -98,7 +98,7 @@ def checkpoint_files(uri: str, parts: Sequence[Attempt]) -> PartFiles:
         if table is None:
             return PartFiles(uri, pa.schema([]), (), {})
         number = {attempt: part for part, attempt in enumerate(parts)}
-        files = sorted(table.listing().of({*parts}), key=lambda one: number[one.attempt])
+        files = sorted(table.listing().of({*parts}), key=lambda file: number[file.attempt])
         return PartFiles(uri, table_schema(table), tuple(files), number)
 
 
@@ -120,7 +120,7 @@ class Removals:
         import numpy as np
 
         ids = np.concatenate([np.zeros(0, np.int64), *removed])
-        parts = np.repeat(np.arange(len(removed)), [len(one) for one in removed])
+        parts = np.repeat(np.arange(len(removed)), [len(own) for own in removed])
         order = np.argsort(ids, kind="stable")
         ids, parts = ids[order], parts[order]
         is_last = np.append(ids[1:] != ids[:-1], np.ones(min(len(ids), 1), np.bool_))
@@ -135,13 +135,13 @@ class Removals:
         """Return which rows of a part no later part removes."""
         import numpy as np
 
-        found = np.ones(len(ids), np.bool_)
+        is_alive = np.ones(len(ids), np.bool_)
         if len(self.ids):
             asked = np.flatnonzero(self.may_have[_upper(ids, len(self.may_have).bit_length() - 1)])
             places = np.minimum(np.searchsorted(self.ids, ids[asked]), len(self.ids) - 1)
             is_gone = (self.ids[places] == ids[asked]) & (self.last_parts[places] > part)
-            found[asked[is_gone]] = False
-        return found
+            is_alive[asked[is_gone]] = False
+        return is_alive
 
 
 def removals(files: PartFiles, *, parts: int) -> Mapping[str, Removals]:
@@ -155,15 +155,15 @@ def removals(files: PartFiles, *, parts: int) -> Mapping[str, Removals]:
     import numpy as np
     import pyarrow.compute as pc
 
-    found: dict[str, list[list[Int64s]]] = {name: [[] for _ in range(parts)] for name in tables.INCREMENTAL_TABLES}
+    gone: dict[str, list[list[Int64s]]] = {name: [[] for _ in range(parts)] for name in tables.INCREMENTAL_TABLES}
     for part, batch in files.batches(("table_name", "removed_id"), rows=_ROWS_PER_BATCH):
         names = batch.column("table_name").dictionary_encode()
         for index, name in enumerate(names.dictionary.to_pylist()):
-            if name in found:
+            if name in gone:
                 ids = batch.column("removed_id").filter(pc.equal(names.indices, index))
-                found[name][part].append(ids.to_numpy())
+                gone[name][part].append(ids.to_numpy())
     nothing = np.zeros(0, np.int64)
-    return {name: Removals.of([np.concatenate([nothing, *of_part]) for of_part in own]) for name, own in found.items()}
+    return {name: Removals.of([np.concatenate([nothing, *of_part]) for of_part in own]) for name, own in gone.items()}
 
 
 def read_checkpoint(
@@ -190,13 +190,13 @@ def read_checkpoint(
         parts = parts[-1:]
     names = [*columns, *(() if tables.ROW_ID in columns else (tables.ROW_ID,))]
     removed = removals(checkpoint_files(uri_of(tables.STATE_REMOVALS), parts), parts=len(parts)).get(table)
-    found = []
+    parts_read = []
     for part, rows in enumerate(read_each_attempt(uri_of(table), parts, names)):
         alive = np.ones(rows.num_rows, dtype=np.bool_)
         if rows.num_rows and removed is not None:
             alive = removed.alive(rows[tables.ROW_ID].to_numpy(), part)
-        found.append((rows.select([name for name in columns if name in rows.column_names]), alive))
-    return found
+        parts_read.append((rows.select([name for name in columns if name in rows.column_names]), alive))
+    return parts_read
 
 
 def live_rows(parts: "Sequence[tuple[pa.Table, Bools]]") -> "pa.Table":
@@ -207,11 +207,12 @@ def live_rows(parts: "Sequence[tuple[pa.Table, Bools]]") -> "pa.Table":
 
 
 def _with_row_groups(fragment: Any, may_have: Callable[[Bounds], bool]) -> Any:  # noqa: ANN401 - a fragment of Arrow
-    return fragment.subset(row_group_ids=[one.id for one in fragment.row_groups if may_have(one.statistics or {})])
+    kept = [group.id for group in fragment.row_groups if may_have(group.statistics or {})]
+    return fragment.subset(row_group_ids=kept)
 
 
 def _upper(ids: "Int64s", bits: int) -> "Int64s":
     import numpy as np
 
-    found: Int64s = (ids.view(np.uint64) >> np.uint64(64 - bits)).view(np.int64)
-    return found
+    upper: Int64s = (ids.view(np.uint64) >> np.uint64(64 - bits)).view(np.int64)
+    return upper

@@ -70,16 +70,16 @@ class ColumnSlicing(Slicing):
 
         with ThreadPoolExecutor(max_workers=READERS) as pool:
             times = known | dict(zip((file.path for file in unknown), pool.map(read, unknown), strict=True))
-        nulls = sum(one.nulls for one in times.values())
+        nulls = sum(file_times.nulls for file_times in times.values())
         if nulls:
             raise null_slices(self.log, self.cut.by, nulls)
-        self._spans.update({path: one.span for path, one in times.items()})
-        files = [one for file in self.log.files() if file.path in times for one in self._parts(file, times[file.path])]
+        self._spans.update({path: file_times.span for path, file_times in times.items()})
+        files = [pin for file in self.log.files() if file.path in times for pin in self._parts(file, times[file.path])]
         return SlicedFiles(files=tuple(files), data_ms=self._data_ms(times.values()))
 
     def _known_times(self) -> dict[str, _FileTimes]:
         """Return the times of the files whose statistics tell them: all in one slice of the range, or outside of it."""
-        found: dict[str, _FileTimes] = {}
+        known: dict[str, _FileTimes] = {}
         counts = {file.path: file.records for file in self.log.files()}
         bounds = self.log.bounds(self.column)
         lows, highs = (self._instants(bounds[name].combine_chunks()).to_pylist() for name in ("low", "high"))
@@ -90,16 +90,16 @@ class ColumnSlicing(Slicing):
             slices = overlapped(self.cut, span)
             if count and (nulls or not slices or self._is_in(slices[0], span)):
                 records = {slices[0].slice_id: count} if slices else {}
-                found[path] = _FileTimes(span=span, nulls=nulls, records=records)
-        return found
+                known[path] = _FileTimes(span=span, nulls=nulls, records=records)
+        return known
 
     def _instants(self, values: "pa.Array") -> "pa.Array":
         kind = cast("TimeKind", self.log.nodes[self.column])
         return slice_instants(values, kind, self.cut.by.zone)
 
     @staticmethod
-    def _is_in(one: Slice, span: Span) -> bool:
-        return one.start_ms <= span.first_ms and span.last_ms < one.end_ms
+    def _is_in(slice_: Slice, span: Span) -> bool:
+        return slice_.start_ms <= span.first_ms and span.last_ms < slice_.end_ms
 
     def _read_times(self, data: "pa.NativeFile", deleted: DeletedRows | None) -> _FileTimes:
         """Return the times of a file. Row groups whose statistics tell their slice are not read.
@@ -116,13 +116,13 @@ class ColumnSlicing(Slicing):
         if deleted is not None:
             column = file.read(columns=[name]).column(0).combine_chunks()
             return self._times_in(column.filter(pa.array(deleted.is_kept(0, len(column)))))
-        found = [self._read_group(file, group, name) for group in range(file.num_row_groups)]
-        spans = [one.span for one in found if one.span is not None]
+        groups = [self._read_group(file, group, name) for group in range(file.num_row_groups)]
+        spans = [group.span for group in groups if group.span is not None]
         records: Counter[str] = Counter()
-        for one in found:
-            records.update(one.records)
-        span = Span(min(one.first_ms for one in spans), max(one.last_ms for one in spans)) if spans else None
-        return _FileTimes(span=span, nulls=sum(one.nulls for one in found), records=records)
+        for group in groups:
+            records.update(group.records)
+        span = Span(min(own.first_ms for own in spans), max(own.last_ms for own in spans)) if spans else None
+        return _FileTimes(span=span, nulls=sum(group.nulls for group in groups), records=records)
 
     def _read_group(self, file: "pq.ParquetFile", group: int, name: str) -> _FileTimes:
         import pyarrow as pa
@@ -147,37 +147,37 @@ class ColumnSlicing(Slicing):
 
         instants = self._instants(column)
         values = np.sort(pc.drop_null(instants).to_numpy(zero_copy_only=False))
-        found = Span(int(values[0]), int(values[-1])) if len(values) else None
-        return _FileTimes(span=found, nulls=instants.null_count, records=dict(self._counted(values, found)))
+        span = Span(int(values[0]), int(values[-1])) if len(values) else None
+        return _FileTimes(span=span, nulls=instants.null_count, records=dict(self._counted(values, span)))
 
     def _counted(self, values: "np.ndarray[Any, Any]", span: Span | None) -> Iterator[tuple[str, int]]:
         """Yield the slices of sorted instants with the number of instants in each."""
         import numpy as np
 
-        for one in () if span is None else overlapped(self.cut, span):
-            first, end = np.searchsorted(values, [one.start_ms, one.end_ms])
+        for slice_ in () if span is None else overlapped(self.cut, span):
+            first, end = np.searchsorted(values, [slice_.start_ms, slice_.end_ms])
             if end > first:
-                yield one.slice_id, int(end - first)
+                yield slice_.slice_id, int(end - first)
 
     def _parts(self, file: DataFile, times: _FileTimes) -> Iterator[PinnedFile]:
         """Yield a file once for each slice that it has records of; as a whole if it has records of no other slice."""
-        for one in () if times.span is None else overlapped(self.cut, times.span):
-            records = times.records.get(one.slice_id, 0)
+        for slice_ in () if times.span is None else overlapped(self.cut, times.span):
+            records = times.records.get(slice_.slice_id, 0)
             if not records:
                 continue
-            is_whole = self._is_in(one, times.span) if times.span is not None else False
-            part = None if is_whole else SlicePart(one.start_ms, one.end_ms)
-            yield replace(PinnedFile.of(file, slice_id=one.slice_id), part=part, records=records)
+            is_whole = self._is_in(slice_, times.span) if times.span is not None else False
+            part = None if is_whole else SlicePart(slice_.start_ms, slice_.end_ms)
+            yield replace(PinnedFile.of(file, slice_id=slice_.slice_id), part=part, records=records)
 
     def _data_ms(self, times: Iterable[_FileTimes]) -> tuple[int, ...]:
         """Return instants of all slices that have records. Outside the range, those are of the bounds of files."""
-        found: set[int] = set()
-        starts = {one.slice_id: one.start_ms for one in self.cut.slices}
-        for one in times:
-            if one.span is not None:
-                found.update(one.span)
-                found.update(max(starts[slice_id], one.span.first_ms) for slice_id in one.records)
-        return tuple(sorted(found))
+        instants: set[int] = set()
+        starts = {slice_.slice_id: slice_.start_ms for slice_ in self.cut.slices}
+        for file_times in times:
+            if file_times.span is not None:
+                instants.update(file_times.span)
+                instants.update(max(starts[slice_id], file_times.span.first_ms) for slice_id in file_times.records)
+        return tuple(sorted(instants))
 
     @override
     def groups(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:

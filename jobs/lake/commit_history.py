@@ -76,7 +76,7 @@ class GroupHistory:
         if not self.mends or not (is_other or self._signature in self._sound):
             return
         first = self.removals[0][0]
-        self.commits = {one for one in self.commits if one < first}
+        self.commits = {commit for commit in self.commits if commit < first}
         self.mended.append(range(first, version))
         self.removals.clear()
         if is_other:  # the records are others than those before the RESTORE
@@ -123,14 +123,14 @@ class CommitHistory:
     @property
     def is_broken(self) -> bool:
         """Whether a group has lost records that nobody has accepted as lost."""
-        return any(one.removals for one in self.groups.values())
+        return any(group.removals for group in self.groups.values())
 
     @property
     def sound(self) -> int:
         """The newest version at which every group held all records that were appended and not erased as accepted."""
-        broken = [one.broken[0] for one in self.groups.values() if one.broken is not None]
+        broken = [group.broken[0] for group in self.groups.values() if group.broken is not None]
         sound = min(broken, default=self.version + 1) - 1
-        spans = sorted((span for one in self.groups.values() for span in one.mended), key=lambda span: -span.stop)
+        spans = sorted((span for group in self.groups.values() for span in group.mended), key=lambda span: -span.stop)
         for span in spans:
             sound = span.start - 1 if sound in span else sound
         return sound
@@ -162,9 +162,9 @@ def read_history(
     """
     files = log.log_files() if files is None else files
     since = max(files.first_before(log.version), min(start, log.version + 1))
-    found = None if log.version - since < few else _appended_before(files, groups, since)
-    first = since if found is None or files.checkpoint is None else files.checkpoint.version + 1
-    found = {} if found is None else found
+    histories = None if log.version - since < few else _appended_before(files, groups, since)
+    first = since if histories is None or files.checkpoint is None else files.checkpoint.version + 1
+    histories = {} if histories is None else histories
     for version in range(first, log.version + 1):
         entries = files.entries(version)
         touched: dict[str | None, list[_Action]] = {}
@@ -173,12 +173,12 @@ def read_history(
                 touched.setdefault(group, []).append(action)
         is_accepted = version in accepted and accepted[version].actions == actions_digest(entries)
         for group, own in touched.items():
-            history = found.setdefault(group, GroupHistory(mends=group != OUTSIDE))
+            history = histories.setdefault(group, GroupHistory(mends=group != OUTSIDE))
             history.take(version, operation_of(entries), own, is_accepted=is_accepted)
     if first > log.version and log.version in files.commits:
         # deltalake reads an empty newest commit file as a version without changes. Reading its actions refuses it.
         _actions(files.entries(log.version), groups, version=log.version)
-    return CommitHistory(since=since, version=log.version, groups=found, read=log.version + 1 - first)
+    return CommitHistory(since=since, version=log.version, groups=histories, read=log.version + 1 - first)
 
 
 def newest_data_ms(files: LogFiles, version: int) -> int | None:
@@ -207,15 +207,15 @@ def _appended_before(files: LogFiles, groups: Groups, since: int) -> dict[str | 
     if files.checkpoint is None or files.checkpoint.version < since:
         return None
     appended = appended_files(files)
-    found: dict[str | None, GroupHistory] = {}
+    histories: dict[str | None, GroupHistory] = {}
     try:
-        for one in appended or ():
-            for group in groups(one.path, one.add, version=one.commit):  # it also remembers the groups of the file
-                if one.commit >= since:
-                    found.setdefault(group, GroupHistory()).commits.add(one.commit)
+        for file in appended or ():
+            for group in groups(file.path, file.add, version=file.commit):  # it also remembers the groups of the file
+                if file.commit >= since:
+                    histories.setdefault(group, GroupHistory()).commits.add(file.commit)
     except LogError:  # the checkpoint does not tell the groups, and the commits may
         return None
-    return None if appended is None else found
+    return None if appended is None else histories
 
 
 def _actions(entries: Sequence[Entry], groups: Groups, *, version: int) -> list[_Action]:

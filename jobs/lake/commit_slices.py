@@ -40,7 +40,7 @@ def commit_time_ms(entries: Sequence[Entry]) -> int | None:
     if written is not None:
         return written
     modified = [entry["add"].get("modificationTime") for entry in entries if "add" in entry]
-    return max((one for one in modified if isinstance(one, int)), default=None)
+    return max((time_ms for time_ms in modified if isinstance(time_ms, int)), default=None)
 
 
 def commit_times(files: LogFiles, version: int) -> dict[int, int]:
@@ -51,9 +51,9 @@ def commit_times(files: LogFiles, version: int) -> dict[int, int]:
     """
     times: dict[int, int] = {}
     newest_ms = _BEGINNING
-    for one in range(files.first_before(version), version + 1):
-        own_ms = commit_time_ms(files.entries(one))
-        newest_ms = times[one] = newest_ms if own_ms is None else max(newest_ms, own_ms)
+    for commit in range(files.first_before(version), version + 1):
+        own_ms = commit_time_ms(files.entries(commit))
+        newest_ms = times[commit] = newest_ms if own_ms is None else max(newest_ms, own_ms)
     return times
 
 
@@ -72,13 +72,13 @@ class CommitSlicing(Slicing):
     @cached_property
     def origins(self) -> dict[str, Origin]:
         """The commit that appended each file, by its place; else the first one that can be read and adds it."""
-        found: dict[str, Origin] = {}
+        origins: dict[str, Origin] = {}
         for version in self.times:
             for place, origin in origins_of(self.log_files, version):
                 if origin.is_append:
-                    found[place] = origin
-                found.setdefault(place, origin)
-        return found
+                    origins[place] = origin
+                origins.setdefault(place, origin)
+        return origins
 
     @override
     def sliced(self) -> SlicedFiles:
@@ -92,13 +92,13 @@ class CommitSlicing(Slicing):
             place = place_of(self.log_files.root, file.path)
             origin = self.origins.get(place)
             span = self._spans[place] = self._span_of(place, origin)
-            filled.update(one for one in span if one != _BEGINNING)
+            filled.update(at_ms for at_ms in span if at_ms != _BEGINNING)
             slices = overlapped(self.cut, span)
             if slices and slices[0].start_ms <= span.first_ms <= span.last_ms < slices[0].end_ms:
                 files.append(PinnedFile.of(file, slice_id=slices[0].slice_id))
                 continue
-            for one in slices:
-                unknown.setdefault(one.slice_id, self._unknown(file, origin, one.slice_id))
+            for slice_ in slices:
+                unknown.setdefault(slice_.slice_id, self._unknown(file, origin, slice_.slice_id))
         return SlicedFiles(files=tuple(files), data_ms=tuple(sorted(filled)), unknown=unknown)
 
     def _span_of(self, place: str, origin: Origin | None) -> Span:
@@ -110,7 +110,7 @@ class CommitSlicing(Slicing):
         if origin.is_append:
             return Span(own_ms, own_ms)
         versions = self._stored_versions(place, origin)
-        if versions is None or not all(one in self.times for one in versions):
+        if versions is None or not all(version in self.times for version in versions):
             return Span(_BEGINNING, own_ms)
         return Span(self.times[versions[0]], self.times[versions[1]])
 

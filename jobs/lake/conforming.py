@@ -23,7 +23,7 @@ def stored_name(field: Mapping[str, Any], names: Sequence[str]) -> str | None:
     if physical is not None:
         return str(physical) if physical in names else None
     name = str(field["name"])
-    return name if name in names else next((one for one in names if one.casefold() == name.casefold()), None)
+    return name if name in names else next((stored for stored in names if stored.casefold() == name.casefold()), None)
 
 
 def conformed(values: "pa.Array", node: Node) -> "pa.Array":
@@ -47,12 +47,12 @@ def conformed(values: "pa.Array", node: Node) -> "pa.Array":
     match node["type"]:
         case "struct":
             names = [field.name for field in values.type]
-            found = [stored_name(field, names) for field in node["fields"]]
+            stored_names = [stored_name(field, names) for field in node["fields"]]
             fields = [
                 pa.nulls(len(values), arrow_type(field["type"]))
                 if name is None
                 else conformed(values.field(names.index(name)), field["type"])
-                for field, name in zip(node["fields"], found, strict=True)
+                for field, name in zip(node["fields"], stored_names, strict=True)
             ]
             return pa.StructArray.from_arrays(fields, fields=list(kind), mask=mask)
         case "array":
@@ -64,86 +64,84 @@ def conformed(values: "pa.Array", node: Node) -> "pa.Array":
             return pa.MapArray.from_arrays(values.offsets, keys, items, type=kind, mask=mask)
 
 
-def refusals(found: "pa.DataType", node: Node, *, name: str) -> Iterator[str]:
+def refusals(kind: "pa.DataType", node: Node, *, name: str) -> Iterator[str]:
     """Yield why `conformed` does not read a column of a file.
 
     Args:
-        found: the Arrow type of the column in the file. A timestamp of type INT96 is `timestamp[us]`.
+        kind: the Arrow type of the column in the file. A timestamp of type INT96 is `timestamp[us]`.
         node: the type in the log.
         name: the name for the sentence.
     """
     import pyarrow as pa
 
-    if pa.types.is_dictionary(found):
-        yield from refusals(found.value_type, node, name=name)
+    if pa.types.is_dictionary(kind):
+        yield from refusals(kind.value_type, node, name=name)
         return
-    parts = None if isinstance(node, str) else _parts(found, node)
+    parts = None if isinstance(node, str) else _parts(kind, node)
     if parts is not None:
-        for inner, wanted, one in parts:
-            yield from refusals(inner, wanted, name=f"{name}.{one}")
-    elif not (isinstance(node, str) and _is_read(found, arrow_type(node))):
-        yield f"column {name!r} is {found} in a file, and {spell_type(node)} in the log"
+        for inner, wanted, part_name in parts:
+            yield from refusals(inner, wanted, name=f"{name}.{part_name}")
+    elif not (isinstance(node, str) and _is_read(kind, arrow_type(node))):
+        yield f"column {name!r} is {kind} in a file, and {spell_type(node)} in the log"
 
 
-def _parts(found: "pa.DataType", node: Mapping[str, Any]) -> "list[tuple[pa.DataType, Node, str]] | None":
+def _parts(kind: "pa.DataType", node: Mapping[str, Any]) -> "list[tuple[pa.DataType, Node, str]] | None":
     """Return the types inside a type of a file, with those of the log and their names; None if it is another kind."""
     import pyarrow as pa
 
     types = pa.types
     match node["type"]:
-        case "struct" if types.is_struct(found):
-            names = [field.name for field in found]
+        case "struct" if types.is_struct(kind):
+            names = [field.name for field in kind]
             pairs = [(field, stored_name(field, names)) for field in node["fields"]]
             return [
-                (found.field(stored).type, field["type"], field["name"])
-                for field, stored in pairs
-                if stored is not None
+                (kind.field(stored).type, field["type"], field["name"]) for field, stored in pairs if stored is not None
             ]
-        case "array" if types.is_list(found) or types.is_large_list(found):
-            return [(found.value_type, node["elementType"], "element")]
-        case "map" if types.is_map(found):
-            return [(found.key_type, node["keyType"], "key"), (found.item_type, node["valueType"], "value")]
+        case "array" if types.is_list(kind) or types.is_large_list(kind):
+            return [(kind.value_type, node["elementType"], "element")]
+        case "map" if types.is_map(kind):
+            return [(kind.key_type, node["keyType"], "key"), (kind.item_type, node["valueType"], "value")]
         case _:
             return None
 
 
-def _is_read(found: "pa.DataType", wanted: "pa.DataType") -> bool:
+def _is_read(kind: "pa.DataType", wanted: "pa.DataType") -> bool:
     """Return whether a cast keeps each value: another layout, or one of Delta's widenings (Type Widening)."""
     import pyarrow as pa
 
     types = pa.types
-    is_whole = types.is_signed_integer(found)
-    if found.equals(wanted):
+    is_whole = types.is_signed_integer(kind)
+    if kind.equals(wanted):
         return True
     if types.is_string(wanted) or types.is_binary(wanted):
-        return _is_other_layout(found, wanted)
+        return _is_other_layout(kind, wanted)
     if types.is_timestamp(wanted):
-        is_date = types.is_date32(found) and wanted.tz is None
+        is_date = types.is_date32(kind) and wanted.tz is None
         # The time zone of a stored timestamp is UTC, or it is not stored (INT96).
-        return bool(is_date or (types.is_timestamp(found) and found.unit in {"ms", "us"}))
+        return bool(is_date or (types.is_timestamp(kind) and kind.unit in {"ms", "us"}))
     if types.is_signed_integer(wanted) or types.is_floating(wanted):
-        is_kind = is_whole or (types.is_floating(found) and types.is_floating(wanted))
-        return bool(is_kind and found.bit_width < wanted.bit_width)
-    return bool(types.is_decimal(wanted) and (is_whole or types.is_decimal(found)) and _casts(found, wanted))
+        is_kind = is_whole or (types.is_floating(kind) and types.is_floating(wanted))
+        return bool(is_kind and kind.bit_width < wanted.bit_width)
+    return bool(types.is_decimal(wanted) and (is_whole or types.is_decimal(kind)) and _casts(kind, wanted))
 
 
-def _is_other_layout(found: "pa.DataType", wanted: "pa.DataType") -> bool:
+def _is_other_layout(kind: "pa.DataType", wanted: "pa.DataType") -> bool:
     import pyarrow as pa
 
     types = pa.types
     if types.is_string(wanted):
-        return bool(types.is_large_string(found) or types.is_string_view(found))
-    return bool(types.is_large_binary(found) or types.is_binary_view(found))
+        return bool(types.is_large_string(kind) or types.is_string_view(kind))
+    return bool(types.is_large_binary(kind) or types.is_binary_view(kind))
 
 
-def _casts(found: "pa.DataType", wanted: "pa.DataType") -> bool:
+def _casts(kind: "pa.DataType", wanted: "pa.DataType") -> bool:
     """Return whether Arrow casts any number of a type to a decimal: it refuses types with too few digits."""
     import pyarrow as pa
 
-    if pa.types.is_decimal(found):
-        return bool(found.scale <= wanted.scale and found.precision - found.scale <= wanted.precision - wanted.scale)
+    if pa.types.is_decimal(kind):
+        return bool(kind.scale <= wanted.scale and kind.precision - kind.scale <= wanted.precision - wanted.scale)
     try:
-        pa.array([0], found).cast(wanted)
+        pa.array([0], kind).cast(wanted)
     except pa.ArrowInvalid:
         return False
     return True

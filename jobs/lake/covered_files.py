@@ -164,12 +164,12 @@ def refuse_other_stamp(file: CoveredFile, info: "pafs.FileInfo") -> None:
 
     if info.type != pafs.FileType.File:
         raise LogError(f"{file.named} does not exist any more. It was removed after the log was listed. Run again")
-    found = Stamp(info.size, (info.mtime_ns or 0) // 1_000_000)
-    if file.stamp is not None and found != file.stamp:
+    stamp = Stamp(info.size, (info.mtime_ns or 0) // 1_000_000)
+    if file.stamp is not None and stamp != file.stamp:
         raise LogError(
             f"{file.named} was replaced after the log was listed: it had {file.stamp.bytes:,} bytes, modified at "
-            f"{show_instant(file.stamp.modified_ms)}; it has {found.bytes:,} bytes now, modified at "
-            f"{show_instant(found.modified_ms)}. Run again when its writer has finished"
+            f"{show_instant(file.stamp.modified_ms)}; it has {stamp.bytes:,} bytes now, modified at "
+            f"{show_instant(stamp.modified_ms)}. Run again when its writer has finished"
         )
 
 

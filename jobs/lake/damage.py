@@ -97,11 +97,11 @@ def is_panic(error: BaseException) -> bool:
 
 def unreadable(uri: str, error: BaseException, attempts: Collection[tuple[str, str]] = ()) -> StoreError:
     """Return a `StoreError` that names the table and, if one is found, the damaged file. `attempts` as in `reading`."""
-    found = damaged_file(uri, attempts)
-    if found is None:
+    damaged = damaged_file(uri, attempts)
+    if damaged is None:
         advice = REMOTE_ADVICE if is_remote(uri) else ADVICE
         return StoreError(f"table {uri} cannot be read: {one_line(error)}. {advice}")
-    path, why = found
+    path, why = damaged
     return StoreError(f"table {uri} cannot be read: file {path} is damaged, truncated or lost ({why}). {ADVICE}")
 
 
@@ -145,10 +145,10 @@ def data_files(uri: str) -> list[Path]:
     if is_remote(uri):
         return []
     try:
-        found = open_delta(uri).file_uris()
+        uris = open_delta(uri).file_uris()
     except (DeltaError, OSError):
         return []
-    return [Path(one.removeprefix("file://")) for one in found]
+    return [Path(file_uri.removeprefix("file://")) for file_uri in uris]
 
 
 def data_problem(path: Path) -> str | None:
@@ -174,4 +174,4 @@ def _log_problem(path: Path) -> str | None:
         actions = [json.loads(line) for line in lines if line]
     except (OSError, ValueError) as error:
         return one_line(error)
-    return None if all(isinstance(one, dict) for one in actions) and actions else "it has no action"
+    return None if all(isinstance(action, dict) for action in actions) and actions else "it has no action"

@@ -98,7 +98,7 @@ class LogTable(LogVersion):
             }
         listed = [actions[name] for name in ("path", "num_records", "size_bytes", "modification_time")]
         modified = listed[3].cast(pa.timestamp("ms")).cast(pa.int64()) if _is_time(listed[3]) else listed[3]
-        rows = zip(*(one.to_pylist() for one in (listed[0], *listed[1:3], modified)), strict=True)
+        rows = zip(*(column.to_pylist() for column in (listed[0], *listed[1:3], modified)), strict=True)
         values = zip(*texts.values(), strict=True) if texts else [()] * len(listed[0])
         vectors, root = self._deletion_vectors(), file_system(self.uri)[1]
         return [
@@ -119,10 +119,10 @@ class LogTable(LogVersion):
         if _DELETION_VECTORS not in (self.table.protocol().reader_features or ()):
             return {}
         with log_errors(self.uri, "reading its deletion vectors"):
-            found = arrow_table(self.table.deletion_vectors())
-            kept = [one.values.to_numpy(zero_copy_only=False) for one in found["selection_vector"]]
-        places = (place_of("", path) for path in found["filepath"].to_pylist())
-        return {place: DeletedRows.of(one) for place, one in zip(places, kept, strict=True)}
+            vectors = arrow_table(self.table.deletion_vectors())
+            kept = [bits.values.to_numpy(zero_copy_only=False) for bits in vectors["selection_vector"]]
+        places = (place_of("", path) for path in vectors["filepath"].to_pylist())
+        return {place: DeletedRows.of(bits) for place, bits in zip(places, kept, strict=True)}
 
     @override
     def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":
@@ -157,8 +157,8 @@ class LogTable(LogVersion):
         names = {"low": f"min.{column}", "high": f"max.{column}", "nulls": f"null_count.{column}"}
         if not set(names.values()) <= set(actions.column_names):
             return no_bounds()
-        found = [actions[name] for name in ("path", *names.values())]
-        return pa.Table.from_arrays(found, names=["path", *names]).drop_null()
+        bounds = [actions[name] for name in ("path", *names.values())]
+        return pa.Table.from_arrays(bounds, names=["path", *names]).drop_null()
 
     @override
     def removal(self, columns: Sequence[str]) -> str:
@@ -175,11 +175,11 @@ def describe_log(uri: str, version: int | None = None) -> LogTable:
     """
     table = open_log(uri, version)
     with log_errors(uri, "reading its schema"):
-        fields = json.loads(table.schema().to_json())["fields"]
+        fields = {field["name"]: field for field in json.loads(table.schema().to_json())["fields"]}
         metadata = table.metadata()
     configuration = dict(metadata.configuration)
     is_mapped = configuration.get(_MAPPING_MODE) in _MAPPED
-    names = {one["name"]: one.get("metadata", {}).get(PHYSICAL_NAME) for one in fields} if is_mapped else {}
+    names = {name: own.get("metadata", {}).get(PHYSICAL_NAME) for name, own in fields.items()} if is_mapped else {}
     unknown = sorted(name for name, physical in names.items() if physical is None)
     if unknown:
         raise LogError(
@@ -192,18 +192,20 @@ def describe_log(uri: str, version: int | None = None) -> LogTable:
         table=table,
         version=table.version(),
         table_id=str(metadata.id),
-        nodes={one["name"]: one["type"] for one in fields},
+        nodes={name: own["type"] for name, own in fields.items()},
         partition_columns=tuple(metadata.partition_columns),
         configuration=configuration,
         mapped=names,
-        widened={one["name"]: spell_type(changes[0]["fromType"]) for one in fields if (changes := _type_changes(one))},
+        widened={
+            name: spell_type(changes[0]["fromType"]) for name, own in fields.items() if (changes := _type_changes(own))
+        },
     )
 
 
 def _type_changes(field: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Return the type changes of a column, oldest first, without those of its nested fields (they have a path)."""
     changes = field.get("metadata", {}).get(_TYPE_CHANGES) or ()
-    return [one for one in changes if "fieldPath" not in one]
+    return [change for change in changes if "fieldPath" not in change]
 
 
 def _is_time(column: "pa.ChunkedArray") -> bool:

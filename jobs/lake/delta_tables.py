@@ -101,8 +101,8 @@ def opening_tables_once() -> Iterator[None]:
 def expect_commits(uri: str | None = None) -> None:
     """Let the next reader of a table (None: of each table) read the commits since it was opened."""
     current = _KEPT.current or {}
-    for one in [*current] if uri is None else [uri]:
-        current.pop(one, None)
+    for opened in [*current] if uri is None else [uri]:
+        current.pop(opened, None)
 
 
 def forget_table(uri: str) -> None:
@@ -167,12 +167,12 @@ def checkpoint_interval(uri: str) -> dict[str, str]:
 def is_newest(uri: str, version: int) -> bool:
     """Return whether a table has the commit file of a version and none of the next version. No file is read."""
     if not is_remote(uri):
-        own, following = (_commit_file(uri, one) for one in (version, version + 1))
+        own, following = (_commit_file(uri, number) for number in (version, version + 1))
         return own.exists() and not following.exists()
     import pyarrow.fs as pafs
 
     system, root = file_system(uri)
-    infos = system.get_file_info([f"{root}/_delta_log/{one:020}.json" for one in (version, version + 1)])
+    infos = system.get_file_info([f"{root}/_delta_log/{number:020}.json" for number in (version, version + 1)])
     return bool(infos[0].type != pafs.FileType.NotFound and infos[1].type == pafs.FileType.NotFound)
 
 

@@ -62,14 +62,14 @@ def direct_reading(log: PinnedLog) -> DirectReading:
         return reason, log.layout.row_id_column in schema.names
 
     with ThreadPoolExecutor(max_workers=READERS) as pool:
-        found = list(pool.map(read, log.files))
-    why_spark = next((reason for reason, _ in found if reason is not None), None)
+        footers = list(pool.map(read, log.files))
+    why_spark = next((reason for reason, _ in footers if reason is not None), None)
     if why_spark is not None:
         return _by_spark(log, why_spark)
     return DirectReading(
         why_spark=None,
         compacted=frozenset(
-            file.path for file, (_, is_compacted) in zip(log.files, found, strict=True) if is_compacted
+            file.path for file, (_, is_compacted) in zip(log.files, footers, strict=True) if is_compacted
         ),
     )
 

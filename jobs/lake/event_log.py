@@ -176,7 +176,7 @@ class PinnedLog:
             slice_id: (replace(own, file_digests="".join(self._known.file_digests(self.table_id, slice_id))),)
             for slice_id, own in self._coordinates.items()
         }
-        read = frozenset((one.since, one.sound) for one in self._coordinates.values())
+        read = frozenset((coordinates.since, coordinates.sound) for coordinates in self._coordinates.values())
         return KnownLog(
             sound={self.table_id: self.history.sound},
             read={self.table_id: read},

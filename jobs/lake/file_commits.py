@@ -106,10 +106,10 @@ def commit_files(uri: str, files: Sequence[TableFile]) -> list[TableFile]:
 
     with reading(uri), ThreadPoolExecutor(max_workers=READERS) as pool:
         footers = pool.map(lambda file: _read_footer(system, root, file, bounded=bounded), files)
-        found = [one for one in footers if one.file.records]
-    if found:
-        until_committed(uri, lambda: _commit(uri, found, {}))
-    return [one.file for one in found]
+        filled = [footer for footer in footers if footer.file.records]
+    if filled:
+        until_committed(uri, lambda: _commit(uri, filled, {}))
+    return [footer.file for footer in filled]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ def _read_footer(system: "pafs.FileSystem", root: str, file: TableFile, *, bound
     )
 
 
-def _commit(uri: str, found: Sequence[_Footer], metadata: Mapping[str, str]) -> None:
+def _commit(uri: str, footers: Sequence[_Footer], metadata: Mapping[str, str]) -> None:
     from deltalake import CommitProperties
 
     table = open_table(uri)
@@ -153,11 +153,11 @@ def _commit(uri: str, found: Sequence[_Footer], metadata: Mapping[str, str]) -> 
         raise StoreError(f"table {uri} does not exist, so no file can be added to it")
     schema = table.delta.schema()
     columns: Mapping[str, pa.DataType] = _columns(table)
-    for one in found:
-        for problem in _problems(one, columns):
-            raise StoreError(f"the new file {uri}/{one.file.path} does not fit table {uri}: {problem}")
+    for footer in footers:
+        for problem in _problems(footer, columns):
+            raise StoreError(f"the new file {uri}/{footer.file.path} does not fit table {uri}: {problem}")
     table.delta.create_write_transaction(
-        [_action(one) for one in found],
+        [_action(footer) for footer in footers],
         mode="append",
         schema=schema,
         partition_by=list(PARTITION_COLUMNS),
@@ -174,24 +174,24 @@ def _columns(table: OpenedTable) -> dict[str, "pa.DataType"]:
     return {field.name: field.type for field in schema if field.name not in PARTITION_COLUMNS}
 
 
-def _problems(one: _Footer, columns: Mapping[str, "pa.DataType"]) -> Iterator[str]:
-    for field in one.schema:
+def _problems(footer: _Footer, columns: Mapping[str, "pa.DataType"]) -> Iterator[str]:
+    for field in footer.schema:
         if field.name not in columns:
             yield f"the table has no column {field.name!r}"
         elif not is_same_type(field.type, columns[field.name]):
             yield f"column {field.name!r} is {field.type}, and {columns[field.name]} in the table"
 
 
-def _action(one: _Footer) -> "AddAction":
+def _action(footer: _Footer) -> "AddAction":
     from deltalake.transaction import AddAction
 
     return AddAction(  # it encodes the path
-        path=one.file.path,
-        size=one.file.bytes or 0,
-        partition_values=dict(zip(PARTITION_COLUMNS, one.file.attempt, strict=True)),
-        modification_time=one.modified_ms,
+        path=footer.file.path,
+        size=footer.file.bytes or 0,
+        partition_values=dict(zip(PARTITION_COLUMNS, footer.file.attempt, strict=True)),
+        modification_time=footer.modified_ms,
         data_change=True,
-        stats=one.statistics,
+        stats=footer.statistics,
     )
 
 
@@ -208,7 +208,7 @@ def file_statistics(
     if columns is not None and not columns:
         return {"numRecords": footer.num_rows}
     schema = footer.schema.to_arrow_schema()
-    found: dict[str, dict[str, Bound]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
+    statistics: dict[str, dict[str, Bound]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     for index in range(footer.num_columns):
         column = footer.schema.column(index)
         if column.max_definition_level > 1 or column.path != column.name or column.name not in schema.names:
@@ -217,13 +217,13 @@ def file_statistics(
             continue
         nulls, bounds = _column(footer, index)
         if nulls is not None:
-            found["nullCount"][column.name] = nulls
+            statistics["nullCount"][column.name] = nulls
         if bounds is not None:
             low = _bound(bounds[0], schema.field(column.name).type, is_upper=False, max_text=max_text)
             high = _bound(bounds[1], schema.field(column.name).type, is_upper=True, max_text=max_text)
             if low is not None and high is not None:
-                found["minValues"][column.name], found["maxValues"][column.name] = low, high
-    return {"numRecords": footer.num_rows, **found}
+                statistics["minValues"][column.name], statistics["maxValues"][column.name] = low, high
+    return {"numRecords": footer.num_rows, **statistics}
 
 
 def _column(footer: "pq.FileMetaData", index: int) -> tuple[int | None, tuple[object, object] | None]:
@@ -234,15 +234,15 @@ def _column(footer: "pq.FileMetaData", index: int) -> tuple[int | None, tuple[ob
     is_bounded = True
     for group in range(footer.num_row_groups):
         chunk = footer.row_group(group).column(index)
-        one = chunk.statistics if chunk.is_stats_set else None
-        nulls = nulls + one.null_count if nulls is not None and one is not None and one.has_null_count else None
-        if one is None or not one.has_min_max:
+        stats = chunk.statistics if chunk.is_stats_set else None
+        nulls = nulls + stats.null_count if nulls is not None and stats is not None and stats.has_null_count else None
+        if stats is None or not stats.has_min_max:
             # A group that has only nulls has no bounds, and needs none.
-            is_empty = one is not None and one.has_null_count and one.null_count == chunk.num_values
+            is_empty = stats is not None and stats.has_null_count and stats.null_count == chunk.num_values
             is_bounded = is_bounded and is_empty
         else:
-            low = one.min_raw if low is None else min(low, one.min_raw)
-            high = one.max_raw if high is None else max(high, one.max_raw)
+            low = stats.min_raw if low is None else min(low, stats.min_raw)
+            high = stats.max_raw if high is None else max(high, stats.max_raw)
     return nulls, (low, high) if is_bounded and low is not None else None
 
 

@@ -83,16 +83,16 @@ def find_origins(files: LogFiles, places: Collection[str], *, version: int) -> d
     Raises:
         LogError: a commit file is damaged.
     """
-    found: dict[str, Origin] = {}
+    origins: dict[str, Origin] = {}
     missing = set(places)
     while missing and version in files.commits:
         for place, origin in origins_of(files, version):
             if place in missing:
-                found[place] = origin
+                origins[place] = origin
                 if origin.is_append:
                     missing.discard(place)
         version -= 1
-    return found
+    return origins
 
 
 def with_origins(log: LogVersion, files: Sequence[PinnedFile], log_files: LogFiles) -> tuple[PinnedFile, ...]:

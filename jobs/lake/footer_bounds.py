@@ -53,13 +53,13 @@ def bounds_table(rows: Sequence[tuple[Any, ...]], node: Node) -> "pa.Table":
 
 def _of_footer(footer: Any, column: str) -> tuple[Any, Any, int] | None:  # noqa: ANN401 - pyarrow has no types
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    found = [
+    statistics = [
         own.statistics
         for group in groups
         for own in (group.column(number) for number in range(group.num_columns))
         if own.path_in_schema == column
     ]
-    known = [one for one in found if one is not None and one.has_min_max and one.has_null_count]
-    if not known or len(known) < len(groups):
+    full = [stats for stats in statistics if stats is not None and stats.has_min_max and stats.has_null_count]
+    if not full or len(full) < len(groups):
         return None
-    return min(one.min for one in known), max(one.max for one in known), sum(one.null_count for one in known)
+    return min(stats.min for stats in full), max(stats.max for stats in full), sum(stats.null_count for stats in full)

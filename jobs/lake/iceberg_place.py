@@ -66,7 +66,7 @@ def column_nodes(uri: str, schema: Schema, schemas: Iterable[Schema]) -> dict[st
     """
     for problem in _problems(schema, schemas):
         raise LogError(f"the Iceberg table {uri} cannot be replayed: {problem}; {COPY}")
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     for column in schema.fields:
         node = _node(column.field_type)
         if node is None:
@@ -74,22 +74,22 @@ def column_nodes(uri: str, schema: Schema, schemas: Iterable[Schema]) -> dict[st
                 f"column {column.name!r} of the Iceberg table {uri} has the type {column.field_type}, which no column "
                 f"of a log can have; drop it, or write its values as another type: {COPY}"
             )
-        found[column.name] = node
-    return found
+        nodes[column.name] = node
+    return nodes
 
 
 def widened_columns(schema: Schema, schemas: Iterable[Schema]) -> dict[str, str]:
     """Return column -> its first type in Spark's spelling, of the columns that have got a wider type."""
-    found: dict[str, str] = {}
-    for old in sorted(schemas, key=lambda one: one.schema_id):
+    widened: dict[str, str] = {}
+    for old in sorted(schemas, key=lambda past: past.schema_id):
         for column in old.fields:
             name = schema.find_column_name(column.field_id)
-            if name is None or name in found or schema.find_type(column.field_id) == column.field_type:
+            if name is None or name in widened or schema.find_type(column.field_id) == column.field_type:
                 continue
             node = _node(column.field_type)
             if isinstance(node, str):
-                found[name] = spell_type(node)
-    return found
+                widened[name] = spell_type(node)
+    return widened
 
 
 def _problems(schema: Schema, schemas: Iterable[Schema]) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _node(kind: IcebergType) -> Node | None:
             return None
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     if isinstance(kind, types.StructType):
-        fields = {one.name: node for one in kind.fields if (node := _node(one.field_type)) is not None}
+        fields = {member.name: node for member in kind.fields if (node := _node(member.field_type)) is not None}
         return struct_type(fields) if len(fields) == len(kind.fields) else None
     return _SIMPLE.get(type(kind))
 
@@ -182,16 +182,16 @@ class IcebergVersion(LogVersion):
         if column not in self.nodes:  # a part of a column, or a derived one
             return {}
         asked, kind = frozenset(paths), arrow_type(self.nodes[column])
-        found = {one.path: file_bounds(file, self.schema, column) for one, file in self._live if one.path in asked}
-        return {path: pa.scalar(own[1], kind) for path, own in found.items() if own is not None}
+        bounds = {live.path: file_bounds(file, self.schema, column) for live, file in self._live if live.path in asked}
+        return {path: pa.scalar(own[1], kind) for path, own in bounds.items() if own is not None}
 
     @override
     def bounds(self, column: str) -> "pa.Table":
         """Return `path`, `low`, `high` and `nulls` of the files whose manifests have all three of a column."""
         number = self.schema.find_field(column).field_id
         rows = [
-            (one.path, *own, nulls[number])
-            for one, file in self._live
+            (live.path, *own, nulls[number])
+            for live, file in self._live
             if (own := file_bounds(file, self.schema, column)) and number in (nulls := file.null_value_counts or {})
         ]
         return bounds_table(rows, self.nodes[column])
@@ -254,19 +254,19 @@ class IcebergPlace:
         specs = table.metadata.specs()
         with iceberg_errors(self.uri, "reading its manifests"):
             manifests = table.snapshots[version].manifests(table.reader) if version else []
-        filled = [one for one in manifests if one.has_added_files() or one.has_existing_files()]
-        if any(one.content == ManifestContent.DELETES for one in filled):
+        filled = [manifest for manifest in manifests if manifest.has_added_files() or manifest.has_existing_files()]
+        if any(manifest.content == ManifestContent.DELETES for manifest in filled):
             raise LogError(
                 f"the Iceberg table {self.uri} has delete files or deletion vectors (snapshot {version}): records were "
                 "deleted or updated without writing their files again (merge on read). Hindcast replays append-only "
                 f"logs; {COPY}"
             )
-        used = {one.partition_spec_id for one in filled} or {table.metadata.default_spec_id}
-        named = [identity_columns(schema, specs[one]) for one in sorted(used)]
-        found = tuple(name for name in named[0] if all(name in one for one in named))
-        if _NAMES in table.metadata.properties and any(len(specs[one].fields) > len(found) for one in used):
+        used = {manifest.partition_spec_id for manifest in filled} or {table.metadata.default_spec_id}
+        named = [identity_columns(schema, specs[spec_id]) for spec_id in sorted(used)]
+        columns = tuple(name for name in named[0] if all(name in names for names in named))
+        if _NAMES in table.metadata.properties and any(len(specs[spec_id].fields) > len(columns) for spec_id in used):
             raise LogError(
                 f"the Iceberg table {self.uri} has files of other writers ({_NAMES}), which may lack partition "
                 f"columns, and is not partitioned by whole columns of the types date, string and integers alone; {COPY}"
             )
-        return found
+        return columns

@@ -117,16 +117,16 @@ class IcebergTable:
         Raises:
             LogError: the table was rolled back, or the newest snapshot has no sequence number.
         """
-        by_id = {one.snapshot_id: one for one in self.metadata.snapshots}
-        found: dict[int, Snapshot] = {}
+        by_id = {snapshot.snapshot_id: snapshot for snapshot in self.metadata.snapshots}
+        snapshots: dict[int, Snapshot] = {}
         ids = set()
         current = self.metadata.current_snapshot()
         while current is not None:
             ids.add(current.snapshot_id)
             if current.sequence_number:
-                found[current.sequence_number] = current
+                snapshots[current.sequence_number] = current
             current = by_id.get(current.parent_snapshot_id or -1)
-        if ids and not found:
+        if ids and not snapshots:
             raise LogError(
                 f"the newest snapshot of the Iceberg table {self.uri} has no sequence number (format version 1), so "
                 "the order of its snapshots is not known. Set the table property 'format-version' to 2, and append to "
@@ -140,7 +140,7 @@ class IcebergTable:
                     "Set the current snapshot to it again; or expire it, and the slices of its records are `input "
                     "changed`"
                 )
-        return found
+        return snapshots
 
     @property
     def version(self) -> int:
@@ -150,10 +150,9 @@ class IcebergTable:
     @cached_property
     def others(self) -> frozenset[int]:
         """Sequence numbers that changed nothing: of snapshots of other branches, and 0 if the first snapshot is 1."""
-        never = {one.snapshot_id for one in self.metadata.snapshots} - {
-            one.snapshot_id for one in self.metadata.snapshot_log
-        }
-        branches = {one.sequence_number or 0 for one in self.metadata.snapshots if one.snapshot_id in never}
+        current_ids = {entry.snapshot_id for entry in self.metadata.snapshot_log}
+        others = [snapshot for snapshot in self.metadata.snapshots if snapshot.snapshot_id not in current_ids]
+        branches = {snapshot.sequence_number or 0 for snapshot in others}
         first = self.snapshots.get(1)
         is_whole = not self.snapshots or (first is not None and first.parent_snapshot_id is None)
         return frozenset(branches - {*self.snapshots, 0}) | ({0} if is_whole else frozenset())
@@ -161,14 +160,15 @@ class IcebergTable:
     @cached_property
     def list_names(self) -> Mapping[str, str]:
         """The place of a manifest list -> the name of its digest: a sequence number has one list."""
-        return {self.reader.place(one.manifest_list): f"snapshots/{number}" for number, one in self.snapshots.items()}
+        lists = {number: snapshot.manifest_list for number, snapshot in self.snapshots.items()}
+        return {self.reader.place(manifest_list): f"snapshots/{number}" for number, manifest_list in lists.items()}
 
     def schema(self, version: int) -> "Schema":
         """Return the columns of a version: those that the table had at its snapshot."""
         snapshot = self.snapshots.get(version)
         own = None if snapshot is None else snapshot.schema_id
-        found = next((one for one in self.metadata.schemas if one.schema_id == own), None)
-        return self.metadata.schema() if found is None else found
+        schema = next((candidate for candidate in self.metadata.schemas if candidate.schema_id == own), None)
+        return self.metadata.schema() if schema is None else schema
 
     def path(self, location: str) -> str:
         """Return the path of a file as a Delta log has it: URI-encoded, and relative to the table if it is below it."""
@@ -203,8 +203,8 @@ def _newest_metadata(reader: _Reader) -> str:
     infos = reader.system.get_file_info(pafs.FileSelector(f"{reader.root}/metadata", allow_not_found=True))
     numbered: dict[int, list[str]] = {}
     for info in infos:
-        if found := _METADATA.fullmatch(info.base_name):
-            numbered.setdefault(int(found["hadoop"] or found["number"]), []).append(info.path)
+        if match := _METADATA.fullmatch(info.base_name):
+            numbered.setdefault(int(match["hadoop"] or match["number"]), []).append(info.path)
     if not numbered:
         raise LogError(
             f"event log {reader.uri} is no Iceberg table: it has no metadata/*.metadata.json. `log.table` must name "
@@ -244,10 +244,10 @@ class IcebergFiles(LogFiles):
         """Return the manifests of a snapshot, or only those that it has written itself. Their bytes were checked."""
         self.check([self.commits[version]])
         snapshot = self.table.snapshots[version]
-        found = snapshot.manifests(self.table.reader)
-        found = [one for one in found if not own or one.added_snapshot_id == snapshot.snapshot_id]
-        self.check([self.table.reader.place(one.manifest_path) for one in found])
-        return found
+        listed = snapshot.manifests(self.table.reader)
+        manifests = [manifest for manifest in listed if not own or manifest.added_snapshot_id == snapshot.snapshot_id]
+        self.check([self.table.reader.place(manifest.manifest_path) for manifest in manifests])
+        return manifests
 
     def live(self, version: int) -> "Iterator[tuple[IcebergFile, Mapping[str, Any]]]":
         """Yield the files of a version, each with its `add`."""
@@ -287,13 +287,13 @@ class IcebergFiles(LogFiles):
 
 def iceberg_files(table: IcebergTable, *, version: int, **others: Any) -> IcebergFiles:  # noqa: ANN401 - of `LogFiles`
     """Return the snapshots up to a version. No file is read."""
-    commits = {one: table.reader.place(snapshot.manifest_list) for one, snapshot in table.snapshots.items()}
+    commits = {number: table.reader.place(snapshot.manifest_list) for number, snapshot in table.snapshots.items()}
     commits |= dict.fromkeys(table.others, "")
     return IcebergFiles(
         uri=table.uri,
         system=table.reader.system,
         root=table.reader.root,
-        commits={one: commits[one] for one in sorted(commits) if one <= version},
+        commits={number: commits[number] for number in sorted(commits) if number <= version},
         checkpoint=None,
         table=table,
         schema=table.schema(version),
@@ -303,7 +303,7 @@ def iceberg_files(table: IcebergTable, *, version: int, **others: Any) -> Iceber
 
 def identity_columns(schema: "Schema", spec: "PartitionSpec") -> dict[str, int]:
     """Return column -> position in the spec, of the columns whose values are those of the partitions."""
-    columns = {one.field_id: one.name for one in schema.fields if isinstance(one.field_type, _PARTITIONS)}
+    columns = {field.field_id: field.name for field in schema.fields if isinstance(field.field_type, _PARTITIONS)}
     return {
         columns[field.source_id]: position
         for position, field in enumerate(spec.fields)
@@ -313,23 +313,23 @@ def identity_columns(schema: "Schema", spec: "PartitionSpec") -> dict[str, int]:
 
 def partition_values(schema: "Schema", spec: "PartitionSpec", file: "IcebergFile") -> dict[str, str | None]:
     """Return column -> its value in a file as a text, of `identity_columns`."""
-    found: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for name, position in identity_columns(schema, spec).items():
         value = file.partition[position]
         if value is not None and isinstance(schema.find_type(name), DateType) and isinstance(value, int):
             value = date.fromordinal(_EPOCH.toordinal() + value)
-        found[name] = None if value is None else str(value)
-    return found
+        values[name] = None if value is None else str(value)
+    return values
 
 
 def file_bounds(file: "IcebergFile", schema: "Schema", column: str) -> tuple[int, int] | None:
     """Return the least and the greatest value of a column of times or whole numbers; None if they are not known."""
     field = schema.find_field(column)
-    found = [(own or {}).get(field.field_id) for own in (file.lower_bounds, file.upper_bounds)]
-    if None in found or not isinstance(field.field_type, (*TIMES, IntegerType, LongType)):
+    bounds = [(own or {}).get(field.field_id) for own in (file.lower_bounds, file.upper_bounds)]
+    if None in bounds or not isinstance(field.field_type, (*TIMES, IntegerType, LongType)):
         return None
     # A file from before the column was widened has fewer bytes.
-    low, high = (int.from_bytes(own or b"", "little", signed=True) for own in found)
+    low, high = (int.from_bytes(own or b"", "little", signed=True) for own in bounds)
     return low, high
 
 
@@ -341,7 +341,7 @@ def _statistics(schema: "Schema", file: "IcebergFile") -> str:
         kind = field.field_type
         bounds = file_bounds(file, schema, field.name) if isinstance(kind, TIMES) else None
         if bounds is not None:
-            texts = [_text(kind, one) for one in bounds]
+            texts = [_text(kind, bound) for bound in bounds]
             if None not in texts:
                 low[field.name], high[field.name] = map(str, texts)
     return json.dumps({"numRecords": file.record_count, "minValues": low, "maxValues": high})

@@ -51,7 +51,7 @@ class InsertedFiles(LogFiles):
     @classmethod
     def of(cls, files: LogFiles) -> Self:
         """Return the inserts of the commits of a table. A checkpoint has no file of the feed, so it is left out."""
-        values = {one.name: getattr(files, one.name) for one in fields(files)}
+        values = {attribute.name: getattr(files, attribute.name) for attribute in fields(files)}
         return cls(**values | {"checkpoint": None})
 
     @override
@@ -91,7 +91,7 @@ class InsertedFiles(LogFiles):
             return
         feed = [entry["cdc"] for entry in entries if "cdc" in entry]
         if feed:
-            yield from ({"add": {**one, "dataChange": True, ONLY_INSERTS: True}} for one in feed)
+            yield from ({"add": {**change, "dataChange": True, ONLY_INSERTS: True}} for change in feed)
             return
         adds = [entry for entry in entries if "add" in entry and entry["add"].get("dataChange", True)]
         removes = [entry for entry in entries if "remove" in entry and entry["remove"].get("dataChange", True)]
@@ -161,17 +161,17 @@ class InsertsVersion(LogVersion):
     def _listed(self) -> _Listed:
         files = self._read[0] if self._read else self.log_files()  # their commits are compared with stored digests
         versions = sorted(files.commits)
-        adds = [entry["add"] for one in versions for entry in files.entries(one) if "add" in entry]
-        found = [self._data_file(files.root, add) for add in adds]
-        gone = [file.path for file in found if file.only_inserts and file.records is None]
+        adds = [entry["add"] for version in versions for entry in files.entries(version) if "add" in entry]
+        files_read = [self._data_file(files.root, add) for add in adds]
+        gone = [file.path for file in files_read if file.only_inserts and file.records is None]
         lost = dict.fromkeys(gone, "VACUUM or a person has removed this file of the change data feed")
         if versions and versions[0] > 0:
             added = added_paths(files)
             older = [replace(file, deleted=None) for file in self.table.files() if file.path not in added]
-            older += [self._data_file(files.root, one) for one in lost_commits(files)]
+            older += [self._data_file(files.root, add) for add in lost_commits(files)]
             lost |= {file.path: _RETENTION.format(first=versions[0]) for file in older}
-            found += older
-        return _Listed(files=tuple(file for file in found if file.records != 0), lost=lost)
+            files_read += older
+        return _Listed(files=tuple(file for file in files_read if file.records != 0), lost=lost)
 
     def _data_file(self, root: str, add: Mapping[str, Any]) -> DataFile:
         path, is_feed = str(add["path"]), bool(add.get(ONLY_INSERTS))

@@ -84,10 +84,10 @@ def _check_object_uri(uri: str, problem: str) -> None:
 
 def _checked_path(path: str, problem: str) -> str:
     real = os.path.realpath(path)  # the Delta library follows links, too; Path.resolve() fails on a loop of links
-    found = _NOT_IN_A_PATH.search(real)
-    if found is not None:
+    match = _NOT_IN_A_PATH.search(real)
+    if match is not None:
         raise SpecError(
-            f"{problem}; the Delta library cannot use {shortened(real)}: a directory may not have {found[0]} in its "
+            f"{problem}; the Delta library cannot use {shortened(real)}: a directory may not have {match[0]} in its "
             "name. Rename the directory"
         )
     longest = max(len(os.fsencode(name)) for name in real.split("/"))

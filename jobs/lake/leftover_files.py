@@ -79,9 +79,9 @@ class LakeFiles:
         uri = self.lake.ledger(self.pipeline).rpartition("/")[0]
         system, root = file_system(uri)
         with reading(uri):
-            found = system.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
-        files = (_listed(one, root) for one in found if one.type == pafs.FileType.File)
-        return sorted((one for one in files if one is not None), key=lambda one: one.path)
+            infos = system.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
+        files = (_listed(info, root) for info in infos if info.type == pafs.FileType.File)
+        return sorted((file for file in files if file is not None), key=lambda file: file.path)
 
     def named(self, tables: Iterable[str]) -> frozenset[str]:
         """Return the paths that the newest versions of tables name, or whose removal they still record.
@@ -90,7 +90,7 @@ class LakeFiles:
             StoreError: a table cannot be read.
         """
         with ThreadPoolExecutor(max_workers=_DELETERS) as pool:
-            return frozenset(path for found in pool.map(self._named, tables) for path in found)
+            return frozenset(path for paths in pool.map(self._named, tables) for path in paths)
 
     def _named(self, table: str) -> set[str]:
         uri = self.lake.table(self.pipeline, table)
@@ -131,11 +131,11 @@ def _listed(info: "pafs.FileInfo", root: str) -> LeftoverFile | None:
     for pattern in (_OF_TABLE, _OF_SCRATCH, _OF_PROBE):
         match = pattern.fullmatch(relative)
         if match is not None and relative.partition("/")[0] != LEDGER:
-            found = match.groupdict()
+            parts = match.groupdict()
             return LeftoverFile(
                 path=info.path,
                 table=relative.partition("/")[0],
-                attempt_id=found.get("attempt"),
+                attempt_id=parts.get("attempt"),
                 bytes=info.size,
                 modified_ms=(info.mtime_ns or 0) // 1_000_000,
             )

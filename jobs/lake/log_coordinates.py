@@ -29,28 +29,28 @@ class SliceFiles:
     @classmethod
     def grouped(cls, files: Iterable[PinnedFile], back: LookBack) -> "SliceFiles":
         """Return files by slice."""
-        found: dict[str, list[PinnedFile]] = {one.slice_id: [] for one in back.every}
+        by_slice: dict[str, list[PinnedFile]] = {slice_.slice_id: [] for slice_ in back.every}
         for file in files:
-            found[file.slice_id].append(file)
+            by_slice[file.slice_id].append(file)
         read = {
-            slice_id: [*own, *(file for one in back.of.get(slice_id, ()) for file in found[one.slice_id])]
-            for slice_id, own in found.items()
+            slice_id: [*own, *(file for earlier in back.of.get(slice_id, ()) for file in by_slice[earlier.slice_id])]
+            for slice_id, own in by_slice.items()
         }
-        return cls(back=back, of=found, digests={slice_id: _digest(own) for slice_id, own in read.items()})
+        return cls(back=back, of=by_slice, digests={slice_id: _digest(own) for slice_id, own in read.items()})
 
     def own(self, files: Sequence[PinnedFile]) -> tuple[PinnedFile, ...]:
         """Return those of the files that are in the slices themselves."""
-        outside = {one.slice_id for one in self.back.outside}
+        outside = {slice_.slice_id for slice_ in self.back.outside}
         return tuple(file for file in files if file.slice_id not in outside)
 
     def earlier(self, files: Sequence[PinnedFile]) -> tuple[PinnedFile, ...]:
         """Return those of the files that are in slices before, and not in the slices themselves."""
-        outside = {one.slice_id for one in self.back.outside}
+        outside = {slice_.slice_id for slice_ in self.back.outside}
         return tuple(file for file in files if file.slice_id in outside)
 
     def own_digests(self) -> dict[str, str]:
         """Return the digests of the slices themselves."""
-        return {one.slice_id: self.digests[one.slice_id] for one in self.back.slices}
+        return {slice_.slice_id: self.digests[slice_.slice_id] for slice_ in self.back.slices}
 
     def coordinates(self, shared: LogCoordinates, commits: Mapping[str, set[int]]) -> dict[str, LogCoordinates]:
         """Return the coordinates of each slice. The first slice has the digests of the files of `_delta_log`.
@@ -65,11 +65,11 @@ class SliceFiles:
             slice_id: replace(
                 shared,
                 commits=tuple(
-                    sorted({one for name in (slice_id, *self._before(slice_id)) for one in commits.get(name, ())})
+                    sorted({commit for name in (slice_id, *self._before(slice_id)) for commit in commits.get(name, ())})
                 ),
                 files=len(own),
                 records=records[slice_id],
-                earlier_records=sum(records[one] for one in self._before(slice_id)),
+                earlier_records=sum(records[name] for name in self._before(slice_id)),
                 bytes=sum(file.bytes for file in own),
                 digest=self.digests[slice_id],
                 log_digests=shared.log_digests if slice_id == first else "",
@@ -78,7 +78,7 @@ class SliceFiles:
         }
 
     def _before(self, slice_id: str) -> tuple[str, ...]:
-        return tuple(one.slice_id for one in self.back.of.get(slice_id, ()))
+        return tuple(slice_.slice_id for slice_ in self.back.of.get(slice_id, ()))
 
 
 def _digest(files: Iterable[PinnedFile]) -> str:
@@ -139,16 +139,16 @@ def _first_commit(log: LogVersion, digests: Mapping[str, str], known: KnownLog) 
         return 0
     start = sound + 1
     for slice_id, digest in digests.items():
-        seen = [one for one in known.seen.get(slice_id, ()) if one.table_id == log.table_id]
-        if seen and all(one.digest != digest for one in seen):
-            start = min(start, 1 + max(one.sound for one in seen))
+        seen = [place for place in known.seen.get(slice_id, ()) if place.table_id == log.table_id]
+        if seen and all(place.digest != digest for place in seen):
+            start = min(start, 1 + max(place.sound for place in seen))
     return start
 
 
 def _commits_before(known: KnownLog, table_id: str) -> dict[str, set[int]]:
     """Return slice -> the commits that earlier reads found for it."""
     return {
-        slice_id: {commit for one in places if one.table_id == table_id for commit in one.commits}
+        slice_id: {commit for place in places if place.table_id == table_id for commit in place.commits}
         for slice_id, places in known.seen.items()
     }
 
@@ -164,15 +164,15 @@ def slice_commits(
     Raises:
         LogError: a commit removed or changed records of a slice.
     """
-    found = _commits_before(known, log.table_id)
+    commits = _commits_before(known, log.table_id)
     for version, rewrite in known.accepted_of(log.table_id).items():
         for name in rewrite.slices if version <= log.version else ():  # log retention may have removed the commit
-            found.setdefault(name, set()).add(version)
-    for group, one in history.groups.items():
+            commits.setdefault(name, set()).add(version)
+    for group, group_history in history.groups.items():
         slice_id = slicing.slice_of(group)
         if slice_id is None:
             continue
-        if one.broken is not None and not may_be_broken:
-            raise removed_records(log.uri, slice_id, one.broken, why_not_accepted=log.why_not_accepted)
-        found.setdefault(slice_id, set()).update(one.commits)
-    return found
+        if group_history.broken is not None and not may_be_broken:
+            raise removed_records(log.uri, slice_id, group_history.broken, why_not_accepted=log.why_not_accepted)
+        commits.setdefault(slice_id, set()).update(group_history.commits)
+    return commits

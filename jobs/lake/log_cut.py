@@ -47,7 +47,7 @@ class Cut:
     _instants: dict[str, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._starts.extend(one.start_ms for one in self.slices)
+        self._starts.extend(slice_.start_ms for slice_ in self.slices)
 
     def slice_id(self, value: str | None) -> str | None:
         """Return the slice of a value; None without a value, and outside the slices."""
@@ -134,10 +134,10 @@ def _time(text: str, pattern: str | None) -> datetime:
 
 
 def _by_pattern(text: str, pattern: str) -> datetime:
-    found = _regex(pattern).fullmatch(text)
-    if found is None:
+    match = _regex(pattern).fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    return datetime(*(int(part) for part in found.groups()))  # type: ignore[arg-type]  # noqa: DTZ001 - local
+    return datetime(*(int(part) for part in match.groups()))  # type: ignore[arg-type]  # noqa: DTZ001 - local
 
 
 @lru_cache

@@ -177,8 +177,8 @@ def list_log_files(
             continue
         if commit := _COMMIT.fullmatch(name):
             commits[int(commit[1])] = f"{place}/{name}"
-        elif found := _CHECKPOINT.fullmatch(name):
-            parts.setdefault((int(found["version"]), int(found["parts"] or 1)), []).append(f"{place}/{name}")
+        elif match := _CHECKPOINT.fullmatch(name):
+            parts.setdefault((int(match["version"]), int(match["parts"] or 1)), []).append(f"{place}/{name}")
         elif not _OTHERS.fullmatch(name):  # another process is writing it
             continue
         names.append(name)

@@ -46,13 +46,13 @@ def touched_since(tip: LogTip, version: int, cut: Cut) -> Mapping[Span, int] | N
         LogError: a commit cannot be read, or has a value that is no instant.
     """
     new = range(version + 1, tip.version + 1)
-    if len(new) > MOST_COMMITS or any(one not in tip.files.commits for one in new):
+    if len(new) > MOST_COMMITS or not tip.files.commits.keys() >= {*new}:
         return None
-    found: dict[Span, int] = {}
+    touched: dict[Span, int] = {}
     times = commit_times(tip.files, tip.version) if cut.by.is_by_commits and new else {}
-    for one in new:
-        with log_errors(tip.files.uri, f"reading commit {one}"):
-            entries = tip.files.entries(one)
+    for commit in new:
+        with log_errors(tip.files.uri, f"reading commit {commit}"):
+            entries = tip.files.entries(commit)
         for entry in entries:
             if "metaData" in entry or "protocol" in entry:
                 return None
@@ -61,13 +61,13 @@ def touched_since(tip: LogTip, version: int, cut: Cut) -> Mapping[Span, int] | N
                 continue
             if cut.by.is_by_commits:
                 is_append = "add" in entry and operation_of(entries) not in {CLONE, RESTORE}
-                span = Span(times[one], times[one]) if is_append else None
+                span = Span(times[commit], times[commit]) if is_append else None
             else:
                 span = action_span(action, cut)
             if span is None:
                 return None
-            found[span] = one
-    return found
+            touched[span] = commit
+    return touched
 
 
 def action_span(action: Mapping[str, Any], cut: Cut) -> Span | None:
@@ -88,12 +88,11 @@ def log_slices(place: LogPlace, *, by: SliceGrammar, back: LookBack, known: Know
         LogError: as for `pin_log`, but not for slices that lost records or files.
     """
     pinned = pin_log(place, by=by, slices=back, known=known, may_be_changed=True)
+    ids = [slice_.slice_id for slice_ in back.slices if slice_.slice_id not in pinned.unknown]
     return LogSlices(
         table_id=pinned.table_id,
         version=pinned.version,
-        coordinates={
-            one.slice_id: pinned.coordinates(one.slice_id) for one in back.slices if one.slice_id not in pinned.unknown
-        },
+        coordinates={slice_id: pinned.coordinates(slice_id) for slice_id in ids},
         removed=_removed(pinned.whole, back),
     )
 
@@ -101,16 +100,17 @@ def log_slices(place: LogPlace, *, by: SliceGrammar, back: LookBack, known: Know
 def _removed(pinned: PinnedLog, back: LookBack) -> dict[str, str]:
     """Return slice -> the commit that removed or changed records of it, or the file that marks some as deleted."""
     accepted = pinned.known().accepted_of(pinned.table_id).values()
-    found = {
+    why = {
         file.slice_id: f"a deletion vector of {file.path}"
         for file in pinned.files
-        if file.deleted is not None and not any(one.vectors.get(file.path) == file.vector for one in accepted)
+        if file.deleted is not None and not any(rewrite.vectors.get(file.path) == file.vector for rewrite in accepted)
     }
-    for group, one in pinned.history.groups.items():
+    for group, history in pinned.history.groups.items():
         slice_id = pinned.slice_of(group)
-        if slice_id is not None and one.broken is not None:
-            found[slice_id] = "commit {} ({})".format(*one.broken)
+        if slice_id is not None and history.broken is not None:
+            why[slice_id] = "commit {} ({})".format(*history.broken)
     removed = {
-        slice_id: [found[one.slice_id] for one in own if one.slice_id in found] for slice_id, own in back.of.items()
+        slice_id: [why[slice_.slice_id] for slice_ in own if slice_.slice_id in why]
+        for slice_id, own in back.of.items()
     }
-    return {slice_id: own[-1] for slice_id, own in removed.items() if own} | found
+    return {slice_id: own[-1] for slice_id, own in removed.items() if own} | why

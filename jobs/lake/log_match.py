@@ -30,12 +30,12 @@ def match_input(sightings: Sequence[Sighting], now: LogCoordinates) -> Match:
     if len(sightings) == 1:
         match = compare_coordinates(sightings[0].log, now)
         return Match.DIFFERENT if match is Match.SAME and not sightings[0].is_equal else match
-    found = {compare_coordinates(one.log, now): one for one in sightings}  # the newest sighting of each result
-    if Match.SAME in found:
-        return Match.SAME if found[Match.SAME].is_equal else Match.DIFFERENT
-    if Match.CHANGED in found and found[Match.CHANGED].is_equal:
+    newest = {compare_coordinates(sighting.log, now): sighting for sighting in sightings}  # of each result
+    if Match.SAME in newest:
+        return Match.SAME if newest[Match.SAME].is_equal else Match.DIFFERENT
+    if Match.CHANGED in newest and newest[Match.CHANGED].is_equal:
         return Match.CHANGED
-    return Match.UNKNOWN if Match.UNKNOWN in found else Match.CHANGED
+    return Match.UNKNOWN if Match.UNKNOWN in newest else Match.CHANGED
 
 
 def compare_coordinates(then: LogCoordinates, now: LogCoordinates) -> Match:

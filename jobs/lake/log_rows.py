@@ -64,10 +64,10 @@ def find_record(
     search = search or partial(_without_digest, log)
     with ThreadPoolExecutor(max_workers=READERS) as readers:
         files = _searched(log, root, search)
-        found = readers.map(
+        records = readers.map(
             lambda file: _in_file(log, system, file, wanted=(column, value), derivation=derivation), files
         )
-        return next((one for one in found if one is not None), None)
+        return next((record for record in records if record is not None), None)
 
 
 def values_with(
@@ -94,10 +94,10 @@ def values_with(
     system, root = file_system(log.uri)
     with ThreadPoolExecutor(max_workers=READERS) as readers:
         files = _searched(log, root, search)
-        found = readers.map(
+        lists = readers.map(
             lambda file: _values_in_file(log, system, file, wanted=(column, part, most), derivation=derivation), files
         )
-        return [(value, file.partition) for values, file in zip(found, files, strict=True) for value in values]
+        return [(value, file.partition) for values, file in zip(lists, files, strict=True) for value in values]
 
 
 def _values_in_file(
@@ -121,17 +121,17 @@ def _values_in_file(
         check_file(system, covered, footer_only=True)
         dataset = _dataset(log, system, file)
         if column in derivation.nodes:
-            texts = (one for _, one in _derived_texts(log, dataset, partition, column=column, derivation=derivation))
-            parts = [one.filter(pc.match_substring(one, part, ignore_case=True)).unique().to_pylist() for one in texts]
-            found = list(dict.fromkeys(str(value) for values in parts for value in values))
+            batches = _derived_texts(log, dataset, partition, column=column, derivation=derivation)
+            parts = (texts.filter(pc.match_substring(texts, part, ignore_case=True)) for _, texts in batches)
+            matching = list(dict.fromkeys(str(value) for texts in parts for value in texts.unique().to_pylist()))
         elif (stored := log.physical[column]) in dataset.schema.names:
             text = ds.field(stored).cast("string")
             rows = dataset.to_table(columns={"value": text}, filter=pc.match_substring(text, part, ignore_case=True))
             values = without_undecodable(rows["value"].combine_chunks(), escaped)
-            found = [str(value) for value in values.unique().to_pylist()]
+            matching = [str(value) for value in values.unique().to_pylist()]
         else:
             return []
-    return [*(value for value in found if value == part), *(value for value in found if value != part)][:most]
+    return sorted(matching, key=lambda value: value != part)[:most]
 
 
 def _dataset(log: LogVersion, system: "pafs.FileSystem", file: _SearchedFile) -> "pads.Dataset":
@@ -184,12 +184,12 @@ def leaf_columns(log: LogVersion, derivation: Derivation, values: Mapping[str, A
 
     from windowlib.columnar.arrow import arrow_type
 
-    count = max((len(one) for one in values.values() if isinstance(one, pa.Array)), default=1)
+    count = max((len(array) for array in values.values() if isinstance(array, pa.Array)), default=1)
     columns: dict[str, pa.Array] = {}
     for name in sorted({leaf.column for leaf in derivation.leaves.values()}):
-        kind, found = arrow_type(log.nodes[name]), values.get(log.physical[name], values.get(name))
+        kind, value = arrow_type(log.nodes[name]), values.get(log.physical[name], values.get(name))
         array = (
-            found if isinstance(found, pa.Array) else pa.array([found] * count, None if type(found) is str else kind)
+            value if isinstance(value, pa.Array) else pa.array([value] * count, None if type(value) is str else kind)
         )
         columns[name] = array.cast(kind)
     return pa.RecordBatch.from_pydict(columns or {"nothing": pa.nulls(count)})
@@ -201,13 +201,13 @@ def _without_digest(log: LogVersion, data: DataFile, place: str, _values: Mappin
 
 def _searched(log: LogVersion, root: str, search: Search) -> list[_SearchedFile]:
     """Return the files that a search chooses."""
-    found = []
+    searched = []
     for file in log.files():
         partition = {name: _partition_value(log, name, text) for name, text in file.partition.items()}
         covered = search(file, place_of(root, file.path), partition)
         if covered is not None:
-            found.append(_SearchedFile(covered, partition, file.deleted))
-    return found
+            searched.append(_SearchedFile(covered, partition, file.deleted))
+    return searched
 
 
 def _partition_value(log: LogVersion, name: str, text: str | None) -> object:

@@ -56,10 +56,10 @@ class DeletedRows:
         """Return for each of `count` rows from number `first` on whether it is not deleted."""
         import numpy as np
 
-        found = np.ones(count, dtype=bool)
+        is_kept = np.ones(count, dtype=bool)
         bits = np.unpackbits(np.frombuffer(self.bits, dtype=np.uint8))[first : first + count]
-        found[: len(bits)] = bits == 0
-        return found
+        is_kept[: len(bits)] = bits == 0
+        return is_kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class DataFile:
 
     def facts(self) -> dict[str, Any]:
         """Return its fields by name, for a type of file that has more of them."""
-        return {one.name: getattr(self, one.name) for one in fields(DataFile)}
+        return {attribute.name: getattr(self, attribute.name) for attribute in fields(DataFile)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,7 +96,7 @@ def list_parquet(uri: str) -> ParquetListing:
     files = tuple(_listed(root, infos))
     if not files and not infos:
         raise LogError(f"event log {uri} does not exist; load it first, or correct `log.table` or the lake root")
-    listing = ParquetListing(uri=uri, system=system, root=root, files=tuple(sorted(files, key=lambda one: one.path)))
+    listing = ParquetListing(uri=uri, system=system, root=root, files=tuple(sorted(files, key=lambda file: file.path)))
     _refuse_mixed_partitions(listing)
     return listing
 

@@ -116,8 +116,8 @@ class ParquetPlace:
     def _refuse_unknown_partitions(self, listing: ParquetListing) -> None:
         unknown = sorted({*self.partitions} - {*listing.partition_columns})
         if unknown:
-            found = ", ".join(listing.partition_columns) or "none"
+            columns = ", ".join(listing.partition_columns) or "none"
             raise LogError(
                 f"log.partitions names {', '.join(map(repr, unknown))}, but the files of event log {self.uri} are in "
-                f"directories of other partition columns (found: {found}); correct log.partitions"
+                f"directories of other partition columns (found: {columns}); correct log.partitions"
             )

@@ -75,17 +75,17 @@ def united(listing: ParquetListing, footers: Sequence[Footer]) -> UnitedSchema:
     _refuse_similar_names(listing.uri, types, files)
     nodes: dict[str, Node] = {}
     widened: dict[str, str] = {}
-    for name, found in types.items():
-        common = common_type([*found.values()])
+    for name, kinds in types.items():
+        common = common_type([*kinds.values()])
         if common is None:
-            shown = ", ".join(f"{kind} in {files[name, kind]}" for kind in found)
+            shown = ", ".join(f"{kind} in {files[name, kind]}" for kind in kinds)
             raise LogError(
                 f"column {name!r} of event log {listing.uri} has types that do not fit together: {shown}. A column may "
                 "become wider, as INT becomes BIGINT. Write the files again with one type"
             )
         nodes[name] = common
-        if len(found) > 1 and isinstance(common, str):
-            widened[name] = spell_type(_ascending([*found.values()])[0])
+        if len(kinds) > 1 and isinstance(common, str):
+            widened[name] = spell_type(_ascending([*kinds.values()])[0])
     return UnitedSchema(nodes=nodes, widened=widened)
 
 
@@ -111,15 +111,15 @@ def common_type(nodes: Sequence[Node]) -> Node | None:
             fields.setdefault(field["name"], []).append(field["type"])
     if len({name.casefold() for name in fields}) < len(fields):
         return None
-    found = {name: common_type(own) for name, own in fields.items()}
-    whole = {name: node for name, node in found.items() if node is not None}
-    return struct_type(whole) if len(whole) == len(found) else None
+    common = {name: common_type(own) for name, own in fields.items()}
+    whole = {name: node for name, node in common.items() if node is not None}
+    return struct_type(whole) if len(whole) == len(common) else None
 
 
 def _ascending(nodes: Sequence[Node]) -> list[str]:
     """Return different simple types from the narrowest to the widest; none if two of them do not fit together."""
     distinct = list(dict.fromkeys(str(node) for node in nodes))
-    ascending = sorted(distinct, key=lambda one: sum(_fits(other, one) for other in distinct))
+    ascending = sorted(distinct, key=lambda kind: sum(_fits(other, kind) for other in distinct))
     is_chain = all(_fits(ascending[place], ascending[place + 1]) for place in range(len(ascending) - 1))
     return ascending if is_chain else []
 
@@ -138,7 +138,7 @@ def _refuse_similar_names(
     for name, kinds in types.items():
         other = seen.setdefault(name.casefold(), name)
         if other != name:
-            places = [files[one, next(iter(types[one]))] for one in (other, name)]
+            places = [files[spelling, next(iter(types[spelling]))] for spelling in (other, name)]
             raise LogError(
                 f"event log {uri} has the columns {other!r} ({places[0]}) and {name!r} ({places[1]}), whose names "
                 "differ in upper and lower case only; write the files again with one spelling"
@@ -215,8 +215,8 @@ def _nested(kind: "pa.DataType", *, is_instant: bool) -> Node | None:
     parts = {kind.field(number).name: kind.field(number).type for number in range(kind.num_fields)}
     if pa.types.is_map(kind):
         parts = {"keyType": kind.key_type, "valueType": kind.item_type}
-    found = {name: _node(part, is_instant=is_instant) for name, part in parts.items()}
-    nodes = {name: node for name, node in found.items() if node is not None}
+    own = {name: _node(part, is_instant=is_instant) for name, part in parts.items()}
+    nodes = {name: node for name, node in own.items() if node is not None}
     if len(nodes) < len(parts) or (pa.types.is_struct(kind) and len(nodes) < kind.num_fields):
         return None
     if pa.types.is_struct(kind):

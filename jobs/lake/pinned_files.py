@@ -85,7 +85,7 @@ def _refuse_unknown_records(log: LogVersion, files: Sequence[PinnedFile]) -> Non
 def _refuse_deleted_records(log: LogVersion, files: Sequence[PinnedFile], accepted: Collection[Rewrite]) -> None:
     """Refuse files with deletion vectors of commits that are not accepted: log retention may have removed them."""
     for file in files:
-        if file.deleted is not None and not any(one.vectors.get(file.path) == file.vector for one in accepted):
+        if file.deleted is not None and not any(rewrite.vectors.get(file.path) == file.vector for rewrite in accepted):
             raise deleted_records(log.uri, file.slice_id, file.path)
 
 

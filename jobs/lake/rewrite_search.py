@@ -39,16 +39,16 @@ def spans_with_records(place: LogPlace, *, by: SliceGrammar, known: KnownLog) ->
         LogError: as for `pin_log` without slices.
     """
     pinned = pin_log(place, by=by, slices=(), known=known, may_be_changed=True)
-    found = [Span(at_ms, at_ms) for at_ms in pinned.data_ms]
+    spans = [Span(at_ms, at_ms) for at_ms in pinned.data_ms]
     files = pinned.log_files
     if by.is_by_commits:
-        return [*found, *(Span(at_ms, at_ms) for at_ms in commit_times(files, pinned.version).values())]
+        return [*spans, *(Span(at_ms, at_ms) for at_ms in commit_times(files, pinned.version).values())]
     cut = Cut(uri=place.uri, by=by, slices=())
     for version in range(pinned.history.since, pinned.version + 1):
         for entry in files.entries(version):
             span = _removed_span(entry, cut)
-            found += [] if span is None else [span]
-    return found
+            spans += [] if span is None else [span]
+    return spans
 
 
 def _removed_span(entry: Entry, cut: Cut) -> Span | None:
@@ -68,12 +68,12 @@ def find_rewrites(place: LogPlace, *, by: SliceGrammar, slices: Sequence[Slice],
     """
     pinned = pin_log(place, by=by, slices=slices, known=known, may_be_changed=True)
     touched: dict[int, set[str]] = {}
-    for group, one in pinned.history.groups.items():
+    for group, history in pinned.history.groups.items():
         slice_id = pinned.slice_of(group)
-        for version, _operation in one.removals if slice_id is not None else ():
+        for version, _operation in history.removals if slice_id is not None else ():
             touched.setdefault(version, set()).add(slice_id or "")
     files = pinned.log_files
-    by_id = {one.slice_id: one for one in slices}
+    by_id = {slice_.slice_id: slice_ for slice_ in slices}
     rewrites = [
         _rewrite(place, by, files, version=version, slices=[by_id[name] for name in sorted(names)])
         for version, names in sorted(touched.items())
@@ -88,7 +88,7 @@ def find_rewrites(place: LogPlace, *, by: SliceGrammar, slices: Sequence[Slice],
 
 def _rewrite(place: LogPlace, by: SliceGrammar, files: LogFiles, *, version: int, slices: Sequence[Slice]) -> Rewrite:
     entries = files.entries(version)
-    before, after = (_files_at(place, one, by=by, slices=slices) for one in (version - 1, version))
+    before, after = (_files_at(place, number, by=by, slices=slices) for number in (version - 1, version))
     earlier = {(file.path, file.vector) for file in before or ()}
     new = [file for file in after or () if (file.path, file.vector) not in earlier]
     return Rewrite(
@@ -97,7 +97,7 @@ def _rewrite(place: LogPlace, by: SliceGrammar, files: LogFiles, *, version: int
         predicate=predicate_of(entries),
         at_ms=commit_time_ms(entries),
         actions=actions_digest(entries),
-        slices={one.slice_id: _rewritten(one.slice_id, before, after) for one in slices},
+        slices={slice_.slice_id: _rewritten(slice_.slice_id, before, after) for slice_ in slices},
         vectors={file.path: file.vector for file in new if file.deleted is not None},
     )
 

@@ -65,13 +65,12 @@ def actions_digest(entries: Sequence[Entry]) -> str:
 
 def predicate_of(entries: Sequence[Entry]) -> str:
     """Return the condition of a DELETE, UPDATE or MERGE as its writer has recorded it; empty if there is none."""
-    made = commit_info(entries)
-    found = (made.get("operationParameters") or {}).get("predicate") or ""
+    predicate = (commit_info(entries).get("operationParameters") or {}).get("predicate") or ""
     try:
-        parsed = json.loads(found)  # Spark records a list of conditions as JSON
+        parsed = json.loads(predicate)  # Spark records a list of conditions as JSON
     except (TypeError, ValueError):
-        return str(found)
-    return " AND ".join(map(str, parsed)) if isinstance(parsed, list) else str(found)
+        return str(predicate)
+    return " AND ".join(map(str, parsed)) if isinstance(parsed, list) else str(predicate)
 
 
 def removed_records(uri: str, slice_id: str, removal: tuple[int, str], *, why_not_accepted: str) -> LogError:

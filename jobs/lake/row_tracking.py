@@ -41,15 +41,15 @@ def row_places(files: LogFiles) -> dict[str, RowPlace]:
     Raises:
         LogError: a commit file or a checkpoint is damaged.
     """
-    found: dict[str, RowPlace] = {}
+    places: dict[str, RowPlace] = {}
     since = 0 if files.checkpoint is None else files.checkpoint.version + 1
     for entry in checkpoint_entries(files, _PLACES):
-        found.update(_placed(files.root, entry.get("add") or {}))
-    for version in sorted(one for one in files.commits if one >= since):
+        places.update(_placed(files.root, entry.get("add") or {}))
+    for version in sorted(commit for commit in files.commits if commit >= since):
         for entry in files.entries(version):
             if "add" in entry:
-                found.update(_placed(files.root, entry["add"]))
-    return found
+                places.update(_placed(files.root, entry["add"]))
+    return places
 
 
 def _placed(root: str, add: Mapping[str, object]) -> Iterator[tuple[str, RowPlace]]:
@@ -83,7 +83,7 @@ def appended_files(files: LogFiles) -> tuple[AppendedFile, ...] | None:
     """
     if files.checkpoint is None or 0 not in files.commits or not _is_tracked_from_the_beginning(files):
         return None
-    found: list[AppendedFile] = []
+    appended: list[AppendedFile] = []
     ids: list[tuple[int, int]] = []
     highest = None
     for entry in checkpoint_entries(files, _APPENDED):
@@ -97,13 +97,13 @@ def appended_files(files: LogFiles) -> tuple[AppendedFile, ...] | None:
         if base is None or commit is None or values is None or records is None or _has_vector(add):
             return None
         ids.append((base, base + records))
-        found.append(AppendedFile(path=add["path"], add=add | {"partitionValues": dict(values)}, commit=commit))
-    return tuple(found) if highest is not None and _end(ids) == highest + 1 else None
+        appended.append(AppendedFile(path=add["path"], add=add | {"partitionValues": dict(values)}, commit=commit))
+    return tuple(appended) if highest is not None and _end(ids) == highest + 1 else None
 
 
 def _is_tracked_from_the_beginning(files: LogFiles) -> bool:
     protocols = [entry["protocol"] for entry in files.entries(0) if "protocol" in entry]
-    return any(_FEATURE in (one.get("writerFeatures") or ()) for one in protocols)
+    return any(_FEATURE in (protocol.get("writerFeatures") or ()) for protocol in protocols)
 
 
 def _has_vector(add: Mapping[str, Any]) -> bool:

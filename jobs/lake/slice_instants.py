@@ -29,9 +29,9 @@ class Span(NamedTuple):
     last_ms: int
 
     @classmethod
-    def of(cls, one: int, two: int) -> Self:
+    def of(cls, first_ms: int, two: int) -> Self:
         """Return the span between two instants."""
-        return cls(min(one, two), max(one, two))
+        return cls(min(first_ms, two), max(first_ms, two))
 
 
 def slice_instants(column: "pa.Array", kind: TimeKind, zone: ZoneInfo) -> "pa.Array":
@@ -106,8 +106,8 @@ def statistics_span(statistics: object, column: str, zone: ZoneInfo) -> Span | N
         zone: the time zone of the slices.
     """
     try:
-        found: dict[str, Any] = json.loads(statistics) if isinstance(statistics, str) else {}
-        low, high = found["minValues"][column], found["maxValues"][column]
-        return Span.of(*(local_ms(datetime.fromisoformat(one), zone) for one in (low, high)))
+        parsed: dict[str, Any] = json.loads(statistics) if isinstance(statistics, str) else {}
+        low, high = parsed["minValues"][column], parsed["maxValues"][column]
+        return Span.of(*(local_ms(datetime.fromisoformat(bound), zone) for bound in (low, high)))
     except (ValueError, KeyError, TypeError, AttributeError):  # no statistics, or a year that Python does not have
         return None

@@ -85,8 +85,8 @@ def null_slices(log: LogVersion, by: SliceGrammar, records: int) -> LogError:
 
 def overlapped(cut: Cut, span: Span) -> Sequence[Slice]:
     """Return the slices that a span overlaps."""
-    first = bisect_right(cut.slices, span.first_ms, key=lambda one: one.end_ms)
-    return cut.slices[first : bisect_right(cut.slices, span.last_ms, key=lambda one: one.start_ms)]
+    first = bisect_right(cut.slices, span.first_ms, key=lambda slice_: slice_.end_ms)
+    return cut.slices[first : bisect_right(cut.slices, span.last_ms, key=lambda slice_: slice_.start_ms)]
 
 
 def span_groups(cut: Cut, span: Span | None) -> Sequence[str | None]:
@@ -94,4 +94,4 @@ def span_groups(cut: Cut, span: Span | None) -> Sequence[str | None]:
     slices = cut.slices if span is None else overlapped(cut, span)
     is_inside = span is not None and bool(slices) and slices[0].start_ms <= span.first_ms
     is_inside = is_inside and span is not None and span.last_ms < slices[-1].end_ms
-    return [*(one.slice_id for one in slices), *([] if is_inside else [OUTSIDE])]
+    return [*(slice_.slice_id for slice_ in slices), *([] if is_inside else [OUTSIDE])]

@@ -88,8 +88,8 @@ def _ensure(uri: str, table: Table) -> None:
     from deltalake import DeltaTable, Field, Schema
 
     wanted = {name: _field(name, node, table) for name, node in table.stored_columns().items()}
-    found = open_table(uri)
-    if found is None:
+    table_ = open_table(uri)
+    if table_ is None:
         schema = Schema.from_json(json.dumps({"type": "struct", "fields": list(wanted.values())}))
         DeltaTable.create(
             uri,
@@ -101,13 +101,13 @@ def _ensure(uri: str, table: Table) -> None:
         )
         forget_table(uri)
         return
-    existing = {field["name"]: field for field in json.loads(found.delta.schema().to_json())["fields"]}
+    existing = {field["name"]: field for field in json.loads(table_.delta.schema().to_json())["fields"]}
     for name, field in wanted.items():
         if name in existing:
             _check_column(uri, existing[name], field)
     added = [Field.from_json(json.dumps(field)) for name, field in wanted.items() if name not in existing]
     if added:
-        found.delta.alter.add_columns(added)
+        table_.delta.alter.add_columns(added)
         forget_table(uri)
 
 
@@ -160,7 +160,7 @@ def table_columns(uri: str) -> dict[str, Node]:
         if table is None:
             return {}
         schema = json.loads(table.delta.schema().to_json())
-    return {one["name"]: one["type"] for one in schema["fields"]}
+    return {field["name"]: field["type"] for field in schema["fields"]}
 
 
 def bounded_columns(uri: str) -> frozenset[str] | None:
@@ -237,19 +237,20 @@ def files_dataset(
     columns = [field.with_type(texts) if field.name in repeated else field for field in schema]
     fragments = [
         files.make_fragment(
-            place_of(root, one.path),
+            place_of(root, file.path),
             filesystem=system,
-            file_size=one.bytes,  # without it, an object store is asked
-            partition_expression=(pc.field("slice_id") == one.attempt[0]) & (pc.field("attempt_id") == one.attempt[1]),
+            file_size=file.bytes,  # without it, an object store is asked
+            partition_expression=(pc.field("slice_id") == file.attempt[0])
+            & (pc.field("attempt_id") == file.attempt[1]),
         )
-        for one in listed
+        for file in listed
     ]
     return pads.FileSystemDataset(fragments, pa.schema(columns), files, system)
 
 
 def _shared(files: list[TableFile], share: Share) -> list[TableFile]:
     number, parts = share
-    return files if parts == 1 else sorted(files, key=lambda one: one.path)[number::parts]
+    return files if parts == 1 else sorted(files, key=lambda file: file.path)[number::parts]
 
 
 def add_fields(uri: str, table: Table) -> None:
@@ -337,7 +338,7 @@ def read_each_attempt(uri: str, attempts: Sequence[Attempt], columns: Sequence[s
         if table is None:
             return [pa.table({}) for _ in attempts]
         datasets = [dataset_of(table, [attempt]) for attempt in attempts]
-        return [one.to_table(columns=[name for name in columns if name in one.schema.names]) for one in datasets]
+        return [files.to_table(columns=[name for name in columns if name in files.schema.names]) for files in datasets]
 
 
 def attempt_batches(

@@ -42,8 +42,7 @@ class Listing:
     """
 
     def __init__(self, table: "DeltaTable", *, few: int = FEW_ATTEMPTS) -> None:
-        actions = arrow_table(table.get_add_actions(flatten=True)).combine_chunks()
-        self._columns = actions.select(_LISTED)
+        self._columns = arrow_table(table.get_add_actions(flatten=True)).combine_chunks().select(_LISTED)
         self._left = few
         self._index: tuple[list[TableFile], dict[Attempt, list[int]]] | None = None
 
@@ -55,7 +54,7 @@ class Listing:
                 return self._found(attempts)
             self._index = self._indexed()
         files, places = self._index
-        return [files[place] for place in sorted(place for one in attempts for place in places.get(one, ()))]
+        return [files[place] for place in sorted(place for attempt in attempts for place in places.get(attempt, ()))]
 
     def _found(self, attempts: AbstractSet[Attempt]) -> list[TableFile]:
         import pyarrow as pa
@@ -63,7 +62,7 @@ class Listing:
 
         ids = pa.array([attempt_id for _, attempt_id in attempts], pa.string())
         own = self._columns.filter(pc.is_in(pc.cast(self._columns[_LISTED[-1]], pa.string()), ids))
-        return [one for one in _as_files(own) if one.attempt in attempts]
+        return [file for file in _as_files(own) if file.attempt in attempts]
 
     def _indexed(self) -> tuple[list[TableFile], dict[Attempt, list[int]]]:
         files = _as_files(self._columns)

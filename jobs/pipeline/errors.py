@@ -33,9 +33,9 @@ _EXPECTED = {
 
 def describe(error: ValidationError, model: type[BaseModel]) -> str:
     """Return all errors as one text, each with the path of its key. At most five are written out, the rest counted."""
-    found = dict.fromkeys(_messages(error, model))
-    shown = list(found)[:MAX_SHOWN]
-    more = f"; and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
+    messages = dict.fromkeys(_messages(error, model))
+    shown = list(messages)[:MAX_SHOWN]
+    more = f"; and {len(messages) - MAX_SHOWN} more" if len(messages) > MAX_SHOWN else ""
     return "; ".join(shown) + more
 
 
@@ -47,7 +47,7 @@ def _messages(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
 
 
 def _message(details: ErrorDetails, owner: type[BaseModel], key: str) -> str:
-    kind, found, context = details["type"], details["input"], details.get("ctx", {})
+    kind, value, context = details["type"], details["input"], details.get("ctx", {})
     match kind:
         case "extra_forbidden":
             message = _unknown_key(key, owner)
@@ -56,16 +56,16 @@ def _message(details: ErrorDetails, owner: type[BaseModel], key: str) -> str:
         case "value_error":
             message = shortened(str(context["error"]), MAX_MESSAGE)
         case "literal_error":
-            hint = did_you_mean(str(found), _literals(context["expected"]))
-            message = f"found {_shown(found)}; allowed: {context['expected']}{hint}"
+            hint = did_you_mean(str(value), _literals(context["expected"]))
+            message = f"found {_shown(value)}; allowed: {context['expected']}{hint}"
         case "string_pattern_mismatch":
             allowed = "lower-case letters, digits and _, a letter first, at most 63 characters"
-            message = f"found {_shown(found)}; allowed: {allowed}"
+            message = f"found {_shown(value)}; allowed: {allowed}"
         case _ if kind in _EXPECTED:
-            message = f"expected {_EXPECTED[kind]}, found {_shown(found)}"
+            message = f"expected {_EXPECTED[kind]}, found {_shown(value)}"
         case _:
             # pydantic's own words: limits of numbers and lengths, such as "input should be greater than 0".
-            message = f"{details['msg'][0].lower()}{details['msg'][1:]}, found {_shown(found)}"
+            message = f"{details['msg'][0].lower()}{details['msg'][1:]}, found {_shown(value)}"
     return message
 
 

@@ -164,9 +164,9 @@ def _window_uses(windows: WindowsGrammar) -> Iterator[_Use]:
     for key, session in (("session", windows.session), ("dynamic_session", windows.dynamic_session)):
         if session is not None and session.gap.column is not None:
             yield _Use(path=f"windows.{key}.gap.column", column=session.gap.column, types=INTEGERS)
-    for one in windows.trigger.whole() if windows.trigger is not None else ():
-        if one.delta is not None:
-            yield _Use(path="windows.trigger.delta.column", column=one.delta.column, types=NUMBERS)
+    for trigger in windows.trigger.whole() if windows.trigger is not None else ():
+        if trigger.delta is not None:
+            yield _Use(path="windows.trigger.delta.column", column=trigger.delta.column, types=NUMBERS)
     if windows.evictor is not None and windows.evictor.delta is not None:
         yield _Use(path="windows.evictor.delta.column", column=windows.evictor.delta.column, types=NUMBERS)
     streams = windows.storm.streams if windows.storm is not None else None
@@ -194,17 +194,17 @@ def _time_use(path: str, time: TimeColumn) -> _Use:
     return _Use(path=f"{path}.column", column=time.column, types=types, has_unit=has_unit)
 
 
-def _slice_uses(one: SliceGrammar) -> Iterator[_Use]:
+def _slice_uses(grammar: SliceGrammar) -> Iterator[_Use]:
     texts = ("string", *INTEGERS)
-    dates = texts if one.format is not None else ("date", *texts)
-    if len(one.columns) == 1:
-        types = dates if one.every_ms == UNIT_MS["d"] else texts
-        times = ("timestamp", "timestamp_ntz") if one.format is None else ()
-        yield _Use(path="log.slice.by", column=one.columns[0], types=(*types, *times), is_stored=True)
+    dates = texts if grammar.format is not None else ("date", *texts)
+    if len(grammar.columns) == 1:
+        types = dates if grammar.every_ms == UNIT_MS["d"] else texts
+        times = ("timestamp", "timestamp_ntz") if grammar.format is None else ()
+        yield _Use(path="log.slice.by", column=grammar.columns[0], types=(*types, *times), is_stored=True)
         return
-    for index, column in enumerate(one.columns):  # none, if the commits cut the log
+    for index, column in enumerate(grammar.columns):  # none, if the commits cut the log
         # [date, hour], or [year, month, day] and perhaps an hour
-        is_date = index == 0 and len(one.columns) == DATE_AND_HOUR
+        is_date = index == 0 and len(grammar.columns) == DATE_AND_HOUR
         yield _Use(path=f"log.slice.by[{index}]", column=column, types=dates if is_date else texts, is_stored=True)
 
 

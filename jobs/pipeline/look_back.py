@@ -23,7 +23,7 @@ class LookBack:
     @property
     def every(self) -> tuple[Slice, ...]:
         """All slices, in order."""
-        return tuple(sorted((*self.slices, *self.outside), key=lambda one: one.start_ms))
+        return tuple(sorted((*self.slices, *self.outside), key=lambda slice_: slice_.start_ms))
 
 
 def look_back(pipeline: Pipeline, slices: Sequence[Slice]) -> LookBack:
@@ -33,28 +33,28 @@ def look_back(pipeline: Pipeline, slices: Sequence[Slice]) -> LookBack:
         return LookBack(slices=(*slices,))
     grid, before = slice_grid(pipeline), dict[str, Slice | None]()
 
-    def earlier(one: Slice) -> Iterator[Slice]:
-        found: Slice | None = one
-        while found is not None:
-            if found.slice_id not in before:
-                before[found.slice_id] = previous_slice(grid, found)
-            found = before[found.slice_id]
-            if found is None or not _reaches(found, one, distinct.within_ms):
+    def earlier(slice_: Slice) -> Iterator[Slice]:
+        before_it: Slice | None = slice_
+        while before_it is not None:
+            if before_it.slice_id not in before:
+                before[before_it.slice_id] = previous_slice(grid, before_it)
+            before_it = before[before_it.slice_id]
+            if before_it is None or not _reaches(before_it, slice_, distinct.within_ms):
                 return
-            yield found
+            yield before_it
 
-    of = {one.slice_id: tuple(earlier(one))[::-1] for one in slices}
-    outside = {found.slice_id: found for own in of.values() for found in own if found.slice_id not in of}
-    return LookBack(slices=(*slices,), of=of, outside=tuple(sorted(outside.values(), key=lambda found: found.start_ms)))
+    of = {slice_.slice_id: tuple(earlier(slice_))[::-1] for slice_ in slices}
+    outside = {past.slice_id: past for own in of.values() for past in own if past.slice_id not in of}
+    return LookBack(slices=(*slices,), of=of, outside=tuple(sorted(outside.values(), key=lambda past: past.start_ms)))
 
 
-def readers_of(pipeline: Pipeline, grid: SliceGrid, one: Slice) -> Iterator[Slice]:
+def readers_of(pipeline: Pipeline, grid: SliceGrid, slice_: Slice) -> Iterator[Slice]:
     """Yield the slices after a slice whose runs read it as well."""
     distinct = pipeline.log.distinct
-    found = None if distinct is None else next_slice(grid, one)
-    while distinct is not None and found is not None and _reaches(one, found, distinct.within_ms):
-        yield found
-        found = next_slice(grid, found)
+    reader = None if distinct is None else next_slice(grid, slice_)
+    while distinct is not None and reader is not None and _reaches(slice_, reader, distinct.within_ms):
+        yield reader
+        reader = next_slice(grid, reader)
 
 
 def _reaches(earlier: Slice, later: Slice, within_ms: int) -> bool:

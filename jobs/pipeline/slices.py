@@ -65,9 +65,9 @@ def slice_at(grid: SliceGrid, at_ms: int) -> Slice:
     day = (at_ms + _offset_ms(grid.zone, at_ms)) // _DAY_MS
     # A zone may repeat hours around midnight or skip a date, so the neighbouring dates are candidates, too.
     for candidate in (day - 1, day, day + 1):
-        found = _day(grid, candidate) if _FIRST_DAY <= candidate <= _LAST_DAY else None
-        if found is not None and found.start_ms <= at_ms < found.end_ms:
-            return found
+        own_day = _day(grid, candidate) if _FIRST_DAY <= candidate <= _LAST_DAY else None
+        if own_day is not None and own_day.start_ms <= at_ms < own_day.end_ms:
+            return own_day
     raise _beyond(at_ms)
 
 
@@ -76,16 +76,17 @@ def local_midnight_ms(grid: SliceGrid, at_ms: int) -> int:
     return slice_at(replace(grid, every_ms=_DAY_MS), at_ms).start_ms
 
 
-def next_slice(grid: SliceGrid, one: Slice) -> Slice | None:
+def next_slice(grid: SliceGrid, slice_: Slice) -> Slice | None:
     """Return the slice after this one; None after the last slice."""
-    is_last = one.end_ms >= last_edge_ms(grid) or (grid.last_ms is not None and one.start_ms >= grid.last_ms)
-    return None if is_last else slice_at(grid, one.end_ms)
+    is_last = slice_.end_ms >= last_edge_ms(grid) or (grid.last_ms is not None and slice_.start_ms >= grid.last_ms)
+    return None if is_last else slice_at(grid, slice_.end_ms)
 
 
-def previous_slice(grid: SliceGrid, one: Slice) -> Slice | None:
+def previous_slice(grid: SliceGrid, slice_: Slice) -> Slice | None:
     """Return the slice before this one; None before the first slice."""
-    is_first = one.start_ms <= first_edge_ms(grid) or (grid.first_ms is not None and one.start_ms <= grid.first_ms)
-    return None if is_first else slice_at(grid, one.start_ms - 1)
+    edges_ms = (first_edge_ms(grid), grid.first_ms)
+    is_first = any(edge_ms is not None and slice_.start_ms <= edge_ms for edge_ms in edges_ms)
+    return None if is_first else slice_at(grid, slice_.start_ms - 1)
 
 
 def first_edge_ms(grid: SliceGrid) -> int:
@@ -125,7 +126,7 @@ def slices_ending_in(pipeline: Pipeline, after_ms: int, until_ms: int) -> tuple[
     if until_ms <= after_ms:
         return ()
     start = slice_at(grid, after_ms).start_ms
-    return tuple(found for found in _walk(grid, start, until_ms) if after_ms < found.end_ms <= until_ms)
+    return tuple(slice_ for slice_ in _walk(grid, start, until_ms) if after_ms < slice_.end_ms <= until_ms)
 
 
 def check_range(
@@ -184,12 +185,13 @@ def slice_of_id(pipeline: Pipeline, slice_id: str) -> Slice:
         RangeError: no slice of the pipeline starts at that time.
     """
     grid = slice_grid(pipeline)
-    found = slice_at(grid, _instant_ms(grid, slice_id))
-    if found.start_ms != _instant_ms(grid, slice_id):
+    slice_ = slice_at(grid, _instant_ms(grid, slice_id))
+    if slice_.start_ms != _instant_ms(grid, slice_id):
         raise RangeError(
-            f"no slice of pipeline {pipeline.name} starts at {slice_id}; the slice that contains it is {found.slice_id}"
+            f"no slice of pipeline {pipeline.name} starts at {slice_id}; the slice that contains it is "
+            f"{slice_.slice_id}"
         )
-    return found
+    return slice_
 
 
 def show_ms(grid: SliceGrid, at_ms: int) -> str:
@@ -244,20 +246,20 @@ def _walk(grid: SliceGrid, from_ms: int, to_ms: int) -> tuple[Slice, ...]:
     start_ms = from_ms if grid.first_ms is None else max(from_ms, grid.first_ms)
     if start_ms >= to_ms or (grid.last_ms is not None and start_ms > grid.last_ms):
         return ()
-    found = [slice_at(grid, start_ms)]
-    while found[-1].end_ms < to_ms and (grid.last_ms is None or found[-1].end_ms <= grid.last_ms):
-        found.append(_after(grid, found[-1]))
-    return tuple(found)
+    slices = [slice_at(grid, start_ms)]
+    while slices[-1].end_ms < to_ms and (grid.last_ms is None or slices[-1].end_ms <= grid.last_ms):
+        slices.append(_after(grid, slices[-1]))
+    return tuple(slices)
 
 
-def _after(grid: SliceGrid, one: Slice) -> Slice:
+def _after(grid: SliceGrid, slice_: Slice) -> Slice:
     """Return what `slice_at` returns for the end of a slice. The day after a day is found without its neighbours."""
     if grid.is_daily:
-        day = date.fromisoformat(one.slice_id).toordinal() - _EPOCH.toordinal() + 1
+        day = date.fromisoformat(slice_.slice_id).toordinal() - _EPOCH.toordinal() + 1
         following = _day(grid, day) if day <= _LAST_DAY else None
-        if following is not None and following.start_ms == one.end_ms < following.end_ms:
+        if following is not None and following.start_ms == slice_.end_ms < following.end_ms:
             return following
-    return slice_at(grid, one.end_ms)
+    return slice_at(grid, slice_.end_ms)
 
 
 def _instant_ms(grid: SliceGrid, text: str) -> int:

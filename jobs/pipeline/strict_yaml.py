@@ -110,11 +110,11 @@ def read_yaml(path: Path) -> object:
             has line and column.
     """
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             raise SpecError(f"{path}: is not a regular file; write the pipeline into a regular file")
-        if found.st_size > MAX_BYTES:
-            raise SpecError(f"{path}: has {found.st_size:,} bytes; a pipeline file has at most {MAX_BYTES:,}")
+        if status.st_size > MAX_BYTES:
+            raise SpecError(f"{path}: has {status.st_size:,} bytes; a pipeline file has at most {MAX_BYTES:,}")
         content = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error

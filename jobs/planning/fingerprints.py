@@ -48,19 +48,21 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     Raises:
         SpecError: the module of a function does not exist or cannot be read.
     """
-    document: dict[str, Any] = {
-        key: value for key, value in pipeline_document(pipeline).items() if key not in _IRRELEVANT
-    }
-    log = {key: value for key, value in document["log"].items() if key not in _IRRELEVANT_OF_LOG}
-    log["slice"] = {key: value for key, value in log["slice"].items() if key not in _IRRELEVANT_OF_SLICE}
     whole: dict[str, object] = {
         "semantics_version": [SEMANTICS_VERSION, STATE_VERSION],
-        "spec": document | {"log": log},
+        "spec": relevant_document(pipeline_document(pipeline)),
     }
     if pipeline.functions():
         found = Functions(source=pipeline.source, directory=pipeline.functions_dir)
         whole["functions"] = {one.name: found.source_of(one, one.name) for one in pipeline.functions()}
     return fingerprint(whole)
+
+
+def relevant_document(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a pipeline that can change a row of a run. `document` is of `pipeline_document`."""
+    log = {key: value for key, value in document["log"].items() if key not in _IRRELEVANT_OF_LOG}
+    log["slice"] = {key: value for key, value in log["slice"].items() if key not in _IRRELEVANT_OF_SLICE}
+    return {key: value for key, value in document.items() if key not in _IRRELEVANT} | {"log": log}
 
 
 def checks_fingerprint(pipeline: Pipeline, suite: Mapping[str, object] | None) -> str:

@@ -17,6 +17,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.plan import Plan, make_plan
+from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.planning.steps import Ask
 from jobs.runs import Slice, WarmUp
 from windowlib.errors import RequestError
@@ -285,9 +286,11 @@ def on_published_spec(work: RequestContext) -> tuple[RequestContext, tuple[str, 
     if request is None:
         return work, ()
     stored = stored_pipeline(work.pipeline, request)
+    changes = in_one_sentence(spec_changes(stored, work.pipeline))
     warning = (
         f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
-        f"{head.result.spec_fingerprint[:12]}, which is used; to change it, publish a request with the new spec"
+        f"{head.result.spec_fingerprint[:12]}, which is used ({changes}). The chain goes on with the file after "
+        f"`hindcast adopt {work.pipeline.name}`"
     )
     log = stored.log.model_copy(update={"ready": work.pipeline.log.ready})
     used = stored.model_copy(update={"log": log, "restate": work.pipeline.restate})

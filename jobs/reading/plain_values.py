@@ -9,9 +9,9 @@ from typing import Any
 def plain(value: object) -> Any:  # noqa: ANN401  (JSON)
     """Return a value as plain JSON data: a time as ISO text in UTC, bytes as hexadecimal digits, NaN as text."""
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return _plain_scalar(value)
 
 

@@ -88,10 +88,10 @@ def published_runs(view: LedgerView) -> tuple[StagedRun, ...]:
 
 def runs_by_keys(view: LedgerView) -> tuple[KeyedRuns, ...]:
     """Return the published runs grouped by the key columns of their specs; a new spec may change the keys."""
-    found: dict[tuple[str, ...], list[StagedRun]] = {}
+    by_keys: dict[tuple[str, ...], list[StagedRun]] = {}
     for run in published_runs(view):
-        found.setdefault(spec_of(view, run).log.key_columns, []).append(run)
-    return tuple(KeyedRuns(keys, tuple(runs)) for keys, runs in found.items())
+        by_keys.setdefault(spec_of(view, run).log.key_columns, []).append(run)
+    return tuple(KeyedRuns(keys, tuple(runs)) for keys, runs in by_keys.items())
 
 
 def read_published(

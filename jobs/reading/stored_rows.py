@@ -95,10 +95,10 @@ class Stored:
     def _sums(self, rows: "pa.Table") -> Iterator[Finding]:
         yield from self.sum_findings(id_sums(rows) if rows.num_rows else {})
 
-    def sum_findings(self, found: "Mapping[Attempt, IdSum | None]") -> Iterator[Finding]:
-        """Yield the attempts whose ids do not add up to the digest. `found` has None if a row has no id."""
+    def sum_findings(self, sums: "Mapping[Attempt, IdSum | None]") -> Iterator[Finding]:
+        """Yield the attempts whose ids do not add up to the digest. `sums` has None if a row has no id."""
         for attempt, digest in self.digests.items():
-            ids = found.get(attempt, IdSum())
+            ids = sums.get(attempt, IdSum())
             if digest is not None and (ids is None or ids.digest() != digest):
                 count = "rows without an id" if ids is None else counted(ids.count, "row")
                 what = (
@@ -110,9 +110,9 @@ class Stored:
         columns = {name: rows[name].combine_chunks() for name in rows.column_names}
         seen: set[Attempt] = set()
         for damage in RowIdentity(self.table).damage(columns):
-            if damage.row is None and len(found := set(attempts_of(rows))) > 1:
-                for one in sorted(found):  # check each attempt alone to find the damaged one
-                    yield from self._content(of_attempts(rows, {one}))
+            if damage.row is None and len(attempts := set(attempts_of(rows))) > 1:
+                for read_attempt in sorted(attempts):  # check each attempt alone to find the damaged one
+                    yield from self._content(of_attempts(rows, {read_attempt}))
                 return
             attempt = _attempt_of(rows, damage.row or 0)
             if attempt not in seen:
@@ -124,7 +124,7 @@ class Stored:
     def _placed(self, rows: "pa.Table") -> Iterator[Finding]:
         """Yield rows of another run, and values in columns that the run's spec does not have."""
         runs = rows.group_by([*tables.PARTITION_COLUMNS, "run_id"]).aggregate([]).to_pylist()
-        pairs = {(one["slice_id"], one["attempt_id"]) for one in runs if one["run_id"] != self._run_id(one)}
+        pairs = {(run["slice_id"], run["attempt_id"]) for run in runs if run["run_id"] != self._run_id(run)}
         for attempt in sorted(pairs):
             yield self._finding(attempt, f"has rows of another run than {self.run_ids.get(attempt)}")
         known = self.table.stored_columns().keys() | {tables.ROW_CHECK}
@@ -162,11 +162,11 @@ def removed_ids(rows: "pa.Table") -> dict[str, IdSum]:
     """Return the sums of the removed ids by table, from rows of `state_removals`."""
     import pyarrow.compute as pc
 
-    found = {}
+    sums = {}
     for name in tables.INCREMENTAL_TABLES:
         own = rows.filter(pc.equal(rows["table_name"], name))
-        found[name] = IdSum.of_array(own["removed_id"].to_numpy())
-    return found
+        sums[name] = IdSum.of_array(own["removed_id"].to_numpy())
+    return sums
 
 
 def _numbered_attempts(rows: "pa.Table") -> "tuple[list[Attempt], NDArray[np.int64]]":
@@ -175,12 +175,13 @@ def _numbered_attempts(rows: "pa.Table") -> "tuple[list[Attempt], NDArray[np.int
     import pyarrow.compute as pc
 
     slices, attempts = (pc.fill_null(rows[name].cast(pa.string()), "") for name in tables.PARTITION_COLUMNS)
-    slices, attempts = (one.combine_chunks().dictionary_encode() for one in (slices, attempts))
+    slices, attempts = (column.combine_chunks().dictionary_encode() for column in (slices, attempts))
     codes = slices.indices.to_numpy().astype(np.int64) * len(attempts.dictionary) + attempts.indices.to_numpy()
-    found, numbers = np.unique(codes, return_inverse=True)
-    first, second = np.divmod(found, len(attempts.dictionary))
+    different, numbers = np.unique(codes, return_inverse=True)
+    first, second = np.divmod(different, len(attempts.dictionary))
     names = slices.dictionary.to_pylist(), attempts.dictionary.to_pylist()
-    return [(names[0][one], names[1][two]) for one, two in zip(first.tolist(), second.tolist(), strict=True)], numbers
+    places = zip(first.tolist(), second.tolist(), strict=True)
+    return [(names[0][slice_no], names[1][attempt_no]) for slice_no, attempt_no in places], numbers
 
 
 def _attempt_of(rows: "pa.Table", row: int) -> Attempt:
@@ -191,12 +192,12 @@ def _add_sums(sums: "dict[Attempt, IdSum | None]", batch: "pa.RecordBatch") -> N
     """Add the ids of a batch to the sums by attempt; the sum of an attempt with a row without an id is None."""
     import pyarrow as pa
 
-    for attempt, found in id_sums(pa.Table.from_batches([batch])).items():
+    for attempt, ids in id_sums(pa.Table.from_batches([batch])).items():
         known = sums.setdefault(attempt, IdSum())
-        if known is None or found is None:
+        if known is None or ids is None:
             sums[attempt] = None
         else:
-            known.merge(found)
+            known.merge(ids)
 
 
 def attempts_of(rows: "pa.Table") -> list[Attempt]:
@@ -210,10 +211,10 @@ def file_of(uri: str, attempt: Attempt) -> str | None:
     try:
         with reading(uri):
             # Delta quotes a partition value once in the path, and the path once more in the URI.
-            found = [one for one in open_delta(uri).file_uris() if place in unquote(unquote(one))]
+            uris = [file_uri for file_uri in open_delta(uri).file_uris() if place in unquote(unquote(file_uri))]
     except StoreError:
         return None
-    return ", ".join(found) or None
+    return ", ".join(uris) or None
 
 
 def digest_of(run: StagedRun, table: str) -> str | None:
@@ -298,9 +299,9 @@ class StoredRuns:
         uri = self.lake.table(self.pipeline, table)
         by_attempt = {run_attempt(run, table): run for run in runs}
         if self.checks_content(table, runs):
-            found = self.read(table, runs)
-            wanted = [name for name in columns if name in found.column_names]
-            yield from (batch for batch in found.select(wanted).to_batches(max_chunksize=rows) if batch.num_rows)
+            read_rows = self.read(table, runs)
+            wanted = [name for name in columns if name in read_rows.column_names]
+            yield from (batch for batch in read_rows.select(wanted).to_batches(max_chunksize=rows) if batch.num_rows)
             return
         needed = tuple(dict.fromkeys((*columns, *IDS)))
         sums: dict[Attempt, IdSum | None] = {}
@@ -346,8 +347,8 @@ class StoredRuns:
             part = rows
             if len(specs) > 1 and rows.num_rows:
                 part = of_attempts(rows, set(attempts))
-            found = self._stored(uri, runs, table=table, attempts=attempts, columns=stored)
-            yield from found.findings(part, with_content=with_content)
+            stored_rows = self._stored(uri, runs, table=table, attempts=attempts, columns=stored)
+            yield from stored_rows.findings(part, with_content=with_content)
 
     def _stored(
         self, uri: str, runs: Mapping[Attempt, StagedRun], *, table: str, attempts: Sequence[Attempt], columns: Columns

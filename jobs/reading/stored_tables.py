@@ -91,10 +91,10 @@ def _accumulators(pipeline: Pipeline, columns: Columns, log: Callable[[], Column
 
     if pipeline.aggregates:
         types = input_columns(pipeline, {name: spell_type(node) for name, node in log().items()})
-        found = {name: one.state_columns for name, one in pipeline_aggregates(pipeline, types).items()}
+        states = {name: aggregate.state_columns for name, aggregate in pipeline_aggregates(pipeline, types).items()}
     else:
-        found = dict.fromkeys(pipeline.output_columns[:1], JSON_STATE)
-    return {name: dict(named) for name, named in found.items() if f"acc_{name}" in columns}
+        states = dict.fromkeys(pipeline.output_columns[:1], JSON_STATE)
+    return {name: dict(named) for name, named in states.items() if f"acc_{name}" in columns}
 
 
 def _last(pipeline: Pipeline, columns: Columns) -> Mapping[str, str] | None:

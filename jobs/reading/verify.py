@@ -49,7 +49,7 @@ class Verification:
             "ledger_version": self.ledger_version,
             "runs": self.runs,
             "rows": self.rows,
-            "findings": [asdict(one) for one in self.findings],
+            "findings": [asdict(finding) for finding in self.findings],
         }
 
 

@@ -1,9 +1,10 @@
 """Where a chain can begin in the middle of a log, so that its state at a slice equals that of the whole chain.
 
-A pass over the columns that decide about times, and no other, finds the clock and the watermarks before each slice. The
-chain begins at the first slice with a record that may still matter at `at` (windowlib.windows.reach), without windows
-and with the time of the whole chain. Records before it matter to no window that is open at `at`, so the windows of all
-others are whole from there on. What the chain emits before `at` may lack records, and is never published.
+The published chain has the clock and the watermarks before each slice. Where it does not, a pass over the columns that
+decide about times, and no other, finds them. The chain begins at the first slice with a record that may still matter at
+the range (windowlib.windows.reach), without windows and with the time of the whole chain. Records before it matter to
+no window that is open there, so the windows of all others are whole. What the chain emits before the range may lack
+records, and is never published.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,14 +17,20 @@ from jobs.engine.engine import Engine
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
+from jobs.lake.log_match import Match, match_input
+from jobs.lake.store import read_attempts
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
-from jobs.planning.fingerprints import spec_fingerprint
+from jobs.planning.fingerprints import relevant_document, spec_fingerprint
 from jobs.planning.log_pin import pin_input
 from jobs.planning.log_state import known_log
 from jobs.planning.request_context import RequestContext
+from jobs.reading.stored_tables import spec_of
+from jobs.replay.chunk.bucket_plan import chunk_tables
 from jobs.replay.chunk.log_bytes import check_log_bytes
-from jobs.replay.chunk.time_steps import combined, warm_up_from
+from jobs.replay.chunk.time_steps import combined, source_rows, warm_up_from
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.stages.counted import chunk_time, counted_log, reading_tasks
 from jobs.replay.stages.judging import ScanPlan, deciding_columns
@@ -32,11 +39,14 @@ from jobs.runs import Slice, WarmUp
 from jobs.spark.lazy_session import LazySession
 from windowlib.columnar.time_groups import TimeGroups
 from windowlib.errors import RequestError, SpecError
+from windowlib.records import tables
 from windowlib.watermarks.timeline import SourceRow
 from windowlib.windows.reach import Reach, reach_of
 
 RECORDS_PER_PASS: Final = 100_000_000
 """Slices are read together up to about this many records."""
+_KEEP_MAXIMUM: Final = ("bounded", "ascending", "legacy_bounded")
+"""Watermarks whose checkpoints have the greatest event time of all records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,64 +64,109 @@ class SliceTime:
         return combined(self.after).watermark_ms
 
 
-def find_restart(
-    session: LazySession,
-    pipeline: Pipeline,
-    lake: Lake,
-    *,
-    before: Sequence[Slice],
-    at: Slice,
-    known: KnownLog | None = None,
-    records_per_pass: int = RECORDS_PER_PASS,
-) -> WarmUp:
-    """Return the warm-up after which the state before `at` equals that of the chain over all slices of the log.
+def restart_before(session: LazySession | None, work: RequestContext, slices: Sequence[Slice]) -> WarmUp | None:
+    """Return the warm-up after which the state before some slices equals that of the chain over the whole log.
+
+    None if the chain needs no warm-up: the slice before has a published run of the same spec.
 
     Args:
-        session: is started if the work needs it.
-        pipeline: the pipeline.
-        lake: the lake.
-        before: all slices from the log's first record up to `at`.
-        at: the first slice whose rows are wanted.
-        known: commits that it covers are not read again.
-        records_per_pass: about how many records are read together; at least one slice is.
+        session: is started if the work needs it. None: no record is read.
+        work: the context.
+        slices: the first of them is the first slice whose rows are wanted.
 
     Raises:
-        RequestError: nothing bounds how long a record matters to the pipeline's windows.
-        LogError: the log before `at` cannot be read.
+        RequestError: nothing bounds how long a record matters to the pipeline's windows; or the log has to be read, and
+            there is no session.
+        LogError: the log before cannot be read.
     """
-    if not before:
-        return WarmUp(first=at)
-    passed: list[SliceTime] = []
-    reach: Reach | None = None
-    time: tuple[SourceRow, ...] = ()
-    for chunk in _chunks(pipeline, lake, before, known=known, records=records_per_pass):
-        reach = reach or _reach(pipeline, chunk.tables.engine, at)
-        passed += _times(session, chunk, lake, reach=reach, before=time)
-        time = passed[-1].after
-    assert reach is not None, "there is a slice before"
-    number = first_that_matters(passed, reach, at)
-    first = at if number == len(passed) else passed[number].slice
-    return warm_up_from(first, passed[number - 1].after if number else ())
-
-
-def restart_before(session: LazySession, work: RequestContext, slices: Sequence[Slice]) -> WarmUp | None:
-    """Return the warm-up of a chain that begins with the first of some slices.
-
-    None if the chain needs none: the slice before has a published run of the same spec.
-
-    Raises:
-        RequestError, LogError: as for `find_restart`.
-    """
-    view, at = work.ledger.view(), slices[0]
-    previous = previous_slice(slice_grid(work.pipeline), at)
+    view, at, pipeline = work.ledger.view(), slices[0], work.pipeline
+    previous = previous_slice(slice_grid(pipeline), at)
     published = None if previous is None else view.published_chain_run(previous.slice_id)
-    if published is not None and published.result.spec_fingerprint == spec_fingerprint(work.pipeline):
+    if published is not None and published.result.spec_fingerprint == spec_fingerprint(pipeline):
         return None
     first = work.log_state(view, slices).first_data
     if first is None or first.start_ms >= at.start_ms:
         return WarmUp(first=at)
-    before = slices_between(work.pipeline, first.start_ms, at.start_ms)
-    return find_restart(session, work.pipeline, work.lake, before=before, at=at, known=known_log(view, before))
+    before = slices_between(pipeline, first.start_ms, at.start_ms)
+    known = known_log(view, before)
+    pinned = pin_input(pipeline, work.lake, [at], known=known, row_ids=False)
+    reach = _reach(pipeline, chunk_tables(pipeline, pinned).engine, at)
+    passed = None if reach.gap_ms is not None else times_of_chain(work, view, before)
+    if passed is None and session is None:
+        raise RequestError(
+            f"the restart point of pipeline {pipeline.name} before {at.slice_id} needs the times of all earlier records"
+        )
+    if passed is None and session is not None:
+        passed = times_of_log(session, work, before, reach=reach, known=known)
+    assert passed is not None, "one of both has them"
+    number = first_that_matters(passed, reach, at)
+    start = at if number == len(passed) else passed[number].slice
+    return warm_up_from(start, passed[number - 1].after if number else ())
+
+
+def times_of_log(
+    session: LazySession,
+    work: RequestContext,
+    before: Sequence[Slice],
+    *,
+    reach: Reach,
+    known: KnownLog | None = None,
+    records_per_pass: int = RECORDS_PER_PASS,
+) -> list[SliceTime]:
+    """Read the times of the records of slices from the log's first record on. At least one slice is read at once.
+
+    Raises:
+        LogError: the log cannot be read.
+    """
+    passed: list[SliceTime] = []
+    for chunk in _chunks(work.pipeline, work.lake, before, known=known, records=records_per_pass):
+        passed += _times(session, chunk, work.lake, reach=reach, before=passed[-1].after if passed else ())
+    return passed
+
+
+def times_of_chain(work: RequestContext, view: LedgerView, before: Sequence[Slice]) -> list[SliceTime] | None:
+    """Return the times after slices from the published chain, without a record of the log.
+
+    None if the chain does not have them: a slice is not published, its log has changed, the chain began without earlier
+    records, another spec reads the log or the watermark in another way, or the watermark keeps no greatest event time.
+
+    `latest_ms` is the greatest event time up to the slice. It passes a bound at the same slice as that of the slices.
+    """
+    runs = [run for slice_ in before if (run := view.published_chain_run(slice_.slice_id)) is not None]
+    grammar = work.pipeline.watermark
+    if len(runs) < len(before) or grammar is None or grammar.kind not in _KEEP_MAXIMUM:
+        return None
+    log = work.log_state(view, before)
+    for run in runs:
+        is_whole = _has_whole_time(work, view, run, is_first=run is runs[0])
+        if not is_whole or match_input(run.sightings, log.coordinates[run.result.slice.slice_id]) is not Match.SAME:
+            return None
+    attempts = [(run.result.slice.slice_id, run.result.attempt_id) for run in runs]
+    rows = read_attempts(work.lake.table(work.pipeline.name, tables.WATERMARKS), attempts)
+    times: dict[str, list[SourceRow]] = {slice_.slice_id: [] for slice_ in before}
+    for slice_id, row in zip(rows["slice_id"].to_pylist(), source_rows(rows), strict=True):
+        times[slice_id].append(row)
+    return [_of_rows(slice_, times[slice_.slice_id]) for slice_ in before]
+
+
+def _has_whole_time(work: RequestContext, view: LedgerView, run: StagedRun, *, is_first: bool) -> bool:
+    """Return whether the time after a run is that of the whole log, read as the pipeline of the context reads it."""
+    request = view.requests.get(run.request_id)
+    if request is None or _time_document(spec_of(view, run)) != _time_document(work.pipeline):
+        return False
+    return is_first or not run.is_chain_start or request.warm_up is not None
+
+
+def _time_document(pipeline: Pipeline) -> tuple[object, object]:
+    document = relevant_document(pipeline_document(pipeline))
+    return document["log"], document.get("watermark")
+
+
+def _of_rows(slice_: Slice, rows: Sequence[SourceRow]) -> SliceTime:
+    latest_ms = combined(rows).max_event_time_ms
+    return SliceTime(
+        slice=slice_, after=tuple(rows), latest_ms=NEVER_MS if latest_ms is None else latest_ms, groups=None
+    )
 
 
 def _reach(pipeline: Pipeline, engine: Engine, at: Slice) -> Reach:

@@ -45,37 +45,36 @@ class SampleLine:
     values: tuple[tuple[str, str | None, str | None], ...]
 
 
-def compared(sides: Sides, found: Differences | None) -> Compared:
-    """Return two views with their differences; `found` is None if the comparison was not made."""
-    return Compared(
-        before=sides.before.name, after=sides.after.name, slices=sides.slices, rows=rows_to_read(sides), found=found
-    )
+def compared(sides: Sides, differences: Differences | None) -> Compared:
+    """Return two views with their differences; `differences` is None if the comparison was not made."""
+    before, after, rows = sides.before.name, sides.after.name, rows_to_read(sides)
+    return Compared(before=before, after=after, slices=sides.slices, rows=rows, found=differences)
 
 
 def rows_to_read(sides: Sides) -> int:
     """Return about how many rows a comparison reads: all rows of the slices that differ, in both views."""
     runs = [run for side in (sides.before, sides.after) for name in sides.slices if (run := side.runs.get(name))]
     counts = [run.result.counts for run in runs]
-    return sum(one.panes + one.late + one.unassigned + one.invalid for one in counts)
+    return sum(count.panes + count.late + count.unassigned + count.invalid for count in counts)
 
 
 def sample_lines(table: TableDifference) -> tuple[SampleLine, ...]:
     """Return the sample rows of a table, the changed values of each side by side."""
     return tuple(
         SampleLine(
-            change=one.change,
-            match=tuple((name, _text(value)) for name, value in one.match.items()),
-            place=one.match,
+            change=sample.change,
+            match=tuple((name, _text(value)) for name, value in sample.match.items()),
+            place=sample.match,
             values=tuple(
                 (
                     name,
-                    None if one.before is None else _text(one.before.get(name)),
-                    None if one.after is None else _text(one.after.get(name)),
+                    None if sample.before is None else _text(sample.before.get(name)),
+                    None if sample.after is None else _text(sample.after.get(name)),
                 )
-                for name in (one.differs or _names(one.before, one.after, one.match))
+                for name in (sample.differs or _names(sample.before, sample.after, sample.match))
             ),
         )
-        for one in table.samples
+        for sample in table.samples
     )
 
 

@@ -70,11 +70,11 @@ class Digest:
     @property
     def subject(self) -> str:
         """The digest in a few words."""
-        found = (
+        groups = (
             (self.published, "published"), (self.restated, "restated"), (self.held, "held"),
             (self.unarrived, "waiting"), (self.empty, "empty"), (self.changed, "changed"),
         )  # fmt: skip
-        words = [f"{len(slices):,} {name}" for slices, name in found if slices]
+        words = [f"{len(slices):,} {name}" for slices, name in groups if slices]
         return ", ".join(words) or "no news"
 
 
@@ -84,28 +84,28 @@ def digest(work: RequestContext, view: LedgerView, state: Standing, *, since_ms:
     Raises:
         HindcastError: as `jobs.review.freshness.freshness` raises.
     """
-    news = [one for one in view.publications if one.at_ms > since_ms]
+    news = [publication for publication in view.publications if publication.at_ms > since_ms]
     before = view.published_at(news[0].seq - 1) if news else dict(view.published)
     now = view.published
-    published = tuple(one for one in now if one not in before)
-    restated = tuple(one for one in now if one in before and before[one] != now[one])
-    counts = [view.run(now[one]).result.counts for one in (*published, *restated)]
+    published = tuple(slice_id for slice_id in now if slice_id not in before)
+    restated = tuple(slice_id for slice_id in now if slice_id in before and before[slice_id] != now[slice_id])
+    counts = [view.run(now[slice_id]).result.counts for slice_id in (*published, *restated)]
     return Digest(
         since_ms=since_ms,
         freshness=freshness(work, view),
         published=published,
         restated=restated,
-        withdrawn=tuple(one for one in before if one not in now),
-        records=sum(one.read for one in counts),
-        late=sum(one.late for one in counts),
+        withdrawn=tuple(slice_id for slice_id in before if slice_id not in now),
+        records=sum(count.read for count in counts),
+        late=sum(count.late for count in counts),
         held=(
-            *(f"{one.slice_id} since {show_instant(one.since_ms)}: {one.reason}" for one in held_slices(view)),
+            *(f"{held.slice_id} since {show_instant(held.since_ms)}: {held.reason}" for held in held_slices(view)),
             *((describe_hold(view.hold),) if view.hold is not None else ()),
         ),
         waits="" if state.waiting is None else state.waiting.missing,
-        unarrived=tuple(one.slice_id for one in state.unarrived),
-        empty=tuple(one.slice_id for one in state.empty if one.slice_id in {*published, *restated}),
-        changed=tuple(one.slice.slice_id for one in state.changed),
+        unarrived=tuple(slice_.slice_id for slice_ in state.unarrived),
+        empty=tuple(slice_.slice_id for slice_ in state.empty if slice_.slice_id in {*published, *restated}),
+        changed=tuple(change.slice.slice_id for change in state.changed),
     )
 
 

@@ -51,7 +51,7 @@ def freshness(work: RequestContext, view: LedgerView) -> Freshness:
     newest, head = work.log_state(view, ()).last_data, view.head
     return Freshness(
         newest_record=None if newest is None else newest.slice_id,
-        record_behind=sum(newest is None or one.start_ms > newest.start_ms for one in due),
+        record_behind=sum(newest is None or slice_.start_ms > newest.start_ms for slice_ in due),
         newest_published=None if head is None else head.result.slice.slice_id,
         published_behind=len(due),
         unit="day" if slice_grid(work.pipeline).is_daily else "slice",

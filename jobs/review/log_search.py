@@ -69,21 +69,21 @@ def record_of(
 
     log, search = log_search(lake, pipeline, view, only=only)
     derived = derivation(pipeline, log.columns)
-    found = find_record(log, column, record_id, search=search, derivation=derived)
-    if found is None:
+    record = find_record(log, column, record_id, search=search, derivation=derived)
+    if record is None:
         raise RequestError(
             f"the log {pipeline.log.table} has no record whose {column} is {record_id!r}; take a value of that column "
             "from the log"
         )
-    return _with_derived(log, derived, found) if derived else (found, True)
+    return _with_derived(log, derived, record) if derived else (record, True)
 
 
 def _with_derived(log: LogVersion, derived: Derivation, record: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     from jobs.expressions.evaluation import derive
 
-    found = derive(leaf_columns(log, derived, record), derived)
-    values = {name: found.rows.column(name)[0].as_py() for name in derived.nodes}
-    return record | values, found.kept is None or bool(found.kept[0])
+    derived_rows = derive(leaf_columns(log, derived, record), derived)
+    values = {name: derived_rows.rows.column(name)[0].as_py() for name in derived.nodes}
+    return record | values, derived_rows.kept is None or bool(derived_rows.kept[0])
 
 
 def log_search(

@@ -53,10 +53,10 @@ def gauges(view: LedgerView, *, grid: SliceGrid, now_ms: int, changed: int | Non
 
     `changed` is the number of changed slices; None: not known.
     """
-    found = dict(_open_work(view)) | dict(_published(view, now_ms=now_ms)) | dict(_waiting(view, grid, now_ms))
+    values = dict(_open_work(view)) | dict(_published(view, now_ms=now_ms)) | dict(_waiting(view, grid, now_ms))
     if changed is not None:
-        found["changed_slices"] = changed
-    return [Gauge(name=name, help=text, value=found[name]) for name, text in HELP.items() if name in found]
+        values["changed_slices"] = changed
+    return [Gauge(name=name, help=text, value=values[name]) for name, text in HELP.items() if name in values]
 
 
 def _open_work(view: LedgerView) -> Iterator[tuple[str, float]]:
@@ -77,9 +77,9 @@ def _waiting(view: LedgerView, grid: SliceGrid, now_ms: int) -> Iterator[tuple[s
     if not view.published:
         return
     first = next_slice(grid, view.slices[list(view.published)[-1]])
-    one, count = first, 0
-    while one is not None and one.end_ms <= now_ms and count < MAX_COUNTED:
-        one, count = next_slice(grid, one), count + 1
+    waiting, count = first, 0
+    while waiting is not None and waiting.end_ms <= now_ms and count < MAX_COUNTED:
+        waiting, count = next_slice(grid, waiting), count + 1
     yield "unpublished_slices", count
     yield "waiting_seconds", 0 if first is None else max(0, now_ms - first.end_ms) / 1000
 

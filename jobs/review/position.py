@@ -58,13 +58,13 @@ def locate(session: LazySession, pipeline: Pipeline, lake: Lake, *, wanted: Want
     check_log_bytes(tasks, pinned)
     with counted_log(tasks, chunk, lake) as counted:
         places = tasks.run(lambda blocks: _find(blocks, counted.plan, wanted.record_id), counted.groups)
-        found = next((place for place in places if place is not None), None)
-        if found is None:
+        place = next((place for place in places if place is not None), None)
+        if place is None:
             raise RequestError(
                 f"slice {wanted.one.slice_id} of the log {pinned.uri} has no record {wanted.record_id!r}"
             )
         time = chunk_time(chunk, counted.layout, counted.scanned, before=time_before(lake, pipeline, wanted.before))
-    sequence, rank = found
+    sequence, rank = place
     step = int(np.searchsorted(time.steps.sequence, sequence, side="left"))
     met_ms = int(time.steps.watermark_ms[step - 1]) if step else time.beginning.watermark_ms
     return Located(rank=rank, watermark_ms=None if met_ms == MIN_TIME_MS else met_ms)

@@ -71,12 +71,12 @@ def verify_inputs(
     different: list[str] = []
     for steps in _jobs(compared, records_per_job):
         events: list[LedgerEvent] = []
-        for step, sighting, found in _read(session, work, steps):
+        for step, sighting, fingerprint in _read(session, work, steps):
             assert step.run is not None, "only steps with a run are compared"
             if not sighting.is_equal:
                 different.append(step.slice.slice_id)
             if _is_news(step, sighting):
-                events.append(verified_event(step.run.result, sighting, found=found, who=who))
+                events.append(verified_event(step.run.result, sighting, found=fingerprint, who=who))
         if events:
             _record(work, events)
     names = [step.slice.slice_id for step in compared]
@@ -98,7 +98,7 @@ def _is_of(planned: Plan, result: RunResult) -> bool:
 def _jobs(steps: Sequence[Step], most: int) -> Iterator[list[Step]]:
     job: list[Step] = []
     for step in steps:
-        if job and sum(one.records for one in job) + step.records > most:
+        if job and sum(earlier.records for earlier in job) + step.records > most:
             yield job
             job = []
         job.append(step)
@@ -115,13 +115,13 @@ def _read(session: LazySession, work: RequestContext, steps: Sequence[Step]) -> 
     file_digests = check_log_bytes(tasks, pinned)
     with counted_log(tasks, chunk, work.lake) as counted:
         inputs = slice_inputs(counted.scanned, len(slices))
-    for step, one in zip(steps, inputs, strict=True):
+    for step, read in zip(steps, inputs, strict=True):
         assert step.run is not None, "only steps with a run are compared"
-        is_equal = one.fingerprint == step.run.result.input_fingerprint
+        is_equal = read.fingerprint == step.run.result.input_fingerprint
         log = pinned.coordinates(step.slice.slice_id)
         if is_equal:
             log = replace(log, file_digests=file_digests.get(step.slice.slice_id, ""))
-        yield step, Sighting(log=log, is_equal=is_equal), one.fingerprint
+        yield step, Sighting(log=log, is_equal=is_equal), read.fingerprint
 
 
 def _is_news(step: Step, sighting: Sighting) -> bool:
@@ -130,7 +130,7 @@ def _is_news(step: Step, sighting: Sighting) -> bool:
     said, digests = match_input(step.run.sightings, sighting.log), sighting.log.file_digests
     if not sighting.is_equal:
         return said in {Match.SAME, Match.UNKNOWN}
-    return said is not Match.SAME or all(one.log.file_digests != digests for one in step.run.sightings)
+    return said is not Match.SAME or all(past.log.file_digests != digests for past in step.run.sightings)
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

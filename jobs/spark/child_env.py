@@ -25,5 +25,5 @@ def clean_environment(environ: MutableMapping[str, str] = os.environ) -> None:
 
     Processes that this process starts inherit the rest.
     """
-    for name in [one for one in environ if is_secret(one) or one in BACKTRACES]:
+    for name in [variable for variable in environ if is_secret(variable) or variable in BACKTRACES]:
         del environ[name]

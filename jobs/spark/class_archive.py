@@ -82,8 +82,8 @@ def main() -> int:
     """Make the archive if it is missing. It only saves time, so a failure is reported and the exit status is 0."""
     try:
         export_java_home()
-        found = find_archive()
-        if found is None or not found.is_file():
+        archive = find_archive()
+        if archive is None or not archive.is_file():
             make_archive()
     except Exception as error:  # noqa: BLE001 - an optional step
         sys.stderr.write(f"set-up: no class archive ({error}); every start of Spark takes some seconds more\n")

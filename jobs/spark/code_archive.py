@@ -68,8 +68,8 @@ def _in_private_place(name: str, members: Sequence[tuple[str, Path]]) -> Path:
     """Return the archive in a directory that no other user can write, because its content is executed."""
     directory = Path(tempfile.gettempdir()) / f"hindcast-code-{os.geteuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
-    found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise PermissionError(f"{directory} is not a directory that only this user can write; remove it")
     return directory / name if (directory / name).is_file() else _written(directory / name, members)
 

@@ -108,8 +108,8 @@ def fetch(jars: JarSet) -> int:
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",  # else Spark fails where the machine's own name has no address
         }
-        found = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environ, check=False)  # noqa: S603
-    return found.returncode
+        process = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environ, check=False)  # noqa: S603
+    return process.returncode
 
 
 def _tell(text: str) -> None:
@@ -123,9 +123,9 @@ def wrong_jars(jars: JarSet) -> list[str]:
     problems = [f"{name} is missing" for name in listed.keys() - present.keys()]
     problems += [f"{name} is not in the list" for name in present.keys() - listed.keys()]
     for name in sorted(listed.keys() & present.keys()):
-        found = sha256(present[name])
-        if found != listed[name]:
-            problems.append(f"{name} has SHA-256 {found}, expected {listed[name]}")
+        digest = sha256(present[name])
+        if digest != listed[name]:
+            problems.append(f"{name} has SHA-256 {digest}, expected {listed[name]}")
     return problems
 
 

@@ -28,9 +28,9 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Path:
             return home
         if version is not None:
             seen.append(f"{home} is Java {version}")
-    found = f" (found: {'; '.join(seen)})" if seen else ""
+    others = f" (found: {'; '.join(seen)})" if seen else ""
     raise JavaNotFound(
-        f"Spark 4.2 needs Java {JAVA_VERSION}, which this machine does not have{found}. Install the package "
+        f"Spark 4.2 needs Java {JAVA_VERSION}, which this machine does not have{others}. Install the package "
         f"openjdk-{JAVA_VERSION}-jre-headless (Debian and Ubuntu: apt-get install openjdk-{JAVA_VERSION}-jre-headless; "
         f"Fedora: java-{JAVA_VERSION}-openjdk-headless), or set JAVA_HOME to a Java {JAVA_VERSION}."
     )

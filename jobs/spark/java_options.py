@@ -36,10 +36,10 @@ def spark_jars() -> list[Path]:
     """Return Spark's own jars, in the order of their names."""
     home = os.environ.get("SPARK_HOME")
     if not home:
-        found = find_spec("pyspark")  # its import takes 0.3 s
-        assert found is not None, "pyspark is installed"
-        assert found.origin is not None, "pyspark is a package with files"
-        home = str(Path(found.origin).parent)
+        spec = find_spec("pyspark")  # its import takes 0.3 s
+        assert spec is not None, "pyspark is installed"
+        assert spec.origin is not None, "pyspark is a package with files"
+        home = str(Path(spec.origin).parent)
     return sorted(Path(home, "jars").glob("*.jar"))
 
 

@@ -156,5 +156,5 @@ def _jvm_settings(given: str, *, extra: Sequence[str], starts_here: bool, has_ja
     path = class_path_option(jars, own) if starts_here else None
     if path is None:
         return {"spark.jars": ",".join(map(str, class_path(jars, own)))}
-    options = " ".join(one for one in (*extra, given) if one)  # a later option wins: the user's
+    options = " ".join(option for option in (*extra, given) if option)  # a later option wins: the user's
     return {_CLASS_PATH: path} | ({_OPTIONS: options} if options else {})

@@ -74,20 +74,20 @@ class Source:
     partition_idle_timeout_ms: int | None = None
 
     @classmethod
-    def read(cls, found: Json) -> "Source":
+    def read(cls, options: Json) -> "Source":
         """Return the options of $source.
 
         Raises:
             SpecError: an option does not exist, is not valid, or belongs into the log's own settings.
         """
         place = Place("$source")
-        fields = place.mapping(found)
+        fields = place.mapping(options)
         if "timeField" in fields:
             raise SpecError(
                 "$source.timeField: the pipeline file defines the event time in log: event_time; name the column there "
                 "and remove timeField"
             )
-        fields = place.fields(found, optional=("tsFieldName", "partitionIdleTimeout"))
+        fields = place.fields(options, optional=("tsFieldName", "partitionIdleTimeout"))
         name = place.at("tsFieldName").text(fields.get("tsFieldName", "_ts"))
         if "." in name or name.startswith("$"):
             raise place.at("tsFieldName").refused(name, "a field's name without dots that does not begin with $")
@@ -96,17 +96,17 @@ class Source:
         return cls(ts_field_name=name, partition_idle_timeout_ms=timeout_ms)
 
 
-def duration_ms(found: Json, place: Place, *, at_least: int = 1) -> int:
+def duration_ms(duration: Json, place: Place, *, at_least: int = 1) -> int:
     """Return the duration `{size, unit}` in ms.
 
     Raises:
         SpecError: the form or the unit is wrong, the size is less than `at_least`, or the duration is 2**62 ms or more.
     """
-    fields = place.fields(found, required=("size", "unit"))
+    fields = place.fields(duration, required=("size", "unit"))
     size = place.at("size").integer(fields["size"], at_least=at_least)
     total_ms = size * UNITS[place.at("unit").one_of(fields["unit"], UNITS)]
     if total_ms >= SAFE_TIME_MS:
-        raise place.refused(found, "a duration below 2**62 ms")
+        raise place.refused(duration, "a duration below 2**62 ms")
     return total_ms
 
 
@@ -119,11 +119,11 @@ def read_windows(stage: Json) -> tuple[Windows, Json, Place]:
     Raises:
         SpecError: `stage` is not a window stage, has an unknown option, or an option has a wrong value.
     """
-    name, found = Place("windows.atlas").single(stage, "one of " + ", ".join(WINDOW_STAGES))
+    name, options = Place("windows.atlas").single(stage, "one of " + ", ".join(WINDOW_STAGES))
     if name not in _OPTIONS:
         raise SpecError(f"{name} is not a window stage; allowed are {', '.join(WINDOW_STAGES)}")
     place, (required, optional) = Place(name), _OPTIONS[name]
-    fields = place.fields(found, required=required, optional=optional)
+    fields = place.fields(options, required=required, optional=optional)
     boundary = place.at("boundary").one_of(fields.get("boundary", "eventTime"), BOUNDARIES)
     if boundary == "processingTime":
         for option in ("idleTimeout", "allowedLateness"):
@@ -169,7 +169,7 @@ def _aligned(name: str, fields: Mapping[str, Json], place: Place, *, is_event_ti
     )
 
 
-def _offset_ms(found: Json, place: Place) -> int:
-    fields = place.fields(found, required=("offsetFromUtc", "unit"))
+def _offset_ms(offset: Json, place: Place) -> int:
+    fields = place.fields(offset, required=("offsetFromUtc", "unit"))
     count = place.at("offsetFromUtc").integer(fields["offsetFromUtc"])
     return count * UNITS[place.at("unit").one_of(fields["unit"], OFFSET_UNITS)]

@@ -98,9 +98,9 @@ class BatchColumns:
             column = self._batch.column("event_time_ms")
             times = column.fill_null(_NOWHERE).to_numpy() if column.null_count else column.to_numpy()
             is_far = (times < -SAFE_TIME_MS) | (times > SAFE_TIME_MS)
-            found = (np.where(is_far, 0, times) - intervals.offset_ms) // intervals.every_ms
-            found[is_far] = _NOWHERE
-            self._intervals, self._known_numbers = intervals, found
+            numbers = (np.where(is_far, 0, times) - intervals.offset_ms) // intervals.every_ms
+            numbers[is_far] = _NOWHERE
+            self._intervals, self._known_numbers = intervals, numbers
         return self._known_numbers
 
     def _edges(self, places: Int64s | slice) -> Edges:

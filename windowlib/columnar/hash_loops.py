@@ -40,8 +40,8 @@ def _mixed(word: np.uint64) -> np.uint64:
 
 
 @numba.njit(inline="always")
-def _with_word(found: np.uint64, word: np.uint64) -> np.uint64:
-    return _rotated(found ^ _mixed(word), np.uint64(27)) * _P1 + _P4
+def _with_word(hashed: np.uint64, word: np.uint64) -> np.uint64:
+    return _rotated(hashed ^ _mixed(word), np.uint64(27)) * _P1 + _P4
 
 
 @numba.njit(inline="always")
@@ -52,10 +52,10 @@ def _finished(word: np.uint64) -> np.uint64:
 
 
 @numba.njit(types.void(_Words, _word, _Found), cache=True)
-def hash_words(words: NDArray[np.uint64], seed: np.uint64, found: NDArray[np.uint64]) -> None:
-    """Write the hash of each word, all with one seed, to `found`."""
+def hash_words(words: NDArray[np.uint64], seed: np.uint64, hashes: NDArray[np.uint64]) -> None:
+    """Write the hash of each word, all with one seed, to `hashes`."""
     for place in range(len(words)):
-        found[place] = _finished(_with_word(seed + _P5 + _8, words[place]))
+        hashes[place] = _finished(_with_word(seed + _P5 + _8, words[place]))
 
 
 @numba.njit(types.void(_Words, _word, _Found), cache=True)
@@ -66,10 +66,10 @@ def fold_words(words: NDArray[np.uint64], seed: np.uint64, fold: NDArray[np.uint
 
 
 @numba.njit(types.void(_Words, _Words, _Found), cache=True)
-def hash_seeded_words(words: NDArray[np.uint64], seeds: NDArray[np.uint64], found: NDArray[np.uint64]) -> None:
-    """Write the hash of each word, each with its own seed, to `found`."""
+def hash_seeded_words(words: NDArray[np.uint64], seeds: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> None:
+    """Write the hash of each word, each with its own seed, to `hashes`."""
     for place in range(len(words)):
-        found[place] = _finished(_with_word(seeds[place] + _P5 + _8, words[place]))
+        hashes[place] = _finished(_with_word(seeds[place] + _P5 + _8, words[place]))
 
 
 @numba.njit(inline="always")
@@ -97,11 +97,11 @@ def _of_stripes(data: NDArray[np.uint8], span: tuple[np.uint64, np.uint64], seed
         third = _rotated(third + _whole(data, at + _16) * _P2, np.uint64(31)) * _P1
         fourth = _rotated(fourth + _whole(data, at + _24) * _P2, np.uint64(31)) * _P1
         at += _STRIPE
-    found = _rotated(first, _1) + _rotated(second, np.uint64(7))
-    found += _rotated(third, np.uint64(12)) + _rotated(fourth, np.uint64(18))
+    hashed = _rotated(first, _1) + _rotated(second, np.uint64(7))
+    hashed += _rotated(third, np.uint64(12)) + _rotated(fourth, np.uint64(18))
     for lane in (first, second, third, fourth):
-        found = (found ^ _mixed(lane)) * _P1 + _P4
-    return found
+        hashed = (hashed ^ _mixed(lane)) * _P1 + _P4
+    return hashed
 
 
 @numba.njit
@@ -111,33 +111,33 @@ def _of_span(data: NDArray[np.uint8], span: tuple[np.uint64, np.uint64], seed: n
     length = end - at
     if length >= _STRIPE:
         rest = at + length // _STRIPE * _STRIPE
-        found = _of_stripes(data, (at, rest), seed) + length
+        hashed = _of_stripes(data, (at, rest), seed) + length
         at = rest
     else:
-        found = seed + _P5 + length
+        hashed = seed + _P5 + length
     while at + _8 <= end:
-        found = _with_word(found, _whole(data, at))
+        hashed = _with_word(hashed, _whole(data, at))
         at += _8
     if at + _4 <= end:
-        found = _rotated(found ^ _half(data, at) * _P1, np.uint64(23)) * _P2 + _P3
+        hashed = _rotated(hashed ^ _half(data, at) * _P1, np.uint64(23)) * _P2 + _P3
         at += _4
     while at < end:
-        found = _rotated(found ^ np.uint64(data[at]) * _P5, np.uint64(11)) * _P1
+        hashed = _rotated(hashed ^ np.uint64(data[at]) * _P5, np.uint64(11)) * _P1
         at += _1
-    return _finished(found)
+    return _finished(hashed)
 
 
 @numba.njit(types.void(types.Tuple((_Bytes, _Words, _Words)), _word, _Found), cache=True)
 def hash_spans(
-    spans: tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64]], seed: np.uint64, found: NDArray[np.uint64]
+    spans: tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64]], seed: np.uint64, hashes: NDArray[np.uint64]
 ) -> None:
-    """Write the hash of each span of bytes, all with one seed, to `found`.
+    """Write the hash of each span of bytes, all with one seed, to `hashes`.
 
     `spans` has bytes, and where each span starts there, and its length.
     """
     data, starts, lengths = spans
     for place in range(len(starts)):
-        found[place] = _of_span(data, (starts[place], starts[place] + lengths[place]), seed)
+        hashes[place] = _of_span(data, (starts[place], starts[place] + lengths[place]), seed)
 
 
 @numba.njit(types.void(_Words, _Words, _Folds), cache=True)

@@ -63,7 +63,7 @@ def row_hashes(
         special: column -> the function that hashes its values, if it is not `value_hashes`.
         constant: columns that have the same value in all rows.
     """
-    found = np.empty(rows.num_rows, np.uint64)
+    hashes = np.empty(rows.num_rows, np.uint64)
     if block is None:
         block = COMPILED_BLOCK if is_compiled() else BLOCK
     words = np.empty(min(block, rows.num_rows), np.uint64)
@@ -77,9 +77,9 @@ def row_hashes(
             for fold in folds.varying:
                 fold(start, part)
             place = slice(at + start, at + start + len(part))
-            hash_words(part, seed if isinstance(seed, int) else seed[place], found=found[place])
+            hash_words(part, seed if isinstance(seed, int) else seed[place], out=hashes[place])
         at += batch.num_rows
-    return found.view(np.int64)
+    return hashes.view(np.int64)
 
 
 @dataclass(slots=True)
@@ -171,13 +171,13 @@ def _fold_of_any(array: pa.Array, seed: int, *, probe: int) -> Fold:
 
 def _stacked_folds(columns: Mapping[str, pa.Array]) -> Words:
     """Return the XOR of the hashes of columns of numbers: one array operation for all columns instead of one each."""
-    words = np.stack([one for array in columns.values() if (one := int_words(array)) is not None])
+    words = np.stack([column for array in columns.values() if (column := int_words(array)) is not None])
     seeds = np.array([[name_seed(name)] for name in columns], np.uint64)
     hashes = hash_words(words, seeds)
     for row, array in zip(hashes, columns.values(), strict=True):
         _without_nulls(row, array)
-    found: Words = np.bitwise_xor.reduce(hashes, axis=0)
-    return found
+    folded: Words = np.bitwise_xor.reduce(hashes, axis=0)
+    return folded
 
 
 def value_hashes(array: pa.Array, seed: int) -> Words:
@@ -215,13 +215,13 @@ def _byte_hashes(array: pa.Array, seed: int) -> Words | None:
 
 def _short_hashes(numbers: Numbers, lengths: NDArray[np.int8], seed: int) -> Words:
     """Return the hash of each number as big-endian bytes. Most decimals are short, and texts take ten times as long."""
-    found = np.empty(len(numbers), np.uint64)
+    hashes = np.empty(len(numbers), np.uint64)
     for length in range(int(lengths.min(initial=1)), int(lengths.max(initial=0)) + 1):
         rows = np.flatnonzero(lengths == length)
         own = slice(None) if len(rows) == len(numbers) else rows
         words = (numbers[own].view(np.uint64) << np.uint64(64 - 8 * length)).byteswap()
-        found[own] = hash_short(words, length, seed)
-    return found
+        hashes[own] = hash_short(words, length, seed)
+    return hashes
 
 
 def _nested_words(array: pa.Array) -> Words | None:
@@ -258,22 +258,22 @@ def _without_nulls(hashes: Words, array: pa.Array) -> Words:
 
 def _structs(array: pa.StructArray) -> Words:
     """Return the fold of each struct: XOR of the hashes of its fields."""
-    found = np.zeros(len(array), np.uint64)
-    for one, values in zip(array.type, array.flatten(), strict=True):
-        found ^= value_hashes(values, name_seed(one.name))
-    return found
+    hashes = np.zeros(len(array), np.uint64)
+    for member, values in zip(array.type, array.flatten(), strict=True):
+        hashes ^= value_hashes(values, name_seed(member.name))
+    return hashes
 
 
 def _items(array: Any, hashes_of: Callable[[Any, slice, Numbers], Words]) -> Words:  # noqa: ANN401 - a list or map
     """Return the fold of each list or map: its length XOR the hashes of its items."""
     offsets = array.offsets.to_numpy().astype(np.int64, copy=False)
     lengths = np.diff(offsets)
-    found: Words = lengths.astype(np.uint64)
+    hashes_of_rows: Words = lengths.astype(np.uint64)
     filled = np.flatnonzero(lengths)
     if len(filled):
         hashes = hashes_of(array, slice(int(offsets[0]), int(offsets[-1])), lengths)
-        found[filled] ^= np.bitwise_xor.reduceat(hashes, offsets[filled] - offsets[0])
-    return found
+        hashes_of_rows[filled] ^= np.bitwise_xor.reduceat(hashes, offsets[filled] - offsets[0])
+    return hashes_of_rows
 
 
 def _item_hashes(array: pa.ListArray, used: slice, lengths: Numbers) -> Words:

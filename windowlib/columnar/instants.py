@@ -112,9 +112,9 @@ def _read_each(values: pa.Array, unit: str | None) -> Instants:
     single = pa.types.is_float32(kind) or pa.types.is_float16(kind)
     known: list[Any] = (encoded.dictionary.cast(pa.float64()) if single else encoded.dictionary).to_pylist()
     read = [read_instant(value, unit) for value in [*known, None]]
-    ms = np.array([one.ms or 0 for one in read], dtype=np.int64)
-    codes = [0 if one.problem == OUT_OF_RANGE else _CODES[one.problem] for one in read]
-    is_lost = np.array([one.problem == OUT_OF_RANGE for one in read], dtype=bool)
+    ms = np.array([instant.ms or 0 for instant in read], dtype=np.int64)
+    codes = [0 if instant.problem == OUT_OF_RANGE else _CODES[instant.problem] for instant in read]
+    is_lost = np.array([instant.problem == OUT_OF_RANGE for instant in read], dtype=bool)
     places = encoded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
     return Instants(ms[places], np.array(codes, dtype=np.int8)[places], is_lost[places])
 
@@ -134,19 +134,19 @@ def decodable(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Codes]]:
 
 def expression_problems(failed: "Sequence[np.ndarray[Any, np.dtype[np.bool_]]]", count: int) -> Codes:
     """Return `expression_failed` for each of `count` records for which an expression failed."""
-    found = np.zeros(count, dtype=np.int8)
+    problems = np.zeros(count, dtype=np.int8)
     for rows in failed:
-        found[rows] = _CODES[EXPRESSION_FAILED]
-    return found
+        problems[rows] = _CODES[EXPRESSION_FAILED]
+    return problems
 
 
 def key_problems(values: pa.Array) -> Codes:
     """Return `null_key` and `nan_key` for the values of a key column."""
-    found = _of_nulls(values, "null_key")
+    problems = _of_nulls(values, "null_key")
     if pa.types.is_floating(values.type):
         is_nan = pc.is_nan(values).to_numpy(zero_copy_only=False)
-        found[np.equal(is_nan, True)] = _CODES["nan_key"]  # noqa: FBT003 - a null is not NaN
-    return found
+        problems[np.equal(is_nan, True)] = _CODES["nan_key"]  # noqa: FBT003 - a null is not NaN
+    return problems
 
 
 def range_problems(time: Instants) -> Codes:
@@ -160,23 +160,23 @@ def range_problems(time: Instants) -> Codes:
 
 def arrival_problems(arrival: Instants) -> Codes:
     """Return the problems of arrival times, whose names have the prefix `arrival_`."""
-    found = np.where(arrival.problems == 0, 0, arrival.problems + _TO_ARRIVAL).astype(np.int8)
-    found[arrival.is_lost] = _CODES[f"arrival_{OUT_OF_RANGE}"]
-    return found
+    problems = np.where(arrival.problems == 0, 0, arrival.problems + _TO_ARRIVAL).astype(np.int8)
+    problems[arrival.is_lost] = _CODES[f"arrival_{OUT_OF_RANGE}"]
+    return problems
 
 
 def gap_problems(gap: Instants) -> Codes:
     """Return the problems of session gaps: null, or less than 1 ms."""
     is_bad = gap.is_lost | (gap.ms <= 0) | (gap.problems != 0)
-    found = np.where(is_bad, _CODES["gap_not_positive"], 0).astype(np.int8)
-    found[gap.problems == _CODES[NULL_TIME]] = _CODES["null_gap"]
-    return found
+    problems = np.where(is_bad, _CODES["gap_not_positive"], 0).astype(np.int8)
+    problems[gap.problems == _CODES[NULL_TIME]] = _CODES["null_gap"]
+    return problems
 
 
-def first_problems(*found: Codes) -> Codes:
+def first_problems(*problems: Codes) -> Codes:
     """Return the first problem of each row."""
-    whole = found[0].copy()
-    for codes in found[1:]:
+    whole = problems[0].copy()
+    for codes in problems[1:]:
         np.copyto(whole, codes, where=whole == 0)
     return whole
 

@@ -147,8 +147,8 @@ class OperatorExecutor:
         for name, values in self._state.rows(self._operator.snapshot()):
             by_table.setdefault(name, []).append(values)
         return {
-            name: pa.table(self._identities[name].arrays(found), names=list(arrow_columns(self._plan.table(name))))
-            for name, found in by_table.items()
+            name: pa.table(self._identities[name].arrays(rows), names=list(arrow_columns(self._plan.table(name))))
+            for name, rows in by_table.items()
         }
 
     def take_touched(self) -> None:
@@ -159,8 +159,8 @@ class OperatorExecutor:
         numbers, names = self._numbers, self._stored[tables.WINDOW_STATE].keys
         columns = [plain_values(rows[name].combine_chunks()) for name in names]
         keys = zip(*columns, strict=True) if columns else repeat((), rows.num_rows)
-        found = (numbers.setdefault(tuple(map(_as_one, key)), len(numbers)) for key in keys)
-        return np.fromiter(found, dtype=np.int64, count=rows.num_rows)
+        key_numbers = (numbers.setdefault(tuple(map(_as_one, key)), len(numbers)) for key in keys)
+        return np.fromiter(key_numbers, dtype=np.int64, count=rows.num_rows)
 
     def take_tallies(self) -> BucketTallies:
         """Return the tallies since the last call."""

@@ -139,8 +139,8 @@ class OutputRows:
         names = self._outputs
         if set(map(type, values)) != {tuple} or set(map(len, values)) != {len(names)}:
             values = [
-                self._nothing if kind == "superseded" else _columns(one, names, where="the output")
-                for one, kind in zip(values, kinds, strict=True)
+                self._nothing if kind == "superseded" else _columns(value, names, where="the output")
+                for value, kind in zip(values, kinds, strict=True)
             ]
         return dict(zip(names, zip(*values, strict=True), strict=True))
 
@@ -242,9 +242,9 @@ def _fired_ranks(positions: Sequence[Position], slice_start_ms: int) -> list[int
 
 
 def _late(late: Sequence[Late]) -> _Columns:
-    missed = [[_bounds_us(window) for window in one.missed] for one in late]
-    fields = {name: [getattr(one, name) for one in late] for name in _LATE_FIELDS}
-    return {**_record_columns([one.record for one in late]), "missed_windows": missed, **fields}
+    missed = [[_bounds_us(window) for window in late_record.missed] for late_record in late]
+    fields = {name: [getattr(late_record, name) for late_record in late] for name in _LATE_FIELDS}
+    return {**_record_columns([late_record.record for late_record in late]), "missed_windows": missed, **fields}
 
 
 def _unassigned(unassigned: Sequence[Unassigned]) -> _Columns:

@@ -51,17 +51,17 @@ def ordered_positions(columns: Mapping[str, pa.Array | pa.ChunkedArray], keys: p
         ValueError: a list of ranks has another length than its list of slices.
     """
     arrays = {name: _one_chunk(array) for name, array in columns.items()}
-    found = {name: _positions(array) for name, array in arrays.items()}
+    positions = {name: _positions(array) for name, array in arrays.items()}
     of_row = row_hashes(keys, SEED) if keys.num_columns else np.zeros(len(next(iter(arrays.values()))), np.int64)
-    places = iter(_places(list(found.values()), of_row))
-    return {name: _replaced(arrays[name], one, next(places)) for name, one in found.items()}
+    places = iter(_places(list(positions.values()), of_row))
+    return {name: _replaced(arrays[name], column, next(places)) for name, column in positions.items()}
 
 
 def _places(columns: list[_Positions], of_row: Numbers) -> Iterator[Numbers]:
     """Yield for each column the place of each position among the different positions of its key, from 0."""
-    keys = np.concatenate([of_row[one.rows][one.valid] for one in columns])
-    starts = np.concatenate([one.starts[one.valid] for one in columns])
-    ranks = np.concatenate([one.ranks[one.valid] for one in columns])
+    keys = np.concatenate([of_row[column.rows][column.valid] for column in columns])
+    starts = np.concatenate([column.starts[column.valid] for column in columns])
+    ranks = np.concatenate([column.ranks[column.valid] for column in columns])
     order = np.lexsort((ranks, starts, keys))
     keys, starts, ranks = keys[order], starts[order], ranks[order]
     is_first = np.diff(keys, prepend=keys[:1] - 1) != 0
@@ -70,10 +70,10 @@ def _places(columns: list[_Positions], of_row: Numbers) -> Iterator[Numbers]:
     firsts = np.maximum.accumulate(np.where(is_first, numbers, 0))
     places = np.empty(len(order), np.int64)
     places[order] = numbers - firsts
-    ends = np.cumsum([int(one.valid.sum()) for one in columns])
-    for one, part in zip(columns, np.split(places, ends[:-1]), strict=True):
-        placed = one.starts.copy()
-        placed[one.valid] = part
+    ends = np.cumsum([int(column.valid.sum()) for column in columns])
+    for column, part in zip(columns, np.split(places, ends[:-1]), strict=True):
+        placed = column.starts.copy()
+        placed[column.valid] = part
         yield placed
 
 
@@ -100,12 +100,12 @@ def _of_fields(starts: pa.Array, ranks: pa.Array, rows: Numbers) -> _Positions:
     return _Positions(rows, starts.fill_null(0).to_numpy(), ranks.fill_null(0).to_numpy(), valid)
 
 
-def _replaced(array: pa.Array, found: _Positions, places: Numbers) -> pa.Array:
+def _replaced(array: pa.Array, positions: _Positions, places: Numbers) -> pa.Array:
     if pa.types.is_list(array.type):
-        structs = _with_fields(array.flatten(), found, places)
+        structs = _with_fields(array.flatten(), positions, places)
         return pa.ListArray.from_arrays(_offsets(array), structs, mask=array.is_null())
     if array.type[0].name == _POSITION[0]:
-        return _with_fields(array, found, places)
+        return _with_fields(array, positions, places)
     starts, ranks, *others = array.flatten()
     lists = [
         pa.ListArray.from_arrays(_offsets(old), pa.array(new), mask=old.is_null())
@@ -114,10 +114,10 @@ def _replaced(array: pa.Array, found: _Positions, places: Numbers) -> pa.Array:
     return _struct([*lists, *others], array)
 
 
-def _with_fields(structs: pa.StructArray, found: _Positions, places: Numbers) -> pa.StructArray:
+def _with_fields(structs: pa.StructArray, positions: _Positions, places: Numbers) -> pa.StructArray:
     starts, ranks, *others = structs.flatten()
     new = pa.array(places, mask=starts.is_null().to_numpy(zero_copy_only=False))
-    zeros = pa.array(np.where(found.valid, 0, found.ranks), mask=ranks.is_null().to_numpy(zero_copy_only=False))
+    zeros = pa.array(np.where(positions.valid, 0, positions.ranks), mask=ranks.is_null().to_numpy(zero_copy_only=False))
     return _struct([new, zeros, *others], structs)
 
 

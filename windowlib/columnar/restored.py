@@ -53,7 +53,7 @@ class RestoredState:
         try:
             for name, parts in self._parts.items():
                 table, rows = self._stored[name], pa.concat_tables(parts).combine_chunks()
-                columns = {one: rows[one].combine_chunks() for one in rows.column_names}
+                columns = {name: rows[name].combine_chunks() for name in rows.column_names}
                 damage = damage_in(table, columns)
                 if damage is not None:
                     return damage

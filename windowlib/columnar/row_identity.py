@@ -64,7 +64,7 @@ class RowIdentity:
     def arrays(self, rows: Sequence[Sequence[Any]]) -> list[pa.Array]:
         """Return rows as Arrow columns. Each row is in the order of `Table.columns()`, as RowBuilder makes it."""
         values = zip(*rows, strict=True) if rows else [() for _ in self._kinds]
-        return [pa.array(list(one), type=kind) for one, kind in zip(values, self._kinds.values(), strict=True)]
+        return [pa.array(list(column), type=kind) for column, kind in zip(values, self._kinds.values(), strict=True)]
 
     def identified(self, rows: pa.Table) -> tuple[pa.Table, IdSum]:
         """Return emitted rows with their ids and checks, and the sum of the ids.
@@ -140,10 +140,10 @@ def _with_values(columns: Mapping[str, Column], names: Iterable[str]) -> dict[st
 
     A column of empty lists becomes a dictionary, so that one list is hashed. Most states have no `contents`.
     """
-    found = {name: columns[name] for name in names if name in columns}
+    present = {name: columns[name] for name in names if name in columns}
     return {
         name: _one_list(column) if _is_empty(column) else column
-        for name, column in found.items()
+        for name, column in present.items()
         if column.null_count < len(column)
     }
 

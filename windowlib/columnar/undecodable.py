@@ -151,13 +151,13 @@ def readable(rows: pa.Table) -> pa.Table:
 
 def undecodable_rows(rows: pa.RecordBatch) -> Flags | None:
     """Return which rows have a text that is not UTF-8 in any column; None if no row has one."""
-    found: Flags | None = None
+    flags: Flags | None = None
     for column in rows.columns:
         if is_decodable(column):
             continue
         marked = _marked(undecodable_texts(column), len(column))
-        found = marked if found is None else found | marked
-    return found
+        flags = marked if flags is None else flags | marked
+    return flags
 
 
 def _marked(texts: list[UndecodableText], count: int) -> Flags:

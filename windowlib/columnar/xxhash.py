@@ -41,31 +41,31 @@ def is_compiled() -> bool:
     return PROCESS.for_words(0) is not None
 
 
-def hash_words(words: Words, seed: int | Words, *, found: Words | None = None) -> Words:
+def hash_words(words: Words, seed: int | Words, *, out: Words | None = None) -> Words:
     """Return the hash of each 64-bit word.
 
     Args:
         words: the words, of any shape.
         seed: one seed, or one per word.
-        found: an array for the hashes, which may not share memory with the words; the default is a new array.
+        out: an array for the hashes, which may not share memory with the words; the default is a new array.
     """
     loops = PROCESS.for_words(words.size)
     if loops is not None and words.ndim == 1:
-        hashes = np.empty(len(words), np.uint64) if found is None else found
+        hashes = np.empty(len(words), np.uint64) if out is None else out
         if isinstance(seed, int):
             loops.hash_words(contiguous(words), np.uint64(seed & xxh64.MASK), hashes)
         else:
             loops.hash_seeded_words(contiguous(words), contiguous(seed), hashes)
         return hashes
-    found = np.multiply(words, _P2, out=found)
-    spare = np.empty_like(found)
-    _rotate(found, 31, spare)
-    found *= _P1
-    found ^= _added(seed, xxh64.P5 + 8)
-    _rotate(found, 27, spare)
-    found *= _P1
-    found += _P4
-    return _avalanche(found, spare)
+    hashes = np.multiply(words, _P2, out=out)
+    spare = np.empty_like(hashes)
+    _rotate(hashes, 31, spare)
+    hashes *= _P1
+    hashes ^= _added(seed, xxh64.P5 + 8)
+    _rotate(hashes, 27, spare)
+    hashes *= _P1
+    hashes += _P4
+    return _avalanche(hashes, spare)
 
 
 def hash_short(words: Words, length: int, seed: int) -> Words:
@@ -76,25 +76,25 @@ def hash_short(words: Words, length: int, seed: int) -> Words:
         length: the number of bytes, 1 to 8.
         seed: the seed of all hashes.
     """
-    found = np.full(len(words), (seed + xxh64.P5 + length) & xxh64.MASK, np.uint64)
-    spare = np.empty_like(found)
+    hashes = np.full(len(words), (seed + xxh64.P5 + length) & xxh64.MASK, np.uint64)
+    spare = np.empty_like(hashes)
     if length == 8:  # noqa: PLR2004 - a whole word
-        found ^= _mixed(words, spare)
-        _rotate(found, 27, spare)
-        found *= _P1
-        found += _P4
-        return _avalanche(found, spare)
+        hashes ^= _mixed(words, spare)
+        _rotate(hashes, 27, spare)
+        hashes *= _P1
+        hashes += _P4
+        return _avalanche(hashes, spare)
     if length & 4:
-        found ^= (words & np.uint64(0xFFFFFFFF)) * _P1
-        _rotate(found, 23, spare)
-        found *= _P2
-        found += _P3
+        hashes ^= (words & np.uint64(0xFFFFFFFF)) * _P1
+        _rotate(hashes, 23, spare)
+        hashes *= _P2
+        hashes += _P3
         words = words >> np.uint64(32)
     for number in range(length & 3):
-        found ^= (words >> np.uint64(8 * number) & np.uint64(0xFF)) * _P5
-        _rotate(found, 11, spare)
-        found *= _P1
-    return _avalanche(found, spare)
+        hashes ^= (words >> np.uint64(8 * number) & np.uint64(0xFF)) * _P5
+        _rotate(hashes, 11, spare)
+        hashes *= _P1
+    return _avalanche(hashes, spare)
 
 
 def fold_words(words: Words, seed: int, fold: Words) -> None:
@@ -126,13 +126,13 @@ def hash_spans(spans: Spans, seed: int, *, few: int = FEW) -> Words:
     if lengths.min() == lengths.max():
         return _hash_sorted(spans, seed)
     order = np.argsort(lengths.astype(np.uint16) if lengths.max() < 1 << 16 else lengths, kind="stable")
-    found = np.empty(len(starts), np.uint64)
+    hashes = np.empty(len(starts), np.uint64)
     sizes = lengths[order]
     together = int(np.searchsorted(sizes, max(_LONG_TAIL, int(sizes[-1 - few])), side="right"))
     short, long = order[:together], order[together:]
-    found[short] = _hash_sorted(Spans(data, starts[short], sizes[:together]), seed)
-    found[long] = _one_by_one(Spans(data, starts[long], sizes[together:]), seed)
-    return found
+    hashes[short] = _hash_sorted(Spans(data, starts[short], sizes[:together]), seed)
+    hashes[long] = _one_by_one(Spans(data, starts[long], sizes[together:]), seed)
+    return hashes
 
 
 def contiguous(values: "NDArray[Any]") -> "NDArray[Any]":
@@ -159,24 +159,24 @@ def _hash_sorted(spans: Spans, seed: int) -> Words:
     # One unaligned word begins at each byte. Words behind the last span are read, and not used.
     words: Words = np.ndarray((size + 1,), np.dtype("<u8"), padded, strides=(1,))
     at = starts - low
-    found = np.full(len(at), (seed + xxh64.P5) & xxh64.MASK, np.uint64)
+    hashes = np.full(len(at), (seed + xxh64.P5) & xxh64.MASK, np.uint64)
     first = int(np.searchsorted(lengths, xxh64.STRIPE))
     if first < len(at):
-        found[first:] = _hash_stripes(words, at[first:], lengths[first:], seed=seed)
+        hashes[first:] = _hash_stripes(words, at[first:], lengths[first:], seed=seed)
         at = at + lengths // xxh64.STRIPE * xxh64.STRIPE
-    found += lengths.view(np.uint64)
+    hashes += lengths.view(np.uint64)
     rest = lengths % xxh64.STRIPE
-    spare = np.empty_like(found)
+    spare = np.empty_like(hashes)
     for number in range(3):
         rows = _rows_with(rest >= 8 * (number + 1))
-        part, here = found[rows], spare[: len(found[rows])]
+        part, here = hashes[rows], spare[: len(hashes[rows])]
         part ^= _mixed(words[at[rows] + 8 * number], here)
         _rotate(part, 27, here)
         part *= _P1
         part += _P4
-        found[rows] = part
+        hashes[rows] = part
     at = at + (rest & ~7)
-    return _avalanche(_hash_tails(found, words[at], rest), spare)
+    return _avalanche(_hash_tails(hashes, words[at], rest), spare)
 
 
 def _hash_stripes(words: Words, at: Numbers, lengths: Numbers, *, seed: int) -> Words:
@@ -190,36 +190,36 @@ def _hash_stripes(words: Words, at: Numbers, lengths: Numbers, *, seed: int) -> 
             lane += words[at[first:] + (end - xxh64.STRIPE + 8 * number)] * _P2
             _rotate(lane, 31, spare[first:])
             lane *= _P1
-    found = np.zeros(len(at), np.uint64)
+    hashes = np.zeros(len(at), np.uint64)
     for lane, shift in zip(lanes, (1, 7, 12, 18), strict=True):
         rotated = lane.copy()
         _rotate(rotated, shift, spare)
-        found += rotated
+        hashes += rotated
     for lane in lanes:
-        found ^= _mixed(lane, spare)
-        found *= _P1
-        found += _P4
-    return found
+        hashes ^= _mixed(lane, spare)
+        hashes *= _P1
+        hashes += _P4
+    return hashes
 
 
-def _hash_tails(found: Words, tails: Words, rest: Numbers) -> Words:
+def _hash_tails(hashes: Words, tails: Words, rest: Numbers) -> Words:
     """Add the last 0 to 7 bytes of each span, which `tails` begin with: 4 bytes at once, then single bytes."""
     rows = _rows_with(rest & 4 != 0)
-    part = found[rows]
+    part = hashes[rows]
     part ^= (tails[rows] & np.uint64(0xFFFFFFFF)) * _P1
     _rotate(part, 23, np.empty_like(part))
     part *= _P2
     part += _P3
-    found[rows] = part
+    hashes[rows] = part
     tails >>= ((rest & 4) << 3).view(np.uint64)
     for number in range(3):
         rows = _rows_with(rest & 3 > number)
-        part = found[rows]
+        part = hashes[rows]
         part ^= (tails[rows] >> np.uint64(8 * number) & np.uint64(0xFF)) * _P5
         _rotate(part, 11, np.empty_like(part))
         part *= _P1
-        found[rows] = part
-    return found
+        hashes[rows] = part
+    return hashes
 
 
 def _rows_with(chosen: NDArray[np.bool_]) -> Numbers | slice:
@@ -229,10 +229,10 @@ def _rows_with(chosen: NDArray[np.bool_]) -> Numbers | slice:
 
 
 def _mixed(words: Words, spare: Words) -> Words:
-    found = words * _P2
-    _rotate(found, 31, spare)
-    found *= _P1
-    return found
+    mixed = words * _P2
+    _rotate(mixed, 31, spare)
+    mixed *= _P1
+    return mixed
 
 
 def _added(seed: int | Words, constant: int) -> np.uint64 | Words:

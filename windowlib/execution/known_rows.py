@@ -68,8 +68,8 @@ def are_among(numbers: Int64s, wanted: Int64s) -> Bools:
         return np.zeros(len(numbers), dtype=np.bool_)
     table = np.zeros(1 + int(max(numbers.max(), wanted.max())), dtype=np.bool_)
     table[wanted] = True
-    found: Bools = table[numbers]
-    return found
+    are_wanted: Bools = table[numbers]
+    return are_wanted
 
 
 def difference(before: KnownRows, after: KnownRows, *, by_key: bool) -> tuple[Bools, Bools]:
@@ -95,5 +95,5 @@ def difference(before: KnownRows, after: KnownRows, *, by_key: bool) -> tuple[Bo
 
 def _repeated(words: Int64s) -> Int64s:
     ordered = np.sort(words)
-    found: Int64s = ordered[1:][ordered[1:] == ordered[:-1]]
-    return found
+    repeated: Int64s = ordered[1:][ordered[1:] == ordered[:-1]]
+    return repeated

@@ -84,10 +84,10 @@ class StateChanges:
         touched = executor.take_touched()
         if is_whole:
             touched = None
-        found, after = executor.state(touched), SliceState(kept={} if is_whole else None)
+        columns, after = executor.state(touched), SliceState(kept={} if is_whole else None)
         removals = []
         for name, identity in self._identities.items():
-            rows, now = self._identified(name, found, executor)
+            rows, now = self._identified(name, columns, executor)
             before, others = self._divided(name, touched)
             is_gone, is_new = difference(before, now, by_key=identity.holds_positions)
             after.add(name, rows, now, is_new=is_new)
@@ -117,10 +117,10 @@ class StateChanges:
             or self._changes > rules.changes_max * rows
         )
 
-    def _identified(self, name: str, found: StateColumns, executor: Executor) -> tuple[pa.Table | None, KnownRows]:
-        if name not in found:
+    def _identified(self, name: str, columns: StateColumns, executor: Executor) -> tuple[pa.Table | None, KnownRows]:
+        if name not in columns:
             return None, KnownRows.none()
-        rows, _ = self._identities[name].identified(found[name])
+        rows, _ = self._identities[name].identified(columns[name])
         return rows, KnownRows.of(rows, executor.key_numbers(rows))
 
     def _divided(self, name: str, touched: Int64s | None) -> tuple[KnownRows, KnownRows]:

@@ -152,8 +152,8 @@ class SumInteger:
         try:
             return sum(values, accumulator or 0)  # type: ignore[arg-type]  # null is not a number
         except TypeError:  # a value is null
-            found = not_null(values)
-            return sum(found, accumulator or 0) if found else accumulator
+            present = not_null(values)
+            return sum(present, accumulator or 0) if present else accumulator
 
     def results_of(self, columns: Sequence[Sequence[Any]]) -> Sequence[int | None]:
         sums, *others = columns
@@ -266,8 +266,8 @@ class MeanInteger:
         return accumulator if value is None else (accumulator[0] + 1, accumulator[1] + value)
 
     def add_all(self, accumulator: tuple[int, int], values: Sequence[int | None]) -> tuple[int, int]:
-        found = not_null(values)
-        return (accumulator[0] + len(found), sum(found, accumulator[1]))
+        present = not_null(values)
+        return (accumulator[0] + len(present), sum(present, accumulator[1]))
 
     def results_of(self, columns: Sequence[Sequence[Any]]) -> Sequence[float | None]:
         return [self.result(self.add_all((0, 0), values)) for values in zip(*columns, strict=True)]

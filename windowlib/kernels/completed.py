@@ -61,8 +61,8 @@ class CompletedWindows:
         count = len(fired)
         self.emit(fired.key_code, fired.start_ms, fired.edges.count, states=fired.states,
                   slice_start_ms=slice_start_ms, outcome=outcome)  # fmt: skip
-        one = np.ones(count, dtype=np.int64)
-        after = replace(fired, pane_index=one, nonspeculative_count=one, is_complete=np.ones(count, dtype=np.bool_))
+        panes = np.ones(count, dtype=np.int64)
+        after = replace(fired, pane_index=panes, nonspeculative_count=panes, is_complete=np.ones(count, dtype=np.bool_))
         if not self._frame.discards:
             return replace(after, fired=fired.edges)
         outcome.add_edges(FIRED, fired.edges)
@@ -126,8 +126,7 @@ class CompletedWindows:
         cleaned = self.is_cleaned(self.windows.start_ms, watermark_ms)
         if not cleaned.any():
             return
-        gone = self.windows.take(np.flatnonzero(cleaned), self._frame.aggregates)
-        close(gone, outcome)
+        close(self.windows.take(np.flatnonzero(cleaned), self._frame.aggregates), outcome)
         self.windows = self.windows.take(np.flatnonzero(~cleaned), self._frame.aggregates)
 
     def _open_missing(self, key_code: Int64s, start_ms: Int64s) -> None:

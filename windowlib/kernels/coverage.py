@@ -90,4 +90,4 @@ def _why_not_function(spec: WindowSpec, layout: ValueLayout) -> str | None:
         return "a user's function computes the gap of each record, or the gap is longer than 2**62 ms"
     if layout.kind != "tuple" or callable(layout.gap):
         return "a user's function reads the records"
-    return next((reason for one in function.aggregates if (reason := choice.why_not(one))), None)
+    return next((reason for aggregate in function.aggregates if (reason := choice.why_not(aggregate))), None)

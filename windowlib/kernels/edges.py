@@ -43,10 +43,10 @@ class EdgeColumns:
         """Return the tally of each filled cell. `ids` has the id of each record."""
         loops = PROCESS.for_words(0)
         if loops is None:
-            xor, total = (cells.combined(one, ids, 0) for one in (np.bitwise_xor, np.add))
+            xor, total = (cells.combined(function, ids, 0) for function in (np.bitwise_xor, np.add))
             return cls(cells.counts(), xor, total)
         folds = np.zeros((2, len(cells.sizes)), dtype=np.uint64)
-        words, places = (contiguous(one).view(np.uint64) for one in (ids, cells.of_record))
+        words, places = (contiguous(column).view(np.uint64) for column in (ids, cells.of_record))
         loops.fold_cells(words, places, folds)
         return cls(cells.counts(), *folds.view(np.int64).take(cells.filled, axis=1))
 

@@ -64,13 +64,13 @@ class KernelExecutor:
         windows = self._windows
         if not isinstance(windows, TumblingWindows | SlidingWindows):
             raise InvariantBroken(f"{type(windows).__name__} take no partials; please report this")
-        found = self._partials.partials(partials)
+        merged = self._partials.partials(partials)
         watermark_ms = self._frame.clock.watermarks[self._steps_taken]
-        if not windows.slices.are_before_end(found.number, watermark_ms).all():
+        if not windows.slices.are_before_end(merged.number, watermark_ms).all():
             raise InvariantBroken(f"a partial's window has ended at the watermark {watermark_ms}; please report this")
         outcome = BlockOutcome(self._frame)
-        self._frame.touched.add(found.key_code)
-        windows.merge(found, outcome)
+        self._frame.touched.add(merged.key_code)
+        windows.merge(merged, outcome)
         self._counted(outcome)
 
     def end_slice(self) -> Emission:

@@ -171,7 +171,7 @@ class GlobalWindows:
 
 def _plus_at(edges: EdgeColumns, added: EdgeColumns, places: Int64s) -> EdgeColumns:
     """Return the edges with `added` at these places."""
-    count, xor, total = (one.copy() for one in (edges.count, edges.xor, edges.total))
+    count, xor, total = (column.copy() for column in (edges.count, edges.xor, edges.total))
     count[places] += added.count
     xor[places] ^= added.xor
     total[places] += added.total

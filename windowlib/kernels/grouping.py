@@ -91,5 +91,5 @@ def is_in(values: Int64s, known: Int64s) -> Bools:
     if not len(known):
         return np.zeros(len(values), dtype=np.bool_)
     place = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    found: Bools = known[place] == values
-    return found
+    is_known: Bools = known[place] == values
+    return is_known

@@ -69,8 +69,8 @@ class KeyTable:
             codes, place = pair >> 32, pair & 0xFFFF_FFFF
             places.append(place)
         places.append(codes)
-        found = zip(self._columns, reversed(places), types, strict=True) if self._columns else ()
-        return [_cast(column.values(place), kind) for column, place, kind in found]
+        key_parts = zip(self._columns, reversed(places), types, strict=True) if self._columns else ()
+        return [_cast(column.values(place), kind) for column, place, kind in key_parts]
 
     def feed_columns(self, codes: Int64s) -> list[pa.Array]:
         """Return the key columns of these keys in the types of the feed."""
@@ -86,8 +86,7 @@ class KeyTable:
 
     def key(self, code: int) -> tuple[Any, ...]:
         """Return one key as the operator has it, for messages."""
-        columns = self.feed_columns(np.array([code]))
-        return tuple(column[0].as_py() for column in columns)
+        return tuple(column[0].as_py() for column in self.feed_columns(np.array([code])))
 
     def _groups_of(self, codes: Int64s) -> Int64s:
         columns = self.feed_columns(codes)
@@ -97,8 +96,8 @@ class KeyTable:
             combined = hashes[0]
         elif hashes:
             combined = np.ones(len(codes), dtype=np.uint32)
-            for one in hashes:
-                combined = combined * np.uint32(31) + one
+            for hashes_of_column in hashes:
+                combined = combined * np.uint32(31) + hashes_of_column
         return _murmur(combined) % self._max_parallelism
 
 
@@ -128,9 +127,9 @@ class TouchedKeys:
 
     def take(self) -> Int64s:
         """Return the numbers, ascending, and begin anew."""
-        found = np.flatnonzero(self._is_touched)
+        touched = np.flatnonzero(self._is_touched)
         self._is_touched[:] = False
-        return found
+        return touched
 
 
 class _ColumnCodes:
@@ -210,17 +209,17 @@ class _ColumnCodes:
             self._leave_direct()
         encoded = column.dictionary_encode(null_encoding="encode")
         codes, new = self._codes, list[int]()
-        found = np.empty(len(encoded.dictionary), dtype=np.int64)
+        code_of_place = np.empty(len(encoded.dictionary), dtype=np.int64)
         for place, value in enumerate(encoded.dictionary.to_pylist()):
             plain = _NAN if value != value else value  # noqa: PLR0124 - NaN: one object is one key
             code = codes.get(plain)
             if code is None:
                 code = codes[plain] = self._count + len(new)
                 new.append(place)
-            found[place] = code
+            code_of_place[place] = code
         if new:
             self._append(encoded.dictionary.take(pa.array(new)))
-        numbers: Int64s = found[encoded.indices.to_numpy()]
+        numbers: Int64s = code_of_place[encoded.indices.to_numpy()]
         return numbers
 
     def _append(self, values: pa.Array) -> None:

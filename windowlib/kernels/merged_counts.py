@@ -32,9 +32,9 @@ def counts_below(numbers: Int64s, wanted: Int64s, *, dense_max: int = DENSE_MAX)
     if last - first >= dense_max * len(wanted) or (inside[1:] == inside[:-1]).any():
         searched: Int64s = low + np.searchsorted(inside, wanted, side="left")
         return searched
-    found = _marked_below(inside - first, wanted - first, last - first)
-    found += low
-    return found
+    counts = _marked_below(inside - first, wanted - first, last - first)
+    counts += low
+    return counts
 
 
 def _marked_below(numbers: Int64s, wanted: Int64s, width: int) -> Int64s:
@@ -47,6 +47,6 @@ def _marked_below(numbers: Int64s, wanted: Int64s, width: int) -> Int64s:
     word = wanted >> _SHIFT
     lower = words[word]
     lower &= (np.uint64(1) << (wanted & (_BITS - 1)).view(np.uint64)) - np.uint64(1)
-    found: Int64s = of_words[word]
-    found += np.bitwise_count(lower)
-    return found
+    counts: Int64s = of_words[word]
+    counts += np.bitwise_count(lower)
+    return counts

@@ -82,7 +82,7 @@ class OpenWindows:
         """Return the windows at these places."""
         if len(places) == len(self) and bool((places[1:] > places[:-1]).all()):
             return self  # all windows in their order: usual after a restore
-        states = tuple(one.take(state, places) for one, state in zip(aggregates, self.states, strict=True))
+        states = tuple(form.take(state, places) for form, state in zip(aggregates, self.states, strict=True))
         chosen = {name: getattr(self, name)[places] for name in _PLAIN}
         return replace(self, edges=self.edges.take(places), fired=self.fired.take(places), states=states, **chosen)
 
@@ -96,7 +96,7 @@ class OpenWindows:
             **plain,
             edges=EdgeColumns.concat([part.edges for part in parts]),
             fired=EdgeColumns.concat([part.fired for part in parts]),
-            states=tuple(one.concat([part.states[i] for part in parts]) for i, one in enumerate(aggregates)),
+            states=tuple(form.concat([part.states[i] for part in parts]) for i, form in enumerate(aggregates)),
         )
 
 
@@ -125,9 +125,9 @@ class CheckpointColumns:
         """Return the rows of the checkpoint at this watermark. A table without rows is missing."""
         if not len(opened):
             return {}
-        found = {tables.WINDOW_STATE: self._window_rows(opened)}
+        rows = {tables.WINDOW_STATE: self._window_rows(opened)}
         timers = self._timer_rows(opened, watermark_ms)
-        return found | ({tables.TIMERS: timers} if timers.num_rows else {})
+        return rows | ({tables.TIMERS: timers} if timers.num_rows else {})
 
     def restored(self, state: Mapping[str, pa.Table]) -> OpenWindows:
         """Return the open windows of a checkpoint. The timers follow from them.
@@ -187,7 +187,7 @@ class CheckpointColumns:
                 f"{int(groups[row])}. Restore it with the max_parallelism that wrote it"
             )
         order = np.lexsort((bounds[1], bounds[0], key_code))
-        same = [one[order][1:] == one[order][:-1] for one in (key_code, *bounds)]
+        same = [column[order][1:] == column[order][:-1] for column in (key_code, *bounds)]
         twice = np.flatnonzero(same[0] & same[1] & same[2])
         if len(twice):
             row = int(order[twice[0]])
@@ -209,9 +209,9 @@ class CheckpointColumns:
             "state_window_end_ms": opened.state_end_ms,
         }
         states = zip(self._states, self._aggregates, opened.states, strict=True)
-        found = {
+        columns = {
             **self._key_columns(tables.WINDOW_STATE, opened.key_code),
-            **{name: one if has_bounds else pa.nulls(count, pa.int64()) for name, one in bounds.items()},
+            **{name: bound if has_bounds else pa.nulls(count, pa.int64()) for name, bound in bounds.items()},
             **{name: aggregate.to_columns(state) for name, aggregate, state in states},
             "contents": _empty_lists(kinds["contents"], count),
             "trigger_state": _trigger_states(opened.trigger_count),
@@ -225,7 +225,7 @@ class CheckpointColumns:
             "is_orphan": constant(value=False, kind=pa.bool_(), count=count),
             "key_group": self._keys.groups(opened.key_code),
         }
-        return pa.table([arrow_column(found[name], kind) for name, kind in kinds.items()], names=list(kinds))
+        return pa.table([arrow_column(columns[name], kind) for name, kind in kinds.items()], names=list(kinds))
 
     def _timer_rows(self, opened: OpenWindows, watermark_ms: int) -> pa.Table:
         """Return the timers: each window's cleanup timer, and its end timer while the watermark is before the end.
@@ -243,7 +243,7 @@ class CheckpointColumns:
             places = np.concatenate([at_cleanup, at_end])
             instants = np.concatenate([cleanup_ms[at_cleanup], complete_ms[at_end]])
         key_code = opened.key_code[places]
-        found = {
+        columns = {
             **self._key_columns(tables.TIMERS, key_code),
             "window_start_ms": opened.start_ms[places],
             "window_end_ms": opened.end_ms[places],
@@ -251,7 +251,7 @@ class CheckpointColumns:
             "at_ms": instants,
             "key_group": self._keys.groups(key_code),
         }
-        return pa.table([arrow_column(found[name], kind) for name, kind in kinds.items()], names=list(kinds))
+        return pa.table([arrow_column(columns[name], kind) for name, kind in kinds.items()], names=list(kinds))
 
     def _key_columns(self, table: str, key_code: Int64s) -> dict[str, pa.Array]:
         kinds = [self._kinds[table][name] for name in self._key_names]
@@ -259,10 +259,10 @@ class CheckpointColumns:
 
 
 def _edge_columns(opened: OpenWindows) -> dict[str, Int64s]:
-    found: dict[str, Int64s] = {}
+    columns: dict[str, Int64s] = {}
     for name, edges in zip(_EDGES, (opened.edges, opened.fired), strict=True):
-        found |= {f"{name}_count": edges.count, f"{name}_xor": edges.xor, f"{name}_sum": edges.total}
-    return found
+        columns |= {f"{name}_count": edges.count, f"{name}_xor": edges.xor, f"{name}_sum": edges.total}
+    return columns
 
 
 def _int64(column: pa.Array) -> Int64s:

@@ -87,7 +87,7 @@ class OutputColumns:
         key_types = [kinds[name] for name in self._key_names]
         results = panes.results or [pa.nulls(count, kinds[name]) for name in self._outputs]
         is_first: Any = panes.pane_index == 0 if panes.results is not None else False
-        found: dict[str, Any] = {
+        columns: dict[str, Any] = {
             **dict(zip(self._key_names, self._keys.columns(panes.key_code, key_types), strict=True)),
             "window_start": _instants(panes.start_ms, count),
             "window_end": _instants(panes.end_ms, count),
@@ -104,17 +104,17 @@ class OutputColumns:
             "watermark_ms": panes.watermark_ms,
             "fired_rank": panes.fired_rank,
         }
-        return self._table(tables.WINDOW_OUTPUTS, found, count)
+        return self._table(tables.WINDOW_OUTPUTS, columns, count)
 
     def late(self, block: RecordBlock, misses: Misses) -> pa.Table:
         """Return rows of `late_records`."""
         rows = misses.rows
         watermark_ms = block.watermark_ms[rows]
         kind = self._kinds[tables.LATE_RECORDS]["missed_windows"]
-        bounds = [pa.array(one * US_PER_MS).cast(field.type) for one, field in
+        bounds = [pa.array(instants * US_PER_MS).cast(field.type) for instants, field in
                   zip((misses.start_ms, misses.end_ms), kind.value_type, strict=True)]  # fmt: skip
         missed = pa.StructArray.from_arrays(bounds, fields=list(kind.value_type))
-        found = {
+        columns = {
             **_record_columns(block, rows),
             "missed_windows": pa.ListArray.from_arrays(pa.array(misses.offsets, pa.int32()), missed, type=kind),
             "missed_all": misses.missed_all,
@@ -122,12 +122,12 @@ class OutputColumns:
             "late_by_ms": np.maximum(watermark_ms - misses.late_from_ms, 0),
             "reason": self._constants.column(PAST_CLEANUP, pa.string(), len(rows)),
         }
-        return self._table(tables.LATE_RECORDS, found, len(rows))
+        return self._table(tables.LATE_RECORDS, columns, len(rows))
 
     def unassigned(self, block: RecordBlock, rows: Int64s) -> pa.Table:
         """Return rows of `unassigned_records` for these records of a block."""
-        found = {**_record_columns(block, rows), "watermark_ms": block.watermark_ms[rows]}
-        return self._table(tables.UNASSIGNED_RECORDS, found, len(rows))
+        columns = {**_record_columns(block, rows), "watermark_ms": block.watermark_ms[rows]}
+        return self._table(tables.UNASSIGNED_RECORDS, columns, len(rows))
 
     def _timings(self, timing: Any, count: int) -> pa.Array:  # noqa: ANN401 - an array or an int
         if isinstance(timing, int):
@@ -136,9 +136,9 @@ class OutputColumns:
             return self._constants.column(TIMINGS[int(timing[0])], pa.string(), count)
         return pa.array(TIMINGS, pa.string()).take(pa.array(timing, pa.int64()))
 
-    def _table(self, name: str, found: Mapping[str, Any], count: int) -> pa.Table:
+    def _table(self, name: str, values: Mapping[str, Any], count: int) -> pa.Table:
         kinds = self._kinds[name]
-        columns = [self._column(found[column], kind, count) for column, kind in kinds.items()]
+        columns = [self._column(values[column], kind, count) for column, kind in kinds.items()]
         return pa.table(columns, names=list(kinds))
 
     def _column(self, values: Any, kind: pa.DataType, count: int) -> pa.Array:  # noqa: ANN401 - see Panes
@@ -154,10 +154,10 @@ class Constants:
     def column(self, value: str | int, kind: pa.DataType, count: int) -> pa.Array:
         """Return a column of `count` rows with this value."""
         place = (value, kind)
-        found = self._longest.get(place)
-        if found is None or len(found) < count:
-            found = self._longest[place] = pa.repeat(pa.scalar(value, kind), count)
-        return found.slice(0, count)
+        column = self._longest.get(place)
+        if column is None or len(column) < count:
+            column = self._longest[place] = pa.repeat(pa.scalar(value, kind), count)
+        return column.slice(0, count)
 
 
 def arrow_column(values: Any, kind: pa.DataType) -> pa.Array:  # noqa: ANN401 - a numpy or Arrow array

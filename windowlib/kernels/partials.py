@@ -73,7 +73,7 @@ class PartialRows:
         """Return the rows of groups of records."""
         edges = groups.ids.edges(0, len(groups))
         keys = self._keys.feed_columns(groups.key_code)
-        states = [one.to_columns(state) for one, state in zip(self._aggregates, groups.states, strict=True)]
+        states = [form.to_columns(state) for form, state in zip(self._aggregates, groups.states, strict=True)]
         return pa.RecordBatch.from_pydict(
             {
                 **{f"k{place}": column for place, column in enumerate(keys)},
@@ -89,7 +89,7 @@ class PartialRows:
         """Return the partials of rows."""
         keys = [name for name in rows.schema.names if name.startswith("k")]
         edges = (rows.column(name).to_numpy() for name in ("count", "xor", "sum"))
-        states = (one.from_columns(rows.column(f"s{place}")) for place, one in enumerate(self._aggregates))
+        states = (form.from_columns(rows.column(f"s{place}")) for place, form in enumerate(self._aggregates))
         return Partials(
             key_code=self._keys.encode([rows.column(name) for name in keys], rows.num_rows),
             number=rows.column("number").to_numpy(),
@@ -120,9 +120,9 @@ class Combiner:
         keys = [records.column(f"k{place}") for place in range(len(self._plan.keys))]
         if not self._has_combined and self._has_many_keys(keys, records.num_rows):
             return None
-        found = self._combined(records, keys, watermark_ms)
-        self._has_combined = found is not None
-        return found
+        combined = self._combined(records, keys, watermark_ms)
+        self._has_combined = combined is not None
+        return combined
 
     def _has_many_keys(self, keys: Sequence[pa.Array], count: int) -> bool:
         """Return whether a batch has too many keys, by its first records. To number them would take longer."""
@@ -152,16 +152,16 @@ class Combiner:
         return Combined(partials=self._rows.rows(groups), others=others)
 
     def _grouped(self, columns: GroupColumns, grid: CellGrid) -> RecordGroups:
-        found = in_cells(self._aggregates, columns, grid) if grid.fits(record_groups.CELLS_MAX) else None
-        if found is not None:
-            return found
+        groups = in_cells(self._aggregates, columns, grid) if grid.fits(record_groups.CELLS_MAX) else None
+        if groups is not None:
+            return groups
 
         def reduced(chosen: Int64s, starts: Int64s) -> tuple[Any, ...]:
             nowhere = np.broadcast_to(np.int64(0), len(chosen))  # no aggregate reads positions
             inputs = chosen_rows(columns.values, chosen)
             return tuple(
-                one.reduce(values, Positions(nowhere, nowhere), starts)
-                for one, values in zip(self._aggregates, inputs, strict=True)
+                form.reduce(values, Positions(nowhere, nowhere), starts)
+                for form, values in zip(self._aggregates, inputs, strict=True)
             )
 
         return sorted_groups(columns, reduced)

@@ -156,9 +156,9 @@ def grouped(
     )
     grid = CellGrid.of(columns)
     if grid.fits(cells_max):
-        found = in_cells(frame.aggregates, columns, grid)
-        if found is not None:
-            return found
+        groups = in_cells(frame.aggregates, columns, grid)
+        if groups is not None:
+            return groups
 
     def reduced(chosen: Int64s, starts: Int64s) -> tuple[Any, ...]:
         return frame.reduced(block, chosen, starts) if len(starts) else frame.empty(0)
@@ -188,7 +188,7 @@ def sorted_groups(columns: GroupColumns, reduced: Callable[[Int64s, Int64s], tup
 
 def in_cells(aggregates: Sequence[AnyAggregate], columns: GroupColumns, grid: CellGrid) -> RecordGroups | None:
     """Return the groups of one or more records, which are cells of a grid; None if an aggregate needs them sorted."""
-    if not all(isinstance(one, CellAggregate) for one in aggregates):
+    if not all(isinstance(aggregate, CellAggregate) for aggregate in aggregates):
         return None
     rows, first, keys = columns.rows, grid.first, grid.keys
     of_record = columns.number - first

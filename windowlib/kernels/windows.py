@@ -48,35 +48,37 @@ class Frame:
         if self.needs_positions:
             positions = Positions(nothing + block.slice_start_ms, block.rank[rows])
         inputs = block.inputs(rows, len(self.aggregates))
-        return tuple(one.reduce(values, positions, starts) for one, values in zip(self.aggregates, inputs, strict=True))
+        return tuple(
+            form.reduce(values, positions, starts) for form, values in zip(self.aggregates, inputs, strict=True)
+        )
 
     def taken(self, states: Sequence[Any], places: Int64s) -> tuple[Any, ...]:
         """Return the states at these places."""
-        return tuple(one.take(state, places) for one, state in zip(self.aggregates, states, strict=True))
+        return tuple(form.take(state, places) for form, state in zip(self.aggregates, states, strict=True))
 
     def merged(self, left: Sequence[Any], right: Sequence[Any]) -> tuple[Any, ...]:
         """Return the states of both, element by element."""
-        return tuple(one.merge(a, b) for one, a, b in zip(self.aggregates, left, right, strict=True))
+        return tuple(form.merge(a, b) for form, a, b in zip(self.aggregates, left, right, strict=True))
 
     def joined(self, parts: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
         """Return the states of the parts, one part after the other."""
-        return tuple(one.concat([part[i] for part in parts]) for i, one in enumerate(self.aggregates))
+        return tuple(form.concat([part[i] for part in parts]) for i, form in enumerate(self.aggregates))
 
     def regrouped(self, states: Sequence[Any], starts: Int64s) -> tuple[Any, ...]:
         """Return one state per group of states; group i begins at `starts[i]`, and no group is empty."""
-        return tuple(one.reduce_states(state, starts) for one, state in zip(self.aggregates, states, strict=True))
+        return tuple(form.reduce_states(state, starts) for form, state in zip(self.aggregates, states, strict=True))
 
     def ranged(self, states: Sequence[Any], low: Int64s, high: Int64s) -> tuple[Any, ...]:
         """Return the states combined over each range from low[i] to high[i] - 1."""
-        return tuple(one.ranges(state, low, high) for one, state in zip(self.aggregates, states, strict=True))
+        return tuple(form.ranges(state, low, high) for form, state in zip(self.aggregates, states, strict=True))
 
     def empty(self, count: int) -> tuple[Any, ...]:
         """Return the states of `count` windows without records."""
-        return tuple(one.empty(count) for one in self.aggregates)
+        return tuple(form.empty(count) for form in self.aggregates)
 
     def results(self, states: Sequence[Any]) -> tuple[pa.Array, ...]:
         """Return the columns of a pane's values."""
-        return tuple(one.results(state) for one, state in zip(self.aggregates, states, strict=True))
+        return tuple(form.results(state) for form, state in zip(self.aggregates, states, strict=True))
 
     def one_per_window(self, windows: OpenWindows) -> OpenWindows:
         """Return windows before their end with equal bounds and key as one, ordered by (start, key number)."""
@@ -153,19 +155,18 @@ class BlockOutcome:
 
     def add_fate(self, fate: Fate, records: Int64s | IdSum) -> None:
         """Count the fate of some records: their hashes, or the sum of these."""
-        found = records if isinstance(records, IdSum) else id_sum(records)
-        self.fates.setdefault(fate, IdSum()).merge(found)
+        self.fates.setdefault(fate, IdSum()).merge(records if isinstance(records, IdSum) else id_sum(records))
 
     def add_edges(self, term: str, edges: EdgeColumns | Int64s | IdSum) -> None:
         """Count edges under a term: tallies of windows, or the ids of single edges."""
         match edges:
             case EdgeColumns():
-                found = edges.sum()
+                ids = edges.sum()
             case IdSum():
-                found = edges
+                ids = edges
             case _:
-                found = id_sum(edges)
-        self.edges.setdefault(term, IdSum()).merge(found)
+                ids = id_sum(edges)
+        self.edges.setdefault(term, IdSum()).merge(ids)
 
 
 class Windows(Protocol):

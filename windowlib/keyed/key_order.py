@@ -107,22 +107,22 @@ class KeyOrders(dict[Hashable, str]):
         order = self[key] = (group.to_bytes(2, "big") + sortable(key)).decode("latin-1")
         return order
 
-    def in_order(self, found: Mapping[Hashable, list[_Item]]) -> tuple[list[Hashable], list[list[_Item]]]:
+    def in_order(self, by_key: Mapping[Hashable, list[_Item]]) -> tuple[list[Hashable], list[list[_Item]]]:
         """Return the keys and values of a map in the order of the keys. No value is empty.
 
         If there are at most `scan_max` cached keys for each key of the map, all cached keys are looked up in the map.
         They are sorted once, so that takes a fraction of the time of sorting.
         """
-        if len(self) <= self._scan_max * len(found):
+        if len(self) <= self._scan_max * len(by_key):
             if len(self._sorted) < len(self):
                 self._sorted += islice(self, len(self._sorted), None)
                 self._sorted.sort(key=self.__getitem__)
-            values = list(map(found.get, self._sorted))
+            values = list(map(by_key.get, self._sorted))
             keys = list(compress(self._sorted, values))
-            if len(keys) == len(found):
+            if len(keys) == len(by_key):
                 return keys, [value for value in values if value]
-        keys = sorted(found, key=self.__getitem__)
-        return keys, [found[key] for key in keys]
+        keys = sorted(by_key, key=self.__getitem__)
+        return keys, [by_key[key] for key in keys]
 
 
 def key_orderer(

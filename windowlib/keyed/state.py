@@ -224,9 +224,9 @@ class KeyedState:
         for row in rows:
             spec = self._specs.get(row.name)
             if spec is None or spec.kind != row.kind:
-                found = "no state of that name" if spec is None else f"kind {spec.kind}"
+                declared = "no state of that name" if spec is None else f"kind {spec.kind}"
                 raise CheckpointError(
-                    f"the checkpoint has state {row.name!r} of kind {row.kind}, the function declares {found}; "
+                    f"the checkpoint has state {row.name!r} of kind {row.kind}, the function declares {declared}; "
                     "replay from the start, or restore the function that wrote it"
                 )
             content: Any = row.content

@@ -113,8 +113,8 @@ def field_node(name: str, node: Node) -> Mapping[str, Any]:
 
 def decimal_of(text: str) -> tuple[int, int] | None:
     """Return (precision, scale) of `decimal(10,2)`, None for any other type."""
-    found = _DECIMAL.fullmatch(text)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _DECIMAL.fullmatch(text)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _quoted(name: str) -> str:
@@ -125,11 +125,11 @@ def _quoted(name: str) -> str:
 def _tokens(text: str) -> Iterator[str]:
     at = 0
     while at < len(text.rstrip()):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        match = _TOKEN.match(text, at)
+        if match is None:
             raise SpecError(f"{text!r} is not a column type: {text[at:]!r} cannot be read")
-        at = found.end()
-        yield found[1]
+        at = match.end()
+        yield match[1]
 
 
 def _parse(tokens: Iterator[str], head: str) -> Node:
@@ -167,7 +167,7 @@ def _parse_struct(tokens: Iterator[str]) -> Node:
 
 
 def _expect(tokens: Iterator[str], *wanted: str) -> str:
-    found = next(tokens)
-    if found not in wanted:
-        raise KeyError(found)
-    return found
+    token = next(tokens)
+    if token not in wanted:
+        raise KeyError(token)
+    return token

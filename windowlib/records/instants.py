@@ -114,8 +114,8 @@ def _since_epoch(wall: datetime, text: str) -> int:
     fraction = text[20:23] if text[19:20] == "." else ""
     digits = re.match(r"[0-9]*", fraction)
     ms = int((digits[0] if digits else "").ljust(3, "0")[:3])
-    found = _OFFSET.search(text, 16)
-    offset = found[0].replace(":", "") if found else "+00"
+    match = _OFFSET.search(text, 16)
+    offset = match[0].replace(":", "") if match else "+00"
     minutes = (int(offset[1:3]) * 60 + int(offset[3:5] or 0)) * (-1 if offset[0] == "-" else 1)
     return (wall - _EPOCH) // _MS + ms - minutes * 60_000
 

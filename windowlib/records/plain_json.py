@@ -81,10 +81,10 @@ def _encode_marked(value: object) -> dict[str, Any]:
             )
 
 
-def _decode(found: dict[str, Any]) -> Any:  # noqa: ANN401 - see from_json
-    if len(found) != 1:
-        return found
-    [(mark, content)] = found.items()
+def _decode(fields: dict[str, Any]) -> Any:  # noqa: ANN401 - see from_json
+    if len(fields) != 1:
+        return fields
+    [(mark, content)] = fields.items()
     match mark:
         case "$bytes":
             return base64.b64decode(content)
@@ -95,4 +95,4 @@ def _decode(found: dict[str, Any]) -> Any:  # noqa: ANN401 - see from_json
         case "$pairs" | "$object":
             return dict(content)
         case _:
-            return found
+            return fields

@@ -30,13 +30,13 @@ def row_id(table: str, content: Mapping[str, int | str | None]) -> int:
         table: the table's name.
         content: the columns of content: integers, booleans and strings.
     """
-    found = 0
+    folded = 0
     for name, value in content.items():
         if isinstance(value, str):
-            found ^= _text_hash(value, name)
+            folded ^= _text_hash(value, name)
         elif value is not None:
-            found ^= hash_long(value, name_seed(name))
-    return signed(hash_long(found, name_seed(table)))
+            folded ^= hash_long(value, name_seed(name))
+    return signed(hash_long(folded, name_seed(table)))
 
 
 @lru_cache(maxsize=4_096)
@@ -56,18 +56,18 @@ class IdSum:
     @classmethod
     def of(cls, ids: Iterable[int]) -> "IdSum":
         """Return the sum of these ids."""
-        found = cls()
+        total = cls()
         for identity in ids:
-            found.add(identity)
-        return found
+            total.add(identity)
+        return total
 
     @classmethod
     def together(cls, parts: "Iterable[IdSum]") -> "IdSum":
         """Return a new sum of the ids of all parts."""
-        found = cls()
+        total = cls()
         for part in parts:
-            found.merge(part)
-        return found
+            total.merge(part)
+        return total
 
     @classmethod
     def of_array(cls, ids: "NDArray[np.int64]") -> "IdSum":

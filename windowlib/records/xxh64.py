@@ -25,32 +25,32 @@ STRIPE: Final = 32
 
 def hash_long(value: int, seed: int = SEED) -> int:
     """Return the hash of a 64-bit integer: of its 8 bytes, least significant first."""
-    found = (seed + P5 + 8) & MASK
-    found ^= (_rotated(((value & MASK) * P2) & MASK, 31) * P1) & MASK
-    return _avalanche((_rotated(found, 27) * P1 + P4) & MASK)
+    hashed = (seed + P5 + 8) & MASK
+    hashed ^= (_rotated(((value & MASK) * P2) & MASK, 31) * P1) & MASK
+    return _avalanche((_rotated(hashed, 27) * P1 + P4) & MASK)
 
 
 def hash_bytes(data: bytes, seed: int = SEED) -> int:
     """Return the hash of bytes."""
     length, at = len(data), 0
     if length >= STRIPE:
-        found, at = _stripes(data, seed)
+        hashed, at = _stripes(data, seed)
     else:
-        found = (seed + P5) & MASK
-    found = (found + length) & MASK
+        hashed = (seed + P5) & MASK
+    hashed = (hashed + length) & MASK
     while at + 8 <= length:
         word = int.from_bytes(data[at : at + 8], "little")
-        found ^= (_rotated((word * P2) & MASK, 31) * P1) & MASK
-        found = (_rotated(found, 27) * P1 + P4) & MASK
+        hashed ^= (_rotated((word * P2) & MASK, 31) * P1) & MASK
+        hashed = (_rotated(hashed, 27) * P1 + P4) & MASK
         at += 8
     if at + 4 <= length:
-        found ^= (int.from_bytes(data[at : at + 4], "little") * P1) & MASK
-        found = (_rotated(found, 23) * P2 + P3) & MASK
+        hashed ^= (int.from_bytes(data[at : at + 4], "little") * P1) & MASK
+        hashed = (_rotated(hashed, 23) * P2 + P3) & MASK
         at += 4
     for byte in data[at:]:
-        found ^= (byte * P5) & MASK
-        found = (_rotated(found, 11) * P1) & MASK
-    return _avalanche(found)
+        hashed ^= (byte * P5) & MASK
+        hashed = (_rotated(hashed, 11) * P1) & MASK
+    return _avalanche(hashed)
 
 
 @cache
@@ -80,11 +80,11 @@ def _stripes(data: bytes, seed: int) -> tuple[int, int]:
     for number, word in enumerate(struct.unpack(f"<{end // 8}Q", data[:end])):
         lane = (lanes[number % 4] + word * P2) & MASK
         lanes[number % 4] = (_rotated(lane, 31) * P1) & MASK
-    found = sum(_rotated(lane, shift) for lane, shift in zip(lanes, (1, 7, 12, 18), strict=True)) & MASK
+    hashed = sum(_rotated(lane, shift) for lane, shift in zip(lanes, (1, 7, 12, 18), strict=True)) & MASK
     for lane in lanes:
-        found ^= (_rotated((lane * P2) & MASK, 31) * P1) & MASK
-        found = (found * P1 + P4) & MASK
-    return found, end
+        hashed ^= (_rotated((lane * P2) & MASK, 31) * P1) & MASK
+        hashed = (hashed * P1 + P4) & MASK
+    return hashed, end
 
 
 def _rotated(word: int, bits: int) -> int:

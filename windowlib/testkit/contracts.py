@@ -116,16 +116,15 @@ def _drive(operator: Operator, steps: Sequence[Step]) -> list[Output]:
     return outputs
 
 
-def _expect(law: str, found: object, wanted: object) -> None:
-    if found == wanted:
+def _expect(law: str, value: object, wanted: object) -> None:
+    if value == wanted:
         return
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        key = next(key for key in (*wanted, *found) if found.get(key) != wanted.get(key))
-        _expect(f"{law}, at {key!r}", found.get(key), wanted.get(key))
-    if isinstance(found, list) and isinstance(wanted, list):
-        pairs = itertools.zip_longest(found, wanted)
-        _expect(law, *next((one, other) for one, other in pairs if one != other))
-    raise InvariantBroken(f"broken law: {law}. Found {found}, expected {wanted}")
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        key = next(key for key in (*wanted, *value) if value.get(key) != wanted.get(key))
+        _expect(f"{law}, at {key!r}", value.get(key), wanted.get(key))
+    if isinstance(value, list) and isinstance(wanted, list):
+        _expect(law, *next((left, other) for left, other in itertools.zip_longest(value, wanted) if left != other))
+    raise InvariantBroken(f"broken law: {law}. Found {value}, expected {wanted}")
 
 
 def _check_looking(spec: OperatorSpec, steps: Sequence[Step], outputs: list[Output]) -> None:
@@ -160,8 +159,8 @@ def _check_edges(spec: OperatorSpec, steps: Sequence[Step]) -> None:
 
 def _total(tallies: Iterable[Tally]) -> Tally:
     total = _NONE
-    for one in tallies:
-        total = Tally(total.count + one.count, wrap_int64(total.xor ^ one.xor), wrap_int64(total.sum + one.sum))
+    for tally in tallies:
+        total = Tally(total.count + tally.count, wrap_int64(total.xor ^ tally.xor), wrap_int64(total.sum + tally.sum))
     return total
 
 
@@ -172,17 +171,17 @@ def _check_groups(spec: OperatorSpec, steps: Sequence[Step], outputs: list[Outpu
         return
     middle = owned[len(owned) // 2]
     joined = replace(state, windows=[], timers=[], user_state=[])
-    found: dict[Hashable, list[Output]] = {}
+    by_key: dict[Hashable, list[Output]] = {}
     for groups in (KeyGroupRange(0, middle), KeyGroupRange(middle)):
         mine = [step for step in steps if not isinstance(step, RecordStep) or key_group(step.record.key) in groups]
         part = started(spec, steps, groups)
         for key, seen in _by_key(_drive(part, mine)).items():
-            found.setdefault(key, []).extend(seen)
+            by_key.setdefault(key, []).extend(seen)
         rows = part.snapshot()
         joined.windows += rows.windows
         joined.timers += rows.timers
         joined.user_state += rows.user_state
-    _expect("keys do not interact", found, _by_key(outputs))
+    _expect("keys do not interact", by_key, _by_key(outputs))
     whole = spec.build()
     whole.restore(joined)
     _expect("the joined states of the key groups equal the state of all", whole.snapshot(), state)
@@ -190,14 +189,14 @@ def _check_groups(spec: OperatorSpec, steps: Sequence[Step], outputs: list[Outpu
 
 def _by_key(outputs: Sequence[Output]) -> dict[Hashable, list[Output]]:
     """Group outputs by key, without their positions in the log, because other keys' records change those."""
-    found: dict[Hashable, list[Output]] = defaultdict(list)
+    by_key: dict[Hashable, list[Output]] = defaultdict(list)
     for output in outputs:
         match output:
             case Late() | Unassigned():
-                found[output.record.key].append(output)
+                by_key[output.record.key].append(output)
             case _:
-                found[output.key].append(output._replace(position=(0, 0)))
-    return found
+                by_key[output.key].append(output._replace(position=(0, 0)))
+    return by_key
 
 
 def _check_leaving_out(spec: OperatorSpec, steps: Sequence[Step], outputs: list[Output]) -> None:
@@ -274,7 +273,9 @@ def check_assigner(assigner: Assigner, values: Sequence[Value] = (1, 1, 2, 5, 3)
             _expect("a record's windows are distinct", len(set(windows)), len(windows))
             if assigner.is_merging:
                 _expect("a merging assigner returns one window", len(windows), 1)
-            empty = [one for one in windows if isinstance(one, TimeWindow) and one.start_ms >= one.end_ms]
+            empty = [
+                window for window in windows if isinstance(window, TimeWindow) and window.start_ms >= window.end_ms
+            ]
             _expect("a window contains an instant", empty, [])
 
 

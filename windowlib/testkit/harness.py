@@ -165,21 +165,21 @@ def _continued(
     return outputs, fresh.snapshot()
 
 
-def _difference(found: Sequence[object], wanted: Sequence[object], what: str = "output") -> str | None:
+def _difference(items: Sequence[object], wanted: Sequence[object], what: str = "output") -> str | None:
     """Return a text about the first difference of two sequences, or None if they are equal."""
-    for index, (one, other) in enumerate(zip_longest(found, wanted)):
-        if one != other:
-            return f"{what} {index} is {one} instead of {other}"
+    for index, (item, other) in enumerate(zip_longest(items, wanted)):
+        if item != other:
+            return f"{what} {index} is {item} instead of {other}"
     return None
 
 
-def _difference_of_states(found: Snapshot, wanted: Snapshot) -> str:
+def _difference_of_states(snapshot: Snapshot, wanted: Snapshot) -> str:
     parts = (
-        _difference(found.windows, wanted.windows, "window"),
-        _difference(found.timers, wanted.timers, "timer"),
-        _difference(found.user_state, wanted.user_state, "user state"),
+        _difference(snapshot.windows, wanted.windows, "window"),
+        _difference(snapshot.timers, wanted.timers, "timer"),
+        _difference(snapshot.user_state, wanted.user_state, "user state"),
     )
-    return next((part for part in parts if part), f"the clocks are {found} instead of {wanted}")
+    return next((part for part in parts if part), f"the clocks are {snapshot} instead of {wanted}")
 
 
 def started(spec: OperatorSpec, steps: Sequence[Step], groups: KeyGroupRange | None = None) -> Operator:

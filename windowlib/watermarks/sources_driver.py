@@ -324,9 +324,9 @@ def take_combined(by_name: dict[str, SourceRow]) -> SourceRow:
         CheckpointError: there is no combined row.
     """
     if ALL_SOURCES not in by_name:
-        found = ", ".join(map(repr, by_name)) or "none"
+        names = ", ".join(map(repr, by_name)) or "none"
         raise CheckpointError(
-            f"the checkpoint of the watermarks has no row {ALL_SOURCES!r}, only {found}; replay from the start"
+            f"the checkpoint of the watermarks has no row {ALL_SOURCES!r}, only {names}; replay from the start"
         )
     return by_name.pop(ALL_SOURCES)
 

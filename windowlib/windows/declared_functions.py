@@ -27,9 +27,9 @@ def _check_declared(function: object, kept: Iterable[StateSpec], declared: Itera
     known = {(spec.name, spec.kind) for spec in declared}
     missing = [f"{spec.name} ({spec.kind})" for spec in kept if (spec.name, spec.kind) not in known]
     if missing:
-        found = ", ".join(f"{name} ({kind})" for name, kind in sorted(known)) or "none"
+        names = ", ".join(f"{name} ({kind})" for name, kind in sorted(known)) or "none"
         raise SpecError(
-            f"{type(function).__name__} keeps state {', '.join(missing)}, and the pipeline declares {found}; declare "
+            f"{type(function).__name__} keeps state {', '.join(missing)}, and the pipeline declares {names}; declare "
             "it with its kind and type"
         )
 
@@ -79,16 +79,16 @@ class DeclaredAggregate(UserAggregate):
         return UserAggregate.from_state(self, from_json(state[0]))
 
 
-def declared_aggregate(found: Reduce | UserAggregate, shown: ColumnsOf) -> DeclaredReduce | DeclaredAggregate:
+def declared_aggregate(function: Reduce | UserAggregate, shown: ColumnsOf) -> DeclaredReduce | DeclaredAggregate:
     """Return a user's aggregate with JSON state; `shown` reads the columns of a record that it gets."""
-    if isinstance(found, Reduce):
-        return DeclaredReduce(function=found.function, shown=shown)
+    if isinstance(function, Reduce):
+        return DeclaredReduce(function=function.function, shown=shown)
     return DeclaredAggregate(
         shown=shown,
-        create_accumulator=found.create_accumulator,
-        add_value=found.add_value,
-        get_result=found.get_result,
-        merge_accumulators=found.merge_accumulators,
+        create_accumulator=function.create_accumulator,
+        add_value=function.add_value,
+        get_result=function.get_result,
+        merge_accumulators=function.merge_accumulators,
     )
 
 

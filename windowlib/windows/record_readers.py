@@ -45,10 +45,10 @@ class Measure:
     place: Place
 
     def __call__(self, value: Value) -> float | None:
-        found = value[self.place]
-        if found is None or isinstance(found, int):
-            return found
-        number = float(found) if isinstance(found, Decimal) else found
+        cell = value[self.place]
+        if cell is None or isinstance(cell, int):
+            return cell
+        number = float(cell) if isinstance(cell, Decimal) else cell
         return number if isfinite(number) else None
 
 
@@ -76,8 +76,8 @@ class GapOfColumn:
         _check_unit(self.unit)
 
     def __call__(self, record: Record) -> int | None:
-        found = record.value[self.place]
-        return None if found is None else _MS_OF[self.unit](found)
+        instant = record.value[self.place]
+        return None if instant is None else _MS_OF[self.unit](instant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +102,8 @@ class WatermarkOfColumn:
         _check_unit(self.unit)
 
     def __call__(self, timestamp_ms: int, columns: Mapping[str, Any]) -> int | None:  # noqa: ARG002
-        found = columns[self.column]
-        return None if found is None else _MS_OF[self.unit](found)
+        instant = columns[self.column]
+        return None if instant is None else _MS_OF[self.unit](instant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +119,10 @@ class WatermarkOfFunction:
         Raises:
             SpecError: the function returned something else.
         """
-        found = self.function(*arguments)
-        if found is None or (isinstance(found, int) and not isinstance(found, bool)):
-            return found
-        raise SpecError(f"{self.name} returned {found!r}; a watermark is a whole number of epoch ms, or None for none")
+        result = self.function(*arguments)
+        if result is None or (isinstance(result, int) and not isinstance(result, bool)):
+            return result
+        raise SpecError(f"{self.name} returned {result!r}; a watermark is a whole number of epoch ms, or None for none")
 
 
 def no_watermark(timestamp_ms: int, columns: Mapping[str, Any]) -> None:
@@ -159,9 +159,9 @@ class EvictorOnColumns(Evictor):
 
     def _kept(self, keep: _Evict, records: Sequence[Stored], where: tuple[Window, EvictorContext]) -> Sequence[Stored]:
         shown = [record._replace(value=self.columns(record.value)) for record in records]
-        whole = {id(one): record for one, record in zip(shown, records, strict=True)}
+        whole = {id(shown_record): record for shown_record, record in zip(shown, records, strict=True)}
         try:
-            return [whole[id(one)] for one in keep(shown, *where)]
+            return [whole[id(shown_record)] for shown_record in keep(shown, *where)]
         except KeyError:
             raise SpecError(
                 f"{type(self.inner).__name__} returned a record that it was not given; return some of the records, "

@@ -119,13 +119,13 @@ class UsersAirflow:
 
     async def run(self, dag_id: str, run_id: str) -> Mapping[str, Any]:
         """Return a DAG run as Airflow describes it."""
-        found: Mapping[str, Any] = await self._ask("GET", f"/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}")
-        return found
+        dag_run: Mapping[str, Any] = await self._ask("GET", f"/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}")
+        return dag_run
 
     async def tasks(self, dag_id: str, run_id: str) -> Mapping[str, str | None]:
         """Return the states of the tasks of a DAG run: task id -> state."""
         answer = await self._ask("GET", f"/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/taskInstances")
-        return {one["task_id"]: one["state"] for one in answer["task_instances"]}
+        return {task["task_id"]: task["state"] for task in answer["task_instances"]}
 
     async def xcom(self, dag_id: str, run_id: str, *, task_id: str, key: str = "return_value") -> Any:  # noqa: ANN401
         """Return a value that a task has left; None if it has left none."""
@@ -141,7 +141,7 @@ class UsersAirflow:
     async def asset(self, name: str) -> Mapping[str, Any] | None:
         """Return the asset with a name as Airflow describes it; None if it has none."""
         answer = await self._ask("GET", f"/assets?limit=100&name_pattern={_part(name)}")
-        return next((one for one in answer["assets"] if one["name"] == name), None)
+        return next((asset for asset in answer["assets"] if asset["name"] == name), None)
 
     async def clear_gate(self, dag_id: str, run_id: str) -> None:
         """Clear the failed gate of a DAG run and the tasks after it. A gate that has not failed is left alone."""
@@ -164,10 +164,10 @@ class UsersAirflow:
 
 def _detail(answer: httpx.Response) -> str:
     try:
-        found = answer.json()["detail"]
+        detail = answer.json()["detail"]
     except (ValueError, KeyError, TypeError):
-        found = answer.text
-    return shortened(escaped(found), _MAX_DETAIL)
+        detail = answer.text
+    return shortened(escaped(detail), _MAX_DETAIL)
 
 
 def _part(text: str) -> str:

@@ -19,8 +19,8 @@ MAX_FIELDS = 3_000
 
 def entered(form: FormData) -> dict[str, str]:
     """Return the fields of a form, to show them again. A chosen slice is `slice.<slice>`."""
-    found = {name: value for name, value in form.multi_items() if isinstance(value, str) and name != "slice"}
-    return found | {f"slice.{one}": "on" for one in form.getlist("slice") if isinstance(one, str)}
+    fields = {name: value for name, value in form.multi_items() if isinstance(value, str) and name != "slice"}
+    return fields | {f"slice.{slice_id}": "on" for slice_id in form.getlist("slice") if isinstance(slice_id, str)}
 
 
 def decision_of_form(form: FormData) -> Decision:
@@ -39,9 +39,9 @@ def decision_of_form(form: FormData) -> Decision:
     given: dict[str, Any] = {name: _text(form, name) for name in _TEXTS}
     given |= {name: _number(form, name) for name in _NUMBERS}
     given["slices"] = [
-        {"slice_id": one, "run_id": _text(form, f"run.{one}"), "reason": _text(form, f"reason.{one}")}
-        for one in form.getlist("slice")
-        if isinstance(one, str)
+        {"slice_id": slice_id, "run_id": _text(form, f"run.{slice_id}"), "reason": _text(form, f"reason.{slice_id}")}
+        for slice_id in form.getlist("slice")
+        if isinstance(slice_id, str)
     ]
     if given["action"].startswith("waive") and not given["slices"]:
         raise RequestError("no slice is chosen; choose the failed slices that may pass, each with a reason")

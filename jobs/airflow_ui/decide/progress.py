@@ -77,15 +77,15 @@ class Progress:
         """The slices that the decision waives: slice, run and reason. Anybody may start the DAG with any params."""
         common = self.given.get("reason") or ""
         return tuple(
-            (str(one.get("slice_id", "")), str(one.get("run_id", "")), str(one.get("reason") or common))
-            for one in _dicts(self.given.get("slices"))
+            (str(waived.get("slice_id", "")), str(waived.get("run_id", "")), str(waived.get("reason") or common))
+            for waived in _dicts(self.given.get("slices"))
         )
 
     @property
     def request_id(self) -> str | None:
         """The request, if the decision is on one."""
-        found = self.given.get("request_id")
-        return found if isinstance(found, str) else None
+        request_id = self.given.get("request_id")
+        return request_id if isinstance(request_id, str) else None
 
 
 async def progress_of(airflow: UsersAirflow, view: LedgerView, *, dag_id: str, run_id: str) -> Progress:
@@ -123,18 +123,18 @@ async def _stopped(airflow: UsersAirflow, view: LedgerView, given: Mapping[str, 
     if str(given.get("action")) not in {"publish", "waive_and_publish"}:
         return ()
     request = view.requests.get(str(given.get("request_id")))
-    chosen = {str(one.get("slice_id")) for one in _dicts(given.get("slices"))}
-    found: list[StoppedRun] = []
+    chosen = {str(chosen_slice.get("slice_id")) for chosen_slice in _dicts(given.get("slices"))}
+    stopped: list[StoppedRun] = []
     for origin in request.origins if request is not None else ():
-        if len(found) < MAX_RUNS and (not chosen or chosen & set(origin.slice_ids)):
+        if len(stopped) < MAX_RUNS and (not chosen or chosen & set(origin.slice_ids)):
             state = await airflow.state(origin.dag_id, origin.run_id)
             is_paused = state in UNDER_WAY and await airflow.is_paused(origin.dag_id)
-            found.append(StoppedRun(origin=origin, state=state, is_paused=is_paused))
-    return tuple(found)
+            stopped.append(StoppedRun(origin=origin, state=state, is_paused=is_paused))
+    return tuple(stopped)
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _outcome(state: str, *, refused: str) -> Outcome:

@@ -39,14 +39,14 @@ class _Problem:
 
 
 @router.post("")
-async def decide(request: Request, found: PipelineDep) -> Response:
+async def decide(request: Request, context: PipelineDep) -> Response:
     """Take a decision: start `decide_<pipeline>` as the user, and clear the gates that it opens.
 
     The answer is a redirect to the page of the decision, or the form with what was entered and the problem.
     """
-    dag_id = decide_dag_id(found.name)
-    if not found.may_decide:
-        raise HTTPException(403, f"You may not decide on {found.name}: Airflow does not let you start {dag_id}.")
+    dag_id = decide_dag_id(context.name)
+    if not context.may_decide:
+        raise HTTPException(403, f"You may not decide on {context.name}: Airflow does not let you start {dag_id}.")
     fields: dict[str, str] = {}
     started_id: str | None = None
     try:
@@ -54,18 +54,18 @@ async def decide(request: Request, found: PipelineDep) -> Response:
             fields = entered(form)
             started_id = run_id_of(fields.get("mark"))
             if await _is_under_way(request, dag_id, started_id):
-                return RedirectResponse(str(linker(request)(links.decision_page(found.name, str(started_id)))), 303)
+                return RedirectResponse(str(linker(request)(links.decision_page(context.name, str(started_id)))), 303)
             decision = decision_of_form(form)
-        await run_in_threadpool(_check, found, decision)
+        await run_in_threadpool(_check, context, decision)
     except RequestError as error:
-        return _again(request, found, fields=fields, problem=_Problem(status=_INVALID, text=str(error)))
+        return _again(request, context, fields=fields, problem=_Problem(status=_INVALID, text=str(error)))
     async with UsersAirflow(token_of(request)) as airflow:
         try:
             if await airflow.is_paused(dag_id):
                 if fields.get("unpause") != "on":
                     text = f"{dag_id} is paused in Airflow, so the decision would wait. Let it run, and decide again."
                     return _again(
-                        request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text, paused=dag_id)
+                        request, context, fields=fields, problem=_Problem(status=_CONFLICT, text=text, paused=dag_id)
                     )
                 await airflow.unpause(dag_id)
             run_id = await airflow.trigger(dag_id, decision.to_json(), run_id=started_id)
@@ -73,64 +73,64 @@ async def decide(request: Request, found: PipelineDep) -> Response:
             if error.status == 403:  # noqa: PLR2004 -- Forbidden
                 raise HTTPException(403, f"Airflow does not let you start {dag_id}: {error}") from None
             text = f"Airflow refused to start {dag_id}: {error}"
-            return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
-        await _clear_gates(airflow, found.view, decision)
-    return RedirectResponse(str(linker(request)(links.decision_page(found.name, run_id))), 303)
+            return _again(request, context, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
+        await _clear_gates(airflow, context.view, decision)
+    return RedirectResponse(str(linker(request)(links.decision_page(context.name, run_id))), 303)
 
 
 @replay_router.post("")
-async def replay(request: Request, found: PipelineDep, request_id: str) -> Response:
+async def replay(request: Request, context: PipelineDep, request_id: str) -> Response:
     """Start `backfill_<pipeline>` as the user, for a proposed restatement and without publication.
 
     The answer is a redirect to the page of the DAG run, which leads to the request when the replay has begun, or the
     form with the problem.
     """
-    dag_id = f"backfill_{found.name}"
+    dag_id = f"backfill_{context.name}"
     async with request.form(max_fields=MAX_FIELDS) as form:
         fields = entered(form) | {"request_id": request_id}
     started_id = run_id_of(fields.get("mark"))
     if await _is_under_way(request, dag_id, started_id):
-        return RedirectResponse(str(linker(request)(links.backfill_page(found.name, started_id))), 303)
-    proposed = found.view.requests.get(request_id)
+        return RedirectResponse(str(linker(request)(links.backfill_page(context.name, started_id))), 303)
+    proposed = context.view.requests.get(request_id)
     if proposed is None or not proposed.is_proposed:
         text = "This restatement does not wait to be started any more. Look at the page of the request."
-        return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
-    conf = restatement_conf(found.request_context, proposed, publish=False)
+        return _again(request, context, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
+    conf = restatement_conf(context.request_context, proposed, publish=False)
     async with UsersAirflow(token_of(request)) as airflow:
         try:
             if await airflow.is_paused(dag_id):
                 if fields.get("unpause") != "on":
                     text = f"{dag_id} is paused in Airflow, so the replay would wait. Let it run, and start it again."
-                    return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
+                    return _again(request, context, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
                 await airflow.unpause(dag_id)
             run_id = await airflow.trigger(dag_id, conf, run_id=started_id)
         except Refused as error:
             if error.status == 403:  # noqa: PLR2004 -- Forbidden
                 raise HTTPException(403, f"Airflow does not let you start {dag_id}: {error}") from None
             text = f"Airflow refused to start {dag_id}: {error}"
-            return _again(request, found, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
-    return RedirectResponse(str(linker(request)(links.backfill_page(found.name, run_id))), 303)
+            return _again(request, context, fields=fields, problem=_Problem(status=_CONFLICT, text=text))
+    return RedirectResponse(str(linker(request)(links.backfill_page(context.name, run_id))), 303)
 
 
 @router.get("")
-async def after_a_refusal(request: Request, found: PipelineDep) -> Response:
+async def after_a_refusal(request: Request, context: PipelineDep) -> Response:
     """Go to the page of the pipeline: the address of a form that was shown again may be opened anew."""
-    return RedirectResponse(str(linker(request)(links.pipeline_page(found.name))), 303)
+    return RedirectResponse(str(linker(request)(links.pipeline_page(context.name))), 303)
 
 
 @router.get("/{run_id}")
-async def show(request: Request, found: PipelineDep, run_id: str) -> Response:
+async def show(request: Request, context: PipelineDep, run_id: str) -> Response:
     """Return the page of a decision: what was decided by whom, how far it is, and why it was refused if it was."""
     async with UsersAirflow(token_of(request)) as airflow:
         try:
-            made = await progress_of(airflow, found.view, dag_id=decide_dag_id(found.name), run_id=run_id)
+            made = await progress_of(airflow, context.view, dag_id=decide_dag_id(context.name), run_id=run_id)
         except Refused as error:
             status = error.status if error.status in {403, 404} else 503
             raise HTTPException(status, f"Airflow does not show the decision {run_id}: {error}") from None
     if made.outcome == "made" and made.request_id and made.given.get("action") in _THREAD:
-        path = links.request_page(found.name, made.request_id)
+        path = links.request_page(context.name, made.request_id)
         return RedirectResponse(f"{linker(request)(path)}#comments", 303)
-    return page(request, "decision", {"name": found.name, "p": made})
+    return page(request, "decision", {"name": context.name, "p": made})
 
 
 async def _is_under_way(request: Request, dag_id: str, run_id: str | None) -> bool:
@@ -141,17 +141,17 @@ async def _is_under_way(request: Request, dag_id: str, run_id: str | None) -> bo
         return await airflow.is_under_way(dag_id, run_id)
 
 
-def _check(found: PipelineContext, decision: Decision) -> None:
+def _check(context: PipelineContext, decision: Decision) -> None:
     """Check a decision against the ledger at the begin of the request. The worker checks it again when it writes.
 
     Raises:
         RequestError: it would be refused.
     """
-    work = found.request_context
-    seen: LedgerView | None = found.view
-    if decision.ledger_version != found.view.version:
+    work = context.request_context
+    seen: LedgerView | None = context.view
+    if decision.ledger_version != context.view.version:
         seen = seen_view(work, decision.ledger_version)
-    check(work, found.view, decision, who=found.user.get_name(), seen=seen)
+    check(work, context.view, decision, who=context.user.get_name(), seen=seen)
 
 
 async def _clear_gates(airflow: UsersAirflow, view: LedgerView, decision: Decision) -> None:
@@ -161,7 +161,7 @@ async def _clear_gates(airflow: UsersAirflow, view: LedgerView, decision: Decisi
     """
     if decision.action not in {Action.PUBLISH, Action.WAIVE_AND_PUBLISH}:
         return
-    waived = [one.slice_id for one in decision.slices]
+    waived = [waiver.slice_id for waiver in decision.slices]
     for run in stopped_runs(view, view.requests[decision.request_id or ""], waived=waived):
         try:
             if await airflow.state(run.dag_id, run.run_id) == "failed":
@@ -170,19 +170,19 @@ async def _clear_gates(airflow: UsersAirflow, view: LedgerView, decision: Decisi
             log.warning("the gate of %s %s was not cleared: %s", run.dag_id, escaped(run.run_id), escaped(error))
 
 
-def _again(request: Request, found: PipelineContext, *, fields: dict[str, str], problem: _Problem) -> Response:
+def _again(request: Request, context: PipelineContext, *, fields: dict[str, str], problem: _Problem) -> Response:
     """Return the form again, with what was entered and why it was refused."""
     number = fields.get("publication", "")
     is_number = number.isascii() and number.isdigit() and len(number) < 10  # noqa: PLR2004
     place = DecisionPlace(
-        context=found,
-        return_to=links.pipeline_page(found.name),
+        context=context,
+        return_to=links.pipeline_page(context.name),
         request_id=fields.get("request_id") or None,
         slice_id=fields.get("place_slice") or None,
         publication=int(number) if is_number and number else None,
         entered=fields,
         problem=problem.text,
     )
-    asked = found.view.requests.get(place.request_id or "")
-    values = {"name": found.name, "place": place, "paused": problem.paused, "asked": asked}
+    asked = context.view.requests.get(place.request_id or "")
+    values = {"name": context.name, "place": place, "paused": problem.paused, "asked": asked}
     return page(request, "decide_again", values, status=problem.status)

@@ -22,10 +22,10 @@ Version = Annotated[int | None, Query(ge=0, le=2**53)]
 @router.get("")
 @opening_once
 def compare(
-    request: Request, found: PipelineDep, *, before: Version = None, after: Version = None, compute: bool = False
+    request: Request, context: PipelineDep, *, before: Version = None, after: Version = None, compute: bool = False
 ) -> HTMLResponse:
     """Return the differences between two ledger versions; by default those that the newest publication made."""
-    versions = _versions(found.view)
+    versions = _versions(context.view)
     if before is None and after is None and versions:
         after = versions[0][0]
         before = after - 1
@@ -34,18 +34,18 @@ def compare(
     sides, problem = None, None
     if versions:
         try:
-            sides = version_sides(found.view, before or 0, after)
+            sides = version_sides(context.view, before or 0, after)
         except RequestError as error:
             problem = str(error)
     values = {
-        "name": found.name,
+        "name": context.name,
         "versions": versions,
         "before": before or 0,
-        "after": found.view.version if after is None else after,
+        "after": context.view.version if after is None else after,
         "problem": problem,
         "sides": sides,
-        "here": f"?before={before or 0}&after={found.view.version if after is None else after}&compute=true",
-        **difference_values(found, sides, is_asked=compute),
+        "here": f"?before={before or 0}&after={context.view.version if after is None else after}&compute=true",
+        **difference_values(context, sides, is_asked=compute),
     }
     return page(request, "compare", values)
 
@@ -54,9 +54,9 @@ def _versions(view: LedgerView) -> list[tuple[int, str]]:
     """Return the ledger versions of the newest publications with a text, newest first."""
     return [
         (
-            one.seq,
-            f"{one.seq}: {'rollback' if one.is_rollback else 'publication'} by {one.who}, {instant(one.at_ms)}, "
-            f"{spanned(sorted(one.changes))}",
+            publication.seq,
+            f"{publication.seq}: {'rollback' if publication.is_rollback else 'publication'} by {publication.who}, "
+            f"{instant(publication.at_ms)}, {spanned(sorted(publication.changes))}",
         )
-        for one in reversed(view.publications[-MAX_PUBLICATIONS:])
+        for publication in reversed(view.publications[-MAX_PUBLICATIONS:])
     ]

@@ -38,10 +38,10 @@ async def verdict_of(request: Request, *, dag_id: str, run_id: str) -> str:
 @router.get("/dag")
 def dag(request: Request, user: GetUserDep, dag_id: str) -> Response:
     """Show the page of the DAG's pipeline, or say that the DAG is not one of ours."""
-    found = _pipeline_of(user, dag_id)
-    if found is None:
+    context = _pipeline_of(user, dag_id)
+    if context is None:
         return _foreign(request, user, dag_id)
-    return _see(request, links.pipeline_page(found.name))
+    return _see(request, links.pipeline_page(context.name))
 
 
 @router.get("/dag-run")
@@ -52,20 +52,20 @@ def dag_run(
 
     For a DAG run without a request, show its verdict: what it waits for, or why it replays nothing.
     """
-    found = _pipeline_of(user, dag_id)
-    if found is None:
+    context = _pipeline_of(user, dag_id)
+    if context is None:
         return _foreign(request, user, dag_id)
     if dag_id.startswith("decide_"):
-        return _see(request, links.decision_page(found.name, run_id))
-    requests = requests_of_dag_run(found.view, dag_id, run_id)
+        return _see(request, links.decision_page(context.name, run_id))
+    requests = requests_of_dag_run(context.view, dag_id, run_id)
     if len(requests) == 1:
-        return _see(request, links.request_page(found.name, requests[0].request_id))
-    work = found.request_context
+        return _see(request, links.request_page(context.name, requests[0].request_id))
+    work = context.request_context
     values = {
-        "name": found.name,
+        "name": context.name,
         "dag_id": dag_id,
         "run_id": run_id,
-        "requests": [open_request(work, found.view, one) for one in requests],
+        "requests": [open_request(work, context.view, opened) for opened in requests],
         "verdict": verdict,
     }
     return page(request, "dag_run", values)

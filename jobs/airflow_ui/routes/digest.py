@@ -15,10 +15,10 @@ router = APIRouter()
 
 @router.get("/pipelines/{pipeline}/digest")
 @opening_once
-def pipeline_digest(request: Request, found: PipelineDep) -> HTMLResponse:
+def pipeline_digest(request: Request, context: PipelineDep) -> HTMLResponse:
     """Return the page of the digest, with the rows that the daily message has."""
-    work = found.request_context
+    work = context.request_context
     since_ms = work.ledger.now_ms() - UNIT_MS["d"]
-    news = digest(work, found.view, standing(work, found.view), since_ms=since_ms)
-    values = {"name": found.name, "since": show_instant(since_ms // 1000 * 1000), "rows": news.rows}
+    news = digest(work, context.view, standing(work, context.view), since_ms=since_ms)
+    values = {"name": context.name, "since": show_instant(since_ms // 1000 * 1000), "rows": news.rows}
     return page(request, "digest", values)

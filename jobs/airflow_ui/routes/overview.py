@@ -20,12 +20,12 @@ MAX_NAMED = 3
 @opening_once
 def overview(request: Request, user: GetUserDep) -> HTMLResponse:
     """Return the page of all pipelines that the user may see, those that wait for a decision first."""
-    found = visible(user)
-    states, failed = _states(found)
+    shown = visible(user)
+    states, failed = _states(shown)
     values = {
-        "states": sorted(states, key=lambda one: not one.is_held),
-        "freshness": {one.name: freshness_line(one.request_context, one.view) for one in found.contexts},
-        "broken": found.broken,
+        "states": sorted(states, key=lambda state: not state.is_held),
+        "freshness": {opened.name: freshness_line(opened.request_context, opened.view) for opened in shown.contexts},
+        "broken": shown.broken,
         "failed": failed,
     }
     return page(request, "overview", values)
@@ -37,33 +37,33 @@ def held(user: GetUserDep) -> JSONResponse:
     states, _ = _states(visible(user))
     lines = [
         {
-            "pipeline": one.name,
-            "badge": "held" if one.held or one.hold else "changed",
-            "title": f"{one.name}: {one.badge}",
-            "why": escaped(shortened(_why(one))),
-            "since_ms": min((slice_.since_ms for slice_ in one.held), default=None),
-            "path": _path(one),
+            "pipeline": state.name,
+            "badge": "held" if state.held or state.hold else "changed",
+            "title": f"{state.name}: {state.badge}",
+            "why": escaped(shortened(_why(state))),
+            "since_ms": min((slice_.since_ms for slice_ in state.held), default=None),
+            "path": _path(state),
         }
-        for one in states
-        if one.is_held
+        for state in states
+        if state.is_held
     ]
     waits = [
         {
-            "pipeline": one.name,
+            "pipeline": state.name,
             "badge": "waits",
-            "title": f"{one.name}: waits for {one.awaits.slice.slice_id}",
-            "why": escaped(shortened(one.awaits.why)),
-            "path": links.pipeline_page(one.name),
+            "title": f"{state.name}: waits for {state.awaits.slice.slice_id}",
+            "why": escaped(shortened(state.awaits.why)),
+            "path": links.pipeline_page(state.name),
         }
-        for one in states
-        if one.awaits is not None
+        for state in states
+        if state.awaits is not None
     ]
     return JSONResponse({"held": lines, "waits": waits}, headers=dict(NO_STORE))
 
 
-def _states(found: Visible) -> tuple[list[PipelineState], dict[str, str]]:
-    states, failed = [], dict(found.failed)
-    for context in found.contexts:
+def _states(shown: Visible) -> tuple[list[PipelineState], dict[str, str]]:
+    states, failed = [], dict(shown.failed)
+    for context in shown.contexts:
         try:
             states.append(pipeline_state(context.request_context, context.view))
         except HindcastError as error:  # the other pipelines are still shown (law L10)
@@ -74,13 +74,13 @@ def _states(found: Visible) -> tuple[list[PipelineState], dict[str, str]]:
 def _why(state: PipelineState) -> str:
     if not state.held:
         return state.hold or ". ".join(state.changes.sentences)
-    named = ", ".join(one.slice_id for one in state.held[:MAX_NAMED])
+    named = ", ".join(slice_.slice_id for slice_ in state.held[:MAX_NAMED])
     more = f" and {len(state.held) - MAX_NAMED} more" if len(state.held) > MAX_NAMED else ""
     return f"{named}{more}: {state.held[0].reason}"
 
 
 def _path(state: PipelineState) -> str:
-    requests = {one.request_id for one in state.held}
+    requests = {slice_.request_id for slice_ in state.held}
     if not state.held and not state.hold and state.changes.request_id is not None:
         return links.request_page(state.name, state.changes.request_id)
     if len(requests) == 1:

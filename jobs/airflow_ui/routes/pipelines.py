@@ -57,15 +57,16 @@ _KNOWN = KnownLateness()
 
 @router.get("/pipelines/{pipeline}")
 @opening_once
-def pipeline(request: Request, found: PipelineDep, last: str | None = None) -> HTMLResponse:
+def pipeline(request: Request, context: PipelineDep, last: str | None = None) -> HTMLResponse:
     """Return the page of a pipeline: its state, and the report of up to 400 slices, the last of which is `last`."""
-    name, to = found.name, linker(request)
-    rows = collect_view(found.lake, found.pipeline, found.view, part=Part(count=SHOWN_SLICES, last=last, known=_KNOWN))
-    state = pipeline_state(found.request_context, found.view)
+    name, to = context.name, linker(request)
+    part = Part(count=SHOWN_SLICES, last=last, known=_KNOWN)
+    rows = collect_view(context.lake, context.pipeline, context.view, part=part)
+    state = pipeline_state(context.request_context, context.view)
     model = build_model(_with_awaited(rows, state.awaits))
     values = section_values(model, lambda slice_id: str(to(links.slice_page(name, slice_id))))
-    ids = list(found.view.slices)
-    shown = [one.slice_id for one in rows.slices]
+    ids = list(context.view.slices)
+    shown = [slice_.slice_id for slice_ in rows.slices]
     return page(
         request,
         "pipeline",
@@ -76,8 +77,8 @@ def pipeline(request: Request, found: PipelineDep, last: str | None = None) -> H
             "publication_href": lambda seq: to(links.compare_page(name, before=seq - 1, after=seq)),
             "state": state,
             "changed": state.changes.slices or (),
-            "may_backfill": may_backfill(found.user, name),
-            "place": DecisionPlace(context=found, return_to=links.pipeline_page(name)),
+            "may_backfill": may_backfill(context.user, name),
+            "place": DecisionPlace(context=context, return_to=links.pipeline_page(name)),
             "all_slices": len(ids),
             "older": _neighbour(ids, shown[0], -1) if shown else None,
             "newer": _neighbour(ids, shown[-1], SHOWN_SLICES) if shown else None,

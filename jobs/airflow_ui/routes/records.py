@@ -38,7 +38,7 @@ MOST_WINDOWS = 100
 @opening_once
 def records(
     request: Request,
-    found: PipelineDep,
+    context: PipelineDep,
     *,
     record_id: Annotated[str, Query(max_length=MAX_TEXT)] = "",
     last: str | None = None,
@@ -48,12 +48,12 @@ def records(
 
     The record of a `slice` is explained at once. `last` is the newest slice that is searched.
     """
-    pipeline = spec_of_chain(found.pipeline, found.view)
-    scope = search_scope(found.view, last)
+    pipeline = spec_of_chain(context.pipeline, context.view)
+    scope = search_scope(context.view, last)
     key = {name: request.query_params.get(f"{KEY}{name}", "")[:MAX_TEXT] for name in pipeline.log.key_columns}
-    result, searched = _search(found, pipeline, record_id, last=last, slice_id=slice_id)
+    result, searched = _search(context, pipeline, record_id, last=last, slice_id=slice_id)
     values = {
-        "name": found.name,
+        "name": context.name,
         "record_id": record_id,
         "record_column": pipeline.log.record_id,
         "key": key,
@@ -61,48 +61,48 @@ def records(
         "found": result,
         "searched": searched,
         "stored_values": _stored(result.explanation) if result and result.explanation else [],
-        "windows": _windows(found, key, scope) if scope and any(key.values()) and not record_id else None,
+        "windows": _windows(context, key, scope) if scope and any(key.values()) and not record_id else None,
         "query": {"record_id": record_id, **{f"{KEY}{name}": value for name, value in key.items() if value}},
     }
     return page(request, "record", values)
 
 
 def _search(
-    found: PipelineContext, pipeline: Pipeline, record_id: str, *, last: str | None, slice_id: str | None
+    context: PipelineContext, pipeline: Pipeline, record_id: str, *, last: str | None, slice_id: str | None
 ) -> tuple[Found | None, Searched | None]:
     """Return the explanation of a record, and how far the search for its id came."""
-    view, scope, searched = found.view, search_scope(found.view, last), None
+    view, scope, searched = context.view, search_scope(context.view, last), None
     if not record_id or scope is None:
         return None, None
     if slice_id is not None:
-        return find(found.lake, pipeline, record_id, scope=scope_after(view, slice_id)), None
+        return find(context.lake, pipeline, record_id, scope=scope_after(view, slice_id)), None
     if pipeline.log.record_id is not None:
         try:
-            searched = search_records(found.lake, pipeline, view, part=record_id, last=last, seconds=SEARCH_S)
+            searched = search_records(context.lake, pipeline, view, part=record_id, last=last, seconds=SEARCH_S)
         except LogError:  # late, unassigned and invalid records are still found
-            return find(found.lake, pipeline, record_id, scope=scope), None
-        one = searched.only(record_id)
-        if one is None:
+            return find(context.lake, pipeline, record_id, scope=scope), None
+        record = searched.only(record_id)
+        if record is None:
             return None, searched
-        scope = scope_after(view, one.slice_id)
-        return find(found.lake, pipeline, one.record_id, scope=scope), searched
-    return find(found.lake, pipeline, record_id, scope=scope), None
+        scope = scope_after(view, record.slice_id)
+        return find(context.lake, pipeline, record.record_id, scope=scope), searched
+    return find(context.lake, pipeline, record_id, scope=scope), None
 
 
 def _stored(explanation: Explanation) -> list[tuple[str, str]]:
     """Return everything that is known about a record as (name, text); the fields of the record are `record.name`."""
-    found: list[tuple[str, str]] = []
+    stored: list[tuple[str, str]] = []
     for name, value in explanation.details.items():
         if isinstance(value, Mapping):
-            found += [(f"{name}.{inner}", cell(one, inner)) for inner, one in value.items()]
+            stored += [(f"{name}.{inner}", cell(inner_value, inner)) for inner, inner_value in value.items()]
         else:
-            found.append((name, cell(value, name)))
-    return found
+            stored.append((name, cell(value, name)))
+    return stored
 
 
-def _windows(found: PipelineContext, key: dict[str, str], scope: Scope) -> dict[str, object]:
-    pipeline = spec_of_chain(found.pipeline, found.view)
-    rows, count = windows_of_key(found.lake, pipeline, key, scope=scope, most=MOST_WINDOWS)
+def _windows(context: PipelineContext, key: dict[str, str], scope: Scope) -> dict[str, object]:
+    pipeline = spec_of_chain(context.pipeline, context.view)
+    rows, count = windows_of_key(context.lake, pipeline, key, scope=scope, most=MOST_WINDOWS)
     columns = shown_columns(rows.column_names)
     return {
         "columns": columns,

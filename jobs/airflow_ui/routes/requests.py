@@ -24,56 +24,56 @@ router = APIRouter(prefix="/pipelines/{pipeline}/requests/{request_id}")
 @router.get("")
 @opening_once
 def one_request(
-    request: Request, found: PipelineDep, *, request_id: str, compute: bool = False, still: bool = False
+    request: Request, context: PipelineDep, *, request_id: str, compute: bool = False, still: bool = False
 ) -> HTMLResponse:
     """Return the page of a request, which its id or the first digits of it name.
 
     The differences are shown if they are cheap to find, or if `compute` asks for them. A page that is `still` does not
     load again, so that a person can write.
     """
-    asked = find_request(found, request_id)
-    work, problem = _request_context(found, asked)
+    asked = find_request(context, request_id)
+    work, problem = _request_context(context, asked)
     planned, cannot_plan = None, problem
     if problem is None and asked.is_open and not asked.is_complete:
-        planned, cannot_plan = plan_of(work, found.view, asked)
-    made = request_page(work, found.view, asked, planned=planned)
-    sides = request_sides(found.view, asked.request_id) if asked.runs and not made.refresh_s else None
-    here = links.request_page(found.name, asked.request_id)
+        planned, cannot_plan = plan_of(work, context.view, asked)
+    made = request_page(work, context.view, asked, planned=planned)
+    sides = request_sides(context.view, asked.request_id) if asked.runs and not made.refresh_s else None
+    here = links.request_page(context.name, asked.request_id)
     values = {
-        "name": found.name,
+        "name": context.name,
         "p": made,
         "is_still": still,
         "plan_problem": cannot_plan,
         "outline": () if planned is None or asked.runs else outline(planned),
         "progress": progress_svg(made.progress.done, made.progress.total),
-        "place": DecisionPlace(context=found, return_to=here, request_id=asked.request_id),
+        "place": DecisionPlace(context=context, return_to=here, request_id=asked.request_id),
         "here": "?compute=true",
-        **difference_values(found, sides, is_asked=compute, request_id=asked.request_id if asked.is_open else None),
+        **difference_values(context, sides, is_asked=compute, request_id=asked.request_id if asked.is_open else None),
     }
     return page(request, "request", values)
 
 
-def find_request(found: PipelineContext, request_id: str) -> AskedRequest:
+def find_request(context: PipelineContext, request_id: str) -> AskedRequest:
     """Return the request with this id, or the only one whose id begins so.
 
     Raises:
         HTTPException: 404, there is no such request, or there are several.
     """
-    known = found.view.requests.get(request_id)
+    known = context.view.requests.get(request_id)
     if known is not None:
         return known
-    begun = [one for name, one in found.view.requests.items() if name.startswith(request_id)]
+    begun = [candidate for name, candidate in context.view.requests.items() if name.startswith(request_id)]
     if len(begun) != 1:
-        raise HTTPException(404, f"Pipeline {found.name} has no request {request_id!r}.")
+        raise HTTPException(404, f"Pipeline {context.name} has no request {request_id!r}.")
     return begun[0]
 
 
-def _request_context(found: PipelineContext, asked: AskedRequest) -> tuple[RequestContext, str | None]:
+def _request_context(context: PipelineContext, asked: AskedRequest) -> tuple[RequestContext, str | None]:
     """Return the context with the spec of the request, and the problem if that spec cannot be read any more."""
-    work = found.request_context
+    work = context.request_context
     source = f"request {asked.request_id} in the ledger"
     try:
-        spec = pipeline_from_json(asked.spec_json, source=source, functions_dir=found.pipeline.functions_dir)
+        spec = pipeline_from_json(asked.spec_json, source=source, functions_dir=context.pipeline.functions_dir)
     except SpecError as error:
         return work, str(error)
     return replace(work, pipeline=spec), None

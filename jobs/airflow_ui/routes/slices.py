@@ -70,7 +70,7 @@ class StoredParts:
 @opening_once
 def one_slice(
     request: Request,
-    found: PipelineDep,
+    context: PipelineDep,
     feeds: FeedsDep,
     *,
     slice_id: str,
@@ -81,32 +81,33 @@ def one_slice(
 
     `files` lists the files that the run has read.
     """
-    one = _slice(found, slice_id)
-    shown = choose_run(found.view, one.slice_id, run)
-    rows = collect_view(found.lake, found.pipeline, found.view, part=Part(count=1, last=one.slice_id, late_rows=0))
-    made = slice_page(found.view, one, shown=shown, rows=rows)
+    slice_ = _slice(context, slice_id)
+    shown = choose_run(context.view, slice_.slice_id, run)
+    part = Part(count=1, last=slice_.slice_id, late_rows=0)
+    rows = collect_view(context.lake, context.pipeline, context.view, part=part)
+    made = slice_page(context.view, slice_, shown=shown, rows=rows)
     problem = None
     drawn = StoredParts()
     try:
-        drawn = _from_rows(StoredRuns(found.lake, found.name, found.view), made)
+        drawn = _from_rows(StoredRuns(context.lake, context.name, context.view), made)
     except HindcastError as error:  # the page still tells what the ledger has
         problem = str(error)
-    here = links.slice_page(found.name, one.slice_id, run_id=run)
+    here = links.slice_page(context.name, slice_.slice_id, run_id=run)
     values = {
-        "name": found.name,
+        "name": context.name,
         "p": made,
         "stored": drawn,
         "problem": problem,
-        "dag_runs": dag_runs_of(found.view, one.slice_id),
+        "dag_runs": dag_runs_of(context.view, slice_.slice_id),
         "feeds": feeds,
-        "lineage": None if shown is None else lineage_of(found.lake, found.pipeline, found.view, run=shown),
+        "lineage": None if shown is None else lineage_of(context.lake, context.pipeline, context.view, run=shown),
         "files_href": _files_href(run),
-        **(_files_read(found, one, shown) if files and shown is not None else _NO_FILES),
+        **(_files_read(context, slice_, shown) if files and shown is not None else _NO_FILES),
         "windows_table": WINDOW_OUTPUTS,
         "place": DecisionPlace(
-            context=found,
+            context=context,
             return_to=here,
-            slice_id=one.slice_id,
+            slice_id=slice_.slice_id,
             request_id=None if shown is None else shown.request_id,
         ),
     }
@@ -121,10 +122,10 @@ def _files_href(run: str | None) -> str:
 _NO_FILES: Mapping[str, Any] = {"files": None, "files_problem": None}
 
 
-def _files_read(found: PipelineContext, one: Slice, shown: StagedRun) -> Mapping[str, Any]:
+def _files_read(context: PipelineContext, slice_: Slice, shown: StagedRun) -> Mapping[str, Any]:
     """Return the files of a slice in the version of the log that a run has read, or why they cannot be listed."""
     try:
-        files = slice_files(found.lake, found.pipeline, one, version=shown.result.log.version)
+        files = slice_files(context.lake, context.pipeline, slice_, version=shown.result.log.version)
     except HindcastError as error:
         return {"files": None, "files_problem": str(error)}
     return {"files": files, "files_problem": None}
@@ -134,17 +135,17 @@ def _from_rows(stored: StoredRuns, made: SlicePage) -> StoredParts:
     """Return what the page shows of the stored rows."""
     if made.run is None:
         return StoredParts()
-    found = find_examples(stored, made.run, [line.check for line in made.failures])
+    kept_examples = find_examples(stored, made.run, [line.check for line in made.failures])
     examples = [
         ExampleRows(line=line, tallies=kept.tallies, columns=kept.columns, cells=cells_of(kept.rows), count=kept.count)
-        for line, kept in zip(made.failures, found, strict=True)
+        for line, kept in zip(made.failures, kept_examples, strict=True)
         if kept is not None
     ]
     plots = [
         DrawnPlot(name=plot.name, caption=plot_caption(plot), drawing=plot_svg(plot))
         for plot in output_plots(stored, made.run)
     ]
-    reasons = {one.table: one for one in reason_tallies(stored, made.run)}
+    reasons = {tally.table: tally for tally in reason_tallies(stored, made.run)}
     return StoredParts(examples=tuple(examples), plots=tuple(plots), reasons=reasons)
 
 
@@ -169,36 +170,36 @@ class RowsQuery(BaseModel):
 @router.get("/{table}")
 @opening_once
 def rows(
-    request: Request, found: PipelineDep, *, slice_id: str, table: str, query: Annotated[RowsQuery, Query()]
+    request: Request, context: PipelineDep, *, slice_id: str, table: str, query: Annotated[RowsQuery, Query()]
 ) -> Response:
     """Return one page of the rows of a run in a table, or all of them as CSV."""
-    one = _slice(found, slice_id)
-    shown = _run_with_rows(found, one, run_id=query.run, table=table)
-    own = RunRows(StoredRuns(found.lake, found.name, found.view), shown, table)
+    slice_ = _slice(context, slice_id)
+    shown = _run_with_rows(context, slice_, run_id=query.run, table=table)
+    own = RunRows(StoredRuns(context.lake, context.name, context.view), shown, table)
     if query.format == "csv":
-        return _csv(own, query.ask(), name=f"{found.name}_{one.slice_id}_{table}.csv")
+        return _csv(own, query.ask(), name=f"{context.name}_{slice_.slice_id}_{table}.csv")
     made = own.page(query.ask())
     values = {
-        "name": found.name,
-        "slice_id": one.slice_id,
+        "name": context.name,
+        "slice_id": slice_.slice_id,
         "run": shown,
         "table": table,
         "title": table_title(table),
         "page": made,
         "comparisons": list(Comparison),
         "cells": cells_of(made.rows),
-        "addresses": _window_addresses(found, shown, made) if table == WINDOW_OUTPUTS else (),
+        "addresses": _window_addresses(context, shown, made) if table == WINDOW_OUTPUTS else (),
         "reasons": _reasons(own) if query.page == 1 and not query.value else None,
-        "links_to": _Addresses(links.rows_page(found.name, one.slice_id, table), made, query.run),
+        "links_to": _Addresses(links.rows_page(context.name, slice_.slice_id, table), made, query.run),
     }
     return page(request, "rows", values)
 
 
-def _window_addresses(found: PipelineContext, run: StagedRun, made: RowsPage) -> list[str | None]:
+def _window_addresses(context: PipelineContext, run: StagedRun, made: RowsPage) -> list[str | None]:
     """Return the page of the window of each row. A run that readers do not see is explained with its request."""
-    is_published = found.view.published.get(run.result.slice.slice_id) == run.result.run_id
+    is_published = context.view.published.get(run.result.slice.slice_id) == run.result.run_id
     request_id = None if is_published else run.request_id
-    return window_addresses(spec_of(found.view, run), made.rows, request_id=request_id)
+    return window_addresses(spec_of(context.view, run), made.rows, request_id=request_id)
 
 
 def _reasons(own: RunRows) -> Tally | None:
@@ -242,25 +243,25 @@ class _Addresses:
         return f"{self._path}?{urlencode(given, errors='replace')}"
 
 
-def _slice(found: PipelineContext, slice_id: str) -> Slice:
+def _slice(context: PipelineContext, slice_id: str) -> Slice:
     """Return a slice of the ledger, or of the pipeline's grid.
 
     Raises:
         HTTPException: 404, the pipeline has no such slice.
     """
-    known = found.view.slices.get(slice_id)
+    known = context.view.slices.get(slice_id)
     if known is not None:
         return known
     try:
-        return slice_of_id(found.pipeline, slice_id)
+        return slice_of_id(context.pipeline, slice_id)
     except RequestError as error:
-        raise HTTPException(404, f"Pipeline {found.name} has no such slice. {error}") from error
+        raise HTTPException(404, f"Pipeline {context.name} has no such slice. {error}") from error
 
 
-def _run_with_rows(found: PipelineContext, one: Slice, *, run_id: str | None, table: str) -> StagedRun:
-    run = choose_run(found.view, one.slice_id, run_id)
+def _run_with_rows(context: PipelineContext, slice_: Slice, *, run_id: str | None, table: str) -> StagedRun:
+    run = choose_run(context.view, slice_.slice_id, run_id)
     if run is None:
-        raise HTTPException(404, f"Slice {one.slice_id} was never replayed, so it has no rows.")
+        raise HTTPException(404, f"Slice {slice_.slice_id} was never replayed, so it has no rows.")
     if table not in row_tables(run):
         raise HTTPException(404, f"There is no page of table {table!r}; the tables are {', '.join(row_tables(run))}.")
     return run

@@ -20,19 +20,19 @@ _TEXT = Query(max_length=MAX_TEXT)
 @opening_once
 def window(
     request: Request,
-    found: PipelineDep,
+    context: PipelineDep,
     *,
     start: Annotated[str, _TEXT],
     end: Annotated[str, _TEXT] = "",
     request_id: Annotated[str | None, Query(alias="request", max_length=MAX_TEXT)] = None,
 ) -> HTMLResponse:
     """Return the page of the window of a key, which the parameters `key.COLUMN` give, with these bounds."""
-    pipeline = spec_of_chain(found.pipeline, found.view)
+    pipeline = spec_of_chain(context.pipeline, context.view)
     key = {name: request.query_params.get(f"{KEY}{name}", "")[:MAX_TEXT] for name in pipeline.log.key_columns}
     ask = WindowAsk(key=key, start=start, end=end, request_id=request_id)
     values = {
-        "name": found.name,
+        "name": context.name,
         "ask": ask,
-        "w": window_page(found.lake, pipeline, ask, view=found.view),
+        "w": window_page(context.lake, pipeline, ask, view=context.view),
     }
     return page(request, "window", values)

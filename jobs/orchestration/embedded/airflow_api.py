@@ -158,8 +158,8 @@ class AirflowApi:
 
     def asset_events(self, name: str) -> Sequence[Mapping[str, Any]]:
         """Return the events of an asset, at most 500, oldest first."""
-        found = self._ask("GET", f"/api/v2/assets?name_pattern={name}&limit=500")["assets"]
-        ids = [asset["id"] for asset in found if asset["name"] == name]
+        assets = self._ask("GET", f"/api/v2/assets?name_pattern={name}&limit=500")["assets"]
+        ids = [asset["id"] for asset in assets if asset["name"] == name]
         if not ids:
             return []
         path = f"/api/v2/assets/events?asset_id={ids[0]}&limit=500&order_by=timestamp"
@@ -189,8 +189,8 @@ class AirflowApi:
         except httpx.HTTPError as error:
             raise AirflowRefused(f"Airflow at {self.url} does not answer {method} {path}: {error!r}") from error
         if answer.is_error:
-            found = f"{answer.status_code} {answer.text[:2000]}"
-            raise AirflowRefused(f"Airflow at {self.url} refused {method} {path}: {found}", status=answer.status_code)
+            reason = f"{answer.status_code} {answer.text[:2000]}"
+            raise AirflowRefused(f"Airflow at {self.url} refused {method} {path}: {reason}", status=answer.status_code)
         return answer.json()
 
 

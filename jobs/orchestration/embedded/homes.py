@@ -45,7 +45,7 @@ def refuse_second(home: Home | None = None) -> None:
         RequestError: another one runs. The message has its address and its lake.
     """
     others = (airflow_service.find(other) for other in all_homes() if home is None or other.root != home.root)
-    running = next((one for one in others if one is not None and one.supervisor.is_alive()), None)
+    running = next((other for other in others if other is not None and other.supervisor.is_alive()), None)
     if running is not None:
         raise RequestError(
             f"another Airflow of this clone is {running.phase} at {running.url}, on the lake {running.lake}; "

@@ -207,8 +207,8 @@ def _binaries(owner: Owner) -> Path:
     Raises:
         DatabaseFailed: the package is not installed, or has no such version.
     """
-    found = importlib.util.find_spec(SERVER_PACKAGE)
-    package = Path(found.origin).parent if found and found.origin else None
+    spec = importlib.util.find_spec(SERVER_PACKAGE)
+    package = Path(spec.origin).parent if spec and spec.origin else None
     if package is None or not (package / _INSTALLATION / "bin" / "postgres").is_file():
         raise DatabaseFailed(
             f"the package {SERVER_PACKAGE} with its {_INSTALLATION} is not installed; run `make setup`, "

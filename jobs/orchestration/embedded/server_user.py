@@ -56,8 +56,8 @@ def account_for_initdb() -> Owner:
         return Owner(os.geteuid(), os.getegid())
     busy = set(_uids_of_processes())
     former = pwd.getpwnam(_FORMER_ACCOUNT)
-    accounts = [former, *(one for one in pwd.getpwall() if one.pw_uid != 0)]
-    chosen = next((one for one in accounts if one.pw_uid not in busy), former)
+    accounts = [former, *(account for account in pwd.getpwall() if account.pw_uid != 0)]
+    chosen = next((account for account in accounts if account.pw_uid not in busy), former)
     return Owner(chosen.pw_uid, chosen.pw_gid)
 
 

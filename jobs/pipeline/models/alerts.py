@@ -117,11 +117,11 @@ class AlertsGrammar(GrammarModel):
     @property
     def times(self) -> dict[str, str]:
         """The times of day, in UTC, by the key of the pipeline file."""
-        found = {key: getattr(self, key) for key in ("data_not_there_by", "not_published_by", "digest_at")}
-        return {key: time for key, time in found.items() if time is not None}
+        times = {key: getattr(self, key) for key in ("data_not_there_by", "not_published_by", "digest_at")}
+        return {key: time for key, time in times.items() if time is not None}
 
     @property
     def crons(self) -> tuple[str, ...]:
         """The cron expressions, in UTC, at which the deadlines are looked at; empty if the file names none."""
-        found = [f"{int(time[3:])} {int(time[:2])} * * *" for time in sorted({*self.times.values()})]
-        return (*found, *((HALF_HOURLY,) if self.held_longer_than_ms is not None else ()))
+        crons = [f"{int(time[3:])} {int(time[:2])} * * *" for time in sorted({*self.times.values()})]
+        return (*crons, *((HALF_HOURLY,) if self.held_longer_than_ms is not None else ()))

@@ -134,5 +134,5 @@ def one_of(model: GrammarModel, names: tuple[str, ...], what: str) -> None:
     keys = {name: fields[name].alias or name for name in names}
     given = [keys[name] for name in names if getattr(model, name) is not None]
     if len(given) != 1:
-        found = f"found {' and '.join(given)}" if given else "found none of them"
-        raise ValueError(f"needs exactly one {what}; allowed: {', '.join(keys.values())}; {found}")
+        choice = f"found {' and '.join(given)}" if given else "found none of them"
+        raise ValueError(f"needs exactly one {what}; allowed: {', '.join(keys.values())}; {choice}")

@@ -107,7 +107,7 @@ class SliceGrammar(GrammarModel):
                 "expected commits, a column, or a list of partition columns such as [dt, hour], [year, month, day] or "
                 f"[year, month, day, hour]; found {value!r}"
             )
-        if isinstance(value, list) and len({str(one).lower() for one in value}) != len(value):
+        if isinstance(value, list) and len({str(name).lower() for name in value}) != len(value):
             raise ValueError(f"names a column twice: {value!r}")
         return value
 
@@ -128,18 +128,18 @@ class SliceGrammar(GrammarModel):
                 f"by: commits takes no format, found {self.format}; a column of this name is by: [commits]"
             )
         count = len(self.columns)
-        found = None if self.format is None else _PATTERN.fullmatch(self.format)
-        has_hour, has_minute = (found is not None and found[name] is not None for name in ("hour", "minute"))
-        if found is not None and (count > DATE_AND_HOUR or (count == DATE_AND_HOUR and has_hour)):
+        match = None if self.format is None else _PATTERN.fullmatch(self.format)
+        has_hour, has_minute = (match is not None and match[name] is not None for name in ("hour", "minute"))
+        if match is not None and (count > DATE_AND_HOUR or (count == DATE_AND_HOUR and has_hour)):
             raise ValueError(
                 f"format: {self.format} does not fit by: {list(self.columns)}; it is the format of the one column, or "
                 "of the dates of [date, hour]"
             )
-        if count <= 1 and found is None:
+        if count <= 1 and match is None:
             return self
         finest = "m" if has_minute else "h" if has_hour or count in (DATE_AND_HOUR, MOST_SLICE_COLUMNS) else "d"
         if self.every_ms < UNIT_MS[finest]:
-            what = f"by: {list(self.columns)}" if found is None else f"format: {self.format}"
+            what = f"by: {list(self.columns)}" if match is None else f"format: {self.format}"
             raise ValueError(
                 f"{what} does not tell slices of {format_duration(self.every_ms)} apart; write every: 1{finest} or "
                 "longer"
@@ -294,8 +294,8 @@ class LogGrammar(GrammarModel):
     @model_validator(mode="after")
     def _kafka_has_its_order(self) -> Self:
         if self.kafka is not None and self.order != self.kafka.order:
-            found = self.order if isinstance(self.order, str) else list(self.order)
-            raise ValueError(f"order: found {found}, and kafka has the order {list(self.kafka.order)}; leave order out")
+            order = self.order if isinstance(self.order, str) else list(self.order)
+            raise ValueError(f"order: found {order}, and kafka has the order {list(self.kafka.order)}; leave order out")
         return self
 
     @model_validator(mode="after")

@@ -169,8 +169,7 @@ class Pipeline(GrammarModel):
     @property
     def needs_clock(self) -> bool:
         """Whether a part of the file needs the replay's clock. Users' functions may need it without this flag."""
-        parts = (self.watermark, self.windows)
-        return any(part is not None and part.needs_clock for part in parts)
+        return any(part is not None and part.needs_clock for part in (self.watermark, self.windows))
 
     @property
     def output_columns(self) -> tuple[str, ...]:
@@ -181,12 +180,12 @@ class Pipeline(GrammarModel):
 
     def functions(self) -> tuple[FunctionGrammar, ...]:
         """Return the users' functions that the file names."""
-        found = list(self.windows.functions()) if self.windows is not None else []
+        functions = list(self.windows.functions()) if self.windows is not None else []
         if self.watermark is not None and self.watermark.function is not None:
-            found.append(self.watermark.function)
+            functions.append(self.watermark.function)
         if self.process is not None:
-            found.append(self.process.function)
-        return tuple(found)
+            functions.append(self.process.function)
+        return tuple(functions)
 
     @property
     def source(self) -> str:

@@ -248,7 +248,7 @@ class WindowsGrammar(GrammarModel):
     def assigner(self) -> AssignerGrammar | None:
         """The kind of window in the file; None for Storm's and Atlas's windows."""
         chosen: AssignerGrammar | None = next(
-            (found for name in ASSIGNERS if (found := getattr(self, name)) is not None), None
+            (assigner for name in ASSIGNERS if (assigner := getattr(self, name)) is not None), None
         )
         return chosen
 
@@ -296,7 +296,7 @@ class WindowsGrammar(GrammarModel):
     def functions(self) -> tuple[FunctionGrammar, ...]:
         """Return the users' functions that this part of the file names."""
         sessions = (self.session, self.dynamic_session)
-        found = [session.gap.function for session in sessions if session is not None]
-        found += [part.function for part in (self.trigger.whole() if self.trigger else ())]
-        found += [self.evictor.function] if self.evictor is not None else []
-        return tuple(function for function in found if function is not None)
+        functions = [session.gap.function for session in sessions if session is not None]
+        functions += [part.function for part in (self.trigger.whole() if self.trigger else ())]
+        functions += [self.evictor.function] if self.evictor is not None else []
+        return tuple(function for function in functions if function is not None)

@@ -37,7 +37,7 @@ class Layout:
         inside = np.clip(sequence, 0, max(self.records - 1, 0))
         if len(self.ranges) == 1:
             return np.zeros(len(inside), dtype=np.int64), inside
-        ends = np.array([one.end_sequence for one in self.ranges], dtype=np.int64)
+        ends = np.array([slice_range.end_sequence for slice_range in self.ranges], dtype=np.int64)
         firsts = np.concatenate(([0], ends[:-1]))
         slice_no = np.minimum(np.searchsorted(ends, inside, side="right"), len(ends) - 1)
         return slice_no.astype(np.int64), np.maximum(inside - firsts[slice_no], 0)
@@ -47,18 +47,18 @@ def layout_of(ordered: Mapping[int, Sequence[Block]], slices: Sequence[Slice]) -
     """Return the layout of blocks that are in log order.
 
     Args:
-        ordered: slice number -> its blocks in log order, without their places in the chunk and in the slice.
+        ordered: slice place -> its blocks in log order, without their places in the chunk and in the slice.
         slices: the slices of the chunk, in order.
     """
     blocks: list[Block] = []
     ranges: list[SliceRange] = []
     sequence = 0
-    for number, one in enumerate(slices):
+    for place, slice_ in enumerate(slices):
         rank = 0
-        for block in ordered.get(number, ()):
+        for block in ordered.get(place, ()):
             blocks.append(block._replace(sequence=sequence, rank=rank))
             sequence, rank = sequence + block.records, rank + block.records
-        ranges.append(SliceRange(slice_no=number, start_ms=one.start_ms, end_ms=one.end_ms, end_sequence=sequence))
+        ranges.append(SliceRange(slice_no=place, start_ms=slice_.start_ms, end_ms=slice_.end_ms, end_sequence=sequence))
     return Layout(blocks=tuple(blocks), ranges=tuple(ranges))
 
 

@@ -127,7 +127,7 @@ class LogColumns:
 
     def _stored(self, block: Block, columns: Sequence[str] | None, hidden: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the records of a block in the order of its file."""
-        found, row = 0, block.row
+        kept, row = 0, block.row
         with self.reading(block):
             file = self._open(block)
             stored = file.schema_arrow.names
@@ -163,11 +163,11 @@ class LogColumns:
                     own = own.filter(pc.equal(conformed(batch.column(CHANGE_TYPE), "string"), INSERT))
                 own = own if block.part is None else self._own(own, block.part)
                 row += count
-                found += own.num_rows
+                kept += own.num_rows
                 yield own if needed is columns else own.select([*(columns or ()), *hidden])
-        if found != block.records:
+        if kept != block.records:
             raise LogError(
-                f"file {block.named} of event log {self.uri} holds {found:,} records, but by its statistics version "
+                f"file {block.named} of event log {self.uri} holds {kept:,} records, but by its statistics version "
                 f"{self.version} has {block.records:,} there: a data file was damaged or exchanged, or records were "
                 "deleted in place. Restore the file from a backup, or replay a copy of the log made afresh"
             )
@@ -224,12 +224,12 @@ class LogColumns:
 
 def _width(chunk: pq.ColumnChunkMetaData) -> int:
     """Return about how many bytes a value takes in memory. A file may have a text once that memory has many times."""
-    found = chunk.statistics
-    if not isinstance(found and found.has_min_max and found.min_raw, bytes):
+    statistics = chunk.statistics
+    if not isinstance(statistics and statistics.has_min_max and statistics.min_raw, bytes):
         return 8
-    return 4 + (len(found.min_raw) + len(found.max_raw)) // 2
+    return 4 + (len(statistics.min_raw) + len(statistics.max_raw)) // 2
 
 
 def _is_filled(chunk: pq.ColumnChunkMetaData) -> bool:
-    found = chunk.statistics
-    return bool(found and found.has_null_count and not found.null_count)
+    statistics = chunk.statistics
+    return bool(statistics and statistics.has_null_count and not statistics.null_count)

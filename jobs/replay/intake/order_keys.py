@@ -66,10 +66,10 @@ def sorted_rows(columns: Sequence[pa.Array]) -> pa.Array:
 
 def _packed(columns: Sequence[pa.Array]) -> NDArray[np.int64] | None:
     """Return integers in the order of the rows; None if the columns are no integers, or too wide together for one."""
-    if not len(columns[0]) or any(not pa.types.is_integer(one.type) or one.null_count for one in columns):
+    if not len(columns[0]) or any(not pa.types.is_integer(column.type) or column.null_count for column in columns):
         return None
-    values = [one.to_numpy().astype(np.int64, copy=False) for one in columns]
-    spans = [(int(one.min()), int(one.max()) - int(one.min()) + 1) for one in values]
+    values = [column.to_numpy().astype(np.int64, copy=False) for column in columns]
+    spans = [(int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1) for numbers in values]
     if prod(size for _, size in spans) > _INT64_MAX:
         return values[0] if len(values) == 1 else None
     packed: NDArray[np.int64] = values[0] - spans[0][0]
@@ -85,26 +85,26 @@ def signs(columns: Sequence[pa.Array]) -> Signs:
         columns: columns of equal length, each in the form of `comparable`.
     """
     length = len(columns[0])
-    found: Signs = np.zeros(max(length - 1, 0), dtype=np.int8)
+    order: Signs = np.zeros(max(length - 1, 0), dtype=np.int8)
     if length < 2:  # noqa: PLR2004 - a pair
-        return found
+        return order
     for values in columns:
-        undecided = found == 0
+        undecided = order == 0
         if not undecided.any():
             break
-        np.copyto(found, _signs(values.slice(0, length - 1), values.slice(1)), where=undecided)
-    return found
+        np.copyto(order, _signs(values.slice(0, length - 1), values.slice(1)), where=undecided)
+    return order
 
 
 def _signs(before: pa.Array, after: pa.Array) -> Signs:
     larger, equal = (_flags(compare(before, after)) for compare in (pc.less, pc.equal))
-    found: Signs = np.where(larger, 1, np.where(equal, 0, -1)).astype(np.int8)
+    order: Signs = np.where(larger, 1, np.where(equal, 0, -1)).astype(np.int8)
     if before.null_count or after.null_count:
-        null_before, null_after = (one.is_null().to_numpy(zero_copy_only=False) for one in (before, after))
-        found[null_before & ~null_after] = 1
-        found[null_before & null_after] = 0
-        found[~null_before & null_after] = -1
-    return found
+        null_before, null_after = (column.is_null().to_numpy(zero_copy_only=False) for column in (before, after))
+        order[null_before & ~null_after] = 1
+        order[null_before & null_after] = 0
+        order[~null_before & null_after] = -1
+    return order
 
 
 def _flags(values: pa.Array) -> NDArray[np.bool_]:
@@ -154,25 +154,25 @@ def places_among(columns: Sequence[pa.Array], bounds: Sequence[OrderKey]) -> Ind
             count += _reaches(columns, bound)
         return count
     values, own = first.to_numpy(), np.array([bound[0][1] for bound in bounds], dtype=np.int64)
-    found: Indexes = np.searchsorted(own, values, side="right")
+    places: Indexes = np.searchsorted(own, values, side="right")
     if not rest:
-        return found
+        return places
     before = np.searchsorted(own, values, side="left")
-    for start in np.unique(before[before < found]):  # rows that only the other columns can tell from some bounds
-        rows = np.flatnonzero((before == start) & (found > start))
-        equal = [bound[1:] for bound in bounds[start : found[rows[0]]]]
-        found[rows] = start + places_among([column.take(pa.array(rows)) for column in rest], equal)
-    return found
+    for start in np.unique(before[before < places]):  # rows that only the other columns can tell from some bounds
+        rows = np.flatnonzero((before == start) & (places > start))
+        equal = [bound[1:] for bound in bounds[start : places[rows[0]]]]
+        places[rows] = start + places_among([column.take(pa.array(rows)) for column in rest], equal)
+    return places
 
 
 def _reaches(columns: Sequence[pa.Array], bound: OrderKey) -> NDArray[np.bool_]:
     reached = np.zeros(len(columns[0]), dtype=np.bool_)
     undecided = ~reached
-    for values, one in zip(columns, bound, strict=True):
-        if one == _NULL:
+    for values, value in zip(columns, bound, strict=True):
+        if value == _NULL:
             after, equal = values.is_valid(), values.is_null()
         else:
-            scalar = pa.scalar(one[1], values.type)
+            scalar = pa.scalar(value[1], values.type)
             after, equal = pc.greater(values, scalar), pc.equal(values, scalar)
         reached |= undecided & _flags(after)
         undecided &= _flags(equal)

@@ -85,15 +85,15 @@ def _chosen_rows(records: int, count: int) -> list[int]:
     return sorted(drawn)
 
 
-def clusters(found: list[tuple[SourceFile, Probed]], *, memory_bytes: int) -> list[Cluster]:
+def clusters(probes: list[tuple[SourceFile, Probed]], *, memory_bytes: int) -> list[Cluster]:
     """Return the files of a slice that have records as clusters, in log order.
 
     Args:
-        found: the files, and their order.
+        probes: the files, and their order.
         memory_bytes: a task orders so many bytes of records in memory.
     """
-    filled = [(probed.span, file, probed) for file, probed in found if probed.span is not None]
-    filled.sort(key=lambda one: one[0])
+    filled = [(probed.span, file, probed) for file, probed in probes if probed.span is not None]
+    filled.sort(key=lambda entry: entry[0])
     groups: list[list[tuple[SourceFile, Probed]]] = []
     reached: OrderKey | None = None
     for (first, last), file, probed in filled:
@@ -104,9 +104,9 @@ def clusters(found: list[tuple[SourceFile, Probed]], *, memory_bytes: int) -> li
     return [_cluster(group, memory_bytes) for group in groups]
 
 
-def whole_cluster(found: list[tuple[SourceFile, Probed]], *, memory_bytes: int) -> list[Cluster]:
+def whole_cluster(probes: list[tuple[SourceFile, Probed]], *, memory_bytes: int) -> list[Cluster]:
     """Return all files of a slice that have records as one cluster that is not ordered."""
-    filled = [(file, probed) for file, probed in found if probed.span is not None]
+    filled = [(file, probed) for file, probed in probes if probed.span is not None]
     return [_divided(filled, memory_bytes)] if filled else []
 
 

@@ -49,7 +49,7 @@ def _divide(cluster: Cluster, plan: OrderPlan) -> list[Block]:
         add = partial(_add_all, reading=plan.reading, bounds=cluster.bounds, ranges=ranges)
         for done in [threads.submit(add, part) for part in parts]:
             done.result()
-    return [one.block() for one in ranges if one.records]
+    return [part.block() for part in ranges if part.records]
 
 
 def _parts(file: SourceFile, plan: OrderPlan) -> Iterator[SourceFile]:

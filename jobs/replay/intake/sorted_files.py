@@ -74,8 +74,8 @@ def write_sorted(
             if not batch.num_rows:
                 continue
             rows = pa.RecordBatch.from_arrays(
-                [conformed(batch.column(place), one["type"]) for place, one in enumerate(fields)],
-                names=[one["name"] for one in fields],
+                [conformed(batch.column(place), column["type"]) for place, column in enumerate(fields)],
+                names=[column["name"] for column in fields],
             )
             out.add(writer, rows, [batch.column(name) for name in order])
         out.flush(writer)
@@ -131,7 +131,7 @@ class _Output:
         if self._previous is not None:
             last, last_place = self._previous
             with_last = pa.concat_batches([last, rows])
-            places = [pa.concat_arrays([one, two]) for one, two in zip(last_place, order, strict=True)]
+            places = [pa.concat_arrays([before, own]) for before, own in zip(last_place, order, strict=True)]
         reading = self.plan.reading
         refuse_ties(
             places,
@@ -141,4 +141,4 @@ class _Output:
             widened=reading.log.widened,
         )
         last_row = rows.num_rows - 1
-        self._previous = rows.slice(last_row), [one.slice(last_row) for one in order]
+        self._previous = rows.slice(last_row), [column.slice(last_row) for column in order]

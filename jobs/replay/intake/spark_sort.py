@@ -55,8 +55,8 @@ def sort_by_spark(spark: "SparkSession", chunk: ChunkLog, plan: OrderPlan) -> li
     ordered = parts.sortWithinPartitions("slice_no", *order)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for one in _written(batches, plan, order):
-            made = one if isinstance(one, SortedFile) else None
+        for written in _written(batches, plan, order):
+            made = written if isinstance(written, SortedFile) else None
             yield pa.RecordBatch.from_pylist(
                 [
                     {
@@ -64,7 +64,7 @@ def sort_by_spark(spark: "SparkSession", chunk: ChunkLog, plan: OrderPlan) -> li
                         "slice_no": made.slice_no if made else -1,
                         "commits": [group.commit for group in made.groups] if made else [],
                         "records": [group.records for group in made.groups] if made else [],
-                        "error": None if made else str(one),
+                        "error": None if made else str(written),
                     }
                 ],
                 schema=_FOUND,
@@ -72,8 +72,8 @@ def sort_by_spark(spark: "SparkSession", chunk: ChunkLog, plan: OrderPlan) -> li
 
     numbered = "path string, slice_no int, commits array<bigint>, records array<bigint>, error string"
     with reading_errors(chunk.log):
-        found = ordered.mapInArrow(write, numbered).withColumn("part", F.spark_partition_id()).collect()
-    for row in found:
+        rows_made = ordered.mapInArrow(write, numbered).withColumn("part", F.spark_partition_id()).collect()
+    for row in rows_made:
         if row["error"] is not None:
             raise LogError(row["error"])
     made = [
@@ -82,7 +82,7 @@ def sort_by_spark(spark: "SparkSession", chunk: ChunkLog, plan: OrderPlan) -> li
             slice_no=row["slice_no"],
             groups=tuple(RowGroup(*group) for group in zip(row["commits"], row["records"], strict=True)),
         )
-        for row in sorted(found, key=lambda row: (row["slice_no"], row["part"]))
+        for row in sorted(rows_made, key=lambda row: (row["slice_no"], row["part"]))
     ]
     _refuse_other_counts(chunk, made)
     return made
@@ -152,8 +152,8 @@ def record_ids(spark: "SparkSession", chunk: ChunkLog) -> Mapping[int, IdSum]:
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = pa.RecordBatch.from_arrays(
-                [conformed(batch.column(place), one["type"]) for place, one in enumerate(fields)],
-                names=[one["name"] for one in fields],
+                [conformed(batch.column(place), field["type"]) for place, field in enumerate(fields)],
+                names=[field["name"] for field in fields],
             )
             numbers = batch.column("slice_no").to_numpy()
             hashes = record_hashes(rows, widened)
@@ -161,11 +161,11 @@ def record_ids(spark: "SparkSession", chunk: ChunkLog) -> Mapping[int, IdSum]:
                 ids = IdSum.of_array(hashes[numbers == number])
                 yield pa.RecordBatch.from_pylist([{"slice_no": number, "ids": [str(word) for word in ids.as_row()]}])
 
-    found: dict[int, IdSum] = {}
+    ids_of_slice: dict[int, IdSum] = {}
     with reading_errors(chunk.log):
         for row in _records(spark, chunk, []).mapInArrow(count, "slice_no bigint, ids array<string>").collect():
-            found.setdefault(row["slice_no"], IdSum()).merge(IdSum(*(int(word) for word in row["ids"])))
-    return found
+            ids_of_slice.setdefault(row["slice_no"], IdSum()).merge(IdSum(*(int(word) for word in row["ids"])))
+    return ids_of_slice
 
 
 def _records(spark: "SparkSession", chunk: ChunkLog, order: list[str]) -> "DataFrame":
@@ -178,7 +178,7 @@ def _records(spark: "SparkSession", chunk: ChunkLog, order: list[str]) -> "DataF
     first = [kept.metadataColumn("_metadata").getField(_FIRST_ROW_ID).alias(_FIRST_ROW_ID)] if with_first else []
     rows = kept.select(
         F.concat_ws("/", *(column(name).cast("string") for name in reading.slice_columns)).alias("slice_value"),
-        *(storable(column(one.name), one.dataType).alias(f"r{n}") for n, one in enumerate(table.schema.fields)),
+        *(storable(column(field.name), field.dataType).alias(f"r{n}") for n, field in enumerate(table.schema.fields)),
         *(place.alias(name) for place, name in zip(places, order, strict=True)),
         *first,
     )
@@ -215,8 +215,8 @@ def _moved(spark: "SparkSession", rows: "DataFrame", moved: Mapping[int, tuple[i
     commit, row = "o0", "o1"
     joined = rows.join(F.broadcast(places), _FIRST_ROW_ID, "left")
     number = F.col("moved_first") + F.col(row) - F.col(_FIRST_ROW_ID)
-    found = joined.withColumns({commit: F.coalesce("moved_commit", commit), row: F.coalesce(number, row)})
-    return found.drop(_FIRST_ROW_ID, "moved_commit", "moved_first")
+    moved_rows = joined.withColumns({commit: F.coalesce("moved_commit", commit), row: F.coalesce(number, row)})
+    return moved_rows.drop(_FIRST_ROW_ID, "moved_commit", "moved_first")
 
 
 def column(name: str) -> "Column":
@@ -230,12 +230,12 @@ def storable(value: "Column", kind: T.DataType) -> "Column":
         return value
     match kind:
         case T.MapType():
-            return F.transform_values(value, lambda _key, one: storable(one, kind.valueType))
+            return F.transform_values(value, lambda _key, item: storable(item, kind.valueType))
         case T.StructType():
-            inside = [storable(value.getField(one.name), one.dataType).alias(one.name) for one in kind.fields]
+            inside = [storable(value.getField(field.name), field.dataType).alias(field.name) for field in kind.fields]
             return F.when(value.isNotNull(), F.struct(*inside))
         case T.ArrayType():
-            return F.transform(value, lambda one: storable(one, kind.elementType))
+            return F.transform(value, lambda item: storable(item, kind.elementType))
         case _:
             return F.to_json(value)
 
@@ -245,7 +245,7 @@ def _has_variant(kind: T.DataType) -> bool:
         case T.MapType():
             return _has_variant(kind.valueType)
         case T.StructType():
-            return any(_has_variant(one.dataType) for one in kind.fields)
+            return any(_has_variant(member.dataType) for member in kind.fields)
         case T.ArrayType():
             return _has_variant(kind.elementType)
         case _:
@@ -278,12 +278,12 @@ def _refuse_other_counts(chunk: ChunkLog, made: list[SortedFile]) -> None:
     """Refuse a slice whose number of records differs from the statistics in the Delta log."""
     pinned = chunk.log
     uncounted = {file.slice_id for file in pinned.files if file.records is None}
-    for number, one in enumerate(chunk.slices):
-        found = sum(group.records for file in made if file.slice_no == number for group in file.groups)
-        stated = pinned.coordinates(one.slice_id).records
-        if one.slice_id not in uncounted and stated != found:
+    for number, slice_ in enumerate(chunk.slices):
+        records = sum(group.records for file in made if file.slice_no == number for group in file.groups)
+        stated = pinned.coordinates(slice_.slice_id).records
+        if slice_.slice_id not in uncounted and stated != records:
             raise LogError(
-                f"slice {one.slice_id} of event log {pinned.uri} holds {found:,} records, but by its statistics "
+                f"slice {slice_.slice_id} of event log {pinned.uri} holds {records:,} records, but by its statistics "
                 f"version {pinned.version} has {stated:,} there: a data file was damaged or exchanged, or records "
                 "were deleted in place. Restore the files from a backup, or replay a copy of the log made afresh"
             )

@@ -30,8 +30,8 @@ class Ascending:
         """Return the numbers."""
         if self.differences is None:
             return np.empty(0, dtype=np.int64)
-        found = np.empty(len(self.differences) + 1, dtype=np.int64)
-        found[0] = 0
-        np.cumsum(self.differences, dtype=np.uint64, out=found[1:].view(np.uint64))
-        found += self.first
-        return found
+        numbers = np.empty(len(self.differences) + 1, dtype=np.int64)
+        numbers[0] = 0
+        np.cumsum(self.differences, dtype=np.uint64, out=numbers[1:].view(np.uint64))
+        numbers += self.first
+        return numbers

@@ -32,7 +32,7 @@ def key_words(keys: Mapping[str, pa.Array]) -> Words:
         words = int_words(columns[0])
         assert words is not None, "keys are integers"
         return words * _GOLDEN
-    return row_hashes(pa.table({f"k{place}": one for place, one in enumerate(columns)}), KEY_SEED).view(np.uint64)
+    return row_hashes(pa.table({f"k{place}": column for place, column in enumerate(columns)}), KEY_SEED).view(np.uint64)
 
 
 def bits_for(keys: int) -> int:
@@ -60,8 +60,8 @@ class BloomFilter:
     def together(cls, index_bits: int, packed: Sequence[bytes]) -> "BloomFilter":
         """Return the union of sets that `packed` made."""
         whole = np.zeros((1 << index_bits) // 8, dtype=np.uint8)
-        for one in packed:
-            whole |= np.frombuffer(one, dtype=np.uint8)
+        for bits in packed:
+            whole |= np.frombuffer(bits, dtype=np.uint8)
         return cls(index_bits, np.unpackbits(whole).view(np.bool_))
 
     def packed(self) -> bytes:
@@ -74,8 +74,8 @@ class BloomFilter:
 
     def has(self, words: Words) -> Bools:
         """Return which keys are in the set. True for each key that was added."""
-        found: Bools = self._is_set[self._places(words)]
-        return found
+        are_set: Bools = self._is_set[self._places(words)]
+        return are_set
 
     def _places(self, words: Words) -> Words:
         return words >> np.uint64(64 - self.index_bits)

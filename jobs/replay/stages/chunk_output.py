@@ -36,7 +36,7 @@ class ChunkOutput:
     pinned: Pinned
     layout: Layout
     columns: LogColumns
-    found: Sequence[BucketRows]
+    buckets: Sequence[BucketRows]
     scanned: Sequence[Scanned]
     known: KnownRun
     directory: str
@@ -59,9 +59,9 @@ class ChunkOutput:
         )
         with stage("encode"):
             done = self.tasks.run(lambda task: encode(task, plan), self._tasks(runs))
-        encoded = [file for found in [*(one.files for one in self.found), *done] for file in found]
+        encoded = [file for listed in [*(bucket.files for bucket in self.buckets), *done] for file in listed]
         for table in self.pinned.tables.stored:
-            files = [one.file for one in encoded if one.table == table.name]
+            files = [file.file for file in encoded if file.table == table.name]
             if files:
                 add_fields(self.pinned.uri(table.name), table)
                 commit_files(self.pinned.uri(table.name), files)
@@ -83,7 +83,8 @@ class ChunkOutput:
                 needed = tuple(blocks.get(run.slice_no, ())) if holds_records else ()
                 for own in self._files(by_slice.get(run.slice_no, []), is_whole=holds_records):
                     slices.append(SliceRows(run=run, shuffled=own, blocks=needed))
-                    if sum(one.rows for part in slices for one in part.shuffled) >= self.pinned.sizes.rows_per_encoding:
+                    rows = sum(batch.rows for part in slices for batch in part.shuffled)
+                    if rows >= self.pinned.sizes.rows_per_encoding:
                         made.append(EncodeTask(table=table, root=root, slices=tuple(slices)))
                         slices = []
             if slices:
@@ -94,12 +95,12 @@ class ChunkOutput:
         """Cut the shuffle files of a slice into files. Tasks write the files of a large slice in parallel."""
         group: list[ShuffleBatch] = []
         rows = 0
-        for one in shuffled:
-            if group and not is_whole and rows + one.rows > self.pinned.sizes.rows_per_file:
+        for batch in shuffled:
+            if group and not is_whole and rows + batch.rows > self.pinned.sizes.rows_per_file:
                 yield tuple(group)
                 group, rows = [], 0
-            group.append(one)
-            rows += one.rows
+            group.append(batch)
+            rows += batch.rows
         if group:
             yield tuple(group)
 
@@ -108,19 +109,19 @@ class ChunkOutput:
         is_whole = {run.slice_no: run.stores_whole_state for run in runs}
         match table:
             case tables.INVALID_RECORDS:
-                found = [one for part in self.scanned for one in part.invalid_records]
+                shuffled = [batch for part in self.scanned for batch in part.invalid_records]
             case tables.DUPLICATE_RECORDS:
-                found = [one for part in self.scanned for one in part.duplicate_records]
+                shuffled = [batch for part in self.scanned for batch in part.duplicate_records]
             case tables.STATE_REMOVALS:
-                found = [one for one in self._of_tag(table) if not is_whole[one.slice_no]]
+                shuffled = [batch for batch in self._of_tag(table) if not is_whole[batch.slice_no]]
             case _:
-                kept = [one for one in self._of_tag(KEPT_TAG + table) if is_whole[one.slice_no]]
-                found = [*self._of_tag(table), *kept]
+                kept = [batch for batch in self._of_tag(KEPT_TAG + table) if is_whole[batch.slice_no]]
+                shuffled = [*self._of_tag(table), *kept]
         by_slice: dict[int, list[ShuffleBatch]] = {}
-        for one in found:
-            by_slice.setdefault(one.slice_no, []).append(one)
+        for batch in shuffled:
+            by_slice.setdefault(batch.slice_no, []).append(batch)
         return by_slice
 
     def _of_tag(self, tag: str) -> Iterator[ShuffleBatch]:
-        for part in self.found:
+        for part in self.buckets:
             yield from part.shuffled.get(tag, ())

@@ -53,7 +53,7 @@ def scan_plan(chunk: ChunkLog, layout: Layout, directory: str, *, duplicates: Du
         inputs=engine.layout.read(),
         source=engine.time.source,
         asked=engine.time.columns if needs_pass(engine) else None,
-        slice_starts_ms=tuple(one.start_ms for one in chunk.slices),
+        slice_starts_ms=tuple(slice_.start_ms for slice_ in chunk.slices),
         needs_commits=chunk.needs_commits,
         has_short_ranks=layout.records <= SHORT_RANKS,
         key_bits=None,
@@ -134,7 +134,7 @@ def counted_log(
         duplicates = found_duplicates(tasks, chunk, layout, directory=directory)
         plan = refine(scan_plan(chunk, layout, directory, duplicates=duplicates))
         groups = block_groups(layout.blocks, records=size)
-        scanned = [one for found in tasks.run(lambda blocks: scan(blocks, plan), groups) for one in found]
+        scanned = [block for of_task in tasks.run(lambda blocks: scan(blocks, plan), groups) for block in of_task]
         yield CountedLog(layout=layout, plan=plan, scanned=scanned, groups=groups)
     finally:
         remove_directory(directory)
@@ -152,8 +152,8 @@ def chunk_time(
 
 
 def _passed(scanned: Sequence[Scanned]) -> "Iterator[pa.RecordBatch]":
-    for one in scanned:
-        for _, batch in read_shuffled(one.records_of_time):
+    for block in scanned:
+        for _, batch in read_shuffled(block.records_of_time):
             yield batch
 
 
@@ -162,11 +162,11 @@ def _rises(scanned: Sequence[Scanned], before_ms: int | None) -> Rises:
     sequences: list[Int64s] = []
     times: list[Int64s] = []
     highest = before_ms
-    for one in scanned:
-        rises_to = one.rises_to.numbers()
+    for block in scanned:
+        rises_to = block.rises_to.numbers()
         start = 0 if highest is None else int(np.searchsorted(rises_to, highest, side="right"))
         if start < len(rises_to):
-            sequences.append(one.rises_at.numbers()[start:])
+            sequences.append(block.rises_at.numbers()[start:])
             times.append(rises_to[start:])
             highest = int(rises_to[-1])
     nothing = np.empty(0, dtype=np.int64)
@@ -176,18 +176,18 @@ def _rises(scanned: Sequence[Scanned], before_ms: int | None) -> Rises:
 def slice_inputs(scanned: Sequence[Scanned], slices: int) -> tuple[SliceInput, ...]:
     """Return the input of each slice of a chunk."""
     sums = [{name: IdSum() for name in SUMS} for _ in range(slices)]
-    for one in scanned:
-        for name, ids in sums[one.block.slice_no].items():
-            ids.merge(getattr(one, name))
+    for block in scanned:
+        for name, ids in sums[block.block.slice_no].items():
+            ids.merge(getattr(block, name))
     return tuple(
         SliceInput(
-            fingerprint=input_fingerprint(found["content"], found["duplicate_content"]),
-            records=found["records"],
-            invalid=found["invalid"],
-            invalid_rows=found["invalid_rows"],
-            filtered=found["filtered"],
-            duplicate=found["duplicate"],
-            duplicate_rows=found["duplicate_rows"],
+            fingerprint=input_fingerprint(own["content"], own["duplicate_content"]),
+            records=own["records"],
+            invalid=own["invalid"],
+            invalid_rows=own["invalid_rows"],
+            filtered=own["filtered"],
+            duplicate=own["duplicate"],
+            duplicate_rows=own["duplicate_rows"],
         )
-        for found in sums
+        for own in sums
     )

@@ -73,14 +73,14 @@ def search(tasks: Tasks, parts: Sequence[Part], *, distinct: DistinctGrammar, si
         AuditError: a shuffle file is damaged; the attempt is void.
     """
     own = parts[0]
-    every = sorted((one for part in parts for one in part.slices), key=lambda one: one.start_ms)
-    numbers = {one.slice_id: number for number, one in enumerate(every)}
+    every = sorted((slice_ for part in parts for slice_ in part.slices), key=lambda slice_: slice_.start_ms)
+    numbers = {slice_.slice_id: number for number, slice_ in enumerate(every)}
     records = sum(block.records for part in parts for block in part.blocks)
     buckets = max(-(-records // sizes.distinct_records), 1)
     plans = [
         IdsPlan(
             part=part,
-            numbers=tuple(numbers[one.slice_id] for one in part.slices),
+            numbers=tuple(numbers[slice_.slice_id] for slice_ in part.slices),
             by=distinct.by,
             buckets=buckets,
             bits=sizes.distinct_bits,
@@ -97,17 +97,17 @@ def search(tasks: Tasks, parts: Sequence[Part], *, distinct: DistinctGrammar, si
     plan = MatchPlan(
         within_ms=distinct.within_ms,
         columns=tuple(_id_columns(distinct.by)),
-        numbers={numbers[one.slice_id]: number for number, one in enumerate(own.slices)},
+        numbers={numbers[slice_.slice_id]: number for number, slice_ in enumerate(own.slices)},
         directory=own.plan.directory,
     )
     shares = [*by_bucket(chain.from_iterable(read)).values()]
-    found = chain.from_iterable(tasks.run(lambda shuffled: matches(shuffled, plan), shares))
+    batches = chain.from_iterable(tasks.run(lambda shuffled: matches(shuffled, plan), shares))
     of_slice: dict[int, list[ShuffleBatch]] = {}
-    for one in found:
-        of_slice.setdefault(one.slice_no, []).append(one)
+    for batch in batches:
+        of_slice.setdefault(batch.slice_no, []).append(batch)
     return Duplicates(
         of_slice={number: tuple(shuffled) for number, shuffled in of_slice.items()},
-        slice_ids=tuple(one.slice_id for one in every),
+        slice_ids=tuple(slice_.slice_id for slice_ in every),
     )
 
 
@@ -157,9 +157,9 @@ def _write(writer: ShuffleWriter, judged: Judged, plan: IdsPlan, *, slice_no: in
         writer.write(part, slice_no=slice_no, bucket=bucket)
 
 
-def _arrivals(judged: Judged, one: Slice, chosen: "np.ndarray[tuple[int], np.dtype[np.intp]]") -> tuple[Int64s, Int64s]:
+def _arrivals(judged: Judged, own: Slice, chosen: "np.ndarray[tuple[int], np.dtype[np.intp]]") -> tuple[Int64s, Int64s]:
     """Return the first and the last instant at which records may have arrived: the bounds of the slice, if unknown."""
     if judged.arrival_ms is not None:
-        inside = np.clip(judged.arrival_ms[chosen], one.start_ms, one.end_ms - 1)
+        inside = np.clip(judged.arrival_ms[chosen], own.start_ms, own.end_ms - 1)
         return inside, inside
-    return np.full(len(chosen), one.start_ms), np.full(len(chosen), one.end_ms - 1)
+    return np.full(len(chosen), own.start_ms), np.full(len(chosen), own.end_ms - 1)

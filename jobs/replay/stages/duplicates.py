@@ -76,15 +76,15 @@ def matches(shuffled: Sequence[ShuffleBatch], plan: MatchPlan) -> list[ShuffleBa
     codes = [rows[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in plan.columns]
     rows_in_order = np.lexsort((rows["place"].to_numpy(), *codes))
     place, first_ms, last_ms = (rows[name].to_numpy()[rows_in_order] for name in ("place", "first_ms", "last_ms"))
-    later, earlier = pairs([one[rows_in_order] for one in codes], first_ms, last_ms, within_ms=plan.within_ms)
+    later, earlier = pairs([code[rows_in_order] for code in codes], first_ms, last_ms, within_ms=plan.within_ms)
     writer = ShuffleWriter(plan.directory, "duplicates")
     slices = place[later] >> RANK_BITS
     with shuffle_writers(writer):
         for number in np.unique(slices).tolist():
             if number in plan.numbers:
                 own = slices == number
-                found = {"rank": place[later[own]] & ((1 << RANK_BITS) - 1), "earlier": place[earlier[own]]}
-                writer.write(pa.RecordBatch.from_pydict(found), slice_no=plan.numbers[number])
+                columns = {"rank": place[later[own]] & ((1 << RANK_BITS) - 1), "earlier": place[earlier[own]]}
+                writer.write(pa.RecordBatch.from_pydict(columns), slice_no=plan.numbers[number])
     return writer.shuffled
 
 

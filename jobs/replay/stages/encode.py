@@ -49,23 +49,23 @@ def encode(task: EncodeTask, plan: EncodePlan) -> list[EncodedFile]:
         LogError: a record of the log cannot be read again.
         AuditError: a shuffle file is damaged; the attempt is void.
     """
-    return [file for one in task.slices for file in _encode_slice(task, one, plan)]
+    return [file for rows in task.slices for file in _encode_slice(task, rows, plan)]
 
 
-def _encode_slice(task: EncodeTask, one: SliceRows, plan: EncodePlan) -> list[EncodedFile]:
-    files = SliceWriter(table=task.table, root=task.root, columns=one.run.columns(), rows_per_file=plan.rows_per_file)
-    for rows in _parts(task, one, plan):
+def _encode_slice(task: EncodeTask, own: SliceRows, plan: EncodePlan) -> list[EncodedFile]:
+    files = SliceWriter(table=task.table, root=task.root, columns=own.run.columns(), rows_per_file=plan.rows_per_file)
+    for rows in _parts(task, own, plan):
         files.write(rows)
     files.close()
     return files.written
 
 
-def _parts(task: EncodeTask, one: SliceRows, plan: EncodePlan) -> list[pa.Table]:
-    batches = [batch for _, batch in read_shuffled(one.shuffled)]
+def _parts(task: EncodeTask, slice_rows: SliceRows, plan: EncodePlan) -> list[pa.Table]:
+    batches = [batch for _, batch in read_shuffled(slice_rows.shuffled)]
     if not batches:
         return []
     if task.table.name in tables.RECORD_TABLES:
-        return plan.records.attached(task.table, pa.Table.from_batches(batches), one.blocks)
+        return plan.records.attached(task.table, pa.Table.from_batches(batches), slice_rows.blocks)
     # Many small batches of buckets become one row group. Large ones stay apart, so that memory is bounded.
     if sum(batch.num_rows for batch in batches) <= plan.rows_per_file:
         return [pa.Table.from_batches(batches)]

@@ -173,9 +173,9 @@ class RowSink:
 
 def close_sinks(sinks: Sequence[RowSink]) -> None:
     """Finish the files of all sinks."""
-    for one in sinks:
-        one.close()
-        one.shuffled.close()
+    for sink in sinks:
+        sink.close()
+        sink.shuffled.close()
 
 
 def constant_text(column: pa.ChunkedArray) -> str | None:

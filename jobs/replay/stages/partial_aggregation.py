@@ -57,8 +57,7 @@ def with_time_bounds(blocks: Sequence[Block], pinned: Pinned, time: TimeColumn) 
         LogError: the statistics of the Delta log cannot be read.
     """
     log = pinned.log
-    greatest = log.upper_bounds(time.name)
-    of_files = {path: _ms(one, log, time, kind=one.type) for path, one in greatest.items()}
+    of_files = {path: _ms(bound, log, time, kind=bound.type) for path, bound in log.upper_bounds(time.name).items()}
     footers: dict[str, pq.FileMetaData | None] = {}
     bounded: list[Block] = []
     before = combined(pinned.time_before).max_event_time_ms
@@ -74,7 +73,7 @@ def with_time_bounds(blocks: Sequence[Block], pinned: Pinned, time: TimeColumn) 
 
 def are_right(scanned: Iterable[Scanned]) -> bool:
     """Return whether no block has a record after its bound."""
-    return all(one.block.latest_ms is None or one.latest_ms <= one.block.latest_ms for one in scanned)
+    return all(block.block.latest_ms is None or block.latest_ms <= block.block.latest_ms for block in scanned)
 
 
 def _of_row_groups(
@@ -90,10 +89,10 @@ def _of_row_groups(
     bounds: list[int] = []
     for group in block.row_groups or ():
         column = footer.row_group(group).column(index)
-        found = column.statistics if column.is_stats_set else None
-        if found is None or not found.has_min_max:
+        statistics = column.statistics if column.is_stats_set else None
+        if statistics is None or not statistics.has_min_max:
             return None
-        latest = _ms(found.max_raw, log, time, kind=kind)
+        latest = _ms(statistics.max_raw, log, time, kind=kind)
         if latest is None:
             return None
         bounds.append(latest)

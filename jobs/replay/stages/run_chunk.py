@@ -103,8 +103,8 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
             again = block_groups(intake.originals or (), records=size)
             asked: list[BucketTask | tuple[Block, ...]] = [*_bucket_tasks(scanned, plan.buckets, state), *again]
             done = tasks.run(lambda task: _windows_or_scan(task, windows, plan), asked)
-        found = [one for one in done if isinstance(one, BucketRows)]
-        counted = _counted(pinned, found, state)
+        buckets = [output for output in done if isinstance(output, BucketRows)]
+        counted = _counted(pinned, buckets, state)
         seen = scan_by_spark(tasks, chunk) if intake.originals is None else _merged(_scans(done))
     except BaseException:
         known.remove()
@@ -120,7 +120,7 @@ def _run(tasks: Tasks, pinned: Pinned, directory: str) -> ChunkRun:
             pinned=pinned,
             layout=layout,
             columns=plan.log,
-            found=found,
+            buckets=buckets,
             scanned=scanned,
             known=known,
             directory=directory,
@@ -135,7 +135,7 @@ def _windows_or_scan(
 
 
 def _scanned(tasks: Tasks, groups: Sequence[tuple[Block, ...]], plan: ScanPlan) -> list[Scanned]:
-    scanned = [one for found in tasks.run(lambda blocks: scan(blocks, plan), groups) for one in found]
+    scanned = [block for of_task in tasks.run(lambda blocks: scan(blocks, plan), groups) for block in of_task]
     if plan.partials is None or are_right(scanned):
         return scanned
     log.warning("statistics of event log %s are wrong: a file has later event times than its bound", plan.log.uri)
@@ -145,17 +145,17 @@ def _scanned(tasks: Tasks, groups: Sequence[tuple[Block, ...]], plan: ScanPlan) 
 def _known_run(pinned: Pinned, first: SliceInput) -> KnownRun:
     """Return the run of the chunk's first slice. Those of later slices depend on the state that the windows leave."""
     order = pinned.order
-    one = order.slices[0]
+    slice_ = order.slices[0]
     name = run_id(
         pipeline=order.pipeline.name,
-        one=one,
+        one=slice_,
         spec=pinned.spec_fingerprint,
         input=first.fingerprint,
         state_before=order.state_before,
     )
     return KnownRun(
         slice_no=0,
-        columns={"slice_id": one.slice_id, "attempt_id": order.attempt_id, "run_id": name},
+        columns={"slice_id": slice_.slice_id, "attempt_id": order.attempt_id, "run_id": name},
         roots={
             table.name: pinned.uri(table.name)
             for table in pinned.tables.stored
@@ -167,7 +167,7 @@ def _known_run(pinned: Pinned, first: SliceInput) -> KnownRun:
 
 
 def _scans(done: Iterable[BucketRows | dict[int, IdSum]]) -> Iterator[dict[int, IdSum]]:
-    return (one for one in done if not isinstance(one, BucketRows))
+    return (output for output in done if not isinstance(output, BucketRows))
 
 
 def _windows_plan(
@@ -191,8 +191,8 @@ def _windows_plan(
 
 
 def _bucket_tasks(scanned: Sequence[Scanned], buckets: int, state: DividedState) -> list[BucketTask]:
-    partials = by_bucket(entry for one in scanned for entry in one.partials_of_buckets)
-    records = by_bucket(entry for one in scanned for entry in one.records_of_buckets)
+    partials = by_bucket(entry for block in scanned for entry in block.partials_of_buckets)
+    records = by_bucket(entry for block in scanned for entry in block.records_of_buckets)
     return [
         BucketTask(
             bucket=bucket,
@@ -204,14 +204,14 @@ def _bucket_tasks(scanned: Sequence[Scanned], buckets: int, state: DividedState)
     ]
 
 
-def _counted(pinned: Pinned, found: Iterable[BucketRows], state: DividedState) -> Sums:
+def _counted(pinned: Pinned, buckets: Iterable[BucketRows], state: DividedState) -> Sums:
     """Return what the tasks counted. The rows that stay are in the state after each slice."""
     counted: Sums = {(BEFORE, DAMAGED, damage): IdSum(1) for damage in state.damages}
     for name, ids in state.staying.items():
         for place in ((BEFORE, RESTORED, name), *((number, STATE, name) for number in range(len(pinned.order.slices)))):
             counted.setdefault(place, IdSum()).merge(ids)
-    for one in found:
-        for key, ids in one.tallies.items():
+    for bucket in buckets:
+        for key, ids in bucket.tallies.items():
             counted.setdefault(key, IdSum()).merge(ids)
     if pinned.checkpoint:
         pinned.checkpoint.check_restored(counted, pinned.state_before.ids)

@@ -105,7 +105,7 @@ class _BlockCounts:
 
 
 def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Combiner | None) -> Scanned:
-    before = [len(one.shuffled) for one in writers]
+    before = [len(writer.shuffled) for writer in writers]
     counts = _BlockCounts(
         keys=None if plan.key_bits is None else BloomFilter.empty(plan.key_bits),
         combiner=BlockCombiner.of(block, plan.partials, combiner),
@@ -126,7 +126,7 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
             writers.invalid.write(_invalid(judged), slice_no=block.slice_no)
         if judged.earlier is not None:
             writers.duplicates.write(_duplicates(judged, judged.earlier), slice_no=block.slice_no)
-    written = (tuple(one.shuffled[start:]) for one, start in zip(writers, before, strict=True))
+    written = (tuple(writer.shuffled[start:]) for writer, start in zip(writers, before, strict=True))
     partials, records, passed, invalid, duplicates = written
     return Scanned(
         block=block,

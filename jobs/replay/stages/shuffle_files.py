@@ -153,10 +153,10 @@ def joined_batches(shuffled: Iterable[ShuffleBatch], *, rows: int) -> Iterator[t
 
 def by_bucket(shuffled: Iterable[ShuffleBatch]) -> dict[int, tuple[ShuffleBatch, ...]]:
     """Return the shuffle files of each bucket, in the given order."""
-    found: dict[int, list[ShuffleBatch]] = {}
-    for one in shuffled:
-        found.setdefault(one.bucket, []).append(one)
-    return {bucket: tuple(own) for bucket, own in found.items()}
+    of_bucket: dict[int, list[ShuffleBatch]] = {}
+    for batch in shuffled:
+        of_bucket.setdefault(batch.bucket, []).append(batch)
+    return {bucket: tuple(own) for bucket, own in of_bucket.items()}
 
 
 def _one_batch(rows: pa.Table) -> pa.RecordBatch:

@@ -46,11 +46,11 @@ class SideRecords:
         rows = rows.take(pa.array(order))
         ranks = ranks[order]
         parts = []
-        for block in sorted(blocks, key=lambda one: one.rank):
+        for block in sorted(blocks, key=lambda other: other.rank):
             start, end = np.searchsorted(ranks, (block.rank, block.rank + block.records))
             if start < end:
-                found = self._records(block, ranks[start:end] - block.rank)
-                parts.append(self._completed(table, rows.slice(start, end - start), found))
+                records = self._records(block, ranks[start:end] - block.rank)
+                parts.append(self._completed(table, rows.slice(start, end - start), records))
         if sum(part.num_rows for part in parts) != rows.num_rows:
             raise InvariantBroken(
                 f"{rows.num_rows} rows of {table.name} have places in the log, and {sum(p.num_rows for p in parts)} "
@@ -68,27 +68,27 @@ class SideRecords:
             done += batch.num_rows
         return pa.concat_tables(parts).combine_chunks()
 
-    def _completed(self, table: Table, rows: pa.Table, found: pa.Table) -> pa.Table:
+    def _completed(self, table: Table, rows: pa.Table, records: pa.Table) -> pa.Table:
         node = arrow_type(table.coordinates["record"])
-        named = {self.names[name]: found[name].combine_chunks() for name in found.column_names}
+        named = {self.names[name]: records[name].combine_chunks() for name in records.column_names}
         fields = [
             named[field.name].cast(field.type) if field.name in named else pa.nulls(rows.num_rows, field.type)
             for field in node
         ]
         record = pa.StructArray.from_arrays(fields, fields=list(node))
-        with_record = rows.append_column("record", record).append_column("record_id", self._ids(rows, found))
+        with_record = rows.append_column("record", record).append_column("record_id", self._ids(rows, records))
         if self.derivation and table.name == INVALID_RECORDS:
-            with_record = with_record.append_column("detail", _failed(self._derived(found, self.derivation)))
+            with_record = with_record.append_column("detail", _failed(self._derived(records, self.derivation)))
         return completed(table, with_record)
 
-    def _derived(self, found: pa.Table, derivation: Derivation) -> Derived:
-        return derive(decodable(found.to_batches()[0])[0], derivation)
+    def _derived(self, records: pa.Table, derivation: Derivation) -> Derived:
+        return derive(decodable(records.to_batches()[0])[0], derivation)
 
-    def _ids(self, rows: pa.Table, found: pa.Table) -> pa.Array | pa.ChunkedArray:
+    def _ids(self, rows: pa.Table, records: pa.Table) -> pa.Array | pa.ChunkedArray:
         if self.record_id in self.derivation.nodes:
-            return self._derived(found, self.derivation.unfiltered()).rows.column(self.record_id).cast(pa.string())
+            return self._derived(records, self.derivation.unfiltered()).rows.column(self.record_id).cast(pa.string())
         if self.record_id is not None:
-            return found[self.record_id].cast(pa.string())
+            return records[self.record_id].cast(pa.string())
         return hash_texts(rows["record_hash"].to_numpy())
 
 
@@ -104,4 +104,4 @@ def _failed(derived: Derived) -> pa.Array:
     for name, rows in derived.failed.items():
         for row in np.flatnonzero(rows).tolist():
             names[row].append(name)
-    return pa.array([", ".join(one) or None for one in names], pa.string())
+    return pa.array([", ".join(own) or None for own in names], pa.string())

@@ -143,34 +143,33 @@ def divided_state(tasks: Tasks, plan: DividePlan | None) -> DividedState:
         return DividedState(of_bucket={}, staying={}, damages=())
     if plan.touched is not None:
         plan = replace(plan, touched=_with_reached(tasks, plan, plan.touched))
-    found = [
-        one for own in tasks.share(lambda files: divide(files, plan), divide_tasks(plan, tasks.sharers)) for one in own
-    ]
+    shares = tasks.share(lambda files: divide(files, plan), divide_tasks(plan, tasks.sharers))
+    divided = [part for share in shares for part in share]
     of_bucket: dict[int, tuple[tuple[str, ShuffleBatch], ...]] = {}
-    for one in found:
-        for entry in one.shuffled:
-            of_bucket[entry.bucket] = (*of_bucket.get(entry.bucket, ()), (one.table, entry))
+    for part in divided:
+        for entry in part.shuffled:
+            of_bucket[entry.bucket] = (*of_bucket.get(entry.bucket, ()), (part.table, entry))
     return DividedState(
         of_bucket=of_bucket,
-        staying={name: IdSum.together(one.staying for one in found if one.table == name) for name in plan.stored},
-        damages=tuple(one.damage for one in found if one.damage is not None),
+        staying={name: IdSum.together(part.staying for part in divided if part.table == name) for name in plan.stored},
+        damages=tuple(part.damage for part in divided if part.damage is not None),
     )
 
 
 def divide_tasks(plan: DividePlan, cores: int) -> list[DivideTask]:
     """Return the tasks. Each file is in one of them, and all files of a part are in one if ids need whole keys."""
-    units = [(name, files) for name, one in plan.stored.items() for files in _units(one, plan)]
+    units = [(name, files) for name, stored in plan.stored.items() for files in _units(stored, plan)]
     rows = sum(file.records or 0 for _, files in units for file in files)
     count = min(max(-(-rows // plan.sizes.task_records(rows, cores=cores)), 1), max(len(units), 1)) if rows else 1
     loads = [0] * count
-    found: list[dict[str, list[TableFile]]] = [{} for _ in loads]
+    shares: list[dict[str, list[TableFile]]] = [{} for _ in loads]
     # The largest first, and each to the task with the least: no task gets much more than the others.
     for name, files in sorted(units, key=lambda unit: _bytes(unit[1]), reverse=True):
         place = loads.index(min(loads))
         loads[place] += _bytes(files)
-        found[place].setdefault(name, []).extend(files)
-    part_of = {name: one.files.part for name, one in plan.stored.items()}
-    return [{name: tuple(sorted(files, key=part_of[name])) for name, files in one.items()} for one in found]
+        shares[place].setdefault(name, []).extend(files)
+    part_of = {name: stored.files.part for name, stored in plan.stored.items()}
+    return [{name: tuple(sorted(files, key=part_of[name])) for name, files in share.items()} for share in shares]
 
 
 def _units(stored: StoredTable, plan: DividePlan) -> Iterator[tuple[TableFile, ...]]:
@@ -185,7 +184,7 @@ def _units(stored: StoredTable, plan: DividePlan) -> Iterator[tuple[TableFile, .
 
 
 def _bytes(files: Iterable[TableFile]) -> int:
-    return sum(one.bytes or 0 for one in files)
+    return sum(file.bytes or 0 for file in files)
 
 
 def _needs_whole_keys(table: Table, plan: DividePlan) -> bool:
@@ -198,7 +197,7 @@ def _with_reached(tasks: Tasks, plan: DividePlan, chunk: TouchedFilter) -> Touch
     timers, size = plan.stored[tables.TIMERS], plan.sizes.records_per_task
     groups: list[list[TableFile]] = [[]]
     for file in timers.files.files:
-        if groups[-1] and sum(one.records or 0 for one in (*groups[-1], file)) > size:
+        if groups[-1] and sum(listed.records or 0 for listed in (*groups[-1], file)) > size:
             groups.append([])
         groups[-1].append(file)
 
@@ -242,8 +241,8 @@ def _divide(stored: StoredTable, files: Sequence[TableFile], plan: DividePlan, *
     staying = IdSum()
     writer = ShuffleWriter(plan.directory, f"state-{table.name}")
     with shuffle_writers(writer):
-        for found, alive in _rows(stored, files, plan, removed=removed):
-            rows = pa.table({name: _conformed(found, name, kind) for name, kind in kinds.items()})
+        for stored_rows, alive in _rows(stored, files, plan, removed=removed):
+            rows = pa.table({name: _conformed(stored_rows, name, kind) for name, kind in kinds.items()})
             chosen = alive
             if chunk is not None and keys is not None:
                 judged = _changeable_rows(table, rows, keys, alive=alive, watermark_ms=chunk.watermark_ms)
@@ -296,7 +295,7 @@ def _grouped(
     """
     group: list[tuple[int, pa.RecordBatch]] = []
     for part, batch in batches:
-        count = sum(one.num_rows for _, one in group) + batch.num_rows
+        count = sum(other.num_rows for _, other in group) + batch.num_rows
         if group and (part != group[-1][0] if by_part else count > rows):
             yield group
             group = []

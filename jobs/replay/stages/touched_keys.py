@@ -33,7 +33,7 @@ def touched_by(scanned: Sequence[Scanned], time: ChunkTime, *, key_bits: int | N
     """Return the keys of the records of a chunk; None if the scan collected no keys: all rows go to the buckets."""
     if key_bits is None:
         return None
-    keys = BloomFilter.together(key_bits, [one.keys for one in scanned if one.keys is not None])
+    keys = BloomFilter.together(key_bits, [block.keys for block in scanned if block.keys is not None])
     watermarks_ms = time.steps.watermark_ms
     last_ms = int(watermarks_ms[-1]) if len(watermarks_ms) else time.beginning.watermark_ms
     return TouchedFilter(
@@ -62,13 +62,13 @@ def reached_keys(
     Raises:
         StoreError: a file cannot be read; the message names it.
     """
-    found = BloomFilter.empty(chunk.index_bits)
+    reached = BloomFilter.empty(chunk.index_bits)
     columns = [*keys, "domain", "at_ms"]
     for _, batch in timers.batches(columns, rows=rows, only=files, may_have=_may_reach(chunk.watermark_ms)):
         is_reached = reached_timers(batch, chunk.watermark_ms)
         if is_reached.any():
-            found.add(words_of(batch.filter(pa.array(is_reached)), keys))
-    return found.packed()
+            reached.add(words_of(batch.filter(pa.array(is_reached)), keys))
+    return reached.packed()
 
 
 def reached_timers(rows: pa.RecordBatch | pa.Table, watermark_ms: int) -> Bools:
@@ -77,8 +77,8 @@ def reached_timers(rows: pa.RecordBatch | pa.Table, watermark_ms: int) -> Bools:
     at_ms = _one_array(rows.column("at_ms"))
     known = pc.equal(domains.dictionary, EVENT).fill_null(fill_value=False).to_numpy(zero_copy_only=False)
     is_event = np.append(known, np.False_)[domains.indices.fill_null(len(known)).to_numpy()]
-    found: Bools = ~is_event | (at_ms.fill_null(watermark_ms).to_numpy() <= watermark_ms)
-    return found
+    are_reached: Bools = ~is_event | (at_ms.fill_null(watermark_ms).to_numpy() <= watermark_ms)
+    return are_reached
 
 
 def words_of(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> Words:

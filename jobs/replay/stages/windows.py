@@ -63,8 +63,7 @@ def run_bucket(task: BucketTask, plan: WindowsPlan) -> BucketRows:
     """Run one bucket along all slices of the chunk."""
     # Millions of small objects live until their windows end and almost none are in cycles, so collect rarely.
     gc.set_threshold(100_000, 50, 1_000)
-    own = replace(plan.bucket_plan, steps=load_steps(plan.steps, plan.bucket_plan.steps.slice_ends))
-    run = BucketRun(own)
+    run = BucketRun(replace(plan.bucket_plan, steps=load_steps(plan.steps, plan.bucket_plan.steps.slice_ends)))
     for table_name, entry in task.state:
         for _, rows in read_shuffled([entry]):
             run.restore(table_name, pa.Table.from_batches([rows]))
@@ -78,8 +77,8 @@ def run_bucket(task: BucketTask, plan: WindowsPlan) -> BucketRows:
         close_sinks([*sinks.values()])
     return BucketRows(
         tallies=run.tallies,
-        shuffled={tag: tuple(one.shuffled.shuffled) for tag, one in sinks.items() if one.shuffled.shuffled},
-        files=tuple(file for one in sinks.values() for file in one.files),
+        shuffled={tag: tuple(sink.shuffled.shuffled) for tag, sink in sinks.items() if sink.shuffled.shuffled},
+        files=tuple(file for sink in sinks.values() for file in sink.files),
     )
 
 

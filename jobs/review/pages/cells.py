@@ -27,8 +27,8 @@ def cell(value: object, column: str) -> str:
             return _number(value, column)
         case date():
             return _time(value) if isinstance(value, datetime) else value.isoformat()
-        case list() if value and all(_is_window(one) for one in value):
-            return ", ".join(interval(one["window_start"], one["window_end"]) for one in value)
+        case list() if value and all(_is_window(item) for item in value):
+            return ", ".join(interval(window["window_start"], window["window_end"]) for window in value)
         case _:
             return escaped_json(plain(value))
 

@@ -68,10 +68,10 @@ class CheckPast:
                 counted(self.past_count, "earlier published slice") if self.past_count else "no earlier published slice"
             )
             yield f"No usual range: {known} with a value."
-        for one in self.usual:
+        for usual in self.usual:
             yield (
-                f"Usual in {one.what}: median {self.shown(one.middle)}, {one.bounds}: {self.shown(one.low)} to "
-                f"{self.shown(one.high)}."
+                f"Usual in {usual.what}: median {self.shown(usual.middle)}, {usual.bounds}: {self.shown(usual.low)} to "
+                f"{self.shown(usual.high)}."
             )
 
 
@@ -88,36 +88,37 @@ def check_pasts(view: LedgerView, run: StagedRun, *, is_daily: bool) -> Mapping[
         for number, (identity, check) in enumerate(identified(run.result.checks))
         if check.verdict is not Verdict.PASS
     ]
-    past = [(one, dict(identified(one.result.checks))) for one in _past(view, run.result.slice)] if wanted else []
+    formers = _past(view, run.result.slice) if wanted else []
+    past = [(former, dict(identified(former.result.checks))) for former in formers]
     return {
         number: _past_of(
-            check, run, [(one, checks[identity]) for one, checks in past if identity in checks], is_daily=is_daily
+            check, run, [(former, checks[identity]) for former, checks in past if identity in checks], is_daily=is_daily
         )
         for number, identity, check in wanted
     }
 
 
-def _past(view: LedgerView, one: Slice) -> list[StagedRun]:
+def _past(view: LedgerView, slice_: Slice) -> list[StagedRun]:
     """Return the published runs of the slices before a slice, in slice order."""
-    before = [name for name in view.published if view.slices[name].start_ms < one.start_ms]
+    before = [name for name in view.published if view.slices[name].start_ms < slice_.start_ms]
     return [view.run(view.published[name]) for name in before[-PAST_SLICES:]]
 
 
 def _past_of(
     check: CheckResult, run: StagedRun, past: Sequence[tuple[StagedRun, CheckResult]], *, is_daily: bool
 ) -> CheckPast:
-    trend = trend_of([*(found for _, found in past), check])
+    trend = trend_of([*(result for _, result in past), check])
     values = [
-        (one.result.slice, point.value)
-        for (one, _), point in zip(past, trend.points, strict=False)
-        if point.value is not None and one.waiver is None and one.result.counts.read
+        (former.result.slice, point.value)
+        for (former, _), point in zip(past, trend.points, strict=False)
+        if point.value is not None and former.waiver is None and former.result.counts.read
     ]
     ranges = [_usual("the last {}", [value for _, value in values], least=MIN_VALUES)]
     if is_daily:
         day = _weekday(run.result.slice)
-        same = [value for one, value in values if _weekday(one) == day]
+        same = [value for past_slice, value in values if _weekday(past_slice) == day]
         ranges.append(_usual(f"{{}} on {_WEEKDAYS[day]}", same, least=MIN_WEEKDAYS))
-    return CheckPast(trend=trend, usual=tuple(one for one in ranges if one is not None), past_count=len(values))
+    return CheckPast(trend=trend, usual=tuple(usual for usual in ranges if usual is not None), past_count=len(values))
 
 
 def _usual(what: str, values: Sequence[float], *, least: int) -> Usual | None:
@@ -129,5 +130,5 @@ def _usual(what: str, values: Sequence[float], *, least: int) -> Usual | None:
     return Usual(what=named, count=len(values), low=low, middle=median(values), high=high)
 
 
-def _weekday(one: Slice) -> int:
-    return date.fromisoformat(one.slice_id).weekday()
+def _weekday(slice_: Slice) -> int:
+    return date.fromisoformat(slice_.slice_id).weekday()

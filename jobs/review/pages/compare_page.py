@@ -31,16 +31,16 @@ class Comparisons:
             StoreError: a file cannot be read, or the rows differ from those that were written.
         """
         key = (lake.ledger(pipeline), sides.before.name, sides.after.name, _runs(sides))
-        found = self._kept.get(key)
-        if found is None and (is_asked or rows_to_read(sides) <= CHEAP_ROWS):
+        differences = self._kept.get(key)
+        if differences is None and (is_asked or rows_to_read(sides) <= CHEAP_ROWS):
             with self._lock:
-                found = self._kept.get(key)
-                if found is None:
+                differences = self._kept.get(key)
+                if differences is None:
                     options = Comparison(samples=SAMPLES, limits=MEMORY)
-                    found = self._kept[key] = compare(lake, pipeline, sides, options=options)
+                    differences = self._kept[key] = compare(lake, pipeline, sides, options=options)
                     while len(self._kept) > self._most:
                         self._kept.popitem(last=False)
-        return compared(sides, found)
+        return compared(sides, differences)
 
 
 def _runs(sides: Sides) -> object:

@@ -57,7 +57,7 @@ class RequestForms:
     @property
     def can_waive(self) -> bool:
         """Whether at least one slice can be waived."""
-        return any(not one.cannot for one in self.held) and not self.is_worked_on
+        return any(not held.cannot for held in self.held) and not self.is_worked_on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +148,8 @@ def _request_forms(
 
 def _may_publish_again(work: RequestContext, view: LedgerView, request: Request) -> bool:
     """Return whether a rolled back request may be published again."""
-    found = judge_publication(work, view, request)
-    return found.is_published and not found.is_seen_already
+    outcome = judge_publication(work, view, request)
+    return outcome.is_published and not outcome.is_seen_already
 
 
 def _held(run: StagedRun) -> HeldSliceForm:
@@ -164,10 +164,10 @@ def _held(run: StagedRun) -> HeldSliceForm:
 def _publish(work: RequestContext, view: LedgerView, request: Request) -> Possible:
     if is_due(work, view, request):
         return Possible()  # the worker compares the settled windows before it publishes
-    found = judge_publication(work, view, request)
-    if found.is_published:
-        return Possible(why_not=found.why if found.is_seen_already else "")
-    return Possible(why_not=found.why)
+    outcome = judge_publication(work, view, request)
+    if outcome.is_published:
+        return Possible(why_not=outcome.why if outcome.is_seen_already else "")
+    return Possible(why_not=outcome.why)
 
 
 def _roll_back(work: RequestContext, view: LedgerView, publication: int) -> Possible:

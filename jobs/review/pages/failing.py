@@ -74,15 +74,15 @@ def _examples(stored: StoredRuns, run: StagedRun, result: CheckResult) -> Exampl
         return None
     counted = [*check.columns, *([REASON] if result.table == LATE_RECORDS and REASON not in check.columns else [])]
     narrow = stored.read(result.table, [run], sorted({*check.read_columns, *counted}))
-    found = failing_rows(check, narrow)
-    if not found:
+    positions = failing_rows(check, narrow)
+    if not positions:
         return None
     first = (*check.columns, *(name for name in columns if name not in check.columns))
-    failing = narrow.take(found)
+    failing = narrow.take(positions)
     return Examples(
-        rows=own.at(found[:MAX_EXAMPLES]).select(list(first)),
+        rows=own.at(positions[:MAX_EXAMPLES]).select(list(first)),
         columns=first,
-        count=len(found),
+        count=len(positions),
         tallies=tuple(
             tally(failing, result.table, name)
             for name in counted
@@ -100,13 +100,13 @@ def reason_tallies(
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     counts = {LATE_RECORDS: run.result.counts.late, INVALID_RECORDS: run.result.counts.invalid}
-    found = []
+    tallies = []
     for table in tables:
         if 0 < counts.get(table, 0) <= MAX_SEARCHED:
             rows = stored.read(table, [run], (REASON,))
             if REASON in rows.column_names:  # a table that an earlier version made may lack it
-                found.append(tally(rows, table, REASON))
-    return tuple(found)
+                tallies.append(tally(rows, table, REASON))
+    return tuple(tallies)
 
 
 def tally(rows: "pa.Table", table: str, column: str) -> Tally:
@@ -116,8 +116,8 @@ def tally(rows: "pa.Table", table: str, column: str) -> Tally:
 
     values = rows[column].combine_chunks()
     plain = values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
-    found = plain.value_counts()
-    names, counts = found.field("values"), found.field("counts")
+    value_counts = plain.value_counts()
+    names, counts = value_counts.field("values"), value_counts.field("counts")
     order = pc.sort_indices(counts, sort_keys=[("", "descending")])[:MAX_VALUES]
     shown = [
         (shortened(cell(value, column), MAX_TEXT), count)

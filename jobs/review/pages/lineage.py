@@ -52,16 +52,16 @@ def lineage_of(lake: Lake, pipeline: Pipeline, view: LedgerView, *, run: StagedR
     """Return what a run has read, and the runs before and after it in the chain."""
     own = run.result
     before = [
-        one.result
-        for one in view.runs.values()
-        if one.result.slice.end_ms == own.slice.start_ms and one.result.state_after == own.state_before
+        other.result
+        for other in view.runs.values()
+        if other.result.slice.end_ms == own.slice.start_ms and other.result.state_after == own.state_before
     ]
     after = [
-        one.result
-        for one in view.runs.values()
-        if one.result.slice.start_ms == own.slice.end_ms and one.result.state_before == own.state_after
+        other.result
+        for other in view.runs.values()
+        if other.result.slice.start_ms == own.slice.end_ms and other.result.state_before == own.state_after
     ]
-    places = [RunPlace(slice_id=one.slice.slice_id, run_id=one.run_id) for one in (*before[-1:], *after)]
+    places = [RunPlace(slice_id=result.slice.slice_id, run_id=result.run_id) for result in (*before[-1:], *after)]
     return Lineage(
         table=without_credentials(lake.event_log(pipeline)),
         log=own.log,
@@ -70,17 +70,17 @@ def lineage_of(lake: Lake, pipeline: Pipeline, view: LedgerView, *, run: StagedR
     )
 
 
-def slice_files(lake: Lake, pipeline: Pipeline, one: Slice, *, version: int) -> ShownFiles:
+def slice_files(lake: Lake, pipeline: Pipeline, slice_: Slice, *, version: int) -> ShownFiles:
     """Return the data files of a slice in a version of the log. Only the Delta log is read.
 
     Raises:
         LogError: that version cannot be read, for example because a VACUUM has removed it.
     """
     log = log_place(lake, pipeline).open(version)
-    found = [
-        (file.path, file.records, file.bytes) for file in files_of_slices(log, by=pipeline.log.slice, slices=[one])
+    files = [
+        (file.path, file.records, file.bytes) for file in files_of_slices(log, by=pipeline.log.slice, slices=[slice_])
     ]
-    return ShownFiles(version=version, files=tuple(sorted(found)[:MAX_FILES]), count=len(found))
+    return ShownFiles(version=version, files=tuple(sorted(files)[:MAX_FILES]), count=len(files))
 
 
 def dag_runs_of(view: LedgerView, slice_id: str) -> tuple[DagRunOrigin, ...]:

@@ -95,12 +95,12 @@ def _plot(opened: ArrowSql, rows: "pa.Table", *, name: str, every_ms: int | None
         "GROUP BY shown_ms ORDER BY shown_ms"
     )
     needed = rows.select(["window_start", "kind", name])
-    found = plain_rows(opened.query({"rows": needed}, sql, [every, every, most]))
+    bins = plain_rows(opened.query({"rows": needed}, sql, [every, every, most]))
     points = tuple(
         PlotPoint(at_ms=at_ms, mean=mean, least=least, most=greatest, count=count)
-        for at_ms, mean, least, greatest, count, _ in found
+        for at_ms, mean, least, greatest, count, _ in bins
     )
-    width = float(found[0][5]) if found else 0.0
+    width = float(bins[0][5]) if bins else 0.0
     return Plot(name=name, points=points, step_ms=_step_ms(points, width, is_regular=every_ms is not None))
 
 

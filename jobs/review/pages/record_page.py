@@ -137,8 +137,8 @@ def windows_of_key(
     where = " AND ".join(f"CAST({quote_duckdb(name)} AS VARCHAR) = ?" for name in wanted) or "true"
     sql = f"SELECT * FROM rows WHERE {where} ORDER BY window_start DESC NULLS LAST, window_end DESC"  # noqa: S608
     with ArrowSql() as opened:
-        found = opened.query({"rows": rows}, sql, list(wanted.values()))
-    return found.slice(0, most), found.num_rows
+        windows = opened.query({"rows": rows}, sql, list(wanted.values()))
+    return windows.slice(0, most), windows.num_rows
 
 
 def _chosen(view: LedgerView, ids: list[str], limits: SearchLimits) -> Iterator[str]:
@@ -149,9 +149,9 @@ def _chosen(view: LedgerView, ids: list[str], limits: SearchLimits) -> Iterator[
     read = beside = panes = 0
     for number, slice_id in enumerate(reversed(ids)):
         counts = [run.result.counts for run in runs.get(slice_id, ())]
-        read += max((one.read for one in counts), default=0)
-        beside += max((one.late + one.unassigned + one.invalid + one.duplicate for one in counts), default=0)
-        panes += max((one.panes for one in counts), default=0)
+        read += max((count.read for count in counts), default=0)
+        beside += max((count.late + count.unassigned + count.invalid + count.duplicate for count in counts), default=0)
+        panes += max((count.panes for count in counts), default=0)
         is_over = read > limits.read or beside > limits.beside or panes > limits.panes
         if number and (is_over or number >= limits.slices):
             return
@@ -163,9 +163,9 @@ def _restricted(view: LedgerView, slices: frozenset[str]) -> LedgerView:
     return replace(
         view,
         published={slice_id: run_id for slice_id, run_id in view.published.items() if slice_id in slices},
-        slices={slice_id: one for slice_id, one in view.slices.items() if slice_id in slices},
+        slices={slice_id: slice_ for slice_id, slice_ in view.slices.items() if slice_id in slices},
         requests={
-            name: replace(one, runs={slice_id: run for slice_id, run in one.runs.items() if slice_id in slices})
-            for name, one in view.requests.items()
+            name: replace(request, runs={slice_id: run for slice_id, run in request.runs.items() if slice_id in slices})
+            for name, request in view.requests.items()
         },
     )

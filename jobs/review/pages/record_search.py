@@ -46,7 +46,7 @@ class Searched:
 
     def only(self, record_id: str) -> FoundRecord | None:
         """Return the record with exactly this id, or the only one that was found in all slices."""
-        exact = [one for one in self.records if one.record_id == record_id]
+        exact = [record for record in self.records if record.record_id == record_id]
         is_only = len(self.records) == 1 and not self.is_cut and self.older is None and not self.before
         return exact[0] if exact else self.records[0] if is_only else None
 
@@ -80,8 +80,8 @@ def search_records(
     if last is not None and last not in view.slices:
         raise RequestError(f"the ledger has no slice {last!r}")
     newest_first = list(reversed(filled_slices(view)))
-    waiting = newest_first if last is None else [one for one in newest_first if _is_older(view, one, last)]
-    found: list[FoundRecord] = []
+    waiting = newest_first if last is None else [name for name in newest_first if _is_older(view, name, last)]
+    hits: list[FoundRecord] = []
     searched = 0
     chosen: set[str] = set()
     log, search = log_search(lake, pipeline, view, only=chosen)
@@ -91,14 +91,14 @@ def search_records(
         chosen.clear()
         chosen.update(batch)
         values = values_with(log, pipeline.log.record_id, part, search=search, most=MOST_FOUND + 1, derivation=derived)
-        found += [
+        hits += [
             FoundRecord(record_id=value, slice_id=slice_of_values(pipeline, partition).slice_id)
             for value, partition in values
         ]
         searched += len(batch)
-        if len(found) >= MOST_FOUND or any(one.record_id == part for one in found):
+        if len(hits) >= MOST_FOUND or any(hit.record_id == part for hit in hits):
             break
-    records = sorted(set(found), key=lambda one: (one.record_id == part, one.slice_id, one.record_id), reverse=True)
+    records = sorted(set(hits), key=lambda hit: (hit.record_id == part, hit.slice_id, hit.record_id), reverse=True)
     return Searched(
         records=tuple(records[:MOST_FOUND]),
         is_cut=len(records) > MOST_FOUND,

@@ -81,9 +81,9 @@ def request_page(work: RequestContext, view: LedgerView, request: Request, *, pl
     """
     why = {} if planned is None else _plan_reasons(planned)
     slices = request_slices(work.pipeline, view, request)
-    lines = [_line(one, view, request, why=why.get(one.slice_id)) for one in slices]
+    lines = [_line(slice_, view, request, why=why.get(slice_.slice_id)) for slice_ in slices]
     counted = Counter(line.status for line in lines)
-    held = held_of(view, request) if request.is_open else ()
+    held, is_daily = held_of(view, request) if request.is_open else (), slice_grid(work.pipeline).is_daily
     now = open_request(work, view, request)
     own = [view.runs[run_id] for run_id in request.runs.values() if run_id in view.runs]
     return RequestPage(
@@ -93,7 +93,7 @@ def request_page(work: RequestContext, view: LedgerView, request: Request, *, pl
         opened=instant(request.opened_at_ms),
         spec=request.spec_fingerprint[:12],
         held=held,
-        checks=tuple(_held_checks(view, one, is_daily=slice_grid(work.pipeline).is_daily) for one in held[:MAX_HELD]),
+        checks=tuple(_held_checks(view, held_slice, is_daily=is_daily) for held_slice in held[:MAX_HELD]),
         lines=tuple(lines[:MAX_LINES]),
         slice_count=len(lines),
         statuses=tuple((status, counted[status]) for status in Status if counted[status]),
@@ -115,17 +115,17 @@ def requests_of_dag_run(view: LedgerView, dag_id: str, run_id: str) -> tuple[Req
     return tuple(
         request
         for request in view.requests.values()
-        if any((one.dag_id, one.run_id) == (dag_id, run_id) for one in request.origins)
+        if any((origin.dag_id, origin.run_id) == (dag_id, run_id) for origin in request.origins)
     )
 
 
-def _line(one: Slice, view: LedgerView, request: Request, *, why: str | None) -> RequestLine:
-    run = view.runs.get(request.runs.get(one.slice_id, ""))
+def _line(slice_: Slice, view: LedgerView, request: Request, *, why: str | None) -> RequestLine:
+    run = view.runs.get(request.runs.get(slice_.slice_id, ""))
     if run is None:
         effect = why or ("not replayed yet" if request.is_open else "the request ended before it was replayed")
-        return RequestLine(slice_id=one.slice_id, status=Status.MISSING, run_id=None, counts=None, effect=effect)
+        return RequestLine(slice_id=slice_.slice_id, status=Status.MISSING, run_id=None, counts=None, effect=effect)
     return RequestLine(
-        slice_id=one.slice_id,
+        slice_id=slice_.slice_id,
         status=status_of(run_row(run, view)),
         run_id=run.result.run_id,
         counts=run.result.counts,
@@ -155,13 +155,12 @@ def _state(request: Request, now: OpenRequest) -> str:
 
 def _ended(view: LedgerView, request: Request) -> tuple[str, ...]:
     """Return the publications and rollbacks of a request's runs as sentences, oldest first."""
-    found = [one for one in view.publications if one.request_id == request.request_id]
-    seqs = {one.seq for one in found}
-    found += [one for one in view.publications if one.undoes in seqs and one not in found]
+    seqs = {publication.seq for publication in view.publications if publication.request_id == request.request_id}
+    ended = [publication for publication in view.publications if {publication.seq, publication.undoes} & seqs]
     return tuple(
-        f"{'rolled back' if one.is_rollback else 'published'} by {one.who} on {instant(one.at_ms)}, in ledger version "
-        f"{one.seq}"
-        for one in sorted(found, key=lambda one: one.seq)
+        f"{'rolled back' if publication.is_rollback else 'published'} by {publication.who} on "
+        f"{instant(publication.at_ms)}, in ledger version {publication.seq}"
+        for publication in sorted(ended, key=lambda publication: publication.seq)
     )
 
 

@@ -108,17 +108,17 @@ class RunRows:
         Raises:
             StoreError: the table cannot be read.
         """
-        found: list[str] = []
+        columns: list[str] = []
         for name, node in table_columns(self.uri).items():
             if name in _HIDDEN:
                 continue
             if name == "record" and not isinstance(node, str):
-                found += [f"record.{field['name']}" for field in node["fields"]]
+                columns += [f"record.{field['name']}" for field in node["fields"]]
             else:
-                found.append(name)
+                columns.append(name)
         if self.table in RECORD_TABLES:  # what the record was, before where it was
-            found.sort(key=lambda name: (name != "record_id", name.startswith("record."), name == "rank"))
-        return tuple(found)
+            columns.sort(key=lambda name: (name != "record_id", name.startswith("record."), name == "rank"))
+        return tuple(columns)
 
     def page(self, ask: RowsAsk) -> RowsPage:
         """Return one page. A page after the last one is the last one.
@@ -216,11 +216,11 @@ class RunRows:
 
         if is_compared and rows is not None:
             return _taken(rows, positions)
-        found = list(self._scan(sorted(positions)))
-        if not found:
+        batches = list(self._scan(sorted(positions)))
+        if not batches:
             return pa.table({})
         order = {position: place for place, position in enumerate(sorted(positions))}
-        return _taken(pa.concat_tables(found), [order[position] for position in positions])
+        return _taken(pa.concat_tables(batches), [order[position] for position in positions])
 
     def _scan(self, positions: Sequence[int]) -> "Iterator[pa.Table]":
         """Yield the whole rows at ascending positions. The scan ends after the last one."""
@@ -279,8 +279,8 @@ def _choose(rows: "pa.Table", ask: RowsAsk) -> list[int]:
     # Column names are compared with those of the table and quoted; values are parameters.
     sql = f"SELECT {_POSITION} FROM rows {where} ORDER BY {order}{_POSITION}"  # noqa: S608
     with ArrowSql() as opened:
-        found: list[int] = opened.query({"rows": narrow}, sql, values)[_POSITION].to_pylist()
-    return found
+        positions: list[int] = opened.query({"rows": narrow}, sql, values)[_POSITION].to_pylist()
+    return positions
 
 
 def _condition(wanted: Filter, schema: "pa.Schema") -> tuple[str, list[object]]:
@@ -318,8 +318,8 @@ def _typed(wanted: Filter, schema: "pa.Schema") -> str:
     for fits, name, words in kinds:
         if fits(kind):
             with ArrowSql() as opened:
-                found = opened.query({}, f"SELECT TRY_CAST(? AS {name}) AS value", [wanted.value])
-            if found["value"][0].as_py() is None:
+                cast = opened.query({}, f"SELECT TRY_CAST(? AS {name}) AS value", [wanted.value])
+            if cast["value"][0].as_py() is None:
                 raise RangeError(f"the column {wanted.column} is compared with {words}, found {wanted.value[:80]!r}")
             return f"CAST(? AS {name})"
     return "?"
@@ -330,13 +330,13 @@ def _flat(rows: "pa.Table", columns: Sequence[str]) -> "pa.Table":
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = {}
+    flat = {}
     for name in columns:
         top, _, field = name.partition(".")
         if name in rows.column_names:
-            found[name] = rows[name]
+            flat[name] = rows[name]
         elif top == "record" and top in rows.column_names:
             kind = rows[top].type
             if pa.types.is_struct(kind) and kind.get_field_index(field) >= 0:
-                found[name] = pc.struct_field(rows[top], field)
-    return pa.table(found)
+                flat[name] = pc.struct_field(rows[top], field)
+    return pa.table(flat)

@@ -108,41 +108,41 @@ def choose_run(view: LedgerView, slice_id: str, run_id: str | None) -> StagedRun
     Raises:
         RequestError: the slice has no such run.
     """
-    found = [run for run in view.runs.values() if run.result.slice.slice_id == slice_id]
+    runs = [run for run in view.runs.values() if run.result.slice.slice_id == slice_id]
     if run_id is None:
-        return max(found, key=lambda run: run.seq, default=None)
-    chosen = [run for run in found if run.result.run_id.startswith(run_id)]
+        return max(runs, key=lambda run: run.seq, default=None)
+    chosen = [run for run in runs if run.result.run_id.startswith(run_id)]
     if not chosen or not run_id:
         raise RequestError(f"slice {slice_id} has no run {run_id!r}")
     return chosen[-1]
 
 
-def slice_page(view: LedgerView, one: Slice, *, shown: StagedRun | None, rows: ReportRows) -> SlicePage:
+def slice_page(view: LedgerView, slice_: Slice, *, shown: StagedRun | None, rows: ReportRows) -> SlicePage:
     """Return the page of a slice.
 
     Args:
         view: the ledger.
-        one: the slice.
+        slice_: the slice.
         shown: the run that the page is about, of `choose_run`.
         rows: the rows of the report for this slice, for texts and commands.
     """
-    runs = [run for run in view.runs.values() if run.result.slice.slice_id == one.slice_id]
+    runs = [run for run in view.runs.values() if run.result.slice.slice_id == slice_.slice_id]
     row = None if shown is None else run_row(shown, view)
     ids = [known.slice_id for known in view.slices.values()]
-    place = ids.index(one.slice_id) if one.slice_id in ids else None
+    place = ids.index(slice_.slice_id) if slice_.slice_id in ids else None
     return SlicePage(
-        slice=one,
+        slice=slice_,
         status=status_of(row),
-        starts=instant(one.start_ms),
-        ends=instant(one.end_ms),
+        starts=instant(slice_.start_ms),
+        ends=instant(slice_.end_ms),
         run=shown,
         row=row,
         runs=tuple(_run_line(run, view, shown) for run in sorted(runs, key=lambda run: -run.seq)),
-        lost=tuple(_lost(view, one.slice_id, {run.result.attempt_id for run in runs})),
+        lost=tuple(_lost(view, slice_.slice_id, {run.result.attempt_id for run in runs})),
         checks=check_lines(view, shown, is_daily=rows.every_ms == UNIT_MS["d"]),
         tables=_tables(shown),
         provenance=_provenance(shown),
-        commands=_commands(rows, one, row),
+        commands=_commands(rows, slice_, row),
         before=ids[place - 1] if place else None,
         after=ids[place + 1] if place is not None and place + 1 < len(ids) else None,
     )
@@ -168,7 +168,7 @@ def _run_line(run: StagedRun, view: LedgerView, shown: StagedRun | None) -> RunL
 
 def _lost(view: LedgerView, slice_id: str, staged: set[str]) -> list[LostAttempt]:
     """Return the attempts at a slice without a run, newest first."""
-    found = [
+    lost = [
         (attempt.at_ms, attempt.attempt_id, request)
         for request in view.requests.values()
         for attempt in request.attempts
@@ -181,7 +181,7 @@ def _lost(view: LedgerView, slice_id: str, staged: set[str]) -> list[LostAttempt
             started=instant(at_ms),
             state=_attempt_state(view, request, f"{request.runs.get(slice_id)}/{attempt_id}"),
         )
-        for at_ms, attempt_id, request in sorted(found, key=lambda one: -one[0])
+        for at_ms, attempt_id, request in sorted(lost, key=lambda attempt: -attempt[0])
     ]
 
 
@@ -197,11 +197,11 @@ def check_lines(view: LedgerView, run: StagedRun | None, *, is_daily: bool) -> t
     if run is None:
         return ()
     pasts = check_pasts(view, run, is_daily=is_daily)
-    found = [
+    lines = [
         CheckLine(check=check, expected=demanded(check), found=found_by(check), past=pasts.get(number))
         for number, check in enumerate(run.result.checks)
     ]
-    return tuple(sorted(found, key=lambda line: -VERDICTS.index(line.check.verdict)))
+    return tuple(sorted(lines, key=lambda line: -VERDICTS.index(line.check.verdict)))
 
 
 _TITLES = {
@@ -268,14 +268,14 @@ def _provenance(run: StagedRun | None) -> Mapping[str, str]:
     }
 
 
-def _commands(rows: ReportRows, one: Slice, row: RunRow | None) -> tuple[Command, ...]:
-    found = [
+def _commands(rows: ReportRows, slice_: Slice, row: RunRow | None) -> tuple[Command, ...]:
+    commands = [
         Command(
-            line=rerun_line(rows, one.start_ms, one.end_ms),
+            line=rerun_line(rows, slice_.start_ms, slice_.end_ms),
             purpose="Replays the slice. Equal records, spec and state before give the same run id and rows.",
         ),
-        Command(line=show_line(rows, one.slice_id), purpose="Prints the windows of the slice that readers see."),
+        Command(line=show_line(rows, slice_.slice_id), purpose="Prints the windows of the slice that readers see."),
     ]
     if row is not None and row.verdict is Verdict.FAIL and row.waiver is None:
-        found.append(Command(line=waive_line(rows, row), purpose="Waives the failed run from the command line."))
-    return tuple(found)
+        commands.append(Command(line=waive_line(rows, row), purpose="Waives the failed run from the command line."))
+    return tuple(commands)

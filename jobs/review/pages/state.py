@@ -121,8 +121,8 @@ class PipelineState:
 
 def held_slices(view: LedgerView) -> tuple[HeldSlice, ...]:
     """Return the slices that stop the publication of open requests, oldest first. A slice is listed once."""
-    found = {one.slice_id: one for request in view.open_requests() for one in _held(view, request)}
-    return tuple(found[slice_id] for slice_id in sorted(found))
+    by_id = {held.slice_id: held for request in view.open_requests() for held in _held(view, request)}
+    return tuple(by_id[slice_id] for slice_id in sorted(by_id))
 
 
 def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
@@ -194,7 +194,7 @@ def spanned(slice_ids: Sequence[str]) -> str:
 
 def held_of(view: LedgerView, request: Request) -> tuple[HeldSlice, ...]:
     """Return the slices that stop the publication of a request, in slice order."""
-    return tuple(sorted(_held(view, request), key=lambda one: one.slice_id))
+    return tuple(sorted(_held(view, request), key=lambda held: held.slice_id))
 
 
 def _held(view: LedgerView, request: Request) -> Iterator[HeldSlice]:
@@ -227,8 +227,9 @@ def _seen(view: LedgerView) -> str:
 def _newest(view: LedgerView) -> str | None:
     if not view.standing:
         return None
-    one = view.standing[-1]
-    return f"publication {one.seq}, {counted(len(one.changes), 'slice')}, by {one.who}, {instant(one.at_ms)}"
+    newest = view.standing[-1]
+    slices = counted(len(newest.changes), "slice")
+    return f"publication {newest.seq}, {slices}, by {newest.who}, {instant(newest.at_ms)}"
 
 
 def _hold(view: LedgerView) -> str | None:
@@ -244,8 +245,7 @@ def _hold(view: LedgerView) -> str | None:
 def _slice_count(work: RequestContext, request: Request) -> int | None:
     if request.from_ms is None or request.to_ms is None:
         return None
-    every = work.pipeline.log.slice.every_ms
-    return max(1, round((request.to_ms - request.from_ms) / every))
+    return max(1, round((request.to_ms - request.from_ms) / work.pipeline.log.slice.every_ms))
 
 
 def _waits(work: RequestContext, view: LedgerView, request: Request, *, held: int, workers: Sequence[str]) -> str:
@@ -257,9 +257,9 @@ def _waits(work: RequestContext, view: LedgerView, request: Request, *, held: in
         return f"stopped: {request.failure}"
     if not request.runs:
         return "is proposed: replay it, or decline it" if request.is_proposed else "nothing is staged yet"
-    found = judge_publication(work, view, request)
-    if not found.is_published:
-        return found.why
+    outcome = judge_publication(work, view, request)
+    if not outcome.is_published:
+        return outcome.why
     slices = unverified_slices(view, request)
     return (
         f"is ready to be published by a person ({listed(slices)}: {UNVERIFIED})"

@@ -84,10 +84,10 @@ def window_page(lake: Lake, pipeline: Pipeline, ask: WindowAsk, *, view: LedgerV
     A problem does not fail the page: the page then tells it.
     """
     try:
-        found, problem = _explained(lake, pipeline, ask, view=view), None
+        explanation, problem = _explained(lake, pipeline, ask, view=view), None
     except HindcastError as error:
-        found, problem = None, str(error)
-    return WindowPage(explanation=found, problem=problem, command=ask.command(pipeline.name))
+        explanation, problem = None, str(error)
+    return WindowPage(explanation=explanation, problem=problem, command=ask.command(pipeline.name))
 
 
 def window_addresses(pipeline: Pipeline, rows: "pa.Table", *, request_id: str | None) -> list[str | None]:

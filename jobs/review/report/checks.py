@@ -95,12 +95,12 @@ def trends(rows: ReportRows) -> tuple[CheckTrend, ...]:
 
     The order: by the worst verdict that the check ever had, then suites before laws, then checks with a curve first.
     """
-    found: dict[Identity, list[CheckResult]] = {}
-    for one in rows.slices:
-        run = rows.runs.get(one.slice_id)
+    histories: dict[Identity, list[CheckResult]] = {}
+    for slice_ in rows.slices:
+        run = rows.runs.get(slice_.slice_id)
         for identity, check in identified(run.checks if run else ()):
-            found.setdefault(identity, []).append(check)
-    made = [trend_of(history) for history in found.values()]
+            histories.setdefault(identity, []).append(check)
+    made = [trend_of(history) for history in histories.values()]
     return tuple(sorted(made, key=lambda trend: (-_trouble(trend), trend.table == LAWS, not trend.has_curve)))
 
 
@@ -119,12 +119,12 @@ def identified(checks: Sequence[CheckResult]) -> Iterator[tuple[Identity, CheckR
 
 def held_slices(rows: ReportRows) -> tuple[Held, ...]:
     """Return the slices whose newest run failed or has an error, newest first, waived or not."""
-    found = []
-    for one in reversed(rows.slices):
-        run = rows.runs.get(one.slice_id)
+    held = []
+    for slice_ in reversed(rows.slices):
+        run = rows.runs.get(slice_.slice_id)
         if run is not None and (run.verdict in {Verdict.FAIL, Verdict.ERROR} or run.is_contradicted):
-            found.append(_held(run, rows))
-    return tuple(found)
+            held.append(_held(run, rows))
+    return tuple(held)
 
 
 @lru_cache(maxsize=65_536)
@@ -185,17 +185,17 @@ def _trouble(trend: CheckTrend) -> int:
 
 
 def _held(run: RunRow, rows: ReportRows) -> Held:
-    one = run.slice
+    slice_ = run.slice
     return Held(
-        slice_id=one.slice_id,
-        until=bound_text(one.end_ms, rows),
+        slice_id=slice_.slice_id,
+        until=bound_text(slice_.end_ms, rows),
         verdict=Verdict.ERROR if run.is_contradicted else run.verdict,
         is_published=run.is_published,
         failures=failures_of(run.checks),
         waiver=run.waiver,
         waived_at=instant(run.waiver.at_ms) if run.waiver else "",
         waive=waive_line(rows, run),
-        rerun=rerun_line(rows, one.start_ms, one.end_ms),
+        rerun=rerun_line(rows, slice_.start_ms, slice_.end_ms),
         is_contradicted=run.is_contradicted,
     )
 

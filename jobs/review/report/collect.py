@@ -69,7 +69,7 @@ def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part
     slices = _without_holes(pipeline, known if part is None else _shown(known, part))
     if part is not None:
         slices = slices[-part.count :]
-    wanted = {one.slice_id for one in slices}
+    wanted = {slice_.slice_id for slice_ in slices}
     newest = {slice_id: run for slice_id, run in _newest_runs(view).items() if slice_id in wanted}
     late, left_out = _late_of(StoredRuns(lake, pipeline.name, view), list(newest.values()), part)
     return ReportRows(
@@ -88,20 +88,20 @@ def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part
         requests=tuple(_request_row(request) for request in view.requests.values()),
         publications=tuple(
             PublicationRow(
-                seq=one.seq,
-                at_ms=one.at_ms,
-                who=one.who,
-                is_rollback=one.is_rollback,
-                slice_ids=tuple(sorted(one.changes)),
+                seq=publication.seq,
+                at_ms=publication.at_ms,
+                who=publication.who,
+                is_rollback=publication.is_rollback,
+                slice_ids=tuple(sorted(publication.changes)),
             )
-            for one in view.publications
+            for publication in view.publications
         ),
         late_left_out=left_out,
     )
 
 
 def _shown(slices: "tuple[Slice, ...]", part: Part) -> "tuple[Slice, ...]":
-    end = next((number + 1 for number, one in enumerate(slices) if one.slice_id == part.last), len(slices))
+    end = next((number + 1 for number, slice_ in enumerate(slices) if slice_.slice_id == part.last), len(slices))
     return slices[max(0, end - part.count) : end]
 
 
@@ -119,10 +119,10 @@ def _late_of(stored: StoredRuns, runs: "Sequence[StagedRun]", part: Part | None)
             wanted.append(run)
         else:
             left_out += 1
-    found = _late_rows(stored, wanted)
+    late_rows = _late_rows(stored, wanted)
     for run in wanted:
-        if run.result.slice.slice_id in found:
-            part.known[_place(run)] = found[run.result.slice.slice_id]
+        if run.result.slice.slice_id in late_rows:
+            part.known[_place(run)] = late_rows[run.result.slice.slice_id]
     known = {run.result.slice.slice_id: part.known.get(_place(run)) for run in runs}
     return {slice_id: late for slice_id, late in known.items() if late is not None}, left_out
 
@@ -145,11 +145,11 @@ def _without_holes(pipeline: "Pipeline", known: "Sequence[Slice]") -> "tuple[Sli
     if not known:
         return ()
     try:
-        between = slices_between(pipeline, known[0].start_ms, max(one.end_ms for one in known))
+        between = slices_between(pipeline, known[0].start_ms, max(slice_.end_ms for slice_ in known))
     except RangeError:
         return tuple(known)  # an earlier pipeline file had slices with other bounds
-    found = {one.slice_id: one for one in (*between, *known)}
-    return tuple(sorted(found.values(), key=lambda one: one.start_ms))
+    by_id = {slice_.slice_id: slice_ for slice_ in (*between, *known)}
+    return tuple(sorted(by_id.values(), key=lambda slice_: slice_.start_ms))
 
 
 def run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None = None) -> RunRow:
@@ -223,7 +223,7 @@ def _as_of_ms(view: "LedgerView") -> int | None:
     """Return the time of the newest ledger event that the page shows; None without one."""
     moments = [run.at_ms for run in view.runs.values()]
     moments += [run.waiver.at_ms for run in view.runs.values() if run.waiver]
-    moments += [one.at_ms for one in view.publications]
+    moments += [publication.at_ms for publication in view.publications]
     moments += [request.opened_at_ms for request in view.requests.values()]
     return max(moments, default=None)
 
@@ -244,6 +244,6 @@ def _late_rows(stored: StoredRuns, runs: "Iterable[StagedRun]") -> Mapping[str, 
         "FROM late WHERE missed_all GROUP BY slice_id"
     )
     return {
-        slice_id: LateRow(count=count, median_ms=round(median), max_ms=most, classes=tuple(found))
-        for slice_id, count, median, most, *found in plain_rows(query({"late": rows}, sql))
+        slice_id: LateRow(count=count, median_ms=round(median), max_ms=most, classes=tuple(class_counts))
+        for slice_id, count, median, most, *class_counts in plain_rows(query({"late": rows}, sql))
     }

@@ -37,7 +37,7 @@ def commands(rows: ReportRows, waive: str | None) -> tuple[Command, ...]:
         return (Command(line=_line(rows, "plan"), purpose="Shows which slices would be replayed, and why."),)
     start, end = bound_text(rows.slices[0].start_ms, rows), bound_text(rows.slices[-1].end_ms, rows)
     last = rows.slices[-1].slice_id
-    found = [
+    made = [
         Command(
             line=_line(rows, "run", "--from", start, "--to", end),
             purpose=f"Replays [{start}, {end}) again; {last} is the last slice. Equal input gives equal run ids.",
@@ -52,7 +52,7 @@ def commands(rows: ReportRows, waive: str | None) -> tuple[Command, ...]:
         ),
     ]
     if waive is not None:
-        found += [
+        made += [
             Command(
                 line=waive,
                 purpose="Waives a failed run. The ledger stores who did it and why.",
@@ -61,7 +61,7 @@ def commands(rows: ReportRows, waive: str | None) -> tuple[Command, ...]:
                 line=_line(rows, "publish"), purpose="After the waiver, publishes all slices of the request at once."
             ),
         ]
-    return tuple(found)
+    return tuple(made)
 
 
 def waive_line(rows: ReportRows, run: RunRow) -> str:

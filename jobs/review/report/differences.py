@@ -37,12 +37,12 @@ def newest_differences(
     if request is None:
         return None
     sides, problem = request_sides(view, request.request_id), None
-    found: Differences | None = None
+    differences: Differences | None = None
     try:
-        found = _compared_now(lake, pipeline, sides) if rows_to_read(sides) <= most_rows else None
+        differences = _compared_now(lake, pipeline, sides) if rows_to_read(sides) <= most_rows else None
     except HindcastError as error:
         problem = str(error)
-    return RequestDifferences(request_id=request.request_id, compared=compared(sides, found), problem=problem)
+    return RequestDifferences(request_id=request.request_id, compared=compared(sides, differences), problem=problem)
 
 
 def _compared_now(lake: "Lake", pipeline: str, sides: Sides) -> "Differences":

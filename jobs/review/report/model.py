@@ -167,11 +167,11 @@ class ReportModel:
 
 def build_model(rows: ReportRows) -> ReportModel:
     """Return the content of the page for these rows."""
-    lines = tuple(_line(one, rows) for one in rows.slices)
+    lines = tuple(_line(slice_, rows) for slice_ in rows.slices)
     counted = Counter(line.status for line in lines)
     stopped = held_slices(rows)
-    held = tuple(one for one in stopped if one.waiver is None)
-    waived = tuple(one for one in stopped if one.waiver is not None)
+    held = tuple(held for held in stopped if held.waiver is None)
+    waived = tuple(held for held in stopped if held.waiver is not None)
     listed, others = _choose_listed(lines)
     headline, healthy = _headline(rows, lines, counted)
     return ReportModel(
@@ -183,7 +183,7 @@ def build_model(rows: ReportRows) -> ReportModel:
         as_of=instant(rows.as_of_ms) if rows.as_of_ms is not None else "nothing has happened yet",
         published_range=_published_range(rows),
         totals=total(line.run.counts for line in lines if line.run),
-        statuses=tuple((one, counted[one]) for one in Status if one is not Status.AWAITED or counted[one]),
+        statuses=tuple((kind, counted[kind]) for kind in Status if kind is not Status.AWAITED or counted[kind]),
         lines=lines,
         listed=listed,
         periods=_periods(others),
@@ -192,16 +192,16 @@ def build_model(rows: ReportRows) -> ReportModel:
         held_left_out=max(0, len(held) - MAX_HELD) + max(0, len(waived) - MAX_HELD),
         checks=trends(rows),
         late=_late(rows),
-        commands=commands(rows, next((one.waive for one in held if one.verdict is Verdict.FAIL), None)),
+        commands=commands(rows, next((slice_.waive for slice_ in held if slice_.verdict is Verdict.FAIL), None)),
     )
 
 
-def _line(one: Slice, rows: ReportRows) -> SliceLine:
-    run, seen = rows.runs.get(one.slice_id), rows.published.get(one.slice_id)
+def _line(slice_: Slice, rows: ReportRows) -> SliceLine:
+    run, seen = rows.runs.get(slice_.slice_id), rows.published.get(slice_.slice_id)
     is_published = run is not None and run.is_published
     return SliceLine(
-        slice=one,
-        status=status_of(run, is_awaited=one == rows.awaited),
+        slice=slice_,
+        status=status_of(run, is_awaited=slice_ == rows.awaited),
         run=run,
         is_published=is_published,
         is_replaced=seen is not None and not is_published,
@@ -226,7 +226,7 @@ def _headline(rows: ReportRows, lines: Sequence[SliceLine], counted: Mapping[Sta
         return f"{_slices(ready)} ready, but not published", False
     if counted[Status.MISSING]:
         return f"Published, with {_slices(counted[Status.MISSING])} missing in between", False
-    kinds = [f"{counted[one]:,} of them {one.label}" for one in (Status.WAIVED, Status.EMPTY) if counted[one]]
+    kinds = [f"{counted[kind]:,} of them {kind.label}" for kind in (Status.WAIVED, Status.EMPTY) if counted[kind]]
     which = f"All {_slices(len(lines))} published" if len(lines) > 1 else "Published"
     return ", ".join((which, *(kinds if len(lines) > 1 else ()))), True
 
@@ -249,14 +249,14 @@ def _published_range(rows: ReportRows) -> str:
     """Return the half-open ranges that readers see, such as `[2013-02-01, 2013-02-08)`; at most three."""
     stretches: list[tuple[str, str]] = []
     last_end_ms: int | None = None
-    for index, one in enumerate(rows.slices):
-        if one.slice_id not in rows.published:
+    for index, slice_ in enumerate(rows.slices):
+        if slice_.slice_id not in rows.published:
             last_end_ms = None
             continue
-        end = rows.slices[index + 1].slice_id if index + 1 < len(rows.slices) else bound_text(one.end_ms, rows)
-        start = one.slice_id if last_end_ms is None else stretches.pop()[0]
+        end = rows.slices[index + 1].slice_id if index + 1 < len(rows.slices) else bound_text(slice_.end_ms, rows)
+        start = slice_.slice_id if last_end_ms is None else stretches.pop()[0]
         stretches.append((start, end))
-        last_end_ms = one.end_ms
+        last_end_ms = slice_.end_ms
     if not stretches:
         return "nothing yet"
     shown = ", ".join(f"[{start}, {end})" for start, end in stretches[:MAX_STRETCHES])
@@ -293,27 +293,27 @@ def _period(label: str, lines: Sequence[SliceLine]) -> Period:
 def total(counts: Iterable[Counts]) -> Counts:
     """Return the sum of counts, fate by fate."""
     summed = Counter[str]()
-    for one in counts:
-        summed.update(asdict(one))
-    return Counts(**{one.name: summed[one.name] for one in fields(Counts)})
+    for own in counts:
+        summed.update(asdict(own))
+    return Counts(**{fate.name: summed[fate.name] for fate in fields(Counts)})
 
 
 def _late(rows: ReportRows) -> LateSummary | None:
     """Return the summary of late records; None without any."""
-    found = [(run, run.late) for run in rows.runs.values() if run.late is not None and run.late.count]
-    if not found:
+    late_runs = [(run, run.late) for run in rows.runs.values() if run.late is not None and run.late.count]
+    if not late_runs:
         return None
-    worst, worst_late = max(found, key=lambda pair: pair[1].max_ms)
-    medians = sorted(late.median_ms for _, late in found)
+    worst, worst_late = max(late_runs, key=lambda pair: pair[1].max_ms)
+    medians = sorted(late.median_ms for _, late in late_runs)
     edges = [duration(edge) for edge in LATE_EDGES_MS]
     labels = [
         f"under {edges[0]}",
         *(f"{low} to {high}" for low, high in pairwise(edges)),
         f"{edges[-1]} or more",
     ]
-    totals = [sum(late.classes[index] for _, late in found) for index in range(len(labels))]
+    totals = [sum(late.classes[index] for _, late in late_runs) for index in range(len(labels))]
     return LateSummary(
-        count=sum(late.count for _, late in found),
+        count=sum(late.count for _, late in late_runs),
         read=sum(run.counts.read for run in rows.runs.values() if run.late is not None or not run.counts.late),
         worst_ms=worst_late.max_ms,
         worst_slice=worst.slice.slice_id,

@@ -120,12 +120,12 @@ def render(model: ReportModel, differences: "RequestDifferences | None" = None) 
     )
 
 
-def _difference_values(model: ReportModel, found: "RequestDifferences | None") -> dict[str, Any]:
+def _difference_values(model: ReportModel, differences: "RequestDifferences | None") -> dict[str, Any]:
     """Return the variables of `sections/differences.html.j2`. The address `here` is empty: the report has no server."""
     return {
-        "compared": None if found is None else found.compared,
-        "compare_problem": None if found is None else found.problem,
-        "diff_line": "" if found is None else diff_line(model.rows, found.request_id),
+        "compared": None if differences is None else differences.compared,
+        "compare_problem": None if differences is None else differences.problem,
+        "diff_line": "" if differences is None else diff_line(model.rows, differences.request_id),
         "sample_lines": sample_lines,
         "window_address": None,
         "here": "",

@@ -44,11 +44,11 @@ def months(model: ReportModel) -> tuple[Month, ...]:
         return ()
     by_day = _by_day(model.lines)
     first, last = min(by_day), max(by_day)
-    found, start = [], first.replace(day=1)
+    made, start = [], first.replace(day=1)
     while start <= last:
-        found.append(_month(start, by_day))
+        made.append(_month(start, by_day))
         start = (start + timedelta(days=32)).replace(day=1)
-    return tuple(found)
+    return tuple(made)
 
 
 def strips(model: ReportModel) -> tuple[Strip, ...]:

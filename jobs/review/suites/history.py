@@ -132,4 +132,4 @@ class PastTables:
 def _columns(suites: Sequence[Suite]) -> frozenset[str] | None:
     """Return the columns that some suites of a table read; None if one of them checks the set of columns."""
     read = [suite.columns for suite in suites]
-    return None if None in read else frozenset().union(*(one for one in read if one is not None))
+    return None if None in read else frozenset().union(*(names for names in read if names is not None))

@@ -65,16 +65,16 @@ def probes(pipeline: "Pipeline", schemas: "Mapping[str, pa.Schema]", *, max_valu
         max_values: a key with more different values than this gets no check of its values.
     """
     outputs = schemas[WINDOW_OUTPUTS]
-    found = [*_of_run(), *_of_windows(pipeline, outputs)]
+    made = [*_of_run(), *_of_windows(pipeline, outputs)]
     for key in pipeline.log.key_columns:
         kind = _kind_of(outputs, key)
         if kind in _NO_VALUE:
-            found.append(_values(key, _NO_VALUE[kind], max_values))
+            made.append(_values(key, _NO_VALUE[kind], max_values))
     for name in dict.fromkeys(("record_count", *pipeline.output_columns)):
-        found += _of_output(name, _kind_of(outputs, name))
+        made += _of_output(name, _kind_of(outputs, name))
     late = "expect_column_max_to_be_between"
     whole = Kind(is_whole=True, least=0)
-    return [*found, _ranged(LATE_RECORDS, late, "late_by_ms", values=whole, has_least=False)]
+    return [*made, _ranged(LATE_RECORDS, late, "late_by_ms", values=whole, has_least=False)]
 
 
 def _of_run() -> list[Probe]:
@@ -150,8 +150,8 @@ def _always(table: str, kind: str, kwargs: Mapping[str, Any]) -> Probe:
     """Return a probe that becomes an expectation if it passed in every slice."""
 
     def make(seen: Sequence[Seen], _rule: Rule) -> Expectations:
-        judged = [one for one in seen if "note" not in one.observed]
-        if not judged or not all(one.success for one in seen):
+        judged = [result for result in seen if "note" not in result.observed]
+        if not judged or not all(result.success for result in seen):
             return []
         return [
             _expectation(
@@ -179,7 +179,7 @@ def _ranged(
         base["row_condition"] = row_condition
 
     def make(seen: Sequence[Seen], rule: Rule) -> Expectations:
-        if any(one.observed.get("note") == NOTE_NO_VALUE for one in seen):
+        if any(result.observed.get("note") == NOTE_NO_VALUE for result in seen):
             return []
         past = _past(seen, "value")
         if past is None:
@@ -202,13 +202,13 @@ def _values(key: str, no_value: str | int, max_values: int) -> Probe:
     """Return a probe that becomes the set of a key's values, and the set of those that every slice has."""
 
     def make(seen: Sequence[Seen], _rule: Rule) -> Expectations:
-        sets = [frozenset(one.observed.get("sample", ())) for one in seen if "note" not in one.observed]
+        sets = [frozenset(result.observed.get("sample", ())) for result in seen if "note" not in result.observed]
         known = frozenset().union(*sets)
-        is_cut = any(len(one) >= MAX_ITEMS for one in sets)
-        if not known or is_cut or len(known) > max_values or any(len(str(one)) >= MAX_TEXT for one in known):
+        is_cut = any(len(values) >= MAX_ITEMS for values in sets)
+        if not known or is_cut or len(known) > max_values or any(len(str(value)) >= MAX_TEXT for value in known):
             return []
         history = {"runs": len(sets), "values": len(known)}
-        found = [
+        expectations = [
             _expectation(
                 "expect_column_values_to_be_in_set",
                 {"column": key, "value_set": sorted(known)},
@@ -219,7 +219,7 @@ def _values(key: str, no_value: str | int, max_values: int) -> Probe:
         ]
         everywhere = sorted(frozenset.intersection(*sets))
         if everywhere:
-            found.append(
+            expectations.append(
                 _expectation(
                     "expect_column_distinct_values_to_contain_set",
                     {"column": key, "value_set": everywhere},
@@ -228,7 +228,7 @@ def _values(key: str, no_value: str | int, max_values: int) -> Probe:
                     history=history,
                 )
             )
-        return found
+        return expectations
 
     return Probe(
         table=WINDOW_OUTPUTS,
@@ -240,7 +240,7 @@ def _values(key: str, no_value: str | int, max_values: int) -> Probe:
 
 def _nulls(column: str, seen: Sequence[Seen], rule: Rule) -> Expectations:
     """Return the least share of values that are not null. Without a null in history, none may be null."""
-    past = _past([one for one in seen if one.observed.get("rows")], "share")
+    past = _past([result for result in seen if result.observed.get("rows")], "share")
     if past is None:
         return []
     most = limits(past, rule, Kind(most=1)).get("max_value")
@@ -260,10 +260,10 @@ def _nulls(column: str, seen: Sequence[Seen], rule: Rule) -> Expectations:
 
 
 def _past(seen: Sequence[Seen], what: str) -> Past | None:
-    found = [(one.observed[what], one.slice_id) for one in seen if one.observed.get(what) is not None]
-    if not found or any(isinstance(value, str | bool) for value, _ in found):
+    observed = [(result.observed[what], result.slice_id) for result in seen if result.observed.get(what) is not None]
+    if not observed or any(isinstance(value, str | bool) for value, _ in observed):
         return None
-    values, slice_ids = zip(*found, strict=True)
+    values, slice_ids = zip(*observed, strict=True)
     return Past(values=values, slice_ids=slice_ids)
 
 

@@ -122,7 +122,7 @@ def _prepared(
 
 def _meta(past: PastTables, rule: Rule, runs_needed: int) -> dict[str, Any]:
     history = past.history
-    found: dict[str, Any] = {
+    meta: dict[str, Any] = {
         "made_by": "hindcast suite propose",
         "pipeline": history.pipeline,
         "ledger_version": history.ledger_version,
@@ -134,11 +134,11 @@ def _meta(past: PastTables, rule: Rule, runs_needed: int) -> dict[str, Any]:
         "rule": {"low": rule.low, "high": rule.high, "margin": rule.margin},
     }
     if len(history.runs) < runs_needed:
-        found["too_little_history"] = (
+        meta["too_little_history"] = (
             f"made from {how_many(len(history.runs), 'run')}; with fewer than {runs_needed}, ranges are too narrow to "
             "stop publication"
         )
-    return found
+    return meta
 
 
 def _left_out(left_out: Mapping[str, Sequence[str]]) -> str:

@@ -86,15 +86,15 @@ def limits(past: Past, rule: Rule, kind: Kind) -> Mapping[str, float]:
     step = _step(most - least)
     if kind.is_whole and step is not None:
         step = max(step, Decimal(1))
-    found: dict[str, float] = {}
+    bounds: dict[str, float] = {}
     rounded = {"min_value": _rounded(least, step, ROUND_FLOOR), "max_value": _rounded(most, step, ROUND_CEILING)}
     if kind.least is None or rounded["min_value"] > kind.least:
-        found["min_value"] = rounded["min_value"]
+        bounds["min_value"] = rounded["min_value"]
     if kind.most is None or rounded["max_value"] < kind.most:
-        found["max_value"] = rounded["max_value"]
-    if any(abs(value) >= EXACT_LIMIT for value in found.values()):
+        bounds["max_value"] = rounded["max_value"]
+    if any(abs(value) >= EXACT_LIMIT for value in bounds.values()):
         return {}
-    return {name: int(value) for name, value in found.items()} if kind.is_whole else found
+    return {name: int(value) for name, value in bounds.items()} if kind.is_whole else bounds
 
 
 def _step(width: float) -> Decimal | None:

@@ -78,7 +78,7 @@ class Trial:
     @property
     def changes(self) -> tuple[TriedSlice, ...]:
         """The slices whose verdict would change."""
-        return tuple(one for one in self.slices if one.is_changed)
+        return tuple(slice_ for slice_ in self.slices if slice_.is_changed)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `hindcast suite try --json` prints."""
@@ -87,9 +87,9 @@ class Trial:
             "suite": self.suite,
             "fail_on": self.fail_on,
             "ledger_version": self.ledger_version,
-            "slices": [asdict(one) | {"verdict": one.verdict.value, "was": one.was.value} for one in self.slices],
-            "checks": [asdict(one) for one in self.checks],
-            "changes": [one.slice_id for one in self.changes],
+            "slices": [asdict(part) | {"verdict": part.verdict.value, "was": part.was.value} for part in self.slices],
+            "checks": [asdict(check) for check in self.checks],
+            "changes": [slice_.slice_id for slice_ in self.changes],
             "left_out": {reason: list(names) for reason, names in self.left_out.items()},
         }
 
@@ -119,10 +119,10 @@ def try_suite(
     for block in past.blocks():
         results, was = _judged(candidate, present, past, block=block, fail_on=fail_on)
         tallies = tallies or [_CheckTally(result) for result in results[0]]
-        for run, found, before in zip(block, results, was, strict=True):
-            for one, result in zip(tallies, found, strict=True):
-                one.add(result)
-            tried.append(_tried_slice(past, run, found, before=before, fail_on=fail_on))
+        for run, checks, before in zip(block, results, was, strict=True):
+            for tally, result in zip(tallies, checks, strict=True):
+                tally.add(result)
+            tried.append(_tried_slice(past, run, checks, before=before, fail_on=fail_on))
         progress(len(block))
     return Trial(
         pipeline=past.history.pipeline,
@@ -130,7 +130,7 @@ def try_suite(
         fail_on=fail_on,
         ledger_version=past.history.ledger_version,
         slices=tuple(tried),
-        checks=tuple(one.result() for one in tallies),
+        checks=tuple(tally.result() for tally in tallies),
         left_out=past.history.left_out,
     )
 
@@ -151,26 +151,26 @@ def _judged(
         if present.suites is None
         else run_checks(present.suites, ids, tables, fail_on=present.fail_on, confirm="none")
     )
-    return results, [_verdict(run, found, present.fail_on) for run, found in zip(block, again, strict=True)]
+    return results, [_verdict(run, checks, present.fail_on) for run, checks in zip(block, again, strict=True)]
 
 
-def _verdict(run: StagedRun, found: Sequence[CheckResult], fail_on: str) -> Verdict:
+def _verdict(run: StagedRun, checks: Sequence[CheckResult], fail_on: str) -> Verdict:
     """Return the verdict of results together with the laws of the run. Two attempts that differ are an error."""
     if run.is_contradicted:
         return Verdict.ERROR
-    return verdict((*found, *(one for one in run.result.checks if one.table == LAWS)), fail_on)
+    return verdict((*checks, *(check for check in run.result.checks if check.table == LAWS)), fail_on)
 
 
 def _tried_slice(
-    past: PastTables, run: StagedRun, found: Sequence[CheckResult], *, before: Verdict, fail_on: str
+    past: PastTables, run: StagedRun, checks: Sequence[CheckResult], *, before: Verdict, fail_on: str
 ) -> TriedSlice:
     slice_id = run.result.slice.slice_id
     return TriedSlice(
         slice_id=slice_id,
         run_id=run.result.run_id,
-        verdict=_verdict(run, found, fail_on),
+        verdict=_verdict(run, checks, fail_on),
         was=before,
-        failed=tuple(_demand(one) for one in found if one.verdict is not Verdict.PASS),
+        failed=tuple(_demand(check) for check in checks if check.verdict is not Verdict.PASS),
         is_published=past.view.published.get(slice_id) == run.result.run_id,
         is_waived=run.waiver is not None,
     )
@@ -209,9 +209,9 @@ class _CheckTally:
     def result(self) -> TriedCheck:
         """Return the history."""
         low, high = self._values or self._shares or (None, None)
-        one = self._one
+        check = self._one
         return TriedCheck(
-            table=one.table, check=one.check, column=one.column, severity=one.severity, demand=_demand(one),
+            table=check.table, check=check.check, column=check.column, severity=check.severity, demand=_demand(check),
             slices=self._slices, failed=self._failed, errors=self._errors, first=self._first, last=self._last,
             low=low, high=high, is_share=not self._values,
         )  # fmt: skip

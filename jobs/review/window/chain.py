@@ -52,7 +52,7 @@ class Chain:
             while before is not None and before.result.slice.slice_id not in chosen:  # a warm-up is not published
                 chosen[before.result.slice.slice_id] = before
                 before = by_state.before(before)
-        runs = dict(sorted(chosen.items(), key=lambda one: one[1].result.slice.start_ms))
+        runs = dict(sorted(chosen.items(), key=lambda entry: entry[1].result.slice.start_ms))
         return cls(pipeline=pipeline, view=view, by_state=by_state, published=published, runs=runs)
 
     @property

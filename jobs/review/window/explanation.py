@@ -181,20 +181,20 @@ def _only_end(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> int:
     start = instant_of(asked.start_ms)
     later = WantedWindow(key=asked.key, start_ms=asked.start_ms, end_ms=MAX_TIMESTAMP_MS)
     begun = slices_with_records(stored.lake, chain.pipeline, later, slices=chain.slices, view=chain.view)
-    first_ms = min((one.start_ms for one in chain.slices if one.slice_id in begun), default=MAX_TIMESTAMP_MS)
+    first_ms = min((slice_.start_ms for slice_ in chain.slices if slice_.slice_id in begun), default=MAX_TIMESTAMP_MS)
     runs = chain.between(first_ms, MAX_TIMESTAMP_MS)
     last = [*chain.runs.values()][-1].checkpoint
     still_open = open_windows(
         stored.lake, chain.pipeline, asked.key.plain(), checkpoint=last, holds=lambda begin, _end: begin == start
     )
-    found = stored.starting_at(asked.start_ms, runs)
-    found |= {(asked.start_ms, round(end.timestamp() * 1_000)) for _, end in still_open}
-    if len(found) == 1:
-        return found.pop()[1]
-    if found:
+    windows = stored.starting_at(asked.start_ms, runs)
+    windows |= {(asked.start_ms, round(end.timestamp() * 1_000)) for _, end in still_open}
+    if len(windows) == 1:
+        return windows.pop()[1]
+    if windows:
         raise RequestError(
-            f"{counted(len(found), 'window')} of {asked.key.words} start there: {_named(found)}; name one by its end "
-            "(--end)"
+            f"{counted(len(windows), 'window')} of {asked.key.words} start there: {_named(windows)}; name one by its "
+            "end (--end)"
         )
     around = stored.around(asked.start_ms, runs)
     near = f"The windows around it are {_named(around)}" if around else "No window is around it"
@@ -205,7 +205,7 @@ def _only_end(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> int:
 
 
 def _named(windows: Iterable[Bounds]) -> str:
-    named = [bounds_text(*one) for one in sorted(windows)]
+    named = [bounds_text(*bounds) for bounds in sorted(windows)]
     more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
     return ", ".join(named[:MOST_NAMED]) + more
 
@@ -229,7 +229,7 @@ def _refuse_unknown(window: WantedWindow, replay: SliceReplay, told: _Told, *, i
             f"window {window.name} has no pane and no record in the slices {first} to {last}, which were published or "
             "named with --request"
         )
-    near = {one for one in known if one[0] < window.end_ms and window.start_ms < one[1]}
+    near = {(start, end) for start, end in known if start < window.end_ms and window.start_ms < end}
     others = f"The windows of the key that overlap it are {_named(near)}" if near else "No window overlaps it"
     raise RequestError(f"no window is {window.name}. {others}")
 

@@ -29,16 +29,16 @@ def records_of_key(tasks: Tasks, counted: CountedLog, key: Key) -> Iterator[pa.T
     """
     plan, groups = counted.plan, counted.groups
     for start in range(0, len(groups), tasks.cores):
-        found = tasks.run(lambda blocks: _of_blocks(blocks, plan, key), groups[start : start + tasks.cores])
-        yield from (rows for rows in found if rows is not None)
+        parts = tasks.run(lambda blocks: _of_blocks(blocks, plan, key), groups[start : start + tasks.cores])
+        yield from (rows for rows in parts if rows is not None)
 
 
 def _of_blocks(blocks: Sequence[Block], plan: ScanPlan, key: Key) -> pa.Table | None:
     parts = [
-        found
+        batch
         for block in blocks
         for judged in judged_batches(block, plan)
-        if (found := _of_batch(judged, plan, key)).num_rows
+        if (batch := _of_batch(judged, plan, key)).num_rows
     ]
     return pa.Table.from_batches(parts) if parts else None
 

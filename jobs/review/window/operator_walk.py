@@ -102,9 +102,9 @@ class OperatorWalk:
     def end(self) -> frozenset[Bounds]:
         """Take the remaining steps of the slice. Return the bounds of the windows that are open then."""
         self._collect(self.executor.end_slice())
-        found = frozenset(self._open())
-        self.known |= found
-        return found
+        still_open = frozenset(self._open())
+        self.known |= still_open
+        return still_open
 
     def _met(self, sequence: Int64s) -> tuple[Int64s, Int64s]:
         """Return the watermark and the clock that each record met."""
@@ -126,7 +126,7 @@ class OperatorWalk:
             if problems[place]:
                 continue
             self._feed(batch, np.arange(done, place), problems)
-            before = {one for one in self._open() if one[1] - 1 + self.lateness_ms > times[place]}
+            before = {(start, end) for start, end in self._open() if end - 1 + self.lateness_ms > times[place]}
             self._feed(batch, np.arange(place, place + 1), problems)
             self.known |= (after := {*self._open()})
             if after - before and int(batch["rank"][place].as_py()) not in self._late:
@@ -141,8 +141,8 @@ class OperatorWalk:
             return
         names = [*FED, *(name for name in batch.column_names if name[0] in "kv" and name[1:].isdigit())]
         rows = batch.select(names).take(pa.array(valid)).combine_chunks()
-        for one in rows.to_batches():
-            self._collect(self.executor.process(one))
+        for records in rows.to_batches():
+            self._collect(self.executor.process(records))
 
     def _collect(self, emission: Mapping[str, pa.Table]) -> None:
         panes = emission.get(tables.WINDOW_OUTPUTS)
@@ -150,7 +150,7 @@ class OperatorWalk:
             bounds = _bounds(panes["window_start"], panes["window_end"])
             self.known.update(bounds)
             wanted = (self.window.start_ms, self.window.end_ms)
-            chosen = [place for place, one in enumerate(bounds) if one == wanted]
+            chosen = [place for place, own in enumerate(bounds) if own == wanted]
             self.panes += panes.take(pa.array(chosen, pa.int64())).to_pylist()
         late = emission.get(tables.LATE_RECORDS)
         if late is not None:
@@ -184,7 +184,7 @@ class OperatorWalk:
 
 def _bounds(starts: pa.ChunkedArray, ends: pa.ChunkedArray) -> list[Bounds]:
     """Return bounds in ms of columns of microseconds; (None, None) is the bounds of a window without any."""
-    columns = (pc.divide(one.cast(pa.int64()), 1_000).to_pylist() for one in (starts, ends))
+    columns = (pc.divide(column.cast(pa.int64()), 1_000).to_pylist() for column in (starts, ends))
     return list(zip(*columns, strict=True))
 
 
@@ -200,7 +200,7 @@ def _missed(column: pa.ChunkedArray) -> list[frozenset[Bounds]]:
 def _change(before: set[Bounds], after: set[Bounds]) -> str:
     """Return what a record did to the open windows of its key, in words."""
     made = next(iter(after - before))
-    gone = sorted(one for one in before - after if made[0] <= one[0] and one[1] <= made[1])
+    gone = sorted((start, end) for start, end in before - after if made[0] <= start and end <= made[1])
     name = bounds_text(*made)
     if not gone:
         return f"opens {name}"

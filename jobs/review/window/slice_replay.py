@@ -76,31 +76,31 @@ class SliceReplay:
             LogError: the log cannot be read, as in a replay.
             CheckpointError: the checkpoint before the slice is damaged.
         """
-        chain, one = self.chain, run.result.slice
+        chain, slice_ = self.chain, run.result.slice
         pipeline = chain.spec(run)
         if (why := chain.why_other_spec(run)) is not None:
             self.differences.append(why)
-        known = known_log(chain.view, look_back(pipeline, [one]).every)
-        pinned = pin_input(pipeline, self.lake, [one], known=known)
-        chunk = ChunkLog.of(pipeline, pinned, [one])
+        known = known_log(chain.view, look_back(pipeline, [slice_]).every)
+        pinned = pin_input(pipeline, self.lake, [slice_], known=known)
+        chunk = ChunkLog.of(pipeline, pinned, [slice_])
         tasks = self.reading(chunk)
         check_log_bytes(tasks, pinned)
         with counted_log(tasks, chunk, self.lake) as counted:
             if slice_inputs(counted.scanned, 1)[0].fingerprint != run.result.input_fingerprint:
-                self.differences.append(f"The records of slice {one.slice_id} are not those that its run has read.")
+                self.differences.append(f"The records of slice {slice_.slice_id} are not those that its run has read.")
             walk, after = self._walk(pipeline, chunk, counted, run=run)
             for rows in records_of_key(tasks, counted, self.window.key):
                 for record in walk.take(rows):
                     add(record)
             still_open = walk.end()
-        self.panes[one.slice_id] = walk.panes
+        self.panes[slice_.slice_id] = walk.panes
         self.known |= walk.known
         self._carried = _Carried(state=walk.executor.state(), sources=after, fingerprint=run.result.state_after)
         window = self.window
         if pipeline.front_end is None:
             return any(start < window.end_ms and window.start_ms < end for start, end in still_open)
         # The states of Storm and Atlas do not show which windows come, so the time tells it.
-        reached_ms = one.end_ms if walk.is_clock else combined(after).watermark_ms
+        reached_ms = slice_.end_ms if walk.is_clock else combined(after).watermark_ms
         return reached_ms is None or reached_ms <= window.end_ms
 
     def _walk(

@@ -29,8 +29,8 @@ def slices_with_records(
     """
     if pipeline.windows is not None and pipeline.windows.is_processing_time:
         # At the end of a slice, its clock is at that end.
-        near = (one for one in slices if one.start_ms <= window.end_ms and one.end_ms >= window.start_ms)
-        return frozenset(one.slice_id for one in near)
+        near = (slice_ for slice_ in slices if slice_.start_ms <= window.end_ms and slice_.end_ms >= window.start_ms)
+        return frozenset(slice_.slice_id for slice_ in near)
     log = log_place(lake, pipeline).open()
     log.log_files(stored=known_log(view, slices).stored_in_log(log.table_id))
     without = _files_without(log, pipeline.log.event_time, window)

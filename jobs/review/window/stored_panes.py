@@ -41,13 +41,13 @@ class StoredPanes:
         at = (pc.field("window_start") == instant_of(window.start_ms)) & (
             pc.field("window_end") == instant_of(window.end_ms)
         )
-        found = self._read(runs, at)
-        if not found.num_rows:
-            return found
+        panes = self._read(runs, at)
+        if not panes.num_rows:
+            return panes
         # As in the published view, a row that withdraws another one sorts after it.
-        is_taken_back = pc.not_equal(found["kind"], "result").cast(pa.int8())
+        is_taken_back = pc.not_equal(panes["kind"], "result").cast(pa.int8())
         order = [(name, "ascending") for name in ("slice_id", "pane_index", "__taken_back", "fired_rank")]
-        return found.append_column("__taken_back", is_taken_back).sort_by(order).drop_columns("__taken_back")
+        return panes.append_column("__taken_back", is_taken_back).sort_by(order).drop_columns("__taken_back")
 
     def starting_at(self, start_ms: int, runs: Iterable[StagedRun]) -> set[Bounds]:
         """Return the windows with panes that start at an instant."""
@@ -59,10 +59,10 @@ class StoredPanes:
         return self._bounds(runs, (pc.field("window_start") <= at) & (pc.field("window_end") > at))
 
     def _bounds(self, runs: Iterable[StagedRun], condition: pc.Expression) -> set[Bounds]:
-        found = self._read(runs, condition, ("window_start", "window_end"))
-        if not found.num_rows:
+        panes = self._read(runs, condition, ("window_start", "window_end"))
+        if not panes.num_rows:
             return set()
-        starts, ends = (pc.divide(found[name].cast(pa.int64()), 1_000).to_pylist() for name in found.column_names)
+        starts, ends = (pc.divide(panes[name].cast(pa.int64()), 1_000).to_pylist() for name in panes.column_names)
         return {*zip(starts, ends, strict=True)}
 
     def _read(
@@ -90,8 +90,8 @@ def seen_by_readers(rows: pa.Table, runs: Mapping[str, StagedRun], keys: Iterabl
     attempts = pa.array([run.result.attempt_id for run in runs.values()], pa.string())
     published = rows.filter(pc.is_in(rows["attempt_id"], attempts))
     view = PublishedView(keys=tuple(keys), columns=("attempt_id", ROW_ID))
-    found = query({_RELATION: published}, published_sql(view, relation=_RELATION, quote=quote_duckdb))
-    return {*zip(found["attempt_id"].to_pylist(), found[ROW_ID].to_pylist(), strict=True)}
+    panes = query({_RELATION: published}, published_sql(view, relation=_RELATION, quote=quote_duckdb))
+    return {*zip(panes["attempt_id"].to_pylist(), panes[ROW_ID].to_pylist(), strict=True)}
 
 
 def content_of(row: Mapping[str, Any]) -> dict[str, Any]:

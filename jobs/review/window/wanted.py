@@ -50,11 +50,11 @@ class Key:
 
     def rows(self, columns: Mapping[str, pa.Array], count: int) -> pa.Array:
         """Return which of `count` rows have this key. `columns` has the key columns."""
-        found = pa.repeat(pa.scalar(True), count)  # noqa: FBT003 - Arrow's argument
+        has_key = pa.repeat(pa.scalar(True), count)  # noqa: FBT003 - Arrow's argument
         for name, value in self.values.items():
             own, wanted = feed_form(columns[name]), feed_form(pa.array([value.as_py()], value.type))[0]
-            found = pc.and_(found, pc.fill_null(pc.equal(own, wanted), False))  # noqa: FBT003
-        return found
+            has_key = pc.and_(has_key, pc.fill_null(pc.equal(own, wanted), False))  # noqa: FBT003
+        return has_key
 
     def rows_of(self, table: pa.Table) -> pa.Array:
         """Return which rows of a table have this key."""
@@ -130,13 +130,13 @@ def key_of_texts(pipeline: Pipeline, texts: Sequence[str], columns: Mapping[str,
 def _typed(name: str, text: str, node: Node) -> "pa.Scalar[Any]":
     kind = arrow_type(node)
     try:
-        found: pa.Scalar[Any] = pa.array([text]).cast(kind)[0]
+        value: pa.Scalar[Any] = pa.array([text]).cast(kind)[0]
     except pa.ArrowException as error:
         raise RequestError(
             f"the key column {name} is of type {node}, and {shortened(text)!r} cannot be read as one; give a value as "
             f"`hindcast show` prints it"
         ) from error
-    return found
+    return value
 
 
 def fixed_end(windows: WindowsGrammar, start_ms: int) -> int | None:

@@ -64,6 +64,7 @@ COMMANDS = (
     ("explain", "sales", ARGUMENT), ("waive", "sales", "2024-01-03", "--run", ARGUMENT, "--reason", ARGUMENT),
     ("waive", "sales", "2024-01-03", "--reason", ARGUMENT), ("waive", "sales", ARGUMENT, "--reason", ARGUMENT),
     ("show", "sales", "--slice", ARGUMENT), ("show", ARGUMENT),
+    ("adopt", "sales"), ("adopt", "sales", "--from", ARGUMENT), ("adopt", "sales", "--reason", ARGUMENT, "--dry-run"),
     ("repair", "sales"), ("repair", "sales", "--from", ARGUMENT), ("repair", "sales", "--at-most", ARGUMENT),
     ("verify", "sales"), ("verify", "sales", "--from", ARGUMENT), ("diff", "sales"), ("diff", "sales", "--json"),
     ("diff", "sales", "--request", ARGUMENT), ("diff", "sales", "--run", ARGUMENT), ("diff", "sales", "--at", ARGUMENT),
@@ -216,7 +217,7 @@ ON_A_LAKE = (
     ("resume", "sales", "--reason", "x"), ("verify", "sales"), ("cancel", "sales", "--request", "x", "--reason", "x"),
     ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"), ("clean", "sales"),
     ("comment", "sales", "--request", "x", "--text", "x"), ("accept-rewrite", "sales"), ("repair", "sales"),
-    ("suite", "propose", "sales"), ("diff", "sales"), ("recover", "sales", "--reason", "x"),
+    ("adopt", "sales"), ("suite", "propose", "sales"), ("diff", "sales"), ("recover", "sales", "--reason", "x"),
     ("doctor", "event_logs/sales"), ("init", "event_logs/sales", "--yes", "--name", "sales2"),
 )  # fmt: skip
 

@@ -1,13 +1,15 @@
 """A chain that begins in the middle of a log has, from there on, the rows and states of the whole chain."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
@@ -21,7 +23,7 @@ from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import SliceTime, first_that_matters, restart_before
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages.scan import NEVER_MS
-from jobs.runs import Slice
+from jobs.runs import Slice, WarmUp
 from jobs.spark.lazy_session import LazySession
 from tests.jobs.replay.test_bucket_replay import COLUMNS, pipeline
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log, no_session
@@ -31,7 +33,7 @@ from tests.support.fuzzing import seeds
 from tests.support.random_windows import random_windows
 from tests.support.replays import NOW_MS, pipeline_of, what_was_run
 from windowlib.columnar.time_groups import TimeGroups
-from windowlib.errors import SpecError
+from windowlib.errors import RequestError, SpecError
 from windowlib.profiles import EngineFault
 from windowlib.records import tables
 from windowlib.windows.reach import Reach, reach_of
@@ -167,7 +169,7 @@ class TestOnFiles:
     def request(self, lake: Path, pipeline: Pipeline, days: tuple[int, int], *, warms_up: bool) -> RequestOutcome:
         work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
         session = LazySession(no_session, is_local=True)
-        from_ms, to_ms = ((FIRST + timedelta(days=day) - EPOCH).days * DAY_MS for day in days)
+        from_ms, to_ms = map(start_of, days)
         warm_up = restart_before(session, work, slices_between(pipeline, from_ms, to_ms)) if warms_up else None
         asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="", warm_up=warm_up)
         return run_request(work, asked, lambda order: replay_chunk(session, order, sizes=SIZES))
@@ -197,6 +199,57 @@ class TestOnFiles:
             follower = self.request(lakes[1], pipeline, (first, DAYS), warms_up=False)
             assert follower.replayed == 0, "a published chain that began with a warm-up is planned from its state"
         assert warmed > 3
+
+    def test_the_published_chain_has_the_same_times_as_the_log(self, tmp_path: Path) -> None:
+        """For another size and lateness. A changed slice, and another watermark, need the log."""
+        for seed in seeds(4):
+            random, root = Random(seed), tmp_path / str(seed)
+            root.mkdir()
+            append_days(root / "log", random, range(DAYS))
+            lakes = [linked_lake(root / name, root / "log") for name in ("published", "empty")]
+            bound = random.choice(("0s", "6h"))
+            self.request(lakes[0], text_of("tumbling: {size: 2h}", bound), (0, DAYS), warms_up=False)
+            other = text_of(f"tumbling: {{size: 30h}}\n  allowed_lateness: {random.randint(0, 20)}h", bound)
+            session, first = LazySession(no_session, is_local=True), random.randint(1, DAYS - 1)
+            slices = slices_between(
+                other, *((FIRST + timedelta(days=day) - EPOCH).days * DAY_MS for day in (first, DAYS))
+            )
+
+            def found(
+                lake: Path, pipeline: Pipeline, with_session: LazySession | None, slices: Sequence[Slice] = slices
+            ) -> WarmUp | None:
+                work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+                return restart_before(with_session, work, slices)
+
+            assert found(lakes[0], other, None) == found(lakes[1], other, session)
+            with pytest.raises(RequestError, match="needs the times of all earlier records"):
+                found(lakes[1], other, None)
+            with pytest.raises(RequestError, match="needs the times of all earlier records"):
+                found(lakes[0], text_of("tumbling: {size: 3h}", "7h"), None)
+            append_days(root / "log", random, [0])
+            with pytest.raises(RequestError, match="needs the times of all earlier records"):
+                found(lakes[0], other, None)
+            assert found(lakes[0], other, session) == found(lakes[1], other, session)
+
+
+def start_of(day: int) -> int:
+    return (FIRST + timedelta(days=day) - EPOCH).days * DAY_MS
+
+
+def append_days(place: Path, random: Random, days: Iterable[int]) -> None:
+    """Append records of some days in one commit each, up to half a day late; the table has no row ids."""
+    for day in days:
+        at_ms = [start_of(day) + random.randrange(-DAY_MS // 2, DAY_MS) for _ in range(5)]
+        columns = {"k": [*range(5)], "at": at_ms, "day": [FIRST + timedelta(days=day)] * 5}
+        write_deltalake(str(place), pa.Table.from_pydict(columns), mode="append", partition_by=["day"])
+
+
+def text_of(windows: str, bound: str) -> Pipeline:
+    return pipeline_of(
+        "pipeline: middle\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
+        f"  order: appended\nwatermark: {{kind: bounded, out_of_orderness: {bound}}}\n"
+        f"windows:\n  {windows}\naggregates: {{n: {{count: {{}}}}}}\n"
+    )
 
 
 def file_pipeline(random: Random) -> Pipeline:

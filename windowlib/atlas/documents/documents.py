@@ -151,13 +151,13 @@ def candidates(value: Value, names: Sequence[str]) -> list[Value]:
         return candidates(value.get(names[0], MISSING), names[1:])
     if not isinstance(value, list):
         return [MISSING]
-    found: list[Value] = []
+    values: list[Value] = []
     if names[0].isdigit() and int(names[0]) < len(value):
-        found += candidates(value[int(names[0])], names[1:])
+        values += candidates(value[int(names[0])], names[1:])
     for element in value:
         if isinstance(element, dict):
-            found += candidates(element, names)
-    return found
+            values += candidates(element, names)
+    return values
 
 
 def with_field(document: Document, names: Sequence[str], value: Value) -> Document:

@@ -69,44 +69,44 @@ def date_of_text(text: str) -> Date:
     return Date((at - EPOCH) // timedelta(milliseconds=1))
 
 
-def _date(found: Json, place: Place) -> Date:
+def _date(value: Json, place: Place) -> Date:
     try:
-        if isinstance(found, Mapping):
-            return Date(int(place.fields(found, required=("$numberLong",))["$numberLong"]))
-        return Date(found) if isinstance(found, int) else date_of_text(str(found))
+        if isinstance(value, Mapping):
+            return Date(int(place.fields(value, required=("$numberLong",))["$numberLong"]))
+        return Date(value) if isinstance(value, int) else date_of_text(str(value))
     except ValueError:
-        raise place.refused(found, "an ISO text, epoch ms, or {$numberLong: ms}") from None
+        raise place.refused(value, "an ISO text, epoch ms, or {$numberLong: ms}") from None
 
 
 def _integer(largest: int) -> Callable[[Json, Place], int]:
-    def read(found: Json, place: Place) -> int:
+    def read(value: Json, place: Place) -> int:
         try:
-            number = int(str(found))
+            number = int(str(value))
         except ValueError:
             number = largest + 1
         if not -largest - 1 <= number <= largest:
-            raise place.refused(found, f"the text of an integer from {-largest - 1} to {largest}")
+            raise place.refused(value, f"the text of an integer from {-largest - 1} to {largest}")
         return number
 
     return read
 
 
-def _double(found: Json, place: Place) -> float:
+def _double(value: Json, place: Place) -> float:
     try:
-        return float(str(found))
+        return float(str(value))
     except ValueError:
-        raise place.refused(found, "the text of a double") from None
+        raise place.refused(value, "the text of a double") from None
 
 
-def _decimal(found: Json, place: Place) -> Decimal:
+def _decimal(value: Json, place: Place) -> Decimal:
     try:
-        return Decimal(str(found))
+        return Decimal(str(value))
     except InvalidOperation:
-        raise place.refused(found, "the text of a decimal") from None
+        raise place.refused(value, "the text of a decimal") from None
 
 
-def _binary(found: Json, place: Place) -> bytes:
-    fields = place.fields(found, required=("base64",), optional=("subType",))
+def _binary(value: Json, place: Place) -> bytes:
+    fields = place.fields(value, required=("base64",), optional=("subType",))
     try:
         return b64decode(str(fields["base64"]), validate=True)
     except (BinasciiError, ValueError):
@@ -123,33 +123,33 @@ _READERS: Final[Mapping[str, Callable[[Json, Place], Value]]] = {
 }
 
 
-def is_typed(found: Json) -> bool:
+def is_typed(value: Json) -> bool:
     """Tell whether an object is the Extended JSON form of a value, such as `{"$date": ...}`."""
-    return isinstance(found, Mapping) and len(found) == 1 and next(iter(found)) in (*_READERS, *_UNSUPPORTED)
+    return isinstance(value, Mapping) and len(value) == 1 and next(iter(value)) in (*_READERS, *_UNSUPPORTED)
 
 
-def read_literal(found: Json, place: Place) -> Value:
+def read_literal(value: Json, place: Place) -> Value:
     """Return the value of Extended JSON. Operators such as `$add` are not evaluated.
 
     Raises:
         SpecError: the type is not supported, or the value is not valid for its type.
     """
-    if is_typed(found):
-        name, inner = next(iter(found.items()))
+    if is_typed(value):
+        name, inner = next(iter(value.items()))
         if name in _UNSUPPORTED:
-            raise place.refused(found, "a value of the types " + ", ".join(sorted(_READERS)) + ", or plain JSON")
+            raise place.refused(value, "a value of the types " + ", ".join(sorted(_READERS)) + ", or plain JSON")
         return _READERS[name](inner, place.at(name))
-    if isinstance(found, Mapping):
-        return {name: read_literal(inner, place.at(name)) for name, inner in place.mapping(found).items()}
-    if isinstance(found, list | tuple):
-        return [read_literal(inner, place.item(index)) for index, inner in enumerate(found)]
-    if isinstance(found, datetime):
-        return date_of_text(found.isoformat())
-    if isinstance(found, int) and not -INT64_MAX - 1 <= found <= INT64_MAX:
-        raise place.refused(found, "an integer of 64 bits")
-    if found is not None and not isinstance(found, bool | int | float | str | Decimal | bytes | Date):
-        raise place.refused(found, "JSON")
-    return found
+    if isinstance(value, Mapping):
+        return {name: read_literal(inner, place.at(name)) for name, inner in place.mapping(value).items()}
+    if isinstance(value, list | tuple):
+        return [read_literal(inner, place.item(index)) for index, inner in enumerate(value)]
+    if isinstance(value, datetime):
+        return date_of_text(value.isoformat())
+    if isinstance(value, int) and not -INT64_MAX - 1 <= value <= INT64_MAX:
+        raise place.refused(value, "an integer of 64 bits")
+    if value is not None and not isinstance(value, bool | int | float | str | Decimal | bytes | Date):
+        raise place.refused(value, "JSON")
+    return value
 
 
 def read_text(text: str) -> Value:
@@ -157,7 +157,7 @@ def read_text(text: str) -> Value:
     return read_literal(json.loads(text), Place("document"))
 
 
-def json_text(found: Json, place: Place) -> str:
+def json_text(value: Json, place: Place) -> str:
     """Return JSON as text with the fields in their order, so that a spec can be compared, hashed and pickled.
 
     Raises:
@@ -171,7 +171,7 @@ def json_text(found: Json, place: Place) -> str:
             return dict(part)
         raise place.refused(part, "JSON")
 
-    return json.dumps(found, ensure_ascii=False, default=typed)
+    return json.dumps(value, ensure_ascii=False, default=typed)
 
 
 def described(value: Value) -> str:

@@ -16,19 +16,19 @@ class SortOrder:
     """(path, whether descending)."""
 
     @classmethod
-    def read(cls, found: Json, place: Place) -> "SortOrder":
+    def read(cls, order: Json, place: Place) -> "SortOrder":
         """Return the order that a stage writes as `{field: 1, other.field: -1}`.
 
         Raises:
             SpecError: there is no field, or a direction is not 1 or -1.
         """
         fields = []
-        for name, direction in place.mapping(found).items():
+        for name, direction in place.mapping(order).items():
             if isinstance(direction, bool) or not isinstance(direction, int | float) or direction not in {1, -1}:
                 raise place.at(name).refused(direction, "1 (ascending) or -1 (descending)")
             fields.append((tuple(place.at(name).text(name).split(".")), direction == -1))
         if not fields:
-            raise place.refused(found, "at least one field with 1 or -1")
+            raise place.refused(order, "at least one field with 1 or -1")
         return cls(tuple(fields))
 
     def sorted(self, items: Iterable[Any], *, document_of: Callable[[Any], Value]) -> list[Any]:

@@ -35,19 +35,19 @@ class Place:
         """Return the same place with `names` as additional variables."""
         return replace(self, variables=self.variables | set(names))
 
-    def refused(self, found: Json, allowed: str) -> SpecError:
+    def refused(self, value: Json, allowed: str) -> SpecError:
         """Return an error with the path, the value that was found, and the allowed values."""
-        return SpecError(f"{self.path}: found {_shown(found)}; allowed is {allowed}")
+        return SpecError(f"{self.path}: found {_shown(value)}; allowed is {allowed}")
 
-    def mapping(self, found: Json) -> Mapping[str, Json]:
-        """Return `found` as an object."""
-        if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
-            raise self.refused(found, "an object")
-        return found
+    def mapping(self, value: Json) -> Mapping[str, Json]:
+        """Return `value` as an object."""
+        if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+            raise self.refused(value, "an object")
+        return value
 
-    def fields(self, found: Json, *, required: Sequence[str] = (), optional: Sequence[str] = ()) -> Mapping[str, Json]:
-        """Return `found` as an object that has all required fields, and no fields except required and optional ones."""
-        fields = self.mapping(found)
+    def fields(self, value: Json, *, required: Sequence[str] = (), optional: Sequence[str] = ()) -> Mapping[str, Json]:
+        """Return `value` as an object that has all required fields, and no fields except required and optional ones."""
+        fields = self.mapping(value)
         known = (*required, *optional)
         for name in fields:
             if name not in known:
@@ -57,40 +57,40 @@ class Place:
                 raise SpecError(f"{self.path}: {name} is missing; needed are {', '.join(required)}")
         return fields
 
-    def array(self, found: Json) -> Sequence[Json]:
-        """Return `found` as an array."""
-        if not isinstance(found, list | tuple):
-            raise self.refused(found, "an array")
-        return found
+    def array(self, value: Json) -> Sequence[Json]:
+        """Return `value` as an array."""
+        if not isinstance(value, list | tuple):
+            raise self.refused(value, "an array")
+        return value
 
-    def text(self, found: Json) -> str:
-        """Return `found` as a non-empty text."""
-        if not isinstance(found, str) or not found:
-            raise self.refused(found, "a text that is not empty")
-        return found
+    def text(self, value: Json) -> str:
+        """Return `value` as a non-empty text."""
+        if not isinstance(value, str) or not value:
+            raise self.refused(value, "a text that is not empty")
+        return value
 
-    def integer(self, found: Json, *, at_least: int | None = None) -> int:
-        """Return `found` as an integer."""
-        if isinstance(found, float) and found.is_integer():
-            found = int(found)
-        if not isinstance(found, int) or isinstance(found, bool) or (at_least is not None and found < at_least):
-            raise self.refused(found, "an integer" if at_least is None else f"an integer of at least {at_least}")
-        return found
+    def integer(self, value: Json, *, at_least: int | None = None) -> int:
+        """Return `value` as an integer."""
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or (at_least is not None and value < at_least):
+            raise self.refused(value, "an integer" if at_least is None else f"an integer of at least {at_least}")
+        return value
 
-    def one_of(self, found: Json, allowed: Collection[str]) -> str:
-        """Return `found` if it is one of the allowed texts."""
-        if not isinstance(found, str) or found not in allowed:
-            raise self.refused(found, "one of " + ", ".join(allowed))
-        return found
+    def one_of(self, value: Json, allowed: Collection[str]) -> str:
+        """Return `value` if it is one of the allowed texts."""
+        if not isinstance(value, str) or value not in allowed:
+            raise self.refused(value, "one of " + ", ".join(allowed))
+        return value
 
-    def single(self, found: Json, what: str) -> tuple[str, Json]:
+    def single(self, value: Json, what: str) -> tuple[str, Json]:
         """Return the name and the value of the only field of an object; `what` describes the field in the error."""
-        fields = self.mapping(found)
+        fields = self.mapping(value)
         if len(fields) != 1:
-            raise self.refused(found, f"an object with one field, {what}")
+            raise self.refused(value, f"an object with one field, {what}")
         return next(iter(fields.items()))
 
 
-def _shown(found: Json) -> str:
-    text = repr(found)
+def _shown(value: Json) -> str:
+    text = repr(value)
     return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."

@@ -235,13 +235,13 @@ ACCUMULATORS: Final = (*SIMPLE, "$count", *CHOOSING, *SORTING)
 """The names of all accumulators."""
 
 
-def compile_accumulator(found: Json, place: Place, compile_: Compile) -> tuple[Factory, Expression]:
+def compile_accumulator(accumulator: Json, place: Place, compile_: Compile) -> tuple[Factory, Expression]:
     """Return the factory of an accumulator, and the expression that computes the values to add.
 
     Raises:
         SpecError: there is no accumulator of this name, or its arguments are wrong.
     """
-    name, argument = place.single(found, "an accumulator")
+    name, argument = place.single(accumulator, "an accumulator")
     at = place.at(name)
     if name in SIMPLE:
         return SIMPLE[name], compile_(argument, at)

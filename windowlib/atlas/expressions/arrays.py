@@ -124,8 +124,8 @@ def _zip(*, inputs: Value, use_longest_length: Value = False, defaults: Value = 
     ]
 
 
-def _filter(found: Json, place: Place, compile_: Compile) -> Expression:
-    fields = place.fields(found, required=("input", "cond"), optional=("as", "limit"))
+def _filter(operand: Json, place: Place, compile_: Compile) -> Expression:
+    fields = place.fields(operand, required=("input", "cond"), optional=("as", "limit"))
     name = variable_name(fields.get("as", "this"), place.at("as"))
     array = compile_(fields["input"], place.at("input"))
     condition = compile_(fields["cond"], place.with_variables(name).at("cond"))
@@ -143,8 +143,8 @@ def _filter(found: Json, place: Place, compile_: Compile) -> Expression:
     return evaluate
 
 
-def _map(found: Json, place: Place, compile_: Compile) -> Expression:
-    fields = place.fields(found, required=("input", "in"), optional=("as",))
+def _map(operand: Json, place: Place, compile_: Compile) -> Expression:
+    fields = place.fields(operand, required=("input", "in"), optional=("as",))
     name = variable_name(fields.get("as", "this"), place.at("as"))
     array = compile_(fields["input"], place.at("input"))
     inside = compile_(fields["in"], place.with_variables(name).at("in"))
@@ -159,8 +159,8 @@ def _map(found: Json, place: Place, compile_: Compile) -> Expression:
     return evaluate
 
 
-def _reduce(found: Json, place: Place, compile_: Compile) -> Expression:
-    fields = place.fields(found, required=("input", "initialValue", "in"))
+def _reduce(operand: Json, place: Place, compile_: Compile) -> Expression:
+    fields = place.fields(operand, required=("input", "initialValue", "in"))
     array = compile_(fields["input"], place.at("input"))
     initial = compile_(fields["initialValue"], place.at("initialValue"))
     inside = compile_(fields["in"], place.with_variables("this", "value").at("in"))

@@ -242,9 +242,9 @@ def parsed(text: str, text_format: str | None, in_zone: tzinfo) -> Date:
     match = re.fullmatch(regex, text)
     if match is None:
         raise ValueError(f"{text!r} does not look like {text_format!r}")
-    found = match.groupdict()
-    offset = found.pop("offset", None)
-    numbers = {"year": 1970, "month": 1, "day": 1} | {name: int(digits) for name, digits in found.items()}
+    parts = match.groupdict()
+    offset = parts.pop("offset", None)
+    numbers = {"year": 1970, "month": 1, "day": 1} | {name: int(digits) for name, digits in parts.items()}
     ms = numbers.pop("ms", 0)
     at = datetime(**numbers, microsecond=ms * 1000)  # type: ignore[arg-type]  # noqa: DTZ001 - a local time
     return instant(at, in_zone if offset is None else zone("UTC" if offset == "Z" else offset))

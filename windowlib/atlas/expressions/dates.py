@@ -66,15 +66,15 @@ def _part(operator: str) -> Special:
     """Return the form of a part: `{$year: date}`, `{$year: [date]}` or `{$year: {date, timezone}}`."""
     part = PARTS[operator[1:]]
 
-    def compile_part(found: Json, place: Place, compile_: Compile) -> Expression:
+    def compile_part(operand: Json, place: Place, compile_: Compile) -> Expression:
         in_zone: Expression = _utc
-        if isinstance(found, dict) and "date" in found:
-            fields = place.fields(found, required=("date",), optional=("timezone",))
+        if isinstance(operand, dict) and "date" in operand:
+            fields = place.fields(operand, required=("date",), optional=("timezone",))
             date = compile_(fields["date"], place.at("date"))
             if "timezone" in fields:
                 in_zone = compile_(fields["timezone"], place.at("timezone"))
         else:
-            date = compile_(found[0] if isinstance(found, list) and len(found) == 1 else found, place)
+            date = compile_(operand[0] if isinstance(operand, list) and len(operand) == 1 else operand, place)
 
         def evaluate(scope: Scope) -> Value:
             at, name = date(scope), in_zone(scope)

@@ -39,33 +39,33 @@ REFUSED: Final[Mapping[str, str]] = {
 """The operators of MongoDB that are not supported on purpose, with the reason."""
 
 
-def compile_expression(found: Json, place: Place) -> Expression:
+def compile_expression(expression: Json, place: Place) -> Expression:
     """Return the function that evaluates an expression.
 
     Raises:
         SpecError: an operator or a variable is unknown, the number of arguments is wrong, or a literal's type is not
             supported.
     """
-    if isinstance(found, str) and found.startswith("$"):
-        return _variable(found, place) if found.startswith("$$") else _path(found, place)
-    if isinstance(found, Mapping) and not is_typed(found):
-        fields = place.mapping(found)
+    if isinstance(expression, str) and expression.startswith("$"):
+        return _variable(expression, place) if expression.startswith("$$") else _path(expression, place)
+    if isinstance(expression, Mapping) and not is_typed(expression):
+        fields = place.mapping(expression)
         operators = [name for name in fields if name.startswith("$")]
         if not operators:
             return _object(fields, place)
         if len(fields) > 1:
-            raise place.refused(found, "one operator alone, or fields whose names do not begin with $")
+            raise place.refused(expression, "one operator alone, or fields whose names do not begin with $")
         return _operator(operators[0], fields[operators[0]], place)
-    if isinstance(found, list | tuple):
-        return _array(found, place)
-    value = read_literal(found, place)
+    if isinstance(expression, list | tuple):
+        return _array(expression, place)
+    value = read_literal(expression, place)
     return lambda _scope: value
 
 
-def _path(found: str, place: Place) -> Expression:
-    names = tuple(found[1:].split("."))
+def _path(path: str, place: Place) -> Expression:
+    names = tuple(path[1:].split("."))
     if not all(names) or any(name.startswith("$") for name in names):
-        raise place.refused(found, "a path such as $field or $field.inner")
+        raise place.refused(path, "a path such as $field or $field.inner")
     if len(names) == 1:
         name = names[0]
 
@@ -77,11 +77,11 @@ def _path(found: str, place: Place) -> Expression:
     return lambda scope: field_path(scope.root, names)
 
 
-def _variable(found: str, place: Place) -> Expression:
-    name, *inner = found[2:].split(".")
+def _variable(variable: str, place: Place) -> Expression:
+    name, *inner = variable[2:].split(".")
     if name not in place.variables or not all(inner):
         raise place.refused(
-            found, "one of the variables " + ", ".join(f"$${known}" for known in sorted(place.variables))
+            variable, "one of the variables " + ", ".join(f"$${known}" for known in sorted(place.variables))
         )
     names = tuple(inner)
     match name:
@@ -118,7 +118,7 @@ def _array(elements: list[Json] | tuple[Json, ...], place: Place) -> Expression:
     return evaluate
 
 
-def _operator(name: str, found: Json, place: Place) -> Expression:
+def _operator(name: str, operand: Json, place: Place) -> Expression:
     form = OPERATORS.get(name)
     if form is None:
         if name in REFUSED:
@@ -127,26 +127,26 @@ def _operator(name: str, found: Json, place: Place) -> Expression:
             f"{place.at(name).path}: there is no expression operator {name}; docs/reference/atlas.md lists all of them"
             f"{_near(name)}. To use a text or object that begins with $ as a value, put it into $literal"
         )
-    return _compiled(form, found, place.at(name))
+    return _compiled(form, operand, place.at(name))
 
 
-def _compiled(form: Form, found: Json, place: Place) -> Expression:
+def _compiled(form: Form, operand: Json, place: Place) -> Expression:
     match form:
         case Special():
-            return form.compile(found, place, compile_expression)
+            return form.compile(operand, place, compile_expression)
         case NamedCall():
-            return _named(form, found, place)
+            return _named(form, operand, place)
         case Call():
-            return _call(form, found, place)
+            return _call(form, operand, place)
 
 
-def _call(form: Call, found: Json, place: Place) -> Expression:
-    listed = isinstance(found, list | tuple)
-    arguments = [compile_expression(part, place.item(index)) for index, part in enumerate(found)] if listed else []
+def _call(form: Call, operand: Json, place: Place) -> Expression:
+    listed = isinstance(operand, list | tuple)
+    arguments = [compile_expression(part, place.item(index)) for index, part in enumerate(operand)] if listed else []
     if not listed:
-        arguments = [compile_expression(found, place)]
+        arguments = [compile_expression(operand, place)]
     if len(arguments) < form.least or (form.most is not None and len(arguments) > form.most):
-        raise place.refused(found, _counted(form))
+        raise place.refused(operand, _counted(form))
     function = form.function
     if len(arguments) == 1:
         only = arguments[0]
@@ -167,8 +167,8 @@ def _snake(name: str) -> str:
     return re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), name)
 
 
-def _named(form: NamedCall, found: Json, place: Place) -> Expression:
-    fields = place.fields(found, required=form.required, optional=form.optional)
+def _named(form: NamedCall, operand: Json, place: Place) -> Expression:
+    fields = place.fields(operand, required=form.required, optional=form.optional)
     arguments = [(_snake(name), compile_expression(field, place.at(name))) for name, field in fields.items()]
     function = form.function
     return lambda scope: function(**{name: argument(scope) for name, argument in arguments})

@@ -13,8 +13,8 @@ def _comparison(holds: Callable[[int], bool]) -> Call:
     return Call(lambda left, right: holds(compare(left, right)), 2, 2)
 
 
-def _all_or_any(found: Json, place: Place, compile_: Compile, *, stops_at: bool) -> Expression:
-    parts = found if isinstance(found, list | tuple) else [found]
+def _all_or_any(operand: Json, place: Place, compile_: Compile, *, stops_at: bool) -> Expression:
+    parts = operand if isinstance(operand, list | tuple) else [operand]
     expressions = [compile_(part, place.item(index)) for index, part in enumerate(parts)]
 
     def evaluate(scope: Scope) -> Value:
@@ -26,29 +26,29 @@ def _all_or_any(found: Json, place: Place, compile_: Compile, *, stops_at: bool)
     return evaluate
 
 
-def _and(found: Json, place: Place, compile_: Compile) -> Expression:
-    return _all_or_any(found, place, compile_, stops_at=False)
+def _and(operand: Json, place: Place, compile_: Compile) -> Expression:
+    return _all_or_any(operand, place, compile_, stops_at=False)
 
 
-def _or(found: Json, place: Place, compile_: Compile) -> Expression:
-    return _all_or_any(found, place, compile_, stops_at=True)
+def _or(operand: Json, place: Place, compile_: Compile) -> Expression:
+    return _all_or_any(operand, place, compile_, stops_at=True)
 
 
-def _cond(found: Json, place: Place, compile_: Compile) -> Expression:
+def _cond(operand: Json, place: Place, compile_: Compile) -> Expression:
     names = ("if", "then", "else")
-    if isinstance(found, list | tuple):
-        if len(found) != len(names):
-            raise place.refused(found, "[if, then, else]")
-        found = dict(zip(names, found, strict=True))
-    fields = place.fields(found, required=names)
+    if isinstance(operand, list | tuple):
+        if len(operand) != len(names):
+            raise place.refused(operand, "[if, then, else]")
+        operand = dict(zip(names, operand, strict=True))
+    fields = place.fields(operand, required=names)
     condition, then, otherwise = (compile_(fields[name], place.at(name)) for name in names)
     return lambda scope: then(scope) if is_true(condition(scope)) else otherwise(scope)
 
 
-def _if_null(found: Json, place: Place, compile_: Compile) -> Expression:
-    parts = place.array(found)
+def _if_null(operand: Json, place: Place, compile_: Compile) -> Expression:
+    parts = place.array(operand)
     if len(parts) < 2:  # noqa: PLR2004 - an expression and what replaces it
-        raise place.refused(found, "two or more expressions")
+        raise place.refused(operand, "two or more expressions")
     expressions = [compile_(part, place.item(index)) for index, part in enumerate(parts)]
 
     def evaluate(scope: Scope) -> Value:
@@ -61,8 +61,8 @@ def _if_null(found: Json, place: Place, compile_: Compile) -> Expression:
     return evaluate
 
 
-def _switch(found: Json, place: Place, compile_: Compile) -> Expression:
-    fields = place.fields(found, required=("branches",), optional=("default",))
+def _switch(operand: Json, place: Place, compile_: Compile) -> Expression:
+    fields = place.fields(operand, required=("branches",), optional=("default",))
     branches: list[tuple[Expression, Expression]] = []
     for index, branch in enumerate(place.at("branches").array(fields["branches"])):
         at = place.at("branches").item(index)
@@ -81,20 +81,20 @@ def _switch(found: Json, place: Place, compile_: Compile) -> Expression:
     return evaluate
 
 
-def variable_name(found: Json, place: Place) -> str:
+def variable_name(name_json: Json, place: Place) -> str:
     """Return the name of a variable: a small letter, then letters, digits and underscores.
 
     Raises:
         SpecError: the text is not such a name.
     """
-    name = place.text(found)
+    name = place.text(name_json)
     if not (name.isidentifier() and name[0].islower()):
-        raise place.refused(found, "a name that begins with a small letter")
+        raise place.refused(name_json, "a name that begins with a small letter")
     return name
 
 
-def _let(found: Json, place: Place, compile_: Compile) -> Expression:
-    fields = place.fields(found, required=("vars", "in"))
+def _let(operand: Json, place: Place, compile_: Compile) -> Expression:
+    fields = place.fields(operand, required=("vars", "in"))
     at = place.at("vars")
     variables = {
         variable_name(name, at.at(name)): compile_(inner, at.at(name))
@@ -108,15 +108,15 @@ def _let(found: Json, place: Place, compile_: Compile) -> Expression:
     return evaluate
 
 
-def _literal(found: Json, place: Place, compile_: Compile) -> Expression:  # noqa: ARG001 - nothing inside is compiled
-    value = read_literal(found, place)
+def _literal(operand: Json, place: Place, compile_: Compile) -> Expression:  # noqa: ARG001 - nothing inside is compiled
+    value = read_literal(operand, place)
     return lambda _scope: value
 
 
-def _meta(found: Json, place: Place, compile_: Compile) -> Expression:  # noqa: ARG001 - nothing inside is compiled
-    names = place.text(found).split(".")
+def _meta(operand: Json, place: Place, compile_: Compile) -> Expression:  # noqa: ARG001 - nothing inside is compiled
+    names = place.text(operand).split(".")
     if names[0] != "stream":
-        raise place.refused(found, "a path that begins with stream, such as stream.window.start")
+        raise place.refused(operand, "a path that begins with stream, such as stream.window.start")
 
     def evaluate(scope: Scope) -> Value:
         value: Value = scope.meta

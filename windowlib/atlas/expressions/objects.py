@@ -89,8 +89,8 @@ def _unset_field(*, field: Value, input: Value) -> Value:  # noqa: A002 - its na
 
 def distinct(values: Iterable[Value]) -> list[Value]:
     """Return the distinct values in the order of BSON."""
-    found = {sort_key(value): value for value in values}
-    return [found[key] for key in sorted(found)]
+    by_sort_key = {sort_key(value): value for value in values}
+    return [by_sort_key[key] for key in sorted(by_sort_key)]
 
 
 def _keys(operator: str, array: Value) -> dict[tuple[object, ...], Value]:

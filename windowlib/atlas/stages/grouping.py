@@ -12,7 +12,7 @@ from windowlib.atlas.stages.stage_forms import Failure, Item, Run, Stage
 _NAME = "$group"
 
 
-def group(found: Json, place: Place) -> Stage:
+def group(argument: Json, place: Place) -> Stage:
     """Return the stage of $group.
 
     If the `_id` or an argument fails for a document, the document is a failure and in no group. If an accumulator fails
@@ -21,9 +21,9 @@ def group(found: Json, place: Place) -> Stage:
     Raises:
         SpecError: there is no `_id`, or a field is not an accumulator.
     """
-    fields = place.mapping(found)
+    fields = place.mapping(argument)
     if "_id" not in fields:
-        raise place.refused(found, "_id with an expression (null for one group), and fields with accumulators")
+        raise place.refused(argument, "_id with an expression (null for one group), and fields with accumulators")
     identity = compile_expression(fields["_id"], place.at("_id"))
     computed: list[tuple[str, Factory, Expression]] = []
     for name, inner in fields.items():
@@ -55,13 +55,13 @@ def _add(  # noqa: PLR0917 - a private helper of one caller
 ) -> None:
     """Add one document's values to its group."""
     key = sort_key(identity)
-    found = groups.get(key)
-    accumulators = [factory() for factory in factories] if found is None else found[1]
+    group = groups.get(key)
+    accumulators = [factory() for factory in factories] if group is None else group[1]
     for accumulator, value in zip(accumulators, values, strict=True):
         accumulator.check(value)
     for accumulator, value in zip(accumulators, values, strict=True):
         accumulator.add(value)
-    if found is None:
+    if group is None:
         groups[key] = (identity, accumulators)
 
 

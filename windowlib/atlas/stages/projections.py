@@ -13,21 +13,21 @@ from windowlib.atlas.stages.stage_forms import Stage, each
 Path = tuple[str, ...]
 
 
-def path_of(found: Json, place: Place) -> Path:
+def path_of(path: Json, place: Place) -> Path:
     """Return the path of a field, split at its dots.
 
     Raises:
         SpecError: a part is empty or begins with `$`.
     """
-    names = tuple(place.text(found).split("."))
+    names = tuple(place.text(path).split("."))
     if not all(names) or any(name.startswith("$") for name in names):
-        raise place.refused(found, "a field's path, such as field or field.inner")
+        raise place.refused(path, "a field's path, such as field or field.inner")
     return names
 
 
-def _flat(found: Json, place: Place) -> Iterator[tuple[Path, Json, Place]]:
+def _flat(specification: Json, place: Place) -> Iterator[tuple[Path, Json, Place]]:
     """Yield (path, specification, place) for each leaf of a specification of fields, which may be nested."""
-    for name, inner in place.mapping(found).items():
+    for name, inner in place.mapping(specification).items():
         at, path = place.at(name), path_of(name, place.at(name))
         is_nested = isinstance(inner, Mapping) and inner and not is_typed(inner)
         if is_nested and not any(field.startswith("$") for field in inner):
@@ -36,11 +36,11 @@ def _flat(found: Json, place: Place) -> Iterator[tuple[Path, Json, Place]]:
             yield path, inner, at
 
 
-def add_fields(found: Json, place: Place) -> Stage:
+def add_fields(argument: Json, place: Place) -> Stage:
     """Return the stage of $addFields and $set. Each expression reads the document from before the stage."""
-    if not place.mapping(found):
-        raise place.refused(found, "at least one field")
-    fields = [(path, compile_expression(inner, at)) for path, inner, at in _flat(found, place)]
+    if not place.mapping(argument):
+        raise place.refused(argument, "at least one field")
+    fields = [(path, compile_expression(inner, at)) for path, inner, at in _flat(argument, place)]
 
     def change(scope: Scope) -> Iterator[Document]:
         document = scope.root
@@ -51,12 +51,12 @@ def add_fields(found: Json, place: Place) -> Stage:
     return each("$addFields", change)
 
 
-def unset(found: Json, place: Place) -> Stage:
+def unset(argument: Json, place: Place) -> Stage:
     """Return the stage of $unset."""
-    names = found if isinstance(found, list | tuple) else [found]
+    names = argument if isinstance(argument, list | tuple) else [argument]
     paths = [path_of(name, place) for name in names]
     if not paths:
-        raise place.refused(found, "at least one field")
+        raise place.refused(argument, "at least one field")
 
     def change(scope: Scope) -> Iterator[Document]:
         document = scope.root
@@ -67,19 +67,19 @@ def unset(found: Json, place: Place) -> Stage:
     return each("$unset", change)
 
 
-def _is_flag(found: Json) -> bool:
-    return isinstance(found, bool | int | float)
+def _is_flag(value: Json) -> bool:
+    return isinstance(value, bool | int | float)
 
 
-def project(found: Json, place: Place) -> Stage:
+def project(argument: Json, place: Place) -> Stage:
     """Return the stage of $project: either fields to keep (1) or to compute, or only fields to leave out (0)."""
-    leaves = list(_flat(found, place))
+    leaves = list(_flat(argument, place))
     if not leaves:
-        raise place.refused(found, "at least one field")
+        raise place.refused(argument, "at least one field")
     others = [(path, inner, at) for path, inner, at in leaves if path != ("_id",)]
     excluded = [path for path, inner, _ in others if _is_flag(inner) and not inner]
     if excluded and len(excluded) < len(others):
-        raise place.refused(found, "either fields to leave out (0), or fields to keep or compute, and _id")
+        raise place.refused(argument, "either fields to leave out (0), or fields to keep or compute, and _id")
     keeps_id = all(not _is_flag(inner) or bool(inner) for path, inner, _ in leaves if path == ("_id",))
     if excluded or (not others and not keeps_id):
         gone = excluded if keeps_id else [*excluded, ("_id",)]
@@ -142,9 +142,9 @@ def _kept(value: Document, tree: Tree) -> Document:
     return result
 
 
-def unwind(found: Json, place: Place) -> Stage:
+def unwind(argument: Json, place: Place) -> Stage:
     """Return the stage of $unwind: one document per element. A value that is not an array counts as one element."""
-    fields: Mapping[str, Json] = {"path": found} if isinstance(found, str) else found
+    fields: Mapping[str, Json] = {"path": argument} if isinstance(argument, str) else argument
     fields = place.fields(fields, required=("path",), optional=("includeArrayIndex", "preserveNullAndEmptyArrays"))
     text = place.at("path").text(fields["path"])
     if not text.startswith("$") or text.startswith("$$"):
@@ -178,24 +178,24 @@ def _replacing(name: str, expression: Expression) -> Stage:
     return each(name, change)
 
 
-def replace_root(found: Json, place: Place) -> Stage:
+def replace_root(argument: Json, place: Place) -> Stage:
     """Return the stage of $replaceRoot."""
-    fields = place.fields(found, required=("newRoot",))
+    fields = place.fields(argument, required=("newRoot",))
     return _replacing("$replaceRoot", compile_expression(fields["newRoot"], place.at("newRoot")))
 
 
-def replace_with(found: Json, place: Place) -> Stage:
+def replace_with(expression: Json, place: Place) -> Stage:
     """Return the stage of $replaceWith."""
-    return _replacing("$replaceWith", compile_expression(found, place))
+    return _replacing("$replaceWith", compile_expression(expression, place))
 
 
 _VERDICTS: Final[Mapping[str, Value]] = {"DESCEND": "descend", "PRUNE": "prune", "KEEP": "keep"}
 """The variables of $redact. Their values are plain texts, as in MongoDB."""
 
 
-def redact(found: Json, place: Place) -> Stage:
+def redact(argument: Json, place: Place) -> Stage:
     """Return the stage of $redact: for each document and subdocument, keep it, prune it, or descend into it."""
-    expression = compile_expression(found, place.with_variables(*_VERDICTS))
+    expression = compile_expression(argument, place.with_variables(*_VERDICTS))
 
     def judged(scope: Scope, document: Document) -> Value:
         verdict = expression(scope._replace(root=document, variables=_VERDICTS))

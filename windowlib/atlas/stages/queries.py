@@ -40,14 +40,14 @@ _TYPE_NUMBERS: Final = {
 _TYPES: Final = (*_TYPE_NUMBERS.values(), "number")
 
 
-def compile_query(found: Json, place: Place) -> Query:
+def compile_query(query: Json, place: Place) -> Query:
     """Return the function that tells whether a document matches a query.
 
     Raises:
         SpecError: an operator is unknown or has a wrong argument.
     """
     parts: list[Query] = []
-    for name, inner in place.mapping(found).items():
+    for name, inner in place.mapping(query).items():
         at = place.at(name)
         if not name.startswith("$"):
             parts.append(_on_field(name, inner, at))
@@ -61,10 +61,10 @@ def compile_query(found: Json, place: Place) -> Query:
     return lambda scope: all(part(scope) for part in parts)
 
 
-def _logical(name: str, found: Json, place: Place) -> Query:
-    queries = [compile_query(part, place.item(index)) for index, part in enumerate(place.array(found))]
+def _logical(name: str, operand: Json, place: Place) -> Query:
+    queries = [compile_query(part, place.item(index)) for index, part in enumerate(place.array(operand))]
     if not queries:
-        raise place.refused(found, "an array with at least one query")
+        raise place.refused(operand, "an array with at least one query")
     match name:
         case "$and":
             return lambda scope: all(query(scope) for query in queries)
@@ -74,20 +74,20 @@ def _logical(name: str, found: Json, place: Place) -> Query:
             return lambda scope: not any(query(scope) for query in queries)
 
 
-def _on_field(name: str, found: Json, place: Place) -> Query:
+def _on_field(name: str, operand: Json, place: Place) -> Query:
     path = tuple(name.split("."))
-    condition = _condition(found, place)
+    condition = _condition(operand, place)
     return lambda scope: condition(candidates(scope.root, path))
 
 
-def _has_operators(found: Json) -> bool:
-    return isinstance(found, Mapping) and not is_typed(found) and any(name.startswith("$") for name in found)
+def _has_operators(value: Json) -> bool:
+    return isinstance(value, Mapping) and not is_typed(value) and any(name.startswith("$") for name in value)
 
 
-def _condition(found: Json, place: Place) -> Condition:
-    if not _has_operators(found):
-        return _some(_equal_to(read_literal(found, place)))
-    fields = place.mapping(found)
+def _condition(operand: Json, place: Place) -> Condition:
+    if not _has_operators(operand):
+        return _some(_equal_to(read_literal(operand, place)))
+    fields = place.mapping(operand)
     conditions = [_operator(name, inner, place, fields) for name, inner in fields.items() if name != "$options"]
     return lambda values: all(condition(values) for condition in conditions)
 
@@ -116,54 +116,54 @@ def _ordered(wanted: Value, holds: Callable[[Any, Any], bool]) -> Test:
     key, kind = sort_key(wanted), bracket(wanted)
 
     def test(value: Value) -> bool:
-        found = sort_key(None if value is MISSING and wanted is None else value)
-        is_nan = key[:2] == (2, 0) or found[:2] == (2, 0)
-        return found[0] == kind and holds(found, key) and (not is_nan or found == key)
+        value_key = sort_key(None if value is MISSING and wanted is None else value)
+        is_nan = key[:2] == (2, 0) or value_key[:2] == (2, 0)
+        return value_key[0] == kind and holds(value_key, key) and (not is_nan or value_key == key)
 
     return test
 
 
 _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "$gt": lambda found, wanted: found > wanted,
-    "$gte": lambda found, wanted: found >= wanted,
-    "$lt": lambda found, wanted: found < wanted,
-    "$lte": lambda found, wanted: found <= wanted,
+    "$gt": lambda value_key, wanted: value_key > wanted,
+    "$gte": lambda value_key, wanted: value_key >= wanted,
+    "$lt": lambda value_key, wanted: value_key < wanted,
+    "$lte": lambda value_key, wanted: value_key <= wanted,
 }
 
 
-def _operator(name: str, found: Json, place: Place, siblings: Mapping[str, Json]) -> Condition:  # noqa: PLR0917
+def _operator(name: str, operand: Json, place: Place, siblings: Mapping[str, Json]) -> Condition:  # noqa: PLR0917
     at = place.at(name)
     if name in _ORDERS:
-        return _some(_ordered(read_literal(found, at), _ORDERS[name]))
+        return _some(_ordered(read_literal(operand, at), _ORDERS[name]))
     if name == "$regex":
-        return _some(_regex(found, siblings.get("$options", ""), at))
+        return _some(_regex(operand, siblings.get("$options", ""), at))
     reader = _OPERATORS.get(name)
     if reader is None:
         known = ", ".join((*_ORDERS, *_OPERATORS, "$regex"))
         raise SpecError(f"{at.path}: there is no query operator {name}; allowed are {known}")
-    return reader(found, at)
+    return reader(operand, at)
 
 
-def _regex(found: Json, options: Json, place: Place) -> Test:
+def _regex(operand: Json, options: Json, place: Place) -> Test:
     try:
-        compiled = pattern(place.text(found), options if isinstance(options, str) else repr(options))
+        compiled = pattern(place.text(operand), options if isinstance(options, str) else repr(options))
     except ValueError as error:
         raise SpecError(f"{place.path}: {error}") from error
     return lambda value: isinstance(value, str) and compiled.search(value) is not None
 
 
-def _in(found: Json, place: Place) -> Condition:
-    tests = [_equal_to(read_literal(wanted, place.item(index))) for index, wanted in enumerate(place.array(found))]
+def _in(operand: Json, place: Place) -> Condition:
+    tests = [_equal_to(read_literal(wanted, place.item(index))) for index, wanted in enumerate(place.array(operand))]
     return _some(lambda value: any(test(value) for test in tests))
 
 
-def _exists(found: Json, place: Place) -> Condition:  # noqa: ARG001 - every value counts as true or false
-    wanted = is_true(found)
+def _exists(operand: Json, place: Place) -> Condition:  # noqa: ARG001 - every value counts as true or false
+    wanted = is_true(operand)
     return lambda values: any(value is not MISSING for value in values) is wanted
 
 
-def _type(found: Json, place: Place) -> Condition:
-    names = {_type_name(name, place) for name in (found if isinstance(found, list | tuple) else [found])}
+def _type(operand: Json, place: Place) -> Condition:
+    names = {_type_name(name, place) for name in (operand if isinstance(operand, list | tuple) else [operand])}
 
     def test(value: Value) -> bool:
         return type_name(value) in names or ("number" in names and is_number(value))
@@ -171,31 +171,31 @@ def _type(found: Json, place: Place) -> Condition:
     return _some(test)
 
 
-def _type_name(found: Json, place: Place) -> str:
-    if isinstance(found, int) and not isinstance(found, bool):
-        found = _TYPE_NUMBERS.get(found, found)
-    return place.one_of(found, _TYPES)
+def _type_name(type_name: Json, place: Place) -> str:
+    if isinstance(type_name, int) and not isinstance(type_name, bool):
+        type_name = _TYPE_NUMBERS.get(type_name, type_name)
+    return place.one_of(type_name, _TYPES)
 
 
-def _size(found: Json, place: Place) -> Condition:
-    wanted = place.integer(found, at_least=0)
+def _size(operand: Json, place: Place) -> Condition:
+    wanted = place.integer(operand, at_least=0)
     return lambda values: any(isinstance(value, list) and len(value) == wanted for value in values)
 
 
-def _all(found: Json, place: Place) -> Condition:
+def _all(operand: Json, place: Place) -> Condition:
     conditions = [
-        _some(_equal_to(read_literal(wanted, place.item(index)))) for index, wanted in enumerate(place.array(found))
+        _some(_equal_to(read_literal(wanted, place.item(index)))) for index, wanted in enumerate(place.array(operand))
     ]
     return lambda values: bool(conditions) and all(condition(values) for condition in conditions)
 
 
-def _element_match(found: Json, place: Place) -> Condition:
-    if _has_operators(found) and not any(name in LOGICAL for name in found):
-        condition = _condition(found, place)
+def _element_match(operand: Json, place: Place) -> Condition:
+    if _has_operators(operand) and not any(name in LOGICAL for name in operand):
+        condition = _condition(operand, place)
         return lambda values: any(
             condition([element]) for value in values if isinstance(value, list) for element in value
         )
-    query = compile_query(found, place)
+    query = compile_query(operand, place)
     return lambda values: any(
         isinstance(element, dict) and query(Scope(element, {}, 0))
         for value in values
@@ -204,13 +204,13 @@ def _element_match(found: Json, place: Place) -> Condition:
     )
 
 
-def _mod(found: Json, place: Place) -> Condition:
-    parts = place.array(found)
+def _mod(operand: Json, place: Place) -> Condition:
+    parts = place.array(operand)
     if len(parts) != 2:  # noqa: PLR2004 - divisor and remainder
-        raise place.refused(found, "[divisor, remainder]")
+        raise place.refused(operand, "[divisor, remainder]")
     divisor, remainder = (place.item(index).integer(part) for index, part in enumerate(parts))
     if not divisor:
-        raise place.refused(found, "a divisor that is not 0")
+        raise place.refused(operand, "a divisor that is not 0")
 
     def test(value: Value) -> bool:
         if not is_number(value) or not is_finite(value):
@@ -222,17 +222,17 @@ def _mod(found: Json, place: Place) -> Condition:
     return _some(test)
 
 
-def _negated(found: Json, place: Place) -> Condition:
-    if not _has_operators(found):
-        raise place.refused(found, "an object of operators, as in {$not: {$gt: 5}}")
-    return _not(_condition(found, place))
+def _negated(operand: Json, place: Place) -> Condition:
+    if not _has_operators(operand):
+        raise place.refused(operand, "an object of operators, as in {$not: {$gt: 5}}")
+    return _not(_condition(operand, place))
 
 
 _OPERATORS: Final[Mapping[str, Callable[[Json, Place], Condition]]] = {
-    "$eq": lambda found, place: _some(_equal_to(read_literal(found, place))),
-    "$ne": lambda found, place: _not(_some(_equal_to(read_literal(found, place)))),
+    "$eq": lambda operand, place: _some(_equal_to(read_literal(operand, place))),
+    "$ne": lambda operand, place: _not(_some(_equal_to(read_literal(operand, place)))),
     "$in": _in,
-    "$nin": lambda found, place: _not(_in(found, place)),
+    "$nin": lambda operand, place: _not(_in(operand, place)),
     "$exists": _exists,
     "$type": _type,
     "$size": _size,

@@ -14,33 +14,33 @@ from windowlib.atlas.stages.stage_forms import Item, Run, Stage, each
 from windowlib.errors import SpecError
 
 
-def _match(found: Json, place: Place) -> Stage:
-    query = compile_query(found, place)
+def _match(argument: Json, place: Place) -> Stage:
+    query = compile_query(argument, place)
     return each("$match", lambda scope: (scope.root,) if query(scope) else ())
 
 
-def _sort(found: Json, place: Place) -> Stage:
-    order = SortOrder.read(found, place)
+def _sort(argument: Json, place: Place) -> Stage:
+    order = SortOrder.read(argument, place)
     return lambda items, _run: order.sorted(items, document_of=lambda item: item.document)
 
 
-def _limit(found: Json, place: Place) -> Stage:
-    most = place.integer(found, at_least=1)
+def _limit(argument: Json, place: Place) -> Stage:
+    most = place.integer(argument, at_least=1)
     return lambda items, _run: items[:most]
 
 
-def _count(found: Json, place: Place) -> Stage:
+def _count(argument: Json, place: Place) -> Stage:
     """Return the stage of $count: one document with the number of documents; none if there are no documents."""
-    names = projections.path_of(found, place)
+    names = projections.path_of(argument, place)
     if len(names) > 1:
-        raise place.refused(found, "a field's name without dots")
+        raise place.refused(argument, "a field's name without dots")
     name = names[0]
     return lambda items, _run: [Item({name: len(items)}, None)] if items else []
 
 
-def _validate(found: Json, place: Place) -> Stage:
+def _validate(argument: Json, place: Place) -> Stage:
     """Return the stage of $validate with a query: a document that does not match is discarded, or fails."""
-    fields = place.fields(found, required=("validator",), optional=("validationAction",))
+    fields = place.fields(argument, required=("validator",), optional=("validationAction",))
     at = place.at("validator")
     if "$jsonSchema" in at.mapping(fields["validator"]):
         raise SpecError(f"{at.path}: $jsonSchema is not supported; write the validator as a query")
@@ -94,14 +94,14 @@ REFUSED: Final[Mapping[str, str]] = {
 """The stages of MongoDB that are refused, with the reason."""
 
 
-def compile_pipeline(found: Json, place: Place) -> tuple[Stage, ...]:
+def compile_pipeline(pipeline: Json, place: Place) -> tuple[Stage, ...]:
     """Return the compiled stages of a pipeline.
 
     Raises:
         SpecError: a stage is refused or unknown, or has a wrong argument.
     """
     stages = []
-    for index, stage in enumerate(place.array(found)):
+    for index, stage in enumerate(place.array(pipeline)):
         at = place.item(index)
         name, argument = at.single(stage, "the name of a stage")
         if name in REFUSED:

@@ -57,10 +57,10 @@ def cell_states(
     aggregates: Sequence[object], inputs: Sequence[pa.Array | None], cells: Cells
 ) -> tuple[Any, ...] | None:
     """Return the states of all aggregates for the filled cells; None if one of them needs groups."""
-    found = []
+    all_states = []
     for aggregate, values in zip(aggregates, inputs, strict=True):
         states = aggregate.reduce_cells(values, cells) if isinstance(aggregate, CellAggregate) else None
         if states is None:
             return None
-        found.append(states)
-    return tuple(found)
+        all_states.append(states)
+    return tuple(all_states)

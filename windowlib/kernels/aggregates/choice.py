@@ -48,9 +48,9 @@ def column_aggregates(spec: WindowSpec) -> tuple[AnyAggregate, ...]:
         InvariantBroken: one of them has none.
     """
     function = spec.effective_function()
-    found = [column_aggregate(one, None) for one in function.aggregates] if isinstance(function, Aggregates) else []
-    covered = tuple(one for one in found if one is not None)
-    if not found or len(covered) != len(found):
+    aggregates = function.aggregates if isinstance(function, Aggregates) else ()
+    covered = tuple(form for aggregate in aggregates if (form := column_aggregate(aggregate, None)) is not None)
+    if not covered or len(covered) != len(aggregates):
         raise InvariantBroken("an aggregate of the plan has no columnar form; coverage.why_not tells which")
     return covered
 
@@ -59,7 +59,7 @@ def reads_order(spec: WindowSpec) -> bool:
     """Return whether an aggregate of a spec depends on the positions of the records in the log."""
     function = spec.effective_function()
     ordered = (FirstOrLast, CollectList)
-    return isinstance(function, Aggregates) and any(isinstance(one, ordered) for one in function.aggregates)
+    return isinstance(function, Aggregates) and any(isinstance(aggregate, ordered) for aggregate in function.aggregates)
 
 
 def why_not(aggregate: object) -> str | None:

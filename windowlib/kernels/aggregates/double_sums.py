@@ -89,7 +89,7 @@ def reduce_rows(rows: Float64s, starts: Int64s, limits: Limits) -> Totals:
         parts, failed = summed(rows[begin:end], inner, levels=limits.levels)
         for part, column in zip(parts, out, strict=False):
             column[first:last] = part
-        not_computed = {first + one for one in failed.tolist()}
+        not_computed = {first + row for row in failed.tolist()}
         over_edges = {group for group in (first, last - 1) if starts[group] < begin or ends[group] > end}
         for group in not_computed | over_edges:
             if group in not_computed:
@@ -130,7 +130,7 @@ def add_totals(left: Totals, right: Totals) -> Totals:
     wide = set(failed.tolist()).union(left.wide().tolist(), right.wide().tolist())
     groups = sorted(wide)
     both = zip(groups, left.integers(groups), right.integers(groups), strict=True)
-    return with_integers(Totals(parts), {group: one + other for group, one, other in both})
+    return with_integers(Totals(parts), {group: integer + other for group, integer, other in both})
 
 
 def reduce_totals(totals: Totals, starts: Int64s, limits: Limits) -> Totals:
@@ -148,7 +148,7 @@ def with_rest(sums: Totals, rest: Integers) -> Totals:
     """Return the sums plus integers in units of 2**-2148."""
     groups = np.flatnonzero(rest).tolist()
     units = zip(groups, sums.integers(groups), strict=True)
-    return with_integers(sums, {group: one + int(rest[group]) for group, one in units})
+    return with_integers(sums, {group: integer + int(rest[group]) for group, integer in units})
 
 
 def range_totals(totals: Totals, bounds: tuple[Int64s, Int64s], limits: Limits) -> Totals:
@@ -160,11 +160,11 @@ def range_totals(totals: Totals, bounds: tuple[Int64s, Int64s], limits: Limits) 
     low, high = bounds
     longest = int((high - low).max()) if len(low) else 0
     bits = min(_MANTISSA_BITS, _WORD_BITS - longest.bit_length())
-    found = _words_of(totals.parts, bits, limits.words)
-    if found is None:
+    words_and_exponent = _words_of(totals.parts, bits, limits.words)
+    if words_and_exponent is None:
         prefix = np.array(list(accumulate(totals.integers(range(len(totals))), initial=0)), dtype=np.object_)
         return with_rest(zero_totals(len(low)), prefix[high] - prefix[low])
-    words, exponent = found
+    words, exponent = words_and_exponent
     columns = numbers_of([range_sums(word, low, high) for word in words], exponent, bits)
     parts, failed = distilled(columns)
     exact = {group: integer_of(float(column[group]) for column in columns) for group in failed.tolist()}
@@ -189,10 +189,10 @@ def _words_of(parts: Parts, bits: int, words_max: int) -> tuple[list[Int64s], in
             return None
         scale, unit = np.ldexp(1.0, -exponent), np.ldexp(1.0, exponent)
         whole = [np.trunc(rest * scale) for rest in rests]
-        rests = [rest - one * unit for rest, one in zip(rests, whole, strict=True)]
+        rests = [rest - word * unit for rest, word in zip(rests, whole, strict=True)]
         word = whole[0].astype(np.int64)
-        for one in whole[1:]:
-            word += one.astype(np.int64)
+        for digits in whole[1:]:
+            word += digits.astype(np.int64)
         words.append(word)
         exponent -= bits
     return words, first

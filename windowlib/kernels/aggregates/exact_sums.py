@@ -74,7 +74,7 @@ class ColumnSumDouble:
     def merge(self, left: DoubleSums, right: DoubleSums) -> DoubleSums:
         specials = left.specials or right.specials
         if left.specials is not None and right.specials is not None:
-            nan, positive, negative = (one + other for one, other in zip(left.specials, right.specials, strict=True))
+            nan, positive, negative = (own + other for own, other in zip(left.specials, right.specials, strict=True))
             specials = nan, positive, negative
         return DoubleSums(left.count + right.count, add_totals(left.totals, right.totals), specials)
 

@@ -93,8 +93,8 @@ def _distilled_chunk(columns: list[Float64s]) -> tuple[list[Float64s], Bools]:
                     total, columns[at + 1] = two_sum(columns[at], total)
                 columns[first] = total
         is_exact = np.abs(columns[0]) < HUGE
-        for one, after in pairwise(columns[:PARTS]):
-            is_exact &= one + after == one
+        for part, after in pairwise(columns[:PARTS]):
+            is_exact &= part + after == part
         for rest in columns[PARTS:]:
             is_exact &= rest == 0.0
     return columns[:PARTS], is_exact

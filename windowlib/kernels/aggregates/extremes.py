@@ -179,8 +179,8 @@ class ColumnSortedExtreme(PickColumns[SortedExtremes]):
         direction = "descending" if self.aggregate.is_max else "ascending"
         order: Int64s = pc.array_sort_indices(encoded.dictionary, order=direction).to_numpy().astype(np.int64)
         places = np.append(inverse(order), distinct)
-        found: Int64s = places[encoded.indices.fill_null(distinct).to_numpy()]
-        return found
+        places_of_states: Int64s = places[encoded.indices.fill_null(distinct).to_numpy()]
+        return places_of_states
 
     def reduce(self, values: pa.Array | None, positions: Positions, starts: Int64s) -> SortedExtremes:  # noqa: ARG002
         if values is None:

@@ -71,10 +71,10 @@ def reduced_groups(
 def _rounds_of(starts: Int64s, count: int, rounds_max: int) -> _Rounds:
     """Return the rounds of groups. Those of the last call are kept, because several columns have the same groups."""
     global _recent  # noqa: PLW0603 - a cache of one entry, which is replaced as a whole
-    found = _recent
-    if found is None or found.starts is not starts or (found.count, found.rounds_max) != (count, rounds_max):
-        found = _recent = _new_rounds(starts, count, rounds_max)
-    return found
+    rounds = _recent
+    if rounds is None or rounds.starts is not starts or (rounds.count, rounds.rounds_max) != (count, rounds_max):
+        rounds = _recent = _new_rounds(starts, count, rounds_max)
+    return rounds
 
 
 def _new_rounds(starts: Int64s, count: int, rounds_max: int) -> _Rounds:

@@ -165,8 +165,8 @@ class ColumnSumInteger(IntegerSumColumns):
         valid = states.count > 0
         total = narrowed(states.total)
         if len(total) > 1:
-            for one, is_present in zip(python_integers(total), valid.tolist(), strict=True):
-                self.aggregate.result(one if is_present else None)  # raises if a sum does not fit
+            for integer, is_present in zip(python_integers(total), valid.tolist(), strict=True):
+                self.aggregate.result(integer if is_present else None)  # raises if a sum does not fit
         return pa.array(total[0], mask=None if valid.all() else ~valid)
 
     def to_columns(self, states: IntegerSums) -> pa.StructArray:

@@ -74,7 +74,7 @@ class ColumnFirstOrLast(PickColumns[PlacedValues]):
             is_right = (two_start < one_start) | ((one_start == two_start) & (two_rank < one_rank))
         is_right = (is_right & right.present) | ~left.present
         pairs = zip(left.positions, right.positions, strict=True)
-        positions = Positions(*(np.where(is_right, other, one) for one, other in pairs))
+        positions = Positions(*(np.where(is_right, other, own) for own, other in pairs))
         value = pc.if_else(pa.array(is_right), right.value, left.value)
         return PlacedValues(left.present | right.present, positions, value)
 

@@ -104,10 +104,10 @@ _recent: _Blocks | None = None
 def _blocks_of(low: Int64s, high: Int64s, count: int) -> _Blocks:
     """Return the blocks of ranges. Those of the last call are kept, because several columns have the same ranges."""
     global _recent  # noqa: PLW0603 - a cache of one entry, which is replaced as a whole
-    found = _recent
-    if found is None or found.low is not low or found.high is not high or found.count != count:
-        found = _recent = _Blocks.of(low, high, count)
-    return found
+    blocks = _recent
+    if blocks is None or blocks.low is not low or blocks.high is not high or blocks.count != count:
+        blocks = _recent = _Blocks.of(low, high, count)
+    return blocks
 
 
 def range_extremes(
@@ -138,8 +138,8 @@ def range_extremes(
         function(below[:-width], below[width:], out=table[level, :-width])
         table[level, -width:] = below[-width:]  # never read
     flat = table.reshape(-1)
-    found: npt.NDArray[Any] = function(flat.take(blocks.first), flat.take(blocks.second))
-    return found
+    extremes: npt.NDArray[Any] = function(flat.take(blocks.first), flat.take(blocks.second))
+    return extremes
 
 
 def _by_level(function: np.ufunc, values: npt.NDArray[Any], bounds: tuple[Int64s, Int64s]) -> npt.NDArray[Any]:

@@ -49,7 +49,7 @@ def integers_of(totals: Totals, unit_bits: int) -> pa.Array:
     zero_bytes = np.where(totals.parts[0] == 0.0, 0, (lowest + unit_bits) // 8)
     integers, wide = _binaries(totals, 8 * zero_bytes - unit_bits, zero_bytes)
     units = totals.integers(wide.tolist())
-    return _replaced(integers, wide, [to_bytes(one >> (UNIT_BITS - unit_bits)) for one in units])
+    return _replaced(integers, wide, [to_bytes(integer >> (UNIT_BITS - unit_bits)) for integer in units])
 
 
 def _replaced(column: pa.Array, indices: Int64s, texts: Sequence[bytes]) -> pa.Array:
@@ -143,11 +143,11 @@ class _Texts:
 
     def integers(self, indices: Int64s) -> dict[int, int]:
         """Return the numbers at some indices in units of 2**-2148."""
-        found: dict[int, int] = {}
+        integers: dict[int, int] = {}
         for i in indices.tolist():
             text = self.data[self.begin[i] : self.end[i]].tobytes()
-            found[i] = int.from_bytes(text, "big", signed=True) << (int(self.exponent[i]) + UNIT_BITS)
-        return found
+            integers[i] = int.from_bytes(text, "big", signed=True) << (int(self.exponent[i]) + UNIT_BITS)
+        return integers
 
 
 def totals_of_mantissas(mantissa: pa.Array, exponent: Int64s) -> Totals:

@@ -89,7 +89,7 @@ def add_words(left: Words, right: Words) -> Words:
     count = max(len(left), len(right))
     wide = [_with_room(widened(words, count), 2) for words in (left, right)]
     first, second = aligned(wide)
-    return narrowed(_carried(tuple(one + other for one, other in zip(first, second, strict=True))))
+    return narrowed(_carried(tuple(word + other for word, other in zip(first, second, strict=True))))
 
 
 def reduce_words(words: Words, starts: Int64s) -> Words:
@@ -137,7 +137,7 @@ def to_decimals(words: Words, valid: Bools | None, kind: pa.DataType = _STORED) 
     """
     if len(words) > _WORDS_OF_DECIMAL or (len(words) > 1 and greatest(widened(words, _WORDS_OF_DECIMAL)[-1]) >= _HIGH):
         present = [True] * len(words[0]) if valid is None else valid.tolist()
-        values = [Decimal(n) if one else None for n, one in zip(python_integers(words), present, strict=True)]
+        values = [Decimal(n) if is_valid else None for n, is_valid in zip(python_integers(words), present, strict=True)]
         integers = pa.array(values, _STORED)
         return pa.Array.from_buffers(kind, len(integers), integers.buffers())
     pairs = np.empty((len(words[0]), 2), dtype=np.int64)

@@ -58,9 +58,9 @@ def _gaps_ms(block: RecordBlock, column: pa.Array | None, unit: str) -> Int64s:
     is_bad = ~present | (gaps_ms <= 0) | (given > longest)
     if is_bad.any():
         row = int(np.argmax(is_bad))
-        found = int(given[row]) * factor // divisor if present[row] else None
+        gap_ms = int(given[row]) * factor // divisor if present[row] else None
         raise SpecError(
-            f"dynamic session: the record at {(block.slice_start_ms, int(block.rank[row]))} has gap {found!r}; it must "
-            "be a positive number of ms. Correct the gap's column or function"
+            f"dynamic session: the record at {(block.slice_start_ms, int(block.rank[row]))} has gap {gap_ms!r}; it "
+            "must be a positive number of ms. Correct the gap's column or function"
         )
     return gaps_ms

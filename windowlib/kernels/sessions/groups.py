@@ -279,9 +279,9 @@ def _joined(groups: Groups, elements: Elements, *, behind: Int64s, packing: _Pac
     )
     ends = packing.of(groups.key_code, groups.end_ms)
     wanted = packing.of(key_code, open_from if packing.times is not None else np.maximum(open_from, packing.base_ms))
-    found = np.searchsorted(ends, wanted, side="left")
-    inside = np.minimum(found, len(groups) - 1)
-    has_group = found < len(groups)
+    first_not_before = np.searchsorted(ends, wanted, side="left")
+    inside = np.minimum(first_not_before, len(groups) - 1)
+    has_group = first_not_before < len(groups)
     if len(groups):
         has_group &= groups.key_code[inside] == key_code
         touches = has_group & (groups.start_ms[inside] <= end_ms)

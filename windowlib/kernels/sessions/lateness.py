@@ -138,12 +138,12 @@ def _before_firing(
         end_ms=runs.end_ms[present],
         late=order[:0],
     )
-    found = []
+    members = []
     part = Grouped(grouped.frame, grouped.block, grouped.opened, elements, groups)
     for sessions in sessions_of(part):
         entered.merge(sessions.entered)
-        found.append(_members(grouped, sessions, runs=runs, run_of=present[sessions.group_of]))
-    return found, entered
+        members.append(_members(grouped, sessions, runs=runs, run_of=present[sessions.group_of]))
+    return members, entered
 
 
 def _members(grouped: Grouped, sessions: Sessions, *, runs: Groups, run_of: Int64s) -> Members:

@@ -169,10 +169,10 @@ class SessionWindows:
         self, grouped: Grouped, numbers: Int64s, owner: Int64s, *, search: StepSearch, outcome: BlockOutcome
     ) -> OpenWindows:
         """Run some elements in rounds. Return the sessions still open."""
-        found = firing_again(grouped, numbers, owner)
-        _count_entered(outcome, found.entered)
+        refired = firing_again(grouped, numbers, owner)
+        _count_entered(outcome, refired.entered)
         rounds = Rounds(self._frame, grouped.block, search=search, outcome=outcome)
-        after = rounds.run(found.members, found.arrivals)
+        after = rounds.run(refired.members, refired.arrivals)
         everything = np.arange(len(after.windows), dtype=np.int64)
         settled = settle(
             self._frame, after.windows, everything,

@@ -77,9 +77,9 @@ class FastOperator(WindowOperator):
             The place after the last record, and the places of the records before it that the caller has to pass to
             `process` afterwards, each at its own watermark. All others are processed and assigned.
         """
-        found = self._waiting.add_together(records, chosen)
-        self._firing.tallies.add(NEW, times(found.edges, self._waiting.windows_each))
-        return found.end, found.others
+        by_interval = self._waiting.add_together(records, chosen)
+        self._firing.tallies.add(NEW, times(by_interval.edges, self._waiting.windows_each))
+        return by_interval.end, by_interval.others
 
     def _handle_due(self, watermark_ms: int, position: Position) -> None:
         """Fire and delete groups that can fire only once, and handle all other timers as for any window."""

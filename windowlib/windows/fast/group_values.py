@@ -21,7 +21,7 @@ class GroupValues:
         self._few = few
         self._contents = aggregated(function)
         aggregates = function.aggregates if isinstance(function, Aggregates) else ()
-        self._results_of = tuple(one.results_of for one in aggregates if isinstance(one, BulkAggregate))
+        self._results_of = tuple(bulk.results_of for bulk in aggregates if isinstance(bulk, BulkAggregate))
 
     def values(self, groups: Sequence[Sequence[Any]]) -> Sequence[Value]:
         """Return the value of a window for each group of the items of its records."""
@@ -29,11 +29,11 @@ class GroupValues:
             return list(map(self._value, groups))
         # The windows of one size are computed together, and 0 stands for all sizes above `few`.
         sizes = [len(items) if len(items) <= self._few else 0 for items in groups]
-        found: dict[int, Iterator[Value]] = {}
+        values_of_size: dict[int, Iterator[Value]] = {}
         for size in set(sizes):
             chosen = compress(groups, map(size.__eq__, sizes))
-            found[size] = self._together(chosen, size) if size else map(self._value, chosen)
-        return list(map(next, map(found.__getitem__, sizes)))
+            values_of_size[size] = self._together(chosen, size) if size else map(self._value, chosen)
+        return list(map(next, map(values_of_size.__getitem__, sizes)))
 
     def _together(self, groups: Iterable[Sequence[Any]], size: int) -> Iterator[Value]:
         """Return the values of windows with `size` records each, column by column."""

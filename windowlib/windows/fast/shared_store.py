@@ -155,12 +155,12 @@ class SharedStore(WindowStore):
 
 def by_key(keys: Iterable[Hashable], items: Iterable[Any]) -> dict[Hashable, list[Any]]:
     """Return the items of each key, in their order."""
-    found: dict[Hashable, list[Any]] = {}
-    get = found.get
+    grouped: dict[Hashable, list[Any]] = {}
+    get = grouped.get
     for key, item in zip(keys, items, strict=True):
         items_of_key = get(key)
         if items_of_key is None:
-            found[key] = [item]
+            grouped[key] = [item]
         else:
             items_of_key.append(item)
-    return found
+    return grouped

@@ -44,9 +44,9 @@ class WaitingRecords:
         # No window of these intervals ends before `quiet_until_ms`. A record in another interval can be in some of
         # these windows, too, if it has several. Then the records after it have to wait, because windows keep the order.
         first = grid.number(self._timers.watermark_ms + 1)
-        found = records.by_interval(chosen, grid, first=first, cuts=grid.windows_each > 1)
+        by_interval = records.by_interval(chosen, grid, first=first, cuts=grid.windows_each > 1)
         items = records.values if self._takes_values else records.records
-        for windows, places in _entering(found.places, grid):
+        for windows, places in _entering(by_interval.places, grid):
             columns = [_taken(column, places) for column in (records.keys, items, records.hashes)]
             for window in windows:
                 same_bounds = self._by_bounds.get(window)
@@ -54,7 +54,7 @@ class WaitingRecords:
                     same_bounds = self._group(window)
                 assert same_bounds is not None, f"{window} has not ended"
                 same_bounds.wait(*columns)
-        return found
+        return by_interval
 
 
 def _entering(
@@ -66,8 +66,8 @@ def _entering(
     that of `process` if a record is older than one before it.
     """
     if grid.windows_each == 1:
-        for number, found in places.items():
-            yield grid.windows(number), found
+        for number, places_of_number in places.items():
+            yield grid.windows(number), places_of_number
         return
     intervals: dict[TimeWindow, list[int]] = {}
     for number in places:

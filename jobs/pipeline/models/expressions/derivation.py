@@ -1,6 +1,7 @@
 """The columns that a pipeline derives from those of its log, and its filter, as SQL of DuckDB over known types."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -36,10 +37,10 @@ class Resolver:
             ValueError: the log has no such column or field.
         """
         name = ".".join(path)
-        found = self._find(path)
-        if found is None:
+        leaf = self._find(path)
+        if leaf is None:
             raise ValueError(self._absent(path))
-        self.leaves[name] = found
+        self.leaves[name] = leaf
         return name
 
     def sql(self, text: str) -> str:
@@ -55,8 +56,8 @@ class Resolver:
         return f"({derived})" if derived is not None else quoted((self.leaf(path),))
 
     def _is_binary(self, path: Path) -> bool:
-        found = self._find(path)
-        return found is not None and found.node == "binary"
+        leaf = self._find(path)
+        return leaf is not None and leaf.node == "binary"
 
     def _find(self, path: Path) -> Leaf | None:
         """Return the leaf at a path. The column with the most dots in its name wins."""
@@ -92,7 +93,7 @@ def _leaf_type(spelling: str) -> Node:
 
 def _field(node: Node | None, name: str) -> Node | None:
     if isinstance(node, Mapping) and node["type"] == "struct":
-        return next((one["type"] for one in node["fields"] if one["name"] == name), None)
+        return next((field["type"] for field in node["fields"] if field["name"] == name), None)
     return None
 
 
@@ -113,21 +114,19 @@ def derivation_of(
     """
     resolver = Resolver(dict(columns))
     made = [_derived(resolver, name, text) for name, text in expressions]
-    resolver.derived = {one.name: quoted((one.leaf,)) if one.sql is None else one.sql for one in made}
+    resolver.derived = {column.name: quoted((column.leaf,)) if column.sql is None else column.sql for column in made}
     try:
         kept = None if where is None else resolver.sql(where)
     except ValueError as error:
         raise SpecError(f"log.where: {error}") from error
-    asked = {one.name: one.sql for one in made if one.sql is not None} | ({} if kept is None else {WHERE: kept})
+    asked = {column.name: column.sql for column in made if column.sql is not None}
+    asked |= {} if kept is None else {WHERE: kept}
     if not asked:
         return Derivation(columns=tuple(made), leaves=resolver.leaves)
     nodes = _types(asked, resolver.leaves)
     if kept is not None and nodes[WHERE] != "boolean":
         raise SpecError(f"log.where: expected a condition (BOOLEAN), such as topic = 'clicks'; found {nodes[WHERE]}")
-    columns_made = tuple(
-        one if one.sql is None else DerivedColumn(name=one.name, node=nodes[one.name], leaf="", sql=one.sql)
-        for one in made
-    )
+    columns_made = tuple(column if column.sql is None else replace(column, node=nodes[column.name]) for column in made)
     return Derivation(columns=columns_made, where=kept, leaves=resolver.leaves)
 
 
@@ -153,13 +152,13 @@ def _types(asked: Mapping[str, str], leaves: Mapping[str, Leaf]) -> dict[str, No
     """Return the type of each expression, as DuckDB finds it for an empty table with the types of the leaves."""
     from jobs.expressions.evaluation import result_types
 
-    found: dict[str, Node] = {}
-    for name, kind in result_types(asked, {leaf: one.node for leaf, one in leaves.items()}).items():
+    nodes: dict[str, Node] = {}
+    for name, kind in result_types(asked, {leaf: own.node for leaf, own in leaves.items()}).items():
         key = f"log.{WHERE}" if name == WHERE else f"log.columns.{name}"
         node = _NODES.get(kind) or (kind.lower() if decimal_of(kind.lower()) else None)
         if node is None:
             raise SpecError(
                 f"{key}: the expression has DuckDB's type {kind}, which no column of a log has; write cast(... as TYPE)"
             )
-        found[name] = node
-    return found
+        nodes[name] = node
+    return nodes

@@ -137,11 +137,11 @@ def _parsed(text: str) -> exp.Expr:
 
 
 def _reason(error: SqlglotError) -> str:
-    found = [one for one in getattr(error, "errors", ()) if one.get("description")]
-    if not found:
+    problems = [problem for problem in getattr(error, "errors", ()) if problem.get("description")]
+    if not problems:
         return "a text or a name in quotes has no end"
-    described = str(found[0]["description"]).partition(" for <class")[0]
-    return f"{described[0].lower()}{described[1:]} at position {found[0].get('col', '?')}"
+    described = str(problems[0]["description"]).partition(" for <class")[0]
+    return f"{described[0].lower()}{described[1:]} at position {problems[0].get('col', '?')}"
 
 
 @dataclass(slots=True)
@@ -284,7 +284,7 @@ class _Writer:
             raise ValueError(
                 f"column {'.'.join(path)} is BINARY; write decode({'.'.join(path)}) to read its bytes as text"
             )
-        parameters = [str(one.this.this) for one in kind.expressions] if name == "decimal" else []
+        parameters = [str(parameter.this.this) for parameter in kind.expressions] if name == "decimal" else []
         if not all(map(str.isdigit, parameters)):
             _refuse(node)
         word = "try_cast" if isinstance(node, exp.TryCast) else "cast"
@@ -372,5 +372,5 @@ def _refuse(node: exp.Expr) -> NoReturn:
 
 def _place(node: exp.Expr) -> str:
     """Return the place of a node in the text, or that of the first part of it that has one."""
-    starts = [one.meta["start"] for one in node.walk() if "start" in one.meta]
+    starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
     return f" at position {min(starts) + 1}" if starts else ""

@@ -208,7 +208,7 @@ def test_a_check_of_rows_is_drawn_by_their_share_even_if_one_slice_has_a_value()
 
 def test_two_checks_of_one_column_are_two_histories() -> None:
     columns = [trend.demand for trend in trends(blizzard()) if trend.column == "late_by_ms"]
-    assert columns == ["late_by_ms above 0 s", "late_by_ms at most 1 d"]
+    assert columns == ["late_by_ms at least 0 s", "late_by_ms at most 1 d"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,101 @@
+"""The command adopt."""
+
+import click
+
+from jobs.cli import options
+from jobs.cli.plan import restart_of, suite_fingerprint
+from jobs.cli.progress import progress_option
+from jobs.cli.run import Shown, run_asked
+from jobs.cli.slice_lines import all_option, show_plan
+from jobs.orchestration.requests import Staging
+from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid, slices_between
+from jobs.planning.fingerprints import spec_fingerprint
+from jobs.planning.request_context import Asked, RequestContext, on_published_spec
+from jobs.planning.spec_changes import spec_changes
+from jobs.planning.steps import Ask
+from jobs.runs import Slice
+from windowlib.errors import RequestError
+
+
+@click.command(
+    "adopt",
+    short_help="Let the published chain go on with the edited pipeline file.",
+    epilog="Example: hindcast adopt flights --from 2013-02-10 --no-publish",
+)
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.option(
+    "--from",
+    "from_text",
+    default=None,
+    metavar="DATE",
+    help="The first slice with the new spec.  [default: the published head]",
+)
+@click.option("--no-publish", is_flag=True, help="Only stage the slices, and print the difference.")
+@click.option("--dry-run", is_flag=True, help="Only print what changes, and what would be replayed.")
+@click.option("--reason", default="", help="Why. The ledger stores it.")
+@progress_option
+@options.master_option
+@all_option
+@options.json_option
+@options.existing_place_options
+def adopt_command(  # noqa: PLR0913 - one parameter per option
+    *, pipeline_name: str, from_text: str | None, no_publish: bool, dry_run: bool, reason: str, progress: str,
+    master: str | None, fold_from: int, as_json: bool, places: options.Places,
+) -> int:  # fmt: skip
+    """Replay the slices from --from to the published head with the spec of the pipeline file, and publish them.
+
+    Until then, the schedule goes on with the spec that was published. The new chain begins at a restart point: its
+    windows are those of a chain that always had the new spec. The slices before --from stay as they are.
+    """
+    pipeline = places.pipeline(pipeline_name)
+    work = places.request_context(pipeline, checks=suite_fingerprint(pipeline))
+    published, _ = on_published_spec(work)
+    slices = _slices(work, from_text)
+    if spec_fingerprint(published.pipeline) == spec_fingerprint(pipeline):
+        if as_json:
+            options.print_json({"pipeline": pipeline.name, "changes": []})
+        else:
+            options.say(f"{pipeline.name}: the published chain has the spec of {pipeline.source} already.")
+        return options.OK
+    told = options.err() if as_json else options.out()
+    for line in spec_changes(published.pipeline, pipeline) or ("a function, or Hindcast itself, has changed",):
+        options.say(line, console=told)
+    warm_up = restart_of(work, slices, master=master)
+    if dry_run:
+        ask = Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up)
+        planned = work.plan(work.ledger.view(), ask)
+        if as_json:
+            options.print_json(planned.to_json())
+        else:
+            show_plan(planned, at_least=fold_from)
+        return options.OK
+    asked = Asked(
+        from_ms=slices[0].start_ms,
+        to_ms=slices[-1].end_ms,
+        who=options.who(),
+        reason=reason or f"the spec of {pipeline.source} from {show_instant(slices[0].start_ms)} on",
+        warm_up=warm_up,
+    )
+    shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
+    return run_asked(work, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)
+
+
+def _slices(work: RequestContext, from_text: str | None) -> tuple[Slice, ...]:
+    """Return the slices from a bound to the published head.
+
+    Raises:
+        RequestError: nothing is published, or the bound is after the head.
+    """
+    head = work.ledger.view().head
+    if head is None:
+        raise RequestError(
+            f"pipeline {work.pipeline.name} has no published chain; `hindcast run` begins one with the pipeline file"
+        )
+    last = head.result.slice
+    first = last if from_text is None else slice_at(slice_grid(work.pipeline), parse_bound(work.pipeline, from_text))
+    if first.start_ms > last.start_ms:
+        raise RequestError(
+            f"--from {first.slice_id} is after the published head {last.slice_id} of pipeline {work.pipeline.name}. "
+            "The new spec begins at a published slice"
+        )
+    return slices_between(work.pipeline, first.start_ms, last.end_ms)

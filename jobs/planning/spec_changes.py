@@ -1,0 +1,47 @@
+"""The differences between two specs of a pipeline, key by key, as a person reads them in a pipeline file."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from jobs.pipeline.files import pipeline_document
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.plain_text import shortened
+from jobs.planning.fingerprints import relevant_document
+
+_MAX_VALUE: Final = 60
+_MAX_NAMED: Final = 5
+
+
+def spec_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
+    """Return the keys that change rows and have other values, such as `windows.allowed_lateness: 30m -> 1h`.
+
+    It is empty if only a user's function, or a version of Hindcast, makes the specs differ.
+    """
+    one, two = (relevant_document(pipeline_document(pipeline)) for pipeline in (before, after))
+    return tuple(_changes("", one, two))
+
+
+def in_one_sentence(changes: tuple[str, ...]) -> str:
+    """Return the changes as one text."""
+    if not changes:
+        return "a function, or Hindcast itself, has changed"
+    more = f"; and {len(changes) - _MAX_NAMED} more" if len(changes) > _MAX_NAMED else ""
+    return "; ".join(changes[:_MAX_NAMED]) + more
+
+
+def _changes(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for name in dict.fromkeys((*before, *after)):
+        place = f"{path}.{name}" if path else name
+        one, two = before.get(name), after.get(name)
+        if isinstance(one, Mapping) and isinstance(two, Mapping):
+            yield from _changes(place, one, two)
+        elif one != two:
+            yield f"{place}: {_shown(one)} -> {_shown(two)}"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "(not there)"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return shortened(text, _MAX_VALUE)

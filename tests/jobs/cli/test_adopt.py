@@ -1,0 +1,128 @@
+"""`hindcast adopt`: the published chain goes on with an edited pipeline file, from a restart point."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from jobs.replay import replayer
+from jobs.replay.orders import Replayer
+from jobs.replay.replayer import replay_chunk
+from jobs.replay.sizes import Sizes
+from jobs.spark.lazy_session import LazySession
+from tests.jobs.cli.conftest import Shell
+from tests.jobs.replay.test_without_spark import DAYS, FIRST, make_log, no_session
+
+PIPELINE = """
+pipeline: sales
+log:
+  table: event_logs/sales
+  key: [k]
+  event_time: {column: at, unit: ms}
+  slice: {by: day}
+watermark: {kind: bounded, out_of_orderness: 6h}
+windows:
+  tumbling: {size: 30h}
+  allowed_lateness: LATENESS
+aggregates: {n: {count: {}}}
+"""
+
+
+def day(number: int) -> str:
+    return str(FIRST + timedelta(days=number))
+
+
+def write(shell: Shell, lateness: str, **changes: str) -> None:
+    text = PIPELINE.replace("LATENESS", lateness)
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    (shell.root / "pipelines" / "sales.yaml").write_text(text)
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A shell whose replays are real and need no session."""
+
+    @contextmanager
+    def local_replayer(_master: str | None = None) -> Iterator[Replayer]:
+        yield lambda order: replay_chunk(
+            LazySession(no_session, is_local=True), order, sizes=Sizes(local_records=10**9)
+        )
+
+    monkeypatch.setattr(replayer, "spark_replayer", local_replayer)
+    monkeypatch.setenv("HINDCAST_WHO", "ann")
+    monkeypatch.setenv("COLUMNS", "200")
+    root = tmp_path / "lake"
+    (root / "pipelines").mkdir(parents=True)
+    make_log(root / "event_logs" / "sales", Random(5), keys=[*range(6)], share=0.8)
+    made = Shell(root, capsys)
+    write(made, "0s")
+    return made
+
+
+@pytest.fixture
+def published(shell: Shell) -> Shell:
+    """Three published days of five, with lateness 0."""
+    assert shell("run", "sales", "--from", day(0), "--to", day(3)) == 0, shell.err
+    return shell
+
+
+def run_ids(shell: Shell, *command: str) -> dict[str, str]:
+    return {run["slice_id"]: run["run_id"] for run in shell.json(*command)["runs"]}
+
+
+def test_the_chain_goes_on_with_the_runs_of_a_chain_that_always_had_the_spec(published: Shell, tmp_path: Path) -> None:
+    shell = published
+    write(shell, "9h")
+    assert shell("plan", "sales", "--from", day(3), "--to", day(4)) == 1
+    assert shell("adopt", "sales", "--dry-run") == 0, shell.err
+    assert "windows.allowed_lateness: 0s -> 9h" in shell.out
+    assert "warm-up" in shell.out
+    adopted = run_ids(shell, "adopt", "sales", "--from", day(1))
+    assert [*adopted] == [day(1), day(2)]
+    after = run_ids(shell, "run", "sales", "--from", day(3), "--to", day(DAYS))
+    assert shell("verify", "sales") == 0, shell.out
+
+    other = tmp_path / "other"
+    (other / "pipelines").mkdir(parents=True)
+    (other / "event_logs").symlink_to(shell.root / "event_logs")
+    (other / "pipelines" / "sales.yaml").write_text((shell.root / "pipelines" / "sales.yaml").read_text())
+    whole = run_ids(Shell(other, shell.capsys), "run", "sales", "--from", day(0), "--to", day(DAYS))
+    assert adopted | after == {name: run_id for name, run_id in whole.items() if name != day(0)}
+
+
+def test_a_repair_is_shown_made_and_gone(published: Shell) -> None:
+    shown = published.json("repair", "sales")
+    assert shown["records"] == sum(late["records"] for late in shown["late"]) > 0
+    assert published("repair", "sales") == 0
+    assert "could be in their windows with allowed lateness" in " ".join(published.out.split())
+    assert published("repair", "sales", "--run", "--no-publish") == 0, published.err
+    assert "windows changed" in published.out
+    assert published("publish", "sales") == 0, published.err
+    assert published.json("repair", "sales")["records"] == 0
+    assert published("repair", "sales", "--run") == 0
+    assert "no published slice of the range has a late record" in published.out
+
+
+def test_nothing_to_adopt_and_wrong_bounds_are_told(published: Shell) -> None:
+    assert published("adopt", "sales") == 0
+    assert "has the spec of" in published.out
+    write(published, "1h")
+    assert published("adopt", "sales", "--from", day(4)) == 1
+    assert "is after the published head" in " ".join(published.err.split())
+
+
+def test_a_spec_without_a_restart_point_is_refused_before_anything_is_written(published: Shell) -> None:
+    write(published, "0s", **{"tumbling: {size: 30h}\n  allowed_lateness: 0s": "count: {size: 3}"})
+    before = published.json("status", "sales")
+    assert published("adopt", "sales") == 1
+    assert "cannot begin at" in " ".join(published.err.split())
+    assert published.json("status", "sales") == before
+
+
+def test_a_pipeline_without_published_slices_has_nothing_to_adopt(shell: Shell) -> None:
+    assert shell("adopt", "sales") == 1
+    assert "no published chain" in shell.err
