@@ -12,10 +12,12 @@ from jobs.cli.slice_lines import all_option
 from jobs.durations import human_duration
 from jobs.folding import fold, folded_line
 from jobs.orchestration.late_repair import LateRepair, asked_for, repair_of, repairing
+from jobs.orchestration.repair_proposals import propose
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
-from jobs.planning.request_context import on_published_spec
+from jobs.planning.request_context import RequestContext, on_published_spec
+from jobs.runs import WarmUp
 
 
 @click.command(
@@ -33,6 +35,12 @@ from jobs.planning.request_context import on_published_spec
     help="Leave out records that are later than this, such as 30d.",
 )
 @click.option("--run", "runs", is_flag=True, help="Replay the slices, check and publish them.")
+@click.option(
+    "--propose",
+    "proposes",
+    is_flag=True,
+    help="Open a request that a person starts, on its page or with `run --request`.",
+)
 @click.option("--no-publish", is_flag=True, help="With --run: only stage them, and print the difference.")
 @click.option("--reason", default="", help="Why. The ledger stores it.")
 @progress_option
@@ -42,8 +50,8 @@ from jobs.planning.request_context import on_published_spec
 @options.existing_place_options
 def repair_command(  # noqa: PLR0913 - one parameter per option
     *, pipeline_name: str, from_text: str | None, to_text: str | None, at_most_text: str | None, runs: bool,
-    no_publish: bool, reason: str, progress: str, master: str | None, fold_from: int, as_json: bool,
-    places: options.Places,
+    proposes: bool, no_publish: bool, reason: str, progress: str, master: str | None, fold_from: int,
+    as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
     """Show which late records of published slices could be in their windows; with --run, put them in.
 
@@ -52,6 +60,8 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     All other slices stay as they are, and later slices follow from the states that they follow from now. The request
     is checked, compared and published as any other.
     """
+    if runs and proposes:
+        raise click.UsageError("--run replays now, --propose leaves that to somebody; give one of them")
     pipeline = places.pipeline(pipeline_name)
     work, warnings = on_published_spec(places.request_context(pipeline, checks=suite_fingerprint(pipeline)))
     for warning in warnings:
@@ -59,21 +69,35 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     from_ms, to_ms = (None if text is None else parse_bound(pipeline, text) for text in (from_text, to_text))
     at_most_ms = None if at_most_text is None else options.duration_ms(at_most_text, "--at-most")
     repair = repair_of(work, from_ms=from_ms, to_ms=to_ms, at_most_ms=at_most_ms)
-    if not runs and as_json:
+    if not (runs or proposes) and as_json:
         options.print_json(repair.to_json())
         return options.OK
     if not repair.late:
         left = f"; {counted(repair.left, 'record')} are later than --at-most" if repair.left else ""
         options.say(f"{pipeline.name}: no published slice of the range has a late record to repair{left}.")
         return options.OK
-    if not runs:
+    if not (runs or proposes):
         _show(repair, at_least=fold_from)
         return options.OK
     repaired = repairing(work, repair)
     warm_up = restart_of(repaired, repair.slices, master=master)
+    if proposes:
+        return _propose(work, repair, warm_up, reason=reason, as_json=as_json)
     asked = asked_for(repair, who=options.who(), warm_up=warm_up, reason=reason)
     shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
     return run_asked(repaired, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)
+
+
+def _propose(work: RequestContext, repair: LateRepair, warm_up: WarmUp | None, *, reason: str, as_json: bool) -> int:
+    request = propose(work, repair, warm_up=warm_up, who=options.who(), reason=reason)
+    if as_json:
+        options.print_json({"request_id": request.request_id, **repair.to_json()})
+    else:
+        options.say(
+            f"proposed as request {request.request_id}. Start it on its page, or with "
+            f"`hindcast run {work.pipeline.name} --request {request.request_id[:12]}`"
+        )
+    return options.OK
 
 
 def _show(repair: LateRepair, *, at_least: int) -> None:

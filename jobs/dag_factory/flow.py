@@ -1,4 +1,4 @@
-"""The tasks of both DAGs: plan, replay, gate, publish; with `restate: {mode: auto}`, restate. Their order and pools."""
+"""The tasks of both DAGs: plan, replay, gate, publish, and restate where the file says so. Their order and pools."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
     """Define the four tasks: plan, replay, gate, publish. Only replay runs Spark, so it alone takes the pool's slot.
 
-    With `restate: {mode: auto}`, the scheduled DAG has a fifth task. It runs also if there was nothing to replay.
+    With `mode: auto` in `restate` or `repair`, the scheduled DAG has a fifth task. It runs also if there was nothing to
+    replay.
     """
     source = str(Path(pipeline.source).resolve())
     ready = pipeline.log.ready
@@ -47,7 +48,8 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
     gate = GateOperator(task_id=GATE, pipeline=pipeline, kind=kind)
     publish = PublishOperator(task_id=PUBLISH, pipeline=pipeline)
     plan >> replay >> gate >> publish
-    if kind == "replay" and pipeline.restate is not None and pipeline.restate.mode == "auto":
+    starts_requests = any(part is not None and part.mode == "auto" for part in (pipeline.restate, pipeline.repair))
+    if kind == "replay" and starts_requests:
         publish >> RestateOperator(
             task_id=RESTATE, trigger_rule="none_failed", pipeline_file=source, lake=settings.lake
         )

@@ -109,7 +109,6 @@ def opened_request(event: LedgerEvent) -> Request:
         unarrived={str(one): str(text) for one, text in dict(details.get("unarrived") or {}).items()},
         changes=stored_changes(event),
         warm_up=stored_warm_up(event),
-        is_repair=bool(details.get("repair", False)),
     )
 
 

@@ -30,6 +30,7 @@ class RequestKind(Enum):
     SCHEDULED = "scheduled"  # a scheduled DAG run
     AIRFLOW_BACKFILL = "airflow-backfill"  # shared by the DAG runs of Airflow's own backfill
     RESTATEMENT = "restatement"  # the schedule has found published slices whose records have changed
+    REPAIR = "repair"  # late records of published slices are put into their windows, by another allowed lateness
 
 
 class RequestState(Enum):
@@ -150,8 +151,7 @@ class Request:
     `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
     `stopped_by` is the person who has stopped the newest holder; None if nobody has, or if there is a newer holder.
     `warm_up` is set if the chain begins in the middle of the log (`jobs.replay.restart`). Runs of its slices are not
-    among `runs`. `is_repair`: the request computes slices with another allowed lateness. When it is complete, `runs`
-    has the runs with other rows than those of the chain.
+    among `runs`. When a repair is complete, `runs` has the runs with other rows than those of the chain.
     """
 
     request_id: str
@@ -178,7 +178,6 @@ class Request:
     changes: Mapping[str, LogCoordinates] = field(default_factory=dict)
     stopped_by: str | None = None
     warm_up: WarmUp | None = None
-    is_repair: bool = False
 
     @property
     def assignee(self) -> str:
@@ -192,9 +191,14 @@ class Request:
 
     @property
     def is_proposed(self) -> bool:
-        """Whether it is a restatement that waits to be started."""
+        """Whether it is a restatement, or a late repair, that waits to be started."""
         is_begun = bool(self.attempts or self.runs or self.is_complete)
-        return self.kind is RequestKind.RESTATEMENT and self.is_open and not is_begun
+        return self.kind in {RequestKind.RESTATEMENT, RequestKind.REPAIR} and self.is_open and not is_begun
+
+    @property
+    def is_repair(self) -> bool:
+        """Whether its runs stand beside those of the chain."""
+        return self.kind is RequestKind.REPAIR
 
     @property
     def slice_ids(self) -> frozenset[str]:

@@ -24,6 +24,7 @@ from jobs.orchestration.deadlines import Checked, Told, look
 from jobs.orchestration.decisions import settled_runs, was_settled
 from jobs.orchestration.gating import Gate, settled_elsewhere
 from jobs.orchestration.open_ranges import in_the_way
+from jobs.orchestration.repair_proposals import propose_repairs
 from jobs.orchestration.requests import Progress, Staging
 from jobs.orchestration.restatements import plan_request, propose_changes
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
@@ -290,7 +291,8 @@ def _decide(
         origin=_origin(run),
         events=events,
     )
-    return replace(decision, changes=told.sentences, proposal=told.request_id or "")
+    repairs = propose_repairs(pipeline, lake, now_ms=now_ms(), who=who) if pipeline.repair is not None else ()
+    return replace(decision, changes=(*told.sentences, *repairs), proposal=told.request_id or "")
 
 
 def _settled_meanwhile(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from jobs.durations import format_duration, human_duration
 from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
-from jobs.ledger.view import LedgerView, Request, StagedRun
+from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
@@ -145,7 +145,7 @@ def asked_for(repair: LateRepair, *, who: str, warm_up: WarmUp | None, reason: s
         who=who,
         reason=reason or repair.reason,
         warm_up=warm_up,
-        is_repair=True,
+        kind=RequestKind.REPAIR,
     )
 
 
@@ -160,6 +160,8 @@ def repairs_of(work: RequestContext, view: LedgerView, request: Request) -> dict
     """
     slices = slices_between(work.pipeline, request.from_ms or 0, request.to_ms or 0)
     pairs = [(_own_run(view, one, request), _chain_run(view, one, request)) for one in slices]
+    for repaired, own in pairs:
+        _check_input(repaired, own, request=request)
     _check_states(work, *pairs[-1], request=request)
     return {
         repaired.result.run_id: own.result.run_id
@@ -180,6 +182,16 @@ def _chain_run(view: LedgerView, one: Slice, request: Request) -> StagedRun:
             f"slice {one.slice_id} is not published any more, so request {request.request_id} cannot repair it"
         )
     return run
+
+
+def _check_input(repaired: StagedRun, own: StagedRun, *, request: Request) -> None:
+    """Refuse a repair that read other records, or met another watermark, than the run of the chain."""
+    then, now = own.result, repaired.result
+    if (then.input_fingerprint, then.watermark_ms) != (now.input_fingerprint, now.watermark_ms):
+        raise RequestError(
+            f"slice {now.slice.slice_id} has other records in the log than its published run read, or slices before it "
+            f"have. Replay the changed slices first. Then cancel request {request.request_id}, and repair again"
+        )
 
 
 def _digests(run: StagedRun) -> Mapping[str, str]:

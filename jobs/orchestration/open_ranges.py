@@ -28,6 +28,7 @@ from jobs.review.pages.state import open_request as shown_request
 from jobs.runs import SHOWN_DIGITS
 from windowlib.errors import InvariantBroken, RequestError
 
+BY_PERSONS: Final = frozenset({RequestKind.RANGE, RequestKind.REPAIR})
 MAX_HELD: Final = 3
 """A message names so many held slices of a request."""
 MAX_NAMED: Final = 3
@@ -131,7 +132,7 @@ def _room(work: RequestContext, view: LedgerView, asked: Asked, *, request_id: s
     Raises:
         RangeTaken: the new request may not replace them.
     """
-    others = in_the_way(work, view, asked) if asked.kind is RequestKind.RANGE else ()
+    others = in_the_way(work, view, asked) if asked.kind in BY_PERSONS else ()
     if not others:
         return []
     why_not = ""

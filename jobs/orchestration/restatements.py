@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,8 @@ def plan_request(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
     busy = busy_with(work, view, slices, own=asked.own_lease, kinds=tuple(RequestKind))
     if busy is not None:
         return Wait(why=busy, watch=watch_ledger(work, view))
-    planned = work.plan(view, Ask(slices=slices, is_fresh=request.is_fresh, request_id=request.request_id))
+    ask = Ask.of_range(slices, pipeline=work.pipeline, warm_up=request.warm_up)
+    planned = work.plan(view, replace(ask, is_fresh=request.is_fresh, request_id=request.request_id))
     return replay_of(planned, opened_for(work, asked, slices))
 
 
@@ -99,10 +100,14 @@ def to_start(pipeline_file: str, *, lake: str | None = None) -> BackfillStart | 
     if not root:
         raise RequestError("no lake: set HINDCAST_LAKE for Airflow's tasks and start Airflow again")
     work = open_request_context(pipeline, Lake(root=root), now_ms=wall_clock_ms)
-    if restate_rule(work).mode != "auto":
+    restates = restate_rule(work).mode == "auto"
+    repairs = pipeline.repair is not None and pipeline.repair.mode == "auto"
+    if not (restates or repairs):
         return "restate.mode is not auto"
     view = work.ledger.view()
-    request = _failed(work, view) or open_proposal(work, view)
+    request = _failed(work, view) or open_proposal(work, view) if restates else None
+    if request is None and repairs:
+        request = next((waiting for waiting in view.open_requests(RequestKind.REPAIR) if waiting.is_proposed), None)
     if request is None:
         return "no restatement is proposed"
     why = _stopped(work, view, request)

@@ -359,7 +359,7 @@ def replay_of(planned: Plan, opened: Opened) -> Replay:
     return Replay(
         why=planned.start.note,
         opened=opened,
-        slices=_ids([step.slice for step in planned.steps]),
+        slices=_ids([step.slice for step in planned.range]),
         records=sum(step.records for step in planned.stale),
         seconds=expected_seconds(planned),
         outline=outline(planned),

@@ -24,7 +24,9 @@ RUN_ID_DIGITS = 32
 # These fields cannot change a row of a run. `table`, `format`, `partitions`, `changes` and `ready` decide where, how
 # and when records are read; the input fingerprint covers the records. `first` and `last` bound the slices; the state
 # before covers the start of a chain.
-_IRRELEVANT = ("pipeline", "quality", "publish", "restate", "schedule", "owner", "description", "tags", "alerts")
+_IRRELEVANT = (
+    "pipeline", "quality", "publish", "restate", "repair", "schedule", "owner", "description", "tags", "alerts"
+)  # fmt: skip
 _IRRELEVANT_OF_LOG = ("table", "format", "partitions", "changes", "ready")
 _IRRELEVANT_OF_SLICE = ("first", "last")
 

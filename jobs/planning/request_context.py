@@ -92,8 +92,7 @@ class Asked:
     one `lease_id`. By default it is `request_id`, or a new id. `origin` is the DAG run that asks, if one does.
     `replaces` are the ids of the open requests that the person has seen and wants to replace; None: any.
     `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
-    `warm_up` are slices before the range, from which a chain begins in the middle of the log. `is_repair`: the context
-    has the spec of the published chain with another allowed lateness (jobs.orchestration.late_repair).
+    `warm_up` are slices before the range, from which a chain begins in the middle of the log.
     """
 
     from_ms: int | None
@@ -109,7 +108,6 @@ class Asked:
     replaces: frozenset[str] | None = None
     unarrived: Mapping[str, str] = field(default_factory=dict)
     warm_up: WarmUp | None = None
-    is_repair: bool = False
 
     @property
     def own_lease(self) -> str | None:
@@ -136,10 +134,10 @@ def find_resumable(work: RequestContext, view: LedgerView, asked: Asked) -> str 
         return None
     spec = spec_fingerprint(work.pipeline)
     for request in reversed(view.open_requests(asked.kind)):
-        kind = request.is_fresh, request.unarrived, request.warm_up, request.is_repair
+        kind = request.is_fresh, request.unarrived, request.warm_up
         same = (request.from_ms, request.to_ms, *kind, request.spec_fingerprint)
         others = [lease for lease in holders(work, request) if lease.lease_id != asked.own_lease]
-        wanted = (asked.from_ms, asked.to_ms, asked.is_fresh, asked.unarrived, asked.warm_up, asked.is_repair, spec)
+        wanted = (asked.from_ms, asked.to_ms, asked.is_fresh, asked.unarrived, asked.warm_up, spec)
         if same == wanted and not others:
             return request.request_id
     return None
@@ -178,7 +176,6 @@ def open_request(work: RequestContext, asked: Asked, *, make_room: MakeRoom = la
     """
     request_id = asked.request_id or work.new_id()
     lease_id = asked.own_lease or work.new_id()
-    spec = spec_fingerprint(work.pipeline)
     chosen = request_id
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
@@ -192,7 +189,7 @@ def open_request(work: RequestContext, asked: Asked, *, make_room: MakeRoom = la
         chosen = fitting or request_id
         events: list[LedgerEvent] = []
         if not fitting:
-            events = [*make_room(view, request_id), _requested(work, asked, request_id=request_id, spec=spec)]
+            events = [*make_room(view, request_id), requested_event(work, asked, request_id=request_id)]
         return [*events, leased_event(work, Opened(request_id=chosen, lease_id=lease_id), origin=asked.origin)]
 
     work.ledger.write(decide)
@@ -225,13 +222,14 @@ def leased_event(work: RequestContext, opened: Opened, *, origin: DagRunOrigin |
     return LedgerEvent(kind=EventKind.LEASED, request_id=opened.request_id, details=details)
 
 
-def _requested(work: RequestContext, asked: Asked, *, request_id: str, spec: str) -> LedgerEvent:
+def requested_event(work: RequestContext, asked: Asked, *, request_id: str) -> LedgerEvent:
+    """Return the event that opens a request with the spec of the context."""
     return LedgerEvent(
         kind=EventKind.REQUESTED,
         request_id=request_id,
         who=asked.who,
         reason=asked.reason,
-        spec_fingerprint=spec,
+        spec_fingerprint=spec_fingerprint(work.pipeline),
         details={
             "kind": asked.kind.value,
             "from_ms": asked.from_ms,
@@ -240,8 +238,7 @@ def _requested(work: RequestContext, asked: Asked, *, request_id: str, spec: str
             "spec": pipeline_to_json(work.pipeline),
         }
         | ({"unarrived": dict(asked.unarrived)} if asked.unarrived else {})
-        | ({} if asked.warm_up is None else {"warm_up": asdict(asked.warm_up)})
-        | ({"repair": True} if asked.is_repair else {}),
+        | ({} if asked.warm_up is None else {"warm_up": asdict(asked.warm_up)}),
     )
 
 
@@ -275,7 +272,8 @@ def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
 def on_published_spec(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
     """Return the context with the spec of the published chain, and a warning if the pipeline file differs from it.
 
-    When a slice counts as complete, and what becomes of changed slices, is told by the file: `log.ready`, `restate`.
+    When a slice counts as complete, and what becomes of changed slices and late records, is told by the file:
+    `log.ready`, `restate`, `repair`.
     """
     view = work.ledger.view()
     head = view.head
@@ -293,5 +291,5 @@ def on_published_spec(work: RequestContext) -> tuple[RequestContext, tuple[str, 
         f"`hindcast adopt {work.pipeline.name}`"
     )
     log = stored.log.model_copy(update={"ready": work.pipeline.log.ready})
-    used = stored.model_copy(update={"log": log, "restate": work.pipeline.restate})
+    used = stored.model_copy(update={"log": log, "restate": work.pipeline.restate, "repair": work.pipeline.repair})
     return replace(work, pipeline=used), (warning,)

@@ -23,6 +23,7 @@ from jobs.pipeline.models.kafka import with_kafka_sources
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.process import AggregateGrammar, ProcessGrammar
 from jobs.pipeline.models.publish import PublishGrammar
+from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.models.schedule import ScheduleGrammar
 from jobs.pipeline.models.suggestions import did_you_mean
@@ -68,6 +69,7 @@ class Pipeline(GrammarModel):
     quality: QualityGrammar | None = None
     publish: PublishGrammar | None = None
     restate: RestateGrammar | None = None
+    repair: RepairGrammar | None = None
     schedule: ScheduleGrammar | None = None
     semantics: Literal["strict", "flink", "storm", "mongodb", "beam"] = "strict"
     owner: Annotated[str, StringConstraints(max_length=200), AfterValidator(refuse_control_characters)] | None = None

@@ -1,5 +1,7 @@
 """Late repairs: readers see what a chain with the greater allowed lateness would show, and the chain goes on."""
 
+import re
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
@@ -8,15 +10,21 @@ from typing import Any, Final
 import pytest
 
 from jobs.lake.lake import Lake
+from jobs.ledger.view import Request, RequestKind
 from jobs.orchestration.late_repair import LateRepair, asked_for, repair_of, repairing
 from jobs.orchestration.outcomes import RequestOutcome
+from jobs.orchestration.repair_proposals import propose_repairs
 from jobs.orchestration.requests import Staging, run_request
+from jobs.orchestration.restatements import plan_request
+from jobs.orchestration.scheduling import Replay
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.restating import request_to_continue
 from jobs.planning.steps import Ask, Reason
-from jobs.publishing.decisions import rollback
+from jobs.publishing.decisions import cancel, rollback
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
 from jobs.readers import published_table
 from jobs.reading.verify import verify
@@ -214,3 +222,62 @@ def test_nothing_published_is_refused(tmp_path: Path) -> None:
     work = make_small(tmp_path)
     with pytest.raises(RequestError, match="no published slice in the range"):
         repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+
+
+class TestProposals:
+    """What the schedule proposes with `repair: {mode: propose}`, and how a proposal is started."""
+
+    def proposed(self, work: RequestContext, rule: str = "mode: propose, at_most_age: 36500d") -> tuple[str, ...]:
+        text = pipeline_text(windows="tumbling: {size: 2h}", bound="0s", lateness="0s")
+        pipeline = pipeline_of(f"{text}repair: {{{rule}}}\n")
+        return propose_repairs(pipeline, work.lake, now_ms=NOW_MS, who="the schedule")
+
+    def opened(self, work: RequestContext) -> list[Request]:
+        return list(work.ledger.view().open_requests(RequestKind.REPAIR))
+
+    def test_a_proposal_is_started_as_any_other_and_made_once(self, tmp_path: Path) -> None:
+        work = make_small(tmp_path)
+        assert self.proposed(work) == ()
+        run_days(work, 0, DAYS)
+        [sentence] = self.proposed(work)
+        assert re.search(r"late repair: .* late records of . slices, .*: proposed as request", sentence)
+        [request] = self.opened(work)
+        assert request.is_proposed
+        assert "is open" in self.proposed(work)[0]
+        asked = Asked(from_ms=request.from_ms, to_ms=request.to_ms, who="a", reason="", request_id=request.request_id)
+        order = plan_request(work.pipeline, work.lake, asked=asked, now_ms=NOW_MS)
+        assert isinstance(order, Replay)
+        assert len(order.slices) == ((request.to_ms or 0) - (request.from_ms or 0)) // DAY_MS
+        context, request = request_to_continue(work, request.request_id, lease_id=order.opened.lease_id)
+        asked = replace(asked, kind=request.kind, warm_up=request.warm_up, lease_id=order.opened.lease_id)
+        outcome = run(context, asked)
+        assert (outcome.request_id, outcome.is_published) == (request.request_id, True)
+        assert self.proposed(work) == ()
+
+    def test_a_declined_repair_is_not_proposed_again(self, tmp_path: Path) -> None:
+        work = make_small(tmp_path)
+        run_days(work, 0, DAYS)
+        self.proposed(work)
+        [request] = self.opened(work)
+        cancel(work, request.request_id, reason="known", by=By(who="ann", decision_id="1"))
+        assert self.proposed(work) == ()
+        assert not self.opened(work)
+
+    def test_age_and_budget_bound_a_proposal(self, tmp_path: Path) -> None:
+        work = make_small(tmp_path)
+        run_days(work, 0, DAYS)
+        assert self.proposed(work, "mode: propose, at_most_age: 1d") == ()
+        assert self.proposed(work, "mode: off") == ()
+        [sentence] = self.proposed(work, "at_most_age: 36500d, daily_budget: 1ms")
+        assert "repair.daily_budget is 1ms" in sentence
+        assert not self.opened(work)
+
+    def test_sessions_need_the_log_and_are_told(self, tmp_path: Path) -> None:
+        make_log(tmp_path / "log", Random(3), keys=[*range(4)], share=0.9)
+        text = pipeline_text(windows="session: {gap: 1h}", bound="0s", lateness="0s")
+        pipeline = pipeline_of(text + "repair: {at_most_age: 36500d}\n")
+        work = context(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline)
+        run_days(work, 0, DAYS)
+        first = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None).slices[0]
+        sentences = propose_repairs(pipeline, work.lake, now_ms=NOW_MS, who="the schedule")
+        assert first.start_ms == start_ms(0) or "needs the times of all earlier records" in sentences[0]

@@ -78,6 +78,24 @@ def test_settled_windows_survive_json_and_change_no_row(limits: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(
+    ("text", "mode", "age_days", "budget_h"),
+    [
+        ("{}", "propose", 30, 2),
+        ("{mode: auto, at_most_age: 7d}", "auto", 7, 2),
+        ("{daily_budget: 9h}", "propose", 30, 9),
+    ],
+)
+def test_repairs_survive_json_and_change_no_row(text: str, mode: str, age_days: int, budget_h: int) -> None:
+    written = pipeline(repair=yaml.safe_load(text))
+    found = pipeline_from_json(pipeline_to_json(written), source="ledger").repair
+    assert found is not None
+    assert (found.mode, found.at_most_age_ms, found.daily_budget_ms) == (
+        mode, age_days * 86_400_000, budget_h * 3_600_000
+    )  # fmt: skip
+    assert spec_fingerprint(written) == spec_fingerprint(pipeline())
+
+
+@pytest.mark.parametrize(
     ("text", "mode", "age_days", "slices"),
     [
         ("{mode: propose}", "propose", 30, 31),
@@ -207,11 +225,11 @@ def test_parts_that_do_not_fit_together_are_refused(changes: dict[str, Any], mes
 _ELSEWHERE = {
     "LogGrammar", "SliceGrammar", "ReadyGrammar", "TimeColumn", "QualityGrammar", "AggregateGrammar", "AlertsGrammar",
     "Recipient", "PublishGrammar", "SettledGrammar", "ChangeGrammar", "ConditionGrammar", "MinRecordsGrammar",
-    "ScheduleGrammar", "RestateGrammar",
+    "ScheduleGrammar", "RestateGrammar", "RepairGrammar",
 }  # fmt: skip
 _OF_THE_FILE = {
     ("Pipeline", name)
-    for name in ("quality", "publish", "restate", "schedule", "owner", "description", "tags", "alerts")
+    for name in ("quality", "publish", "restate", "repair", "schedule", "owner", "description", "tags", "alerts")
 } | {("Pipeline", "max_parallelism")}
 
 

@@ -1,0 +1,105 @@
+"""Proposals of late repairs: open requests that a person, or the schedule, starts. A pipeline has at most one."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from jobs.durations import format_duration, human_duration
+from jobs.lake.lake import Lake
+from jobs.ledger.events import LedgerEvent
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
+from jobs.orchestration.late_repair import LateRepair, asked_for, repair_of, repairing
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.repair import RepairGrammar
+from jobs.planning.estimate import estimator
+from jobs.planning.request_context import RequestContext, on_published_spec, open_request_context, requested_event
+from jobs.replay.restart import restart_before
+from jobs.runs import WarmUp
+from windowlib.errors import InvariantBroken, RequestError, StoreError
+
+SHOWN_ID: Final = 8
+
+
+def propose_repairs(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) -> tuple[str, ...]:
+    """Propose to repair late records as the pipeline file says; return sentences on it. No record of the log is read.
+
+    Late records of a repair that a person has declined are not proposed again.
+    """
+    rule = pipeline.repair
+    if rule is None or rule.mode == "off":
+        return ()
+    work, _ = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
+    view = work.ledger.view()
+    opened = next(iter(view.open_requests(RequestKind.REPAIR)), None)
+    if opened is not None:
+        return (f"late repair {opened.request_id[:SHOWN_ID]} is open: {opened.reason}",)
+    from_ms = _first_ms(view, oldest_ms=now_ms - rule.at_most_age_ms)
+    if from_ms is None:
+        return ()
+    try:
+        repair = within_budget(work, view, rule, from_ms=from_ms)
+        if not repair.late:
+            return ()
+        warm_up = restart_before(None, repairing(work, repair), repair.slices)
+        request = propose(work, repair, warm_up=warm_up, who=who)
+    except (RequestError, StoreError) as error:
+        return (f"no late repair is proposed: {error}",)
+    return (f"{repair.reason}: proposed as request {request.request_id[:SHOWN_ID]}",)
+
+
+def propose(work: RequestContext, repair: LateRepair, *, warm_up: WarmUp | None, who: str, reason: str = "") -> Request:
+    """Open the request of a repair without a holder. If a repair is open, that one is returned."""
+    repaired, request_id = repairing(work, repair), work.new_id()
+    asked = asked_for(repair, who=who, warm_up=warm_up, reason=reason)
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        is_free = not view.open_requests(RequestKind.REPAIR)
+        return [requested_event(repaired, asked, request_id=request_id)] if is_free else []
+
+    found = work.ledger.write(decide).open_requests(RequestKind.REPAIR)
+    if not found:
+        raise InvariantBroken(f"pipeline {work.pipeline.name} has no open repair after a proposal; please report this")
+    return found[0]
+
+
+def within_budget(work: RequestContext, view: LedgerView, rule: RepairGrammar, *, from_ms: int) -> LateRepair:
+    """Return the repair of the oldest slices that past runs replay within the daily budget.
+
+    Raises:
+        RequestError: the first slice alone takes longer; or as `repair_of` raises.
+    """
+    repair = repair_of(work, from_ms=from_ms, to_ms=None, at_most_ms=None)
+    estimate, budget_s = estimator(view), rule.daily_budget_ms / 1_000
+    seconds, end_ms = 0.0, None
+    for slice_ in repair.slices:
+        run = view.published_run(slice_.slice_id)
+        expected = None if run is None else estimate(run.result.counts.read)
+        seconds += 0.0 if expected is None else expected.seconds
+        if seconds > budget_s:
+            break
+        end_ms = slice_.end_ms
+    if not repair.slices or end_ms == repair.slices[-1].end_ms:
+        return repair
+    if end_ms is None:
+        raise RequestError(
+            f"slice {repair.slices[0].slice_id} takes about {human_duration(seconds * 1_000)}, and repair.daily_budget "
+            f"is {format_duration(rule.daily_budget_ms)}"
+        )
+    return repair_of(work, from_ms=from_ms, to_ms=end_ms, at_most_ms=None)
+
+
+def _first_ms(view: LedgerView, *, oldest_ms: int) -> int | None:
+    """Return the start of the first published slice that is young enough, and after those that a person declined."""
+    declined = [request.to_ms or 0 for request in view.requests.values() if _is_declined(view, request)]
+    first_ms = max([oldest_ms, *declined])
+    slices = (view.slices[name] for name in view.published)
+    return next((slice_.start_ms for slice_ in slices if slice_.start_ms >= first_ms), None)
+
+
+def _is_declined(view: LedgerView, request: Request) -> bool:
+    """Return whether a person has cancelled a repair, or rolled it back."""
+    if request.kind is not RequestKind.REPAIR:
+        return False
+    if request.state is RequestState.ROLLED_BACK:
+        return True
+    decided = [one for one in view.decisions.values() if one.request_id == request.request_id]
+    return request.state is RequestState.CLOSED and bool(decided) and decided[-1].action == "cancel"
