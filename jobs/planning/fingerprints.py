@@ -19,6 +19,10 @@ from windowlib.records.tables import CHECKPOINT_TABLES
 # Increase it when windowlib computes other rows for a spec than before: every slice then gets a new run.
 SEMANTICS_VERSION = 2
 
+# The same for pipelines that use the replay's clock only. 1: records at the end of a slice that moved no time met the
+# clock of the slice's end.
+CLOCK_VERSION = 2
+
 RUN_ID_DIGITS = 32
 
 # These fields cannot change a row of a run. `table`, `format`, `partitions`, `changes` and `ready` decide where, how
@@ -54,6 +58,8 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
         "semantics_version": [SEMANTICS_VERSION, STATE_VERSION],
         "spec": relevant_document(pipeline_document(pipeline)),
     }
+    if pipeline.log.arrival_time is not None and (pipeline.needs_clock or pipeline.functions()):
+        whole["clock_version"] = CLOCK_VERSION
     if pipeline.functions():
         found = Functions(source=pipeline.source, directory=pipeline.functions_dir)
         whole["functions"] = {one.name: found.source_of(one, one.name) for one in pipeline.functions()}

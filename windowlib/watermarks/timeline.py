@@ -145,8 +145,13 @@ class Timeline:
         driver.on_record(arrival)
         self._move()
 
-    def end_slice(self, end_ms: int) -> None:
-        """Process every deadline before the slice's end, so that the results do not depend on where the log is cut."""
+    def end_slice(self, end_ms: int, *, last_sequence: int = -1) -> None:
+        """Process every deadline before the slice's end, so that the results do not depend on where the log is cut.
+
+        `last_sequence` is the place of the slice's last record, which may not have arrived here: a record that moves no
+        time is left out. The end of the slice comes after it.
+        """
+        self._sequence = max(self._sequence, last_sequence)
         self._pass_deadlines(end_ms)
         self._move(due_ms=end_ms, clock_ms=end_ms)
         self.slice_ends.append(len(self.steps))

@@ -187,7 +187,9 @@ def driven_time(
     def end_slices(until: int) -> None:
         nonlocal ended
         while ended < until:
-            timeline.end_slice(places.ranges[ended].end_ms if engine.needs_clock else MIN_TIME_MS)
+            span = places.ranges[ended]
+            end_ms = span.end_ms if engine.needs_clock else MIN_TIME_MS
+            timeline.end_slice(end_ms, last_sequence=span.end_sequence - 1)
             after.append(tuple(timeline.snapshot()))
             ended += 1
 
