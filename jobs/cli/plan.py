@@ -13,7 +13,6 @@ from jobs.cli.slice_lines import all_option, show_plan
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, parse_bound
-from jobs.planning.change_reach import with_reach
 from jobs.planning.fingerprints import checks_fingerprint
 from jobs.planning.plan import Plan, plan
 from jobs.planning.plan_file import PlanFile
@@ -89,6 +88,8 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
     as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
     """Print the plan of a range; its help is PLAN_HELP."""
+    from jobs.planning.change_reach import with_reach  # `run` imports this module, too
+
     pipeline = places.pipeline(pipeline_name)
     work = places.request_context(pipeline)
     checks = None if plan_file is None else suite_fingerprint(pipeline)

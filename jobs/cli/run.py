@@ -95,7 +95,8 @@ _WAYS: Final = (
 def run_command(  # noqa: PLR0913  (its options)
     *, pipeline_name: str, from_text: str | None, to_text: str | None, event_time_text: str | None,
     request_text: str | None, plan_file: Path | None, chunk: int | None, chunk_records: int, no_publish: bool,
-    fresh: bool, warms_up: bool, reason: str, if_open: str | None, master: str | None, fold_from: int, as_json: bool, places: options.Places,
+    fresh: bool, warms_up: bool, reason: str, if_open: str | None, master: str | None, fold_from: int, as_json: bool,
+    places: options.Places,
 ) -> int:  # fmt: skip
     """Replay the missing and stale slices of [from, to), check them, and publish all of them or none.
 
