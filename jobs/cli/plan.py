@@ -164,9 +164,9 @@ class GivenRange:
                 raise click.UsageError(f"--event-time has its own range; leave out {' and '.join(given)}")
             from jobs.planning.event_range import event_time_slices
 
-            found = event_time_slices(work, self.event_time_text, is_fresh=self.is_fresh)
-            options.complain(f"{found.sentence}.")
-            return found.from_ms, found.to_ms
+            needed = event_time_slices(work, self.event_time_text, is_fresh=self.is_fresh)
+            options.complain(f"{needed.sentence}.")
+            return needed.from_ms, needed.to_ms
         if self.from_text is None or self.to_text is None:
             missing = next(name for name, text in texts.items() if text is None)
             raise click.UsageError(f"Missing option '{missing}'. Give --from and --to, or {self.others}.")

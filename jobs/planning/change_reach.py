@@ -43,9 +43,9 @@ def with_reach(pipeline: Pipeline, planned: Plan) -> Plan:
     except SpecError:
         return planned  # nothing bounds how long a record matters
     if rules.bound_ms is None or rules.reach.is_on_clock:
-        return planned  # the watermark may be another one for ever
+        return planned  # the watermark may differ for ever
     times = event_times(pipeline, log, [step.slice for step in planned.steps])
-    return bounded(planned, rules, {one.slice.slice_id: one for one in times})
+    return bounded(planned, rules, {slice_times.slice.slice_id: slice_times for slice_times in times})
 
 
 def bounded(planned: Plan, rules: TimeRules, times: Mapping[str, SliceTimes]) -> Plan:
@@ -139,7 +139,7 @@ def _chained_ms(times: SliceTimes, latest_ms: float, *, gap_ms: int) -> float:
     """Return the latest event time of sessions that may go on in a slice."""
     if not times.is_known:
         return UNBOUNDED
-    for one in sorted(times.spans):
-        if one.first_ms <= latest_ms + gap_ms:
-            latest_ms = max(latest_ms, one.last_ms)
+    for first_ms, last_ms in sorted(times.spans):
+        if first_ms <= latest_ms + gap_ms:
+            latest_ms = max(latest_ms, last_ms)
     return latest_ms

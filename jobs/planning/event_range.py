@@ -72,7 +72,7 @@ class Touched:
         first_ms, last_ms = event_range.from_ms - size_ms + 1, event_range.to_ms - 1
         if reach.gap_ms is None:
             return cls(first_ms=first_ms, last_ms=last_ms + size_ms - 1, final_ms=last_ms + reach.after_ms)
-        if not all(one.is_known for one in times):
+        if not all(slice_times.is_known for slice_times in times):
             return cls(first_ms=MIN_TIME_MS, last_ms=MAX_TIME_MS, final_ms=MAX_TIME_MS)
         groups = [
             (first, last) for first, last in _groups(times, reach.gap_ms) if first <= last_ms and last >= first_ms
@@ -83,18 +83,18 @@ class Touched:
 
     def has(self, times: SliceTimes) -> bool:
         """Return whether a slice can have such a record."""
-        overlaps = (one.first_ms <= self.last_ms and one.last_ms >= self.first_ms for one in times.spans)
+        overlaps = (span.first_ms <= self.last_ms and span.last_ms >= self.first_ms for span in times.spans)
         return not times.is_known or any(overlaps)
 
 
 def _groups(times: Sequence[SliceTimes], gap_ms: int) -> list[tuple[int, int]]:
     """Return the first and last event time of groups of records that may be one session, in order."""
     groups: list[tuple[int, int]] = []
-    for one in sorted(one for slice_times in times for one in slice_times.spans):
-        if groups and one.first_ms <= groups[-1][1] + gap_ms:
-            groups[-1] = (groups[-1][0], max(groups[-1][1], one.last_ms))
+    for first_ms, last_ms in sorted(span for slice_times in times for span in slice_times.spans):
+        if groups and first_ms <= groups[-1][1] + gap_ms:
+            groups[-1] = (groups[-1][0], max(groups[-1][1], last_ms))
         else:
-            groups.append((one.first_ms, one.last_ms))
+            groups.append((first_ms, last_ms))
     return groups
 
 
@@ -124,18 +124,18 @@ def resolved(
             statistics tell a watermark if `rules` allow it.
     """
     touched = Touched.by(event_range, rules.reach, times)
-    first = None if touched is None else next((no for no, one in enumerate(times) if touched.has(one)), None)
+    first = None if touched is None else next((number for number, own in enumerate(times) if touched.has(own)), None)
     if touched is None or first is None:
         return None
     latest_ms = MIN_TIME_MS
-    for one in times[first:]:
-        if one.latest_ms is not None and one.is_exact:
-            latest_ms = max(latest_ms, one.latest_ms)
-        reached_ms = published.get(one.slice.slice_id)
+    for own in times[first:]:
+        if own.latest_ms is not None and own.is_exact:
+            latest_ms = max(latest_ms, own.latest_ms)
+        reached_ms = published.get(own.slice.slice_id)
         if reached_ms is None and rules.bound_ms is not None and latest_ms > MIN_TIME_MS:
             reached_ms = latest_ms - rules.bound_ms
         if reached_ms is not None and reached_ms >= touched.final_ms:
-            return ResolvedRange(first=times[first].slice, last=one.slice, is_final=True)
+            return ResolvedRange(first=times[first].slice, last=own.slice, is_final=True)
     return ResolvedRange(first=times[first].slice, last=times[-1].slice, is_final=False)
 
 
@@ -168,16 +168,17 @@ def event_time_slices(work: RequestContext, text: str, *, is_fresh: bool = False
     times: tuple[SliceTimes, ...] = ()
     if log_state.first_data is not None and log_state.last_data is not None:
         slices = slices_between(pipeline, log_state.first_data.start_ms, log_state.last_data.end_ms)
-        times = event_times(pipeline, log, [one for one in slices if one.end_ms <= work.ledger.now_ms()])
+        over = [slice_ for slice_ in slices if slice_.end_ms <= work.ledger.now_ms()]
+        times = event_times(pipeline, log, over)
     published = {} if is_fresh else _published_watermarks(work, view, rules)
-    found = resolved(event_range, rules, times, published=published)
+    needed = resolved(event_range, rules, times, published=published)
     asked = f"event time [{show_ms(grid, event_range.from_ms)}, {show_ms(grid, event_range.to_ms)})"
-    if found is None:
+    if needed is None:
         raise RequestError(
             f"no record of pipeline {pipeline.name} can be in a window that touches {asked}. {_extent(times)}"
         )
     return EventTimeSlices(
-        from_ms=found.first.start_ms, to_ms=found.last.end_ms, sentence=f"{asked} {_in_words(found, times)}"
+        from_ms=needed.first.start_ms, to_ms=needed.last.end_ms, sentence=f"{asked} {_in_words(needed, times)}"
     )
 
 
@@ -211,8 +212,7 @@ def _published_watermarks(work: RequestContext, view: LedgerView, rules: TimeRul
     if records were removed.
     """
     changed = changed_slices(work, view)
-    may_fall = [one for one in changed if rules.bound_ms is None or one.removed or one.accepted]
-    if may_fall:
+    if any(rules.bound_ms is None or change.removed or change.accepted for change in changed):
         return {}
     spec = spec_fingerprint(work.pipeline)
     runs = ((slice_id, view.published_chain_run(slice_id)) for slice_id in view.published)
@@ -223,25 +223,25 @@ def _published_watermarks(work: RequestContext, view: LedgerView, rules: TimeRul
     }
 
 
-def _in_words(found: ResolvedRange, times: Sequence[SliceTimes]) -> str:
-    ids = [one.slice.slice_id for one in times if found.first.start_ms <= one.slice.start_ms <= found.last.start_ms]
-    unknown = sum(not one.is_known for one in times)
-    words = f"is in the records of {ids[0]}" + (f" … {ids[-1]}" if len(ids) > 1 else "")
+def _in_words(needed: ResolvedRange, times: Sequence[SliceTimes]) -> str:
+    first, last = needed.first.slice_id, needed.last.slice_id
+    unknown = sum(not slice_times.is_known for slice_times in times)
+    words = f"is in the records of {first}" + (f" … {last}" if first != last else "")
     if unknown:
         words += (
             f". The statistics of the log do not tell the event times of {counted(unknown, 'slice')}, so these count "
             "as well"
         )
-    if not found.is_final:
-        words += f". No watermark is known that completes its windows, so the range ends with {ids[-1]}"
+    if not needed.is_final:
+        words += f". No watermark is known that completes its windows, so the range ends with {last}"
     return words
 
 
 def _extent(times: Sequence[SliceTimes]) -> str:
-    spans = [one for slice_times in times for one in slice_times.spans]
+    spans = [span for slice_times in times for span in slice_times.spans]
     if not spans:
         return "The log has no slice with records that is over"
-    first_ms, last_ms = min(one.first_ms for one in spans), max(one.last_ms for one in spans)
+    first_ms, last_ms = min(span.first_ms for span in spans), max(span.last_ms for span in spans)
     return (
         f"The event times of its {counted(len(times), 'slice')} are from {show_instant(first_ms)} to "
         f"{show_instant(last_ms)}, by the statistics of the log"

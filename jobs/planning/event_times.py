@@ -3,7 +3,7 @@
 No record is read. The statistics of the files are the writer's, so they are hints: a result never follows from them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,28 +83,21 @@ def event_times(pipeline: Pipeline, log: LogVersion, slices: Sequence[Slice]) ->
     """
     column = pipeline.log.event_time
     spans = time_spans(log, column.column, unit=None if column.unit is None else column.unit.value)
-    found: dict[str, list[Span | None]] = {}
-    changed: set[str] = set()
+    of_slice: dict[str, list[Span | None]] = {}
+    lost: set[str] = set()
     for file in files_of_slices(log, by=pipeline.log.slice, slices=slices):
         if file.records != 0:
-            found.setdefault(file.slice_id, []).append(spans.get(file.path))
+            of_slice.setdefault(file.slice_id, []).append(spans.get(file.path))
         if file.deleted is not None:
-            changed.add(file.slice_id)
+            lost.add(file.slice_id)
     return tuple(
-        SliceTimes(
-            slice=one,
-            spans=_known(found[one.slice_id]),
-            is_known=None not in found[one.slice_id],
-            is_exact=one.slice_id not in changed and all(_is_valid(span) for span in _known(found[one.slice_id])),
-        )
-        for one in slices
-        if one.slice_id in found
+        _slice_times(slice_, of_slice[slice_.slice_id], has_all=slice_.slice_id not in lost)
+        for slice_ in slices
+        if slice_.slice_id in of_slice
     )
 
 
-def _known(spans: Iterable[Span | None]) -> tuple[Span, ...]:
-    return tuple(sorted(span for span in spans if span is not None))
-
-
-def _is_valid(span: Span) -> bool:
-    return span.first_ms >= MIN_TIMESTAMP_MS and span.last_ms <= MAX_TIMESTAMP_MS
+def _slice_times(slice_: Slice, spans: Sequence[Span | None], *, has_all: bool) -> SliceTimes:
+    known = tuple(sorted(span for span in spans if span is not None))
+    are_valid = all(span.first_ms >= MIN_TIMESTAMP_MS and span.last_ms <= MAX_TIMESTAMP_MS for span in known)
+    return SliceTimes(slice=slice_, spans=known, is_known=None not in spans, is_exact=has_all and are_valid)

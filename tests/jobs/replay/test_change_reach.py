@@ -111,7 +111,7 @@ def times_of(log: Sequence[LogSlice], random: Random) -> list[SliceTimes]:
     for one in log:
         if not one.records:
             continue
-        files = [[*one.records]]
+        files = [one.records]
         if random.random() < 0.5:
             cut = random.randrange(len(one.records) + 1)
             files = [part for part in (one.records[:cut], one.records[cut:]) if part]
