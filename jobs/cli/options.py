@@ -131,6 +131,16 @@ def duration_ms(text: str, option: str, *, least_ms: int = 1) -> int:
     return found
 
 
+event_time_option = click.option(
+    "--event-time",
+    "event_time_text",
+    default=None,
+    metavar="A..B",
+    help="In place of --from and --to: the slices whose records can be in windows that touch the event times [A, B), "
+    "up to the slice that completes these windows. A and B are dates or times.",
+)
+
+
 def range_options(command: Callable[_Parameters, _Result], *, required: bool = True) -> Callable[_Parameters, _Result]:
     """Add --from and --to, the half-open range of a command."""
     to = click.option(

@@ -1,7 +1,8 @@
 """The command plan."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from jobs.cli import options
 from jobs.cli.slice_lines import all_option, show_plan
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import check_range, parse_bound, slices_between
+from jobs.pipeline.slices import check_range, parse_bound
 from jobs.planning.fingerprints import checks_fingerprint
 from jobs.planning.plan import Plan, plan
 from jobs.planning.plan_file import PlanFile
@@ -37,7 +38,9 @@ The reasons to replay a slice:
                         MERGE); --verify compares its records; `run` replays
                         it, and holds other records for a person
 
-All other slices are current. With --verify, the exit status is 1 if records differ.
+All other slices are current. A slice is *not reached* if a change in the slices before has ended there, by the event
+times in the statistics of the log: `run` replays it only if they are wrong. With --verify, the exit status is 1 if
+records differ.
 
 With --json, a current slice has the id and the verdict of its run. If a person has waived the run, the verdict stays
 `fail` and `waived` is true.
@@ -51,7 +54,8 @@ With --json, a current slice has the id and the verdict of its run. If a person 
     epilog="Example: hindcast plan flights --from 2013-02-01 --to 2013-02-08",
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
-@options.range_options
+@partial(options.range_options, required=False)
+@options.event_time_option
 @click.option("--fresh", is_flag=True, help="Plan a new chain that begins at --from without a state from before.")
 @options.warm_up_option
 @click.option(
@@ -79,22 +83,24 @@ With --json, a current slice has the id and the verdict of its run. If a person 
 @options.json_option
 @options.place_options
 def plan_command(  # noqa: PLR0913 - one parameter per option
-    *, pipeline_name: str, from_text: str, to_text: str, fresh: bool, warms_up: bool, verify: bool, explains: bool,
-    plan_file: Path | None, master: str | None, fold_from: int, as_json: bool, places: options.Places,
+    *, pipeline_name: str, from_text: str | None, to_text: str | None, event_time_text: str | None, fresh: bool,
+    warms_up: bool, verify: bool, explains: bool, plan_file: Path | None, master: str | None, fold_from: int,
+    as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
     """Print the plan of a range; its help is PLAN_HELP."""
+    from jobs.planning.change_reach import with_reach  # `run` imports this module, too
+
     pipeline = places.pipeline(pipeline_name)
     work = places.request_context(pipeline)
     checks = None if plan_file is None else suite_fingerprint(pipeline)
-    bounds = {"from_ms": parse_bound(pipeline, from_text), "to_ms": parse_bound(pipeline, to_text)}
-
-    slices = check_range(pipeline, **bounds, now_ms=work.ledger.now_ms())
+    given = GivenRange(from_text=from_text, to_text=to_text, event_time_text=event_time_text, is_fresh=fresh)
+    slices = check_range(pipeline, *given.bounds(work), now_ms=work.ledger.now_ms())
     warm_up = chosen_restart(work, slices, is_fresh=fresh, warms_up=warms_up, master=master)
     ask = replace(Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up), is_fresh=fresh, checks=checks)
 
     def planned_now() -> tuple[LedgerView, Plan]:
         view = work.ledger.view()
-        return view, plan(pipeline, places.lake, view, ask=ask)
+        return view, with_reach(pipeline, plan(pipeline, places.lake, view, ask=ask))
 
     view, planned = planned_now()
     found = _verify(work, planned, master=master) if verify else None
@@ -102,7 +108,7 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
         view, planned = planned_now()
     if plan_file is not None:
         PlanFile.of(planned, view).store(plan_file)
-    how = _execution(work, planned, bounds) if explains else None
+    how = _execution(work, planned, slices) if explains else None
     if as_json:
         verified = {} if found is None else {"verified": asdict(found)}
         options.print_json(planned.to_json() | verified | ({} if how is None else {"execution": asdict(how)}))
@@ -117,10 +123,9 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
     return options.REFUSED if found is not None and found.different else options.OK
 
 
-def _execution(work: RequestContext, planned: Plan, bounds: Mapping[str, int]) -> "Execution":
+def _execution(work: RequestContext, planned: Plan, slices: Sequence[Slice]) -> "Execution":
     from jobs.review.execution import execution
 
-    slices = slices_between(work.pipeline, bounds["from_ms"], bounds["to_ms"])
     return execution(work.pipeline, work.lake, slices, known=planned.known)
 
 
@@ -133,6 +138,39 @@ def _verify(work: RequestContext, planned: Plan, *, master: str | None) -> "Veri
         return verify_inputs(session, work, planned, who=options.who())
     finally:
         session.stop()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenRange:
+    """The range that a person gives: two edges of slices, or a range of event time. `others` are options for ranges."""
+
+    from_text: str | None
+    to_text: str | None
+    event_time_text: str | None
+    is_fresh: bool
+    others: str = "--event-time"
+
+    def bounds(self, work: RequestContext) -> tuple[int, int]:
+        """Return the edges of the slices. A range of event time is resolved, and told on standard error.
+
+        Raises:
+            UsageError: the person gives both, or a part.
+            RangeError, RequestError, LogError, SpecError: as for `parse_bound` and `event_time_slices`.
+        """
+        texts = {"--from": self.from_text, "--to": self.to_text}
+        if self.event_time_text is not None:
+            given = [name for name, text in texts.items() if text is not None]
+            if given:
+                raise click.UsageError(f"--event-time has its own range; leave out {' and '.join(given)}")
+            from jobs.planning.event_range import event_time_slices
+
+            needed = event_time_slices(work, self.event_time_text, is_fresh=self.is_fresh)
+            options.complain(f"{needed.sentence}.")
+            return needed.from_ms, needed.to_ms
+        if self.from_text is None or self.to_text is None:
+            missing = next(name for name, text in texts.items() if text is None)
+            raise click.UsageError(f"Missing option '{missing}'. Give --from and --to, or {self.others}.")
+        return parse_bound(work.pipeline, self.from_text), parse_bound(work.pipeline, self.to_text)
 
 
 def chosen_restart(

@@ -11,13 +11,13 @@ from typing import Final
 import click
 
 from jobs.cli import options
-from jobs.cli.plan import chosen_restart, suite_fingerprint
+from jobs.cli.plan import GivenRange, chosen_restart, suite_fingerprint
 from jobs.cli.progress import progress_option, told_progress
 from jobs.cli.slice_lines import all_option, show_outcome
 from jobs.orchestration.open_ranges import RangeTaken, in_the_way
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import RECORDS_PER_CHUNK, Staging, run_request
-from jobs.pipeline.slices import check_range, parse_bound
+from jobs.pipeline.slices import check_range
 from jobs.planning.plan_file import PlanFile
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
@@ -39,6 +39,7 @@ _WAYS: Final = (
 )
 @click.argument("pipeline_name", metavar="PIPELINE")
 @partial(options.range_options, required=False)
+@options.event_time_option
 @click.option(
     "--request",
     "request_text",
@@ -92,9 +93,10 @@ _WAYS: Final = (
 @options.json_option
 @options.place_options
 def run_command(  # noqa: PLR0913  (its options)
-    *, pipeline_name: str, from_text: str | None, to_text: str | None, request_text: str | None,
-    plan_file: Path | None, chunk: int | None, chunk_records: int, no_publish: bool, fresh: bool, warms_up: bool,
-    reason: str, if_open: str | None, progress: str, master: str | None, fold_from: int, as_json: bool,
+    *, pipeline_name: str, from_text: str | None, to_text: str | None, event_time_text: str | None,
+    request_text: str | None, plan_file: Path | None, chunk: int | None, chunk_records: int, no_publish: bool,
+    fresh: bool, warms_up: bool, reason: str, if_open: str | None, progress: str, master: str | None, fold_from: int,
+    as_json: bool,
     places: options.Places,
 ) -> int:  # fmt: skip
     """Replay the missing and stale slices of [from, to), check them, and publish all of them or none.
@@ -108,8 +110,8 @@ def run_command(  # noqa: PLR0913  (its options)
     """
     pipeline = places.pipeline(pipeline_name)
     given = _Given(
-        from_text=from_text, to_text=to_text, request_text=request_text, plan_file=plan_file, is_fresh=fresh,
-        warms_up=warms_up, if_open=if_open, reason=reason, master=master,
+        from_text=from_text, to_text=to_text, event_time_text=event_time_text, request_text=request_text,
+        plan_file=plan_file, is_fresh=fresh, warms_up=warms_up, if_open=if_open, reason=reason, master=master,
     )  # fmt: skip
     work, asked, accepted = given.asked(places.request_context(pipeline, checks=suite_fingerprint(pipeline)))
     staging = Staging(chunk=chunk, chunk_records=chunk_records)
@@ -177,6 +179,7 @@ class _Given:
 
     from_text: str | None
     to_text: str | None
+    event_time_text: str | None
     request_text: str | None
     plan_file: Path | None
     is_fresh: bool
@@ -195,19 +198,21 @@ class _Given:
 
     def _refuse(self, option: str, *names: str) -> None:
         given = {
-            "--from": self.from_text, "--to": self.to_text, "--request": self.request_text, "--fresh": self.is_fresh,
-            "--warm-up": self.warms_up, "--replace or --wait": self.if_open,
+            "--from": self.from_text, "--to": self.to_text, "--event-time": self.event_time_text,
+            "--request": self.request_text, "--fresh": self.is_fresh, "--warm-up": self.warms_up,
+            "--replace or --wait": self.if_open,
         }  # fmt: skip
         wrong = [name for name in names if given[name]]
         if wrong:
             raise click.UsageError(f"{option} has its own range; leave out {' and '.join(wrong)}")
 
     def _range(self, work: RequestContext) -> Asked:
-        if self.from_text is None or self.to_text is None:
-            missing = "--from" if self.from_text is None else "--to"
-            raise click.UsageError(f"Missing option '{missing}'. Give --from and --to, or --request.")
         pipeline = work.pipeline
-        from_ms, to_ms = parse_bound(pipeline, self.from_text), parse_bound(pipeline, self.to_text)
+        given = GivenRange(
+            from_text=self.from_text, to_text=self.to_text, event_time_text=self.event_time_text,
+            is_fresh=self.is_fresh, others="--event-time or --request",
+        )  # fmt: skip
+        from_ms, to_ms = given.bounds(work)
         slices = check_range(pipeline, from_ms, to_ms, now_ms=work.ledger.now_ms())
         asked = Asked(from_ms=from_ms, to_ms=to_ms, who=options.who(), reason=self.reason, is_fresh=self.is_fresh)
         warm_up = chosen_restart(work, slices, is_fresh=self.is_fresh, warms_up=self.warms_up, master=self.master)
@@ -215,7 +220,7 @@ class _Given:
 
     def _accepted(self, work: RequestContext, path: Path) -> tuple[Asked, PlanFile]:
         """Return the request for the range of a stored plan, and the plan."""
-        self._refuse("--plan", "--from", "--to", "--request", "--fresh", "--warm-up")
+        self._refuse("--plan", "--from", "--to", "--event-time", "--request", "--fresh", "--warm-up")
         stored = PlanFile.load(path)
         if stored.pipeline != work.pipeline.name:
             raise RequestError(f"the plan {path} is of pipeline {stored.pipeline}, not of {work.pipeline.name}")
@@ -228,7 +233,7 @@ class _Given:
 
     def _continued(self, work: RequestContext, request_text: str) -> tuple[RequestContext, Asked]:
         """Return the context with the spec of an open request, and what continues it."""
-        self._refuse("--request", "--from", "--to", "--fresh", "--warm-up", "--replace or --wait")
+        self._refuse("--request", "--from", "--to", "--event-time", "--fresh", "--warm-up", "--replace or --wait")
         work, request = request_to_continue(work, options.request_of(work, request_text))
         asked = Asked(
             from_ms=request.from_ms,

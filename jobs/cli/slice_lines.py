@@ -6,7 +6,6 @@ import click
 from rich.text import Text
 
 from jobs.cli import options
-from jobs.durations import human_duration
 from jobs.folding import FOLD_FROM, Stretch, fold, folded_line, how_many, span
 from jobs.ledger.acceptances import told_together
 from jobs.ledger.tally import Standing, in_words, standing_of, tally
@@ -15,6 +14,7 @@ from jobs.orchestration.outcomes import RequestOutcome
 from jobs.plain_text import counted
 from jobs.planning.estimate import Estimate
 from jobs.planning.plan import Plan
+from jobs.planning.plan_total import share_to_replay, to_read
 from jobs.planning.steps import Reason, Step
 from jobs.runs import OPTIONAL_FATES, RunResult, Verdict, optional_fates
 
@@ -38,28 +38,14 @@ all_option = click.option(
 
 def show_plan(planned: Plan, *, at_least: int = FOLD_FROM) -> None:
     """Print a plan: a line for each slice, or for a stretch of slices that are replayed for the same reason."""
-    stretches = fold(planned.steps, lambda step: (step.reason, step.is_certain, step.is_published), at_least=at_least)
+    stretches = fold(planned.steps, lambda step: (step.shown, step.is_published), at_least=at_least)
     rows = [_plan_row(stretch) for stretch in stretches]
     columns = ("slice", "replay", "because", "records", "bytes", "about")
-    stale = [step for step in planned.stale if not step.is_warm_up]
-    share = f"{len(stale)} of {counted(len(planned.range), 'slice')} to replay"
-    if len(stale) < len(planned.stale):
-        share += f", after a warm-up of {len(planned.stale) - len(stale)}"
-    title = f"{planned.pipeline} [{planned.from_text}, {planned.to_text}) half-open: {share}"
+    title = f"{planned.pipeline} [{planned.from_text}, {planned.to_text}) half-open: {share_to_replay(planned)}"
     options.print_table(title, columns, rows, right=("records", "bytes", "about"), whole=("slice",))
-    total = _expected(Estimate.together(step.expected for step in planned.stale))
-    records = sum(step.records for step in planned.stale)
-    options.say(f"{planned.start.note}. To read: {counted(records, 'record')}{total}.")
+    options.say(f"{planned.start.note}. To read: {to_read(planned)}.")
     for warning in planned.warnings:
         options.say(f"warning: {warning}")
-
-
-def _expected(total: Estimate | None) -> str:
-    if total is None:
-        return ""
-    middle, least, most = (human_duration(seconds * 1_000) for seconds in total)
-    span_text = "" if least == most else f" ({least} to {most})"
-    return f", about {middle}{span_text} according to past runs"
 
 
 def _plan_row(stretch: Stretch[Step]) -> tuple[str, ...]:
@@ -67,7 +53,7 @@ def _plan_row(stretch: Stretch[Step]) -> tuple[str, ...]:
     expected = Estimate.together(step.expected for step in steps)
     return (
         span([step.slice.slice_id for step in steps]),
-        first.reason.value if first.is_certain else f"perhaps: {first.reason.value}",
+        first.shown,
         _because(stretch),
         f"{sum(step.records for step in steps):,}",
         f"{sum(step.bytes for step in steps):,}",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from jobs.lake.file_origins import operation_of
-from jobs.lake.footer_bounds import footer_bounds
+from jobs.lake.footer_bounds import known_bounds
 from jobs.lake.log_files import Entry, LogFiles, place_of, written_ms
 from jobs.lake.log_places import found_format, place_at
 from jobs.lake.log_version import DataFile, LogVersion
@@ -102,7 +102,7 @@ class TableFacts:
         """Return the least and the greatest value of a column of times by the files' statistics, in epoch ms."""
         if self.log.nodes.get(column) not in TIME_KINDS:
             return None
-        bounds = self._bounds(column)
+        bounds = known_bounds(self.log, column)
         if not bounds.num_rows:
             return None
         low, high = (read_instants(_micros(bounds[name].combine_chunks()), None).ms for name in ("low", "high"))
@@ -110,11 +110,8 @@ class TableFacts:
 
     def nulls(self, column: str) -> int | None:
         """Return how many values of a column are null by the files' statistics; None if a file has none."""
-        bounds = self._bounds(column)
+        bounds = known_bounds(self.log, column)
         return int(sum(bounds["nulls"].to_pylist())) if bounds.num_rows == len(self.files) else None
-
-    def _bounds(self, column: str) -> "pa.Table":
-        return self.log.bounds(column) if self.log.has_commits else footer_bounds(self.log, column)
 
 
 def read_table_facts(uri: str) -> TableFacts:

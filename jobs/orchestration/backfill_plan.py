@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from itertools import groupby
 
-from jobs.durations import human_duration
 from jobs.orchestration.backfill_form import BackfillForm
 from jobs.orchestration.open_ranges import check_range_is_free, in_the_way
-from jobs.orchestration.plan_outline import expected_seconds, folded
+from jobs.orchestration.plan_outline import folded
 from jobs.pipeline.slices import next_slice, show_ms, slice_grid, slices_between
 from jobs.plain_text import counted
 from jobs.planning.plan import Plan
+from jobs.planning.plan_total import share_to_replay, to_read
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.steps import Ask, Reason, Step
 from jobs.review.pages.state import OpenRequest, open_request
@@ -63,7 +63,7 @@ def backfill_plan(work: RequestContext, form: BackfillForm) -> BackfillPlan:
     resumed = check_range_is_free(work, view, asked)
     slices = slices_between(work.pipeline, form.from_ms, form.to_ms)
     planned = work.plan(view, Ask(slices=slices, is_fresh=form.is_fresh, request_id=resumed))
-    groups = [list(group) for _, group in groupby(planned.steps, key=lambda step: (step.reason, step.is_certain))]
+    groups = [list(group) for _, group in groupby(planned.steps, key=lambda step: step.shown)]
     later = later_slices(work, form)
     return BackfillPlan(
         total=_total(planned),
@@ -93,20 +93,16 @@ def _about(work: RequestContext, later: tuple[Slice, ...]) -> str:
 
 
 def _total(planned: Plan) -> str:
-    stale, seconds = planned.stale, expected_seconds(planned)
-    if not stale:
+    if not planned.stale:
         return f"All {counted(len(planned.steps), 'slice')} of the range are current: nothing is replayed."
-    about = "" if seconds is None else f", about {human_duration(seconds * 1_000)} according to past runs"
-    records = counted(sum(step.records for step in stale), "record")
-    return f"{len(stale):,} of {counted(len(planned.steps), 'slice')} to replay: {records}{about}."
+    return f"{share_to_replay(planned)}: {to_read(planned)}."
 
 
 def _line(group: list[Step]) -> PlanLine:
     first, because = group[0], {step.because for step in group}
-    reason = first.reason.value if first.is_certain else f"perhaps: {first.reason.value}"
     return PlanLine(
         slices=folded([step.slice.slice_id for step in group]),
-        reason="current, not replayed" if first.reason is Reason.CURRENT else reason,
+        reason="current, not replayed" if first.reason is Reason.CURRENT else first.shown,
         because=first.because if len(because) == 1 else "",
         records=sum(step.records for step in group),
     )

@@ -17,6 +17,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
 from jobs.planning.log_pin import pin_input
+from jobs.planning.log_state import known_log
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
@@ -205,7 +206,8 @@ def _is_between(one: Slice, from_ms: int | None, to_ms: int | None) -> bool:
 
 def _reach(work: RequestContext, one: Slice) -> Reach:
     pipeline = work.pipeline
-    engine = chunk_tables(pipeline, pin_input(pipeline, work.lake, [one], row_ids=False)).engine
+    known = known_log(work.ledger.view(), [one])
+    engine = chunk_tables(pipeline, pin_input(pipeline, work.lake, [one], known=known, row_ids=False)).engine
     try:
         reach = reach_of(engine.operator)
     except SpecError as error:

@@ -79,11 +79,21 @@ class Plan:
         """The steps that replay a slice for certain or possibly."""
         return tuple(step for step in self.steps if step.reason is not Reason.CURRENT)
 
+    @property
+    def certain(self) -> tuple[Step, ...]:
+        """The steps that replay a slice for certain."""
+        return tuple(step for step in self.stale if step.is_certain)
+
+    @property
+    def at_most(self) -> tuple[Step, ...]:
+        """The steps that replay a slice for certain, or possibly and within the reach of a change."""
+        return tuple(step for step in self.stale if not step.is_beyond)
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain data, as `hindcast plan --json` prints it.
 
         `run_id`, `verdict` and `waived` are those of the valid run, and null for a slice that is replayed. The verdict
-        of a waived run stays `fail`; `waived` is then true.
+        of a waived run stays `fail`; `waived` is then true. `certain` slices are replayed, and `at_most` so many.
         """
         return {
             "pipeline": self.pipeline,
@@ -96,6 +106,8 @@ class Plan:
             "chain": self.start.note,
             "state_before": self.start.state,
             "warnings": list(self.warnings),
+            "certain": len(self.certain),
+            "at_most": len(self.at_most),
             "steps": [
                 {
                     "slice_id": step.slice.slice_id,
@@ -104,6 +116,7 @@ class Plan:
                     "reason": step.reason.value,
                     "because": step.because,
                     "certain": step.is_certain,
+                    "beyond": step.is_beyond,
                     "records": step.records,
                     "bytes": step.bytes,
                     "expected_seconds": step.expected_seconds,

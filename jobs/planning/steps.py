@@ -35,7 +35,8 @@ class Step:
     `is_certain` is false if the slice need not be replayed when the slices before leave the same state again. `run` is
     the valid run (CURRENT), or the run that a replay replaces. `records` and `bytes` are those of the slice in the log.
     `rewrites` are the accepted commits that removed or changed records since that run. `is_warm_up`: the slice is
-    before the range, and a run of it is never published.
+    before the range, and a run of it is never published. `is_beyond`: it is not certain, and a change in the slices
+    before does not reach it by the statistics of the log (jobs.planning.change_reach).
     """
 
     slice: Slice
@@ -49,6 +50,14 @@ class Step:
     is_published: bool
     rewrites: tuple[AcceptedRewrite, ...] = ()
     is_warm_up: bool = False
+    is_beyond: bool = False
+
+    @property
+    def shown(self) -> str:
+        """Why the slice is replayed, in words, with how sure that is."""
+        if self.is_certain:
+            return self.reason.value
+        return "not reached" if self.is_beyond else f"perhaps: {self.reason.value}"
 
     @property
     def expected_seconds(self) -> float | None:

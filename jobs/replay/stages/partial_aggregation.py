@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from jobs.lake.event_log import PinnedLog
+from jobs.lake.time_bounds import bound_instants
 from jobs.replay.chunk.eligibility import why_not_partials
 from jobs.replay.chunk.time_steps import combined
 from jobs.replay.intake.blocks import Block
@@ -19,8 +20,6 @@ from jobs.replay.pinned import Pinned
 from jobs.replay.stages.combine import PartialPlan
 from jobs.replay.stages.scan import NEVER_MS, Scanned
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.columnar.arrow import arrow_type
-from windowlib.columnar.instants import read_instants
 from windowlib.columnar.log_reading import TimeColumn
 from windowlib.kernels.partials import Combining
 
@@ -101,8 +100,5 @@ def _of_row_groups(
 
 def _ms(value: object, log: PinnedLog, time: TimeColumn, *, kind: pa.DataType) -> int | None:
     """Return the instant of a value of the event time, whose Arrow type in a file is `kind`; None if it has none."""
-    if not (pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
-        return None  # statistics of texts may be shortened, and those of doubles miss NaN
-    plain = pa.array([value], kind).cast(arrow_type(log.nodes[time.name]))
-    read = read_instants(plain, time.unit)
-    return None if read.problems[0] or read.is_lost[0] else int(read.ms[0])
+    [instant] = bound_instants(pa.array([value], kind), log.nodes[time.name], unit=time.unit)
+    return instant

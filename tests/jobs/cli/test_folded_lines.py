@@ -55,15 +55,18 @@ def test_a_plan_is_folded_and_its_json_is_not(shell: Shell, monkeypatch: pytest.
     monkeypatch.delenv("COLUMNS")
     assert shell("plan", "sales", *RANGE) == 0
     lines = [re.split(r"  +", line) for line in shell.out.splitlines()]
-    assert [line[:2] for line in lines[2:6]] == [
+    assert [line[:2] for line in lines[2:7]] == [
         ["2024-01-01", "current"],
         ["2024-01-02", "current"],
         ["2024-01-03", "input changed"],
-        ["2024-01-04 … 2024-01-12: 9 slices", "perhaps: state before changed"],
+        ["2024-01-04", "perhaps: state before changed"],
+        ["2024-01-05 … 2024-01-12: 8 slices", "not reached"],
     ]
     assert shell("plan", "sales", *RANGE, "--all") == 0
     assert len(re.findall("^2024-01-", shell.out, re.MULTILINE)) == 12
-    assert len(shell.json("plan", "sales", *RANGE)["steps"]) == 12
+    planned = shell.json("plan", "sales", *RANGE)
+    assert (len(planned["steps"]), planned["certain"], planned["at_most"]) == (12, 1, 2)
+    assert [step["beyond"] for step in planned["steps"]] == [False] * 4 + [True] * 8
     monkeypatch.setenv("COLUMNS", "60")
     assert shell("plan", "sales", *RANGE) == 0
     assert re.search(r"published|\b[0-9a-f]{12}\b", shell.out)

@@ -74,7 +74,7 @@ def test_cancel_declines_a_proposal(changed: "Shell") -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "Missing option '--from'. Give --from and --to, or --request."),
+        ((), "Missing option '--from'. Give --from and --to, or --event-time or --request."),
         (("--from", "2024-01-01"), "Missing option '--to'"),
         (("--from", "2024-01-01", "--request", "a"), "--request has its own range"),
         (("--fresh", "--request", "a"), "--request has its own range"),
