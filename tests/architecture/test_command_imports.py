@@ -13,7 +13,7 @@ HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow"
         ("jobs.cli.main", 458),
         ("jobs.cli.status, jobs.ledger.table", 475),
         ("jobs.cli.decide", 474),
-        ("jobs.cli.run", 500),
+        ("jobs.cli.run", 504),
         ("jobs.cli.inspect", 620),
         ("jobs.cli.explain", 620),
         ("jobs.cli.run, jobs.review.execution", 765),
