@@ -57,7 +57,7 @@ class ProgressLog:
     def __call__(self, progress: Progress) -> None:
         """Log the slices that a chunk has staged, or the chunk that begins."""
         if not progress.results:
-            log.info("replaying %s", folded([one.slice_id for one in progress.chunk]))
+            log.info("replaying %s", folded([slice_.slice_id for slice_ in progress.chunk]))
         for result in progress.results:
             log.log(_level(result), "%s", slice_line(result))
         self._results.extend(progress.results)
@@ -68,7 +68,7 @@ class ProgressLog:
         latest, results = self._latest, tuple(self._results)
         if latest is None:
             return "no slice is replayed yet"
-        read, late = sum(one.counts.read for one in results), sum(one.counts.late for one in results)
+        read, late = sum(result.counts.read for result in results), sum(result.counts.late for result in results)
         elapsed = self.clock() - self._began_s
         parts = [f"{len(results):,} of {counted(latest.total, 'slice')}"]
         if read and elapsed > 0:
