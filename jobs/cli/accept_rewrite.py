@@ -60,19 +60,19 @@ def accept_rewrite_command(
     """
     work = places.request_context(places.pipeline(pipeline_name))
     view = work.ledger.view()
-    found = rewrites_of(work, view)
-    chosen = chosen_rewrites(work, view, found, versions=versions)
+    rewrites = rewrites_of(work, view)
+    chosen = chosen_rewrites(work, view, rewrites, versions=versions)
     if not as_json:
-        _show(work, view, found, chosen=chosen)
+        _show(work, view, rewrites, chosen=chosen)
     done = Acceptance(accepted=(), earlier=())
     if chosen and not is_dry:
         why = _reason(reason, chosen)
         if not (is_sure or _confirmed(work, chosen, may_ask=not as_json)):
             options.complain("nothing was accepted")
             return options.REFUSED
-        done = accept_rewrites(work, found, chosen, reason=why, who=options.who())
+        done = accept_rewrites(work, rewrites, chosen, reason=why, who=options.who())
     if as_json:
-        options.print_json(_json(work, view, found, chosen=chosen, accepted=done.accepted))
+        options.print_json(_json(work, view, rewrites, chosen=chosen, accepted=done.accepted))
     else:
         _tell(work, done)
     return options.OK
@@ -88,7 +88,7 @@ def _reason(reason: str | None, chosen: Sequence[Rewrite]) -> str:
 
 
 def _named(chosen: Sequence[Rewrite]) -> str:
-    return ", ".join(one.named for one in chosen)
+    return ", ".join(rewrite.named for rewrite in chosen)
 
 
 def _confirmed(work: RequestContext, chosen: Sequence[Rewrite], *, may_ask: bool) -> bool:
@@ -98,7 +98,7 @@ def _confirmed(work: RequestContext, chosen: Sequence[Rewrite], *, may_ask: bool
         RequestError: there is no terminal.
     """
     if not (may_ask and sys.stdin.isatty() and sys.stdout.isatty()):
-        chosen_versions = " ".join(f"--version {one.version}" for one in chosen)
+        chosen_versions = " ".join(f"--version {rewrite.version}" for rewrite in chosen)
         command = f"hindcast accept-rewrite {work.pipeline.name} {chosen_versions} --reason … --yes"
         raise RequestError(
             f"nothing was accepted, because nobody can be asked here. To accept {_named(chosen)}, run: {command}"
@@ -109,25 +109,25 @@ def _confirmed(work: RequestContext, chosen: Sequence[Rewrite], *, may_ask: bool
 def _show(
     work: RequestContext,
     view: LedgerView,
-    found: FoundRewrites,
+    rewrites: FoundRewrites,
     *,
     chosen: Sequence[Rewrite],
 ) -> None:
     if not chosen:
         options.say(
-            f"{work.pipeline.name}: nothing to accept. Up to version {found.version} of event log {found.uri}, no "
-            "commit that nobody has accepted removed or changed records of a slice",
-            *(told_earlier(one) for one in view.accepted if one.table_id == found.table_id),
+            f"{work.pipeline.name}: nothing to accept. Up to version {rewrites.version} of event log {rewrites.uri}, "
+            "no commit that nobody has accepted removed or changed records of a slice",
+            *(told_earlier(accepted) for accepted in view.accepted if accepted.table_id == rewrites.table_id),
         )
         return
     options.print_table(
-        f"{work.pipeline.name}: commits of event log {found.uri} that removed or changed records",
+        f"{work.pipeline.name}: commits of event log {rewrites.uri} that removed or changed records",
         ("commit", "time", "operation", "slice", "records before", "after", "readers see it"),
         _rows(view, chosen),
         right=("commit", "records before", "after"),
         whole=("slice",),
     )
-    slices = {name for one in chosen for name in one.slices}
+    slices = {name for rewrite in chosen for name in rewrite.slices}
     options.say(
         f"If accepted, {counted(len(slices), 'slice')} {'is' if len(slices) == 1 else 'are'} `input changed`, and "
         "slices after them follow if the state before them changes. What readers see does not change before a run is "
@@ -136,10 +136,10 @@ def _show(
 
 
 def _rows(view: LedgerView, chosen: Sequence[Rewrite]) -> Iterator[tuple[str, ...]]:
-    for one in chosen:
-        what = f"{one.operation} WHERE {one.predicate}" if one.predicate else one.operation
-        head = (str(one.version), "" if one.at_ms is None else show_instant(one.at_ms), what)
-        for name, done in one.slices.items():
+    for rewrite in chosen:
+        what = f"{rewrite.operation} WHERE {rewrite.predicate}" if rewrite.predicate else rewrite.operation
+        head = (str(rewrite.version), "" if rewrite.at_ms is None else show_instant(rewrite.at_ms), what)
+        for name, done in rewrite.slices.items():
             yield (*head, name, _count(done.before), _count(done.after), "yes" if name in view.published else "no")
             head = ("", "", "")
 
@@ -149,15 +149,15 @@ def _count(records: int | None) -> str:
 
 
 def _tell(work: RequestContext, done: Acceptance) -> None:
-    for one in done.earlier:
-        options.say(told_earlier(one))
+    for entry in done.earlier:
+        options.say(told_earlier(entry))
     accepted = done.accepted
     if not accepted:
         return
-    names = sorted({name for one in accepted for name in one.rewrite.slices})
+    names = sorted({name for entry in accepted for name in entry.rewrite.slices})
     options.say(
-        f"accepted: {', '.join(one.rewrite.named for one in accepted)} for {work.pipeline.name}, by {accepted[0].who}: "
-        f"{accepted[0].reason}",
+        f"accepted: {', '.join(entry.rewrite.named for entry in accepted)} for {work.pipeline.name}, "
+        f"by {accepted[0].who}: {accepted[0].reason}",
         f"next: hindcast plan {work.pipeline.name} --from {names[0]} --to …",
     )
 
@@ -165,21 +165,21 @@ def _tell(work: RequestContext, done: Acceptance) -> None:
 def _json(
     work: RequestContext,
     view: LedgerView,
-    found: FoundRewrites,
+    rewrites: FoundRewrites,
     *,
     chosen: Sequence[Rewrite],
     accepted: Sequence[AcceptedRewrite],
 ) -> dict[str, Any]:
-    done = {one.rewrite.version: one for one in accepted}
-    before = by_table(view.accepted).get(found.table_id, {})
+    done, seen = {entry.rewrite.version for entry in accepted}, view.published
+    before = by_table(view.accepted).get(rewrites.table_id, {})
     return {
         "pipeline": work.pipeline.name,
-        "table_id": found.table_id,
-        "log_version": found.version,
+        "table_id": rewrites.table_id,
+        "log_version": rewrites.version,
         "commits": [
-            asdict(one)
-            | {"accepted": one.version in done, "published": [name for name in one.slices if name in view.published]}
-            for one in chosen
+            asdict(rewrite)
+            | {"accepted": rewrite.version in done, "published": [name for name in rewrite.slices if name in seen]}
+            for rewrite in chosen
         ],
         "accepted_before": sorted(before),
     }

@@ -43,7 +43,7 @@ def clean_command(*, pipeline_name: str, age: str, is_real: bool, as_json: bool,
     older_than_ms = options.duration_ms(age, "--older-than", least_ms=0)
     work = places.request_context(places.pipeline(pipeline_name))
     files = LakeFiles(lake=places.lake, pipeline=work.pipeline.name)
-    found = clean(
+    leftovers = clean(
         work,
         files,
         older_than_ms=older_than_ms,
@@ -52,9 +52,9 @@ def clean_command(*, pipeline_name: str, age: str, is_real: bool, as_json: bool,
         dry_run=not is_real,
     )
     if as_json:
-        options.print_json(found.to_json())
+        options.print_json(leftovers.to_json())
     else:
-        options.say(*_lines(found, older_than_ms))
+        options.say(*_lines(leftovers, older_than_ms))
     return options.OK
 
 
@@ -63,27 +63,28 @@ def rows_checker(lake: Lake, pipeline: str) -> CheckRows:
 
     def check(view: LedgerView, runs: Sequence[StagedRun]) -> None:
         for run in runs:
-            one = run.result.slice
-            found = verify(lake, pipeline, view, span=Span(from_ms=one.start_ms, to_ms=one.end_ms)).findings
-            if found:
+            slice_ = run.result.slice
+            findings = verify(lake, pipeline, view, span=Span(from_ms=slice_.start_ms, to_ms=slice_.end_ms)).findings
+            if findings:
                 raise StoreError(
-                    f"the rows of slice {one.slice_id} are not those that the ledger names ({found[0]}), so its other "
-                    f"files may be needed, and nothing was removed. Run `hindcast verify {pipeline}`"
+                    f"the rows of slice {slice_.slice_id} are not those that the ledger names ({findings[0]}), so its "
+                    f"other files may be needed, and nothing was removed. Run `hindcast verify {pipeline}`"
                 )
 
     return check
 
 
-def _lines(found: Leftovers, older_than_ms: int) -> list[str]:
-    size, count, name = counted(found.bytes, "byte"), counted(len(found.files), "file"), found.pipeline
+def _lines(leftovers: Leftovers, older_than_ms: int) -> list[str]:
+    size, count, name = counted(leftovers.bytes, "byte"), counted(len(leftovers.files), "file"), leftovers.pipeline
     what = f"that no commit names, older than {format_duration(older_than_ms)}"
-    if found.is_removed:
-        lines = [f"{name}: removed {count} ({size}) {what}; condemned: {counted(len(found.condemned), 'attempt')}"]
+    if leftovers.is_removed:
+        lines = [f"{name}: removed {count} ({size}) {what}; condemned: {counted(len(leftovers.condemned), 'attempt')}"]
     else:
         lines = [f"{name}: {count} ({size}) {what}"]
-        lines += [f"next: hindcast clean {name} --remove"] if found.files else []
-    if found.held:
-        lines.append(f"kept: the files of {counted(len(found.held), 'attempt')} of requests on which a process works")
-    if found.young:
-        lines.append(f"kept: {counted(found.young, 'younger file')}")
+        lines += [f"next: hindcast clean {name} --remove"] if leftovers.files else []
+    if leftovers.held:
+        held = counted(len(leftovers.held), "attempt")
+        lines.append(f"kept: the files of {held} of requests on which a process works")
+    if leftovers.young:
+        lines.append(f"kept: {counted(leftovers.young, 'younger file')}")
     return lines

@@ -52,9 +52,9 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
             options.complain(line)
         return status
     is_right = True
-    for one in clear_gates(airflow, runs) if runs else ():
-        is_right = is_right and one.is_right
-        options.complain(f"{one.run.dag_id} {one.run.run_id}: {one.why}")
+    for gate in clear_gates(airflow, runs) if runs else ():
+        is_right = is_right and gate.is_right
+        options.complain(f"{gate.run.dag_id} {gate.run.run_id}: {gate.why}")
     return status if is_right else options.REFUSED
 
 
@@ -96,12 +96,12 @@ def waive_command(
         run_id = examined.result.run_id
     by = By(who=options.who(), decision_id=work.new_id(), seen=seen)
     run = waive(work, slice_id, run_id=run_id, reason=reason, by=by)
-    one = {"pipeline": pipeline.name, "slice_id": run.result.slice.slice_id, "run_id": run.result.run_id}
+    waiver = {"pipeline": pipeline.name, "slice_id": run.result.slice.slice_id, "run_id": run.result.run_id}
     if as_json:
-        options.print_json(one | {"who": options.who(), "reason": reason.strip()})
+        options.print_json(waiver | {"who": options.who(), "reason": reason.strip()})
     else:
         options.say(
-            f"waived: slice {one['slice_id']} of {pipeline.name} (run {one['run_id'][:SHOWN_DIGITS]}), by "
+            f"waived: slice {waiver['slice_id']} of {pipeline.name} (run {waiver['run_id'][:SHOWN_DIGITS]}), by "
             f"{options.who()}: {reason.strip()}",
             f"next: hindcast publish {pipeline.name}",
         )

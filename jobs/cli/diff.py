@@ -70,11 +70,11 @@ def diff_command(  # noqa: PLR0913 - one parameter per option
 
     content_rows = None if verify else Comparison().content_rows
     comparison = Comparison(all_panes=all_panes, samples=samples, content_rows=content_rows)
-    found = compare(places.lake, pipeline.name, sides, options=comparison)
+    differences = compare(places.lake, pipeline.name, sides, options=comparison)
     if as_json:
-        options.print_json(found.to_json())
+        options.print_json(differences.to_json())
     else:
-        options.say(*found.lines(samples=None))
+        options.say(*differences.lines(samples=None))
     return options.OK
 
 
@@ -86,8 +86,8 @@ def say_differences(work: RequestContext, request_id: str) -> None:
     from jobs.comparing.compare import Comparison, compare
 
     comparison = Comparison(samples=SAMPLES_AFTER_A_RUN)
-    found = compare(work.lake, work.pipeline.name, request_sides(view, request_id), options=comparison)
-    options.say(*found.lines(samples=None))
+    differences = compare(work.lake, work.pipeline.name, request_sides(view, request_id), options=comparison)
+    options.say(*differences.lines(samples=None))
 
 
 def _sides(view: LedgerView, request_id: str | None, *, versions: Sequence[int], run_ids: Sequence[str]) -> Sides:

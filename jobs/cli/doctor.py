@@ -3,7 +3,7 @@
 import functools
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -105,14 +105,15 @@ def doctor_command(
     The exit status is 1 if there is an error: no pipeline file can be written with which the table can be replayed.
     """
     request = request_of(table, places, wishes=wishes, sample=sample)
-    found = examine(replace(request, horizon_ms=options.duration_ms(horizon, "--horizon")), now_ms=now_ms())
+    examination = examine(replace(request, horizon_ms=options.duration_ms(horizon, "--horizon")), now_ms=now_ms())
     if as_json:
-        options.print_json(examination_json(found))
+        options.print_json(examination_json(examination))
     else:
-        show_examination(found, window_ms=wishes.window_ms)
-        way_on = "and `hindcast init` writes it" if found.accepted else "`hindcast init` needs the errors mended first"
-        options.say(f"{_tally(found.findings)}; {way_on}.")
-    is_ill = found.accepted is None or any(one.severity is Severity.ERROR for one in found.findings)
+        show_examination(examination, window_ms=wishes.window_ms)
+        is_fit = examination.accepted is not None
+        way_on = "and `hindcast init` writes it" if is_fit else "`hindcast init` needs the errors mended first"
+        options.say(f"{_tally(examination.findings)}; {way_on}.")
+    is_ill = examination.accepted is None or any(finding.severity is Severity.ERROR for finding in examination.findings)
     return options.REFUSED if is_ill else options.OK
 
 
@@ -158,21 +159,22 @@ def _in_the_file(uri: str, lake: Lake) -> str:
     return str(place.relative_to(base)) if place.is_relative_to(base) and place != base else str(place)
 
 
-def show_examination(found: Examination, *, window_ms: int) -> None:
+def show_examination(examination: Examination, *, window_ms: int) -> None:
     """Print findings, and the histogram of the delays."""
-    options.say(f"{found.facts.uri}, {found.facts.named}", style="bold")
-    options.say(*_wrapped(f"columns: {_roles_text(found.roles)}"))
-    for finding in found.findings:
+    options.say(f"{examination.facts.uri}, {examination.facts.named}", style="bold")
+    options.say(*_wrapped(f"columns: {_roles_text(examination.roles)}"))
+    for finding in examination.findings:
         _show_finding(finding)
-    if found.measures is None or not found.measures.records:
+    if examination.measures is None or not examination.measures.records:
         return
-    of = "" if found.facts.records is None else f" of {found.facts.records:,}"
+    of = "" if examination.facts.records is None else f" of {examination.facts.records:,}"
     options.print_table(
-        f"Share of {found.sampled:,}{of} records by bound + allowed lateness, windows of {format_duration(window_ms)}",
+        f"Share of {examination.sampled:,}{of} records by bound + allowed lateness, "
+        f"windows of {format_duration(window_ms)}",
         ("bound", "behind", "late", ""),
         [
             (format_duration(rung.bound_ms), share_text(rung.behind), share_text(rung.late), _bar(rung.late))
-            for rung in found.measures.delays.histogram()
+            for rung in examination.measures.delays.histogram()
         ],
         right=("bound", "behind", "late"),
     )
@@ -190,7 +192,7 @@ def _wrapped(text: str) -> list[str]:
 
 def _roles_text(roles: Roles) -> str:
     times = {"event time": roles.event_time, "arrival": roles.arrival_time}
-    shown = {name: f"{one.column}{f' ({one.unit})' if one.unit else ''}" for name, one in times.items() if one}
+    shown = {name: f"{role.column}{f' ({role.unit})' if role.unit else ''}" for name, role in times.items() if role}
     named = {"key": ", ".join(roles.key) or "all records", **shown, "record id": roles.record_id}
     return "; ".join(f"{name} {value}" for name, value in named.items() if value)
 
@@ -205,32 +207,34 @@ def _show_finding(finding: Finding) -> None:
 
 
 def _tally(findings: tuple[Finding, ...]) -> str:
-    counts = {kind: sum(one.severity is kind for one in findings) for kind in (Severity.ERROR, Severity.WARNING)}
+    severities = [finding.severity for finding in findings]
+    counts = {kind: severities.count(kind) for kind in (Severity.ERROR, Severity.WARNING)}
     errors, warnings = (counted(number, kind.value) for kind, number in counts.items())
-    if found := [text for text, number in zip((errors, warnings), counts.values(), strict=True) if number]:
-        return " and ".join(found)
+    if texts := [text for text, number in zip((errors, warnings), counts.values(), strict=True) if number]:
+        return " and ".join(texts)
     return "fit for replay"
 
 
-def examination_json(found: Examination) -> dict[str, Any]:
+def examination_json(examination: Examination) -> dict[str, Any]:
     """Return an examination as plain data."""
-    measures, roles = found.measures, found.roles
+    measures, roles = examination.measures, examination.roles
     suggestion = None if measures is None or not measures.records else measures.delays.suggestion()
     times = {"event_time": roles.event_time, "arrival_time": roles.arrival_time}
     return {
-        "table": found.facts.uri,
-        "version": found.facts.log.version,
-        "records": found.facts.records,
-        "sampled": found.sampled,
-        "fit": found.accepted is not None and all(one.severity is not Severity.ERROR for one in found.findings),
+        "table": examination.facts.uri,
+        "version": examination.facts.log.version,
+        "records": examination.facts.records,
+        "sampled": examination.sampled,
+        "fit": examination.accepted is not None
+        and all(finding.severity is not Severity.ERROR for finding in examination.findings),
         "columns": {
             "key": list(roles.key),
-            **{name: None if one is None else {"column": one.column, "unit": one.unit} for name, one in times.items()},
+            **{name: role and {"column": role.column, "unit": role.unit} for name, role in times.items()},
             "record_id": roles.record_id,
         },
         "findings": [
-            {"severity": one.severity.value, "subject": one.subject, "text": one.text, "mend": one.mend or None}
-            for one in found.findings
+            asdict(finding) | {"severity": finding.severity.value, "mend": finding.mend or None}
+            for finding in examination.findings
         ],
         "delays": None
         if measures is None or suggestion is None
@@ -240,9 +244,9 @@ def examination_json(found: Examination) -> dict[str, Any]:
             "out_of_orderness_ms": suggestion.out_of_orderness_ms,
             "allowed_lateness_ms": suggestion.allowed_lateness_ms,
             "histogram": [
-                {"bound_ms": one.bound_ms, "behind": one.behind, "late": one.late}
-                for one in measures.delays.histogram()
+                {"bound_ms": rung.bound_ms, "behind": rung.behind, "late": rung.late}
+                for rung in measures.delays.histogram()
             ],
         },
-        "pipeline": None if found.accepted is None else found.accepted.text,
+        "pipeline": None if examination.accepted is None else examination.accepted.text,
     }

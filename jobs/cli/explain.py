@@ -96,11 +96,11 @@ def explain_command(  # noqa: PLR0913  (its options)
         if with_position:
             raise click.UsageError("--position is for RECORD_ID; --window prints the position of each record.")
         most = None if prints_all or as_json else MOST_RECORDS
-        found = _explained(work, window, end_text=end_text, request_text=request_text, most=most, master=master)
+        explained = _explained(work, window, end_text=end_text, request_text=request_text, most=most, master=master)
         if as_json:
-            options.print_json(found.to_json())
+            options.print_json(explained.to_json())
         else:
-            _show(work.pipeline, found)
+            _show(work.pipeline, explained)
         return options.OK
     if end_text is not None or request_text is not None or prints_all:
         raise click.UsageError("--end, --request and --all are for --window.")
@@ -116,15 +116,15 @@ def explain_command(  # noqa: PLR0913  (its options)
 
 
 def _locator(pipeline: Pipeline, places: options.Places, *, view: LedgerView, master: str | None) -> Locator:
-    def find(one: Slice, record_id: str, before: CheckpointRef | None) -> tuple[int, int | None]:
+    def find(slice_: Slice, record_id: str, before: CheckpointRef | None) -> tuple[int, int | None]:
         from jobs.engine.user_errors import explained
         from jobs.review.position import Wanted, locate
         from jobs.spark.lazy_session import LazySession
 
-        wanted = Wanted(one=one, record_id=record_id, before=before, known=known_log(view, [one]))
+        wanted = Wanted(one=slice_, record_id=record_id, before=before, known=known_log(view, [slice_]))
         with explained(pipeline):
-            found = locate(LazySession.named("hindcast explain", master), pipeline, places.lake, wanted=wanted)
-        return found.rank, found.watermark_ms
+            place = locate(LazySession.named("hindcast explain", master), pipeline, places.lake, wanted=wanted)
+        return place.rank, place.watermark_ms
 
     return find
 
@@ -158,29 +158,29 @@ def _explained(
         session.stop()
 
 
-def _show(pipeline: Pipeline, found: "WindowExplanation") -> None:
-    options.say(found.sentence)
-    if found.records:
-        _show_records(found)
-    if found.panes:
-        _show_panes(found)
+def _show(pipeline: Pipeline, explained: "WindowExplanation") -> None:
+    options.say(explained.sentence)
+    if explained.records:
+        _show_records(explained)
+    if explained.panes:
+        _show_panes(explained)
     if pipeline.functions():
         options.say("The functions of the pipeline ran again, in this process.")
-    for sentence in found.differences or ("The stored rows are those that the operator gives.",):
-        options.say(sentence, style="red" if found.differences else None)
+    for sentence in explained.differences or ("The stored rows are those that the operator gives.",):
+        options.say(sentence, style="red" if explained.differences else None)
 
 
-def _show_records(found: "WindowExplanation") -> None:
+def _show_records(explained: "WindowExplanation") -> None:
     from jobs.cli.inspect import cell
 
-    records = found.records
+    records = explained.records
     inputs = [*dict.fromkeys(name for record in records for name in record.values)]
     changes = ["change"] if any(record.change for record in records) else []
     names = ["slice", "place", "record", "event time", "watermark met", "fate", *changes, *inputs]
 
     def rows() -> Iterator[list[object]]:
         for number, record in enumerate(records):
-            if found.left_out and number == MOST_RECORDS:
+            if explained.left_out and number == MOST_RECORDS:
                 yield ["…", *[""] * (len(names) - 1)]
             fate = record.fate if record.reason is None else f"{record.fate} {record.reason}"
             yield [
@@ -194,13 +194,13 @@ def _show_records(found: "WindowExplanation") -> None:
                 *(cell(record.values.get(name)) for name in inputs),
             ]
 
-    total = counted(found.left_out + len(records), "record")
-    cut = f", {found.left_out:,} in the middle left out (--all prints all)" if found.left_out else ""
+    total = counted(explained.left_out + len(records), "record")
+    cut = f", {explained.left_out:,} in the middle left out (--all prints all)" if explained.left_out else ""
     title = f"{total} in log order{cut}; times are UTC"
     options.print_table(title, names, rows(), right=["place"], whole=["slice"], cut=["record"])
 
 
-def _show_panes(found: "WindowExplanation") -> None:
+def _show_panes(explained: "WindowExplanation") -> None:
     from jobs.cli.inspect import cell
 
     names = [
@@ -209,7 +209,7 @@ def _show_panes(found: "WindowExplanation") -> None:
         "pane",
         "timing",
         "kind",
-        *found.outputs,
+        *explained.outputs,
         "records",
         "final",
         "watermark",
@@ -218,7 +218,7 @@ def _show_panes(found: "WindowExplanation") -> None:
     ]
 
     def rows() -> Iterator[list[object]]:
-        for pane in found.panes:
+        for pane in explained.panes:
             row, rank = pane.row, pane.row["fired_rank"]
             wrong = " (not what the operator gives)" if pane.is_computed is False else ""
             yield [
@@ -227,7 +227,7 @@ def _show_panes(found: "WindowExplanation") -> None:
                 row["pane_index"],
                 row["timing"],
                 row["kind"],
-                *(cell(row.get(name)) for name in found.outputs),
+                *(cell(row.get(name)) for name in explained.outputs),
                 row["record_count"],
                 "yes" if row["is_last"] else "no",
                 "none" if row["watermark_ms"] is None else show_instant(row["watermark_ms"]).removesuffix(" UTC"),
@@ -235,6 +235,6 @@ def _show_panes(found: "WindowExplanation") -> None:
                 pane.readers + wrong,
             ]
 
-    title = f"{counted(len(found.panes), 'pane')} in the order of firing"
-    right = ["after place", "pane", "records", *found.outputs]
+    title = f"{counted(len(explained.panes), 'pane')} in the order of firing"
+    right = ["after place", "pane", "records", *explained.outputs]
     options.print_table(title, names, rows(), right=right, whole=["slice", "run"])

@@ -45,25 +45,25 @@ def init_command(
     """
     request = request_of(table, places, wishes=wishes, sample=sample, name=name)
     _refuse_existing(request, force=force)
-    found = examine(request, now_ms=now_ms())
+    examination = examine(request, now_ms=now_ms())
     if not takes_all and sys.stdin.isatty():
-        request = _asked(request, found)
+        request = _asked(request, examination)
         _refuse_existing(request, force=force)
-        found = examine(request, now_ms=now_ms())
-    if found.accepted is None:
-        show_examination(found, window_ms=request.wishes.window_ms)
+        examination = examine(request, now_ms=now_ms())
+    if examination.accepted is None:
+        show_examination(examination, window_ms=request.wishes.window_ms)
         options.complain(
             f"error: no pipeline file can be proposed for {request.uri}, and nothing was written: mend the errors above"
         )
         return options.REFUSED
     request.path.parent.mkdir(parents=True, exist_ok=True)
-    write_new(request.path, found.accepted.text, replaces=force, way_on="use --force or another --name")
-    options.say(*found.accepted.text.splitlines())
-    for one in found.findings:
-        if one.severity in {Severity.ERROR, Severity.WARNING}:
-            options.say(f"{one.severity.value}: {one.subject}: {one.text}")
+    write_new(request.path, examination.accepted.text, replaces=force, way_on="use --force or another --name")
+    options.say(*examination.accepted.text.splitlines())
+    for finding in examination.findings:
+        if finding.severity in {Severity.ERROR, Severity.WARNING}:
+            options.say(f"{finding.severity.value}: {finding.subject}: {finding.text}")
     options.say(f"wrote {request.path}")
-    _show_plan(found.accepted, request, places)
+    _show_plan(examination.accepted, request, places)
     return options.OK
 
 
@@ -76,9 +76,9 @@ def _refuse_existing(request: Request, *, force: bool) -> None:
         raise RequestError(f"{request.path} exists and is not overwritten; use --force or another --name")
 
 
-def _asked(request: Request, found: Examination) -> Request:
+def _asked(request: Request, examination: Examination) -> Request:
     """Ask for the name and the columns. The defaults are what was found."""
-    roles, proposal = found.roles, found.proposal
+    roles, proposal = examination.roles, examination.proposal
     wishes = request.wishes
     slices = () if proposal is None else proposal.slices.columns or ("commits",)
     order = () if proposal is None else proposal.order.columns or (proposal.order.text or "commits",)

@@ -37,8 +37,8 @@ def metrics_command(*, pipeline_name: str | None, as_json: bool, places: options
     cannot be read has the gauge hindcast_readable 0, and the exit status is 1.
     """
     files = places.chosen(pipeline_name)
-    found: dict[str, list[Gauge]] = {one.name: [_readable(0)] for one in files.broken}
-    status = options.REFUSED if found else options.OK
+    by_pipeline: dict[str, list[Gauge]] = {file.name: [_readable(0)] for file in files.broken}
+    status = options.REFUSED if by_pipeline else options.OK
     for pipeline in files.good:
         try:
             work = places.request_context(pipeline)
@@ -48,44 +48,44 @@ def metrics_command(*, pipeline_name: str | None, as_json: bool, places: options
                 options.complain(f"{pipeline.name}: {' '.join(changes.sentences)}")
             changed = None if changes.slices is None else len(changes.slices)
             grid = slice_grid(pipeline)
-            found[pipeline.name] = [_readable(1), *gauges(view, grid=grid, now_ms=now_ms(), changed=changed)]
+            by_pipeline[pipeline.name] = [_readable(1), *gauges(view, grid=grid, now_ms=now_ms(), changed=changed)]
         except HindcastError as error:
             options.complain(f"{pipeline.name}: {error}")
-            found[pipeline.name] = [_readable(0)]
+            by_pipeline[pipeline.name] = [_readable(0)]
             status = options.REFUSED
     if as_json:
-        options.print_json({name: {one.name: one.value for one in own} for name, own in found.items()})
+        options.print_json({name: {gauge.name: gauge.value for gauge in own} for name, own in by_pipeline.items()})
     else:
-        for line in prometheus_text(found).splitlines():
+        for line in prometheus_text(by_pipeline).splitlines():
             options.say(line)
     return status
 
 
-def prometheus_text(found: Mapping[str, Sequence[Gauge]]) -> str:
+def prometheus_text(by_pipeline: Mapping[str, Sequence[Gauge]]) -> str:
     """Return the gauges of pipelines in the text format of Prometheus, one family per gauge."""
     registry = CollectorRegistry()
-    registry.register(_Families(found))
+    registry.register(_Families(by_pipeline))
     return generate_latest(registry).decode("utf-8")
 
 
 class _Families:
     """A collector over fixed gauges."""
 
-    def __init__(self, found: Mapping[str, Sequence[Gauge]]) -> None:
-        self._found = found
+    def __init__(self, by_pipeline: Mapping[str, Sequence[Gauge]]) -> None:
+        self._by_pipeline = by_pipeline
 
     def collect(self) -> Iterator[Metric]:
-        names = {one.name: one.help for own in self._found.values() for one in own}
+        names = {gauge.name: gauge.help for own in self._by_pipeline.values() for gauge in own}
         for name in sorted(names, key=_place):
             family = GaugeMetricFamily(f"{PREFIX}_{name}", names[name], labels=["pipeline"])
-            for pipeline, own in self._found.items():
+            for pipeline, own in self._by_pipeline.items():
                 for value in _values(own, name):
                     family.add_metric([pipeline], value)
             yield family
 
 
 def _values(own: Iterable[Gauge], name: str) -> Iterator[float]:
-    return (one.value for one in own if one.name == name)
+    return (gauge.value for gauge in own if gauge.name == name)
 
 
 def _place(name: str) -> int:

@@ -123,12 +123,12 @@ warm_up_option = click.option(
 def duration_ms(text: str, option: str, *, least_ms: int = 1) -> int:
     """Return the duration of an option; a wrong one is an error of usage."""
     try:
-        found = parse_duration(text)
+        value_ms = parse_duration(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=option) from None
-    if not least_ms <= found <= _LONGEST_MS:
+    if not least_ms <= value_ms <= _LONGEST_MS:
         raise click.BadParameter(f"must be longer than 0 and at most {format_duration(_LONGEST_MS)}", param_hint=option)
-    return found
+    return value_ms
 
 
 event_time_option = click.option(

@@ -103,24 +103,24 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
         return view, with_reach(pipeline, plan(pipeline, places.lake, view, ask=ask))
 
     view, planned = planned_now()
-    found = _verify(work, planned, master=master) if verify else None
-    if found is not None:
+    verification = _verify(work, planned, master=master) if verify else None
+    if verification is not None:
         view, planned = planned_now()
     if plan_file is not None:
         PlanFile.of(planned, view).store(plan_file)
     how = _execution(work, planned, slices) if explains else None
     if as_json:
-        verified = {} if found is None else {"verified": asdict(found)}
+        verified = {} if verification is None else {"verified": asdict(verification)}
         options.print_json(planned.to_json() | verified | ({} if how is None else {"execution": asdict(how)}))
     else:
         show_plan(planned, at_least=fold_from)
         for sentence in () if how is None else how.sentences:
             options.say(sentence)
-        if found is not None:
-            options.say(found.summary)
+        if verification is not None:
+            options.say(verification.summary)
         if plan_file is not None:
             options.say(f"stored in {plan_file}; run it with `hindcast run {pipeline_name} --plan {plan_file}`")
-    return options.REFUSED if found is not None and found.different else options.OK
+    return options.REFUSED if verification is not None and verification.different else options.OK
 
 
 def _execution(work: RequestContext, planned: Plan, slices: Sequence[Slice]) -> "Execution":

@@ -161,7 +161,7 @@ def _in_its_turn(work: RequestContext, asked: Asked, run: Callable[[Asked], Requ
     """
     told = ""
     while True:
-        seen = frozenset(one.request_id for one in in_the_way(work, work.ledger.view(), asked))
+        seen = frozenset(open_request.request_id for open_request in in_the_way(work, work.ledger.view(), asked))
         try:
             return run(replace(asked, replaces=seen))
         except RangeTaken as error:

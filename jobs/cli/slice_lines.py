@@ -111,8 +111,8 @@ def progress_lines(results: Iterable[RunResult], *, at_least: int = FOLD_FROM) -
         read, late, invalid, panes = _sums(stretch.items, ("read", "late", "invalid", "panes"))
         seconds = sum(result.seconds for result in stretch.items)
         verdict = stretch.first.verdict
-        found = f"read {read:,}, late {late:,}, invalid {invalid:,}, panes {panes:,}, {seconds:.1f} s"
-        yield verdict, folded_line(names, f"{verdict.value}, {found}")
+        facts = f"read {read:,}, late {late:,}, invalid {invalid:,}, panes {panes:,}, {seconds:.1f} s"
+        yield verdict, folded_line(names, f"{verdict.value}, {facts}")
 
 
 def _sums(results: Sequence[RunResult], numbers: Sequence[str]) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ def status_command(*, pipeline_name: str | None, is_watched: bool, as_json: bool
     files = places.chosen(pipeline_name)
     if is_watched:
         _watch([places.request_context(pipeline) for pipeline in files.good], as_json=as_json)
-    broken = [{"pipeline": one.name, "error": one.error} for one in files.broken]
+    broken = [{"pipeline": broken_file.name, "error": broken_file.error} for broken_file in files.broken]
     states, status = [], options.OK
     for pipeline in files.good:
         try:
@@ -68,8 +68,8 @@ def status_command(*, pipeline_name: str | None, is_watched: bool, as_json: bool
         return status
     for state in states:
         _show_state(state)
-    for one in broken:
-        options.say(f"{one['pipeline']}: broken: {one['error']}")
+    for broken_file in broken:
+        options.say(f"{broken_file['pipeline']}: broken: {broken_file['error']}")
     return status
 
 
@@ -83,7 +83,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
             "slices": len(published),
             "first": published[0] if published else None,
             "last": published[-1] if published else None,
-            "empty": [one.slice_id for one in empty_slices(view)],
+            "empty": [slice_.slice_id for slice_ in empty_slices(view)],
         },
         "published_ranges": _ranges(view),
         "published_verdicts": _verdicts(view, view.published),
@@ -99,7 +99,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
 def _ranges(view: LedgerView) -> list[list[str]]:
     """Return the first and the last slice of each stretch of published slices without a gap."""
     seen = [view.slices[slice_id] for slice_id in view.published]
-    stretches = fold(seen, lambda _: None, at_least=1, follows=lambda one, after: one.end_ms == after.start_ms)
+    stretches = fold(seen, lambda _: None, at_least=1, follows=lambda before, after: before.end_ms == after.start_ms)
     return [[stretch.first.slice_id, stretch.items[-1].slice_id] for stretch in stretches]
 
 

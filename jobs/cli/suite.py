@@ -164,12 +164,14 @@ def _of(names: tuple[str, ...]) -> str:
 
 
 def _show(trial: Trial, *, at_least: int) -> None:
-    counted = {one: sum(tried.verdict is one for tried in trial.slices) for one in VERDICTS}
-    words = ", ".join(f"{count:,} {one.value}" for one, count in counted.items() if count) or "no past slice"
-    stretches = fold(trial.slices, lambda one: (one.verdict, one.was, one.is_waived, one.failed), at_least=at_least)
+    counted = {verdict: sum(tried.verdict is verdict for tried in trial.slices) for verdict in VERDICTS}
+    words = ", ".join(f"{count:,} {verdict.value}" for verdict, count in counted.items() if count) or "no past slice"
+    stretches = fold(
+        trial.slices, lambda tried: (tried.verdict, tried.was, tried.is_waived, tried.failed), at_least=at_least
+    )
     rows = [
         (
-            span([one.slice_id for one in stretch.items]),
+            span([tried.slice_id for tried in stretch.items]),
             options.verdict_text(stretch.first.verdict),
             _was(stretch.first),
             "; ".join(stretch.first.failed),
@@ -179,11 +181,11 @@ def _show(trial: Trial, *, at_least: int) -> None:
     title = f"{trial.pipeline}: {trial.suite} would have said of {how_many(len(trial.slices))}: {words}"
     options.print_table(title, ("slice", "verdict", "now", "checks that did not pass"), rows, whole=("slice",))
     options.say("")
-    checks = sorted(trial.checks, key=lambda one: -(one.failed + one.errors))
+    checks = sorted(trial.checks, key=lambda check: -(check.failed + check.errors))
     options.print_table(
         "Checks, those that failed most often first:",
         ("failed", "severity", "first", "last", "check", "found"),
-        [_check_row(one) for one in checks],
+        [_check_row(check) for check in checks],
         right=("failed",),
         whole=("severity", "first", "last"),
     )
@@ -192,20 +194,20 @@ def _show(trial: Trial, *, at_least: int) -> None:
         options.say(f"not tried: {_of(names)}: {reason}")
 
 
-def _was(one: TriedSlice) -> Text:
-    return options.verdict_text(one.was, is_waived=one.is_waived and one.was is Verdict.FAIL)
+def _was(tried: TriedSlice) -> Text:
+    return options.verdict_text(tried.was, is_waived=tried.is_waived and tried.was is Verdict.FAIL)
 
 
-def _check_row(one: TriedCheck) -> tuple[str, ...]:
-    failed = f"{one.failed + one.errors:,} of {one.slices:,}"
-    return failed, one.severity, one.first or "", one.last or "", one.demand, _found(one)
+def _check_row(check: TriedCheck) -> tuple[str, ...]:
+    failed = f"{check.failed + check.errors:,} of {check.slices:,}"
+    return failed, check.severity, check.first or "", check.last or "", check.demand, _found(check)
 
 
-def _found(one: TriedCheck) -> str:
+def _found(check: TriedCheck) -> str:
     """Return the range of what a check found; empty if it found no number."""
-    ends = [value for value in (one.low, one.high) if value is not None]
-    if not one.is_share:
-        return " to ".join(dict.fromkeys(spell(value, one.column) for value in ends))
+    ends = [value for value in (check.low, check.high) if value is not None]
+    if not check.is_share:
+        return " to ".join(dict.fromkeys(spell(value, check.column) for value in ends))
     return f"{' to '.join(dict.fromkeys(map(percent, ends)))} of the rows unexpected" if any(ends) else ""
 
 
@@ -213,13 +215,13 @@ def _changes(trial: Trial) -> str:
     """Return in a sentence which slices the suite would judge differently."""
     if not trial.changes:
         return "No verdict would change."
-    stops: Callable[[Verdict], bool] = lambda one: one in {Verdict.FAIL, Verdict.ERROR}  # noqa: E731
-    held = [one for one in trial.changes if stops(one.verdict) and not stops(one.was)]
-    free = [one for one in trial.changes if stops(one.was) and not stops(one.verdict)]
+    stops: Callable[[Verdict], bool] = lambda verdict: verdict in {Verdict.FAIL, Verdict.ERROR}  # noqa: E731
+    held = [tried for tried in trial.changes if stops(tried.verdict) and not stops(tried.was)]
+    free = [tried for tried in trial.changes if stops(tried.was) and not stops(tried.verdict)]
     parts = [f"{how_many(len(trial.changes))} would have another verdict"]
-    parts += [f"{what}: {_named(found)}" for what, found in (("held", held), ("no longer held", free)) if found]
+    parts += [f"{what}: {_named(slices)}" for what, slices in (("held", held), ("no longer held", free)) if slices]
     return "; ".join(parts) + "."
 
 
-def _named(found: list[TriedSlice]) -> str:
-    return spans([[one.slice_id] for one in found])
+def _named(slices: list[TriedSlice]) -> str:
+    return spans([[tried.slice_id] for tried in slices])

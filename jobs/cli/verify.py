@@ -38,19 +38,19 @@ def verify_command(
     bounds = [None if text is None else parse_bound(work.pipeline, text) for text in (from_text, to_text)]
     span = Span(from_ms=bounds[0], to_ms=bounds[1])
     view = work.ledger.view()
-    found = verify(places.lake, work.pipeline.name, view, span=span)
+    report = verify(places.lake, work.pipeline.name, view, span=span)
     ledger = verify_ledger(work.ledger)
     log = verify_log(places.lake, work.pipeline, view, span=span)
-    found = replace(found, findings=(*ledger.findings, *found.findings, *log.findings))
+    report = replace(report, findings=(*ledger.findings, *report.findings, *log.findings))
     if as_json:
         further = {"notes": [*ledger.notes], "log_files": log.files, "log_files_unknown": log.unknown}
-        options.print_json(found.to_json() | further)
+        options.print_json(report.to_json() | further)
     else:
-        options.say(*map(str, found.findings), *(f"note: {note}" for note in ledger.notes))
-        verdict = counted(len(found.findings), "finding") if found.findings else "everything is as it was written"
+        options.say(*map(str, report.findings), *(f"note: {note}" for note in ledger.notes))
+        verdict = counted(len(report.findings), "finding") if report.findings else "everything is as it was written"
         options.say(
-            f"{found.pipeline}: {counted(found.rows, 'row')} of {counted(found.runs, 'run')} "
-            f"(ledger version {found.ledger_version}); "
+            f"{report.pipeline}: {counted(report.rows, 'row')} of {counted(report.runs, 'run')} "
+            f"(ledger version {report.ledger_version}); "
             f"{log}: {verdict}"
         )
-    return options.REFUSED if found.findings else options.OK
+    return options.REFUSED if report.findings else options.OK

@@ -28,8 +28,8 @@ class AcceptedRewrite:
 
     def words(self, slice_ids: Collection[str]) -> str:
         """Return what the commit did to some of its slices, as a sentence without a full stop."""
-        own = [one for name, one in self.rewrite.slices.items() if name in slice_ids]
-        known = [one.before - one.after for one in own if one.before is not None and one.after is not None]
+        own = [loss for name, loss in self.rewrite.slices.items() if name in slice_ids]
+        known = [loss.before - loss.after for loss in own if loss.before is not None and loss.after is not None]
         removed = sum(known)
         commit = f"by the accepted commit {self.rewrite.version} ({shortened(self.reason, _MAX_REASON)})"
         if len(known) < len(own):
@@ -47,19 +47,19 @@ class AcceptedRewrite:
         """
         try:
             table_id = str(event.details["table_id"])
-            rewrites = [_rewrite(one) for one in event.details["commits"]]
+            rewrites = [_rewrite(commit) for commit in event.details["commits"]]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise LedgerError(f"ledger event accepted (seq {event.seq}) cannot be read: {error!r}") from error
         who, reason = event.who or "", event.reason or ""
         return tuple(
-            cls(table_id=table_id, rewrite=one, who=who, reason=reason, at_ms=event.at_ms, seq=event.seq)
-            for one in rewrites
+            cls(table_id=table_id, rewrite=rewrite, who=who, reason=reason, at_ms=event.at_ms, seq=event.seq)
+            for rewrite in rewrites
         )
 
 
 def accepted_event(table_id: str, rewrites: Sequence[Rewrite], *, who: str, reason: str) -> LedgerEvent:
     """Return the `accepted` event of commits of a table."""
-    details = {"table_id": table_id, "commits": [asdict(one) for one in rewrites]}
+    details = {"table_id": table_id, "commits": [asdict(rewrite) for rewrite in rewrites]}
     return LedgerEvent(kind=EventKind.ACCEPTED, who=who, reason=reason, details=details)
 
 
@@ -68,29 +68,29 @@ def told_together(slices: Iterable[tuple[str, Sequence[AcceptedRewrite]]]) -> li
     touched: dict[tuple[str, int], list[str]] = {}
     accepted: dict[tuple[str, int], AcceptedRewrite] = {}
     for slice_id, own in slices:
-        for one in own:
-            key = one.table_id, one.rewrite.version
-            accepted[key] = one
+        for entry in own:
+            key = entry.table_id, entry.rewrite.version
+            accepted[key] = entry
             touched.setdefault(key, []).append(slice_id)
     return [accepted[key].words(names) for key, names in touched.items()]
 
 
 def by_table(accepted: Sequence[AcceptedRewrite]) -> dict[str, dict[int, Rewrite]]:
     """Return table id -> version -> accepted commit."""
-    found: dict[str, dict[int, Rewrite]] = {}
-    for one in accepted:
-        found.setdefault(one.table_id, {})[one.rewrite.version] = one.rewrite
-    return found
+    commits: dict[str, dict[int, Rewrite]] = {}
+    for entry in accepted:
+        commits.setdefault(entry.table_id, {})[entry.rewrite.version] = entry.rewrite
+    return commits
 
 
 def _rewrite(stored: Mapping[str, Any]) -> Rewrite:
     slices = {
         name: RewrittenSlice(
-            before=one["before"],
-            after=one["after"],
-            removed_files=tuple(one["removed_files"]),
-            added_files=tuple(one["added_files"]),
+            before=numbers["before"],
+            after=numbers["after"],
+            removed_files=tuple(numbers["removed_files"]),
+            added_files=tuple(numbers["added_files"]),
         )
-        for name, one in stored["slices"].items()
+        for name, numbers in stored["slices"].items()
     }
     return Rewrite(**{**stored, "slices": slices, "vectors": dict(stored["vectors"])})

@@ -162,9 +162,9 @@ class LedgerEvent:
         return Slice(slice_id=self.slice_id, start_ms=self.slice_start_ms, end_ms=self.slice_end_ms)
 
 
-def slice_columns(one: Slice) -> dict[str, Any]:
+def slice_columns(slice_: Slice) -> dict[str, Any]:
     """Return the columns of an event that name a slice."""
-    return {"slice_id": one.slice_id, "slice_start_ms": one.start_ms, "slice_end_ms": one.end_ms}
+    return {"slice_id": slice_.slice_id, "slice_start_ms": slice_.start_ms, "slice_end_ms": slice_.end_ms}
 
 
 def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool, warms_up: bool = False) -> LedgerEvent:
@@ -221,8 +221,8 @@ def checked_event(request_id: str, result: RunResult) -> LedgerEvent:
 def judged_event(request_id: str, basis: str, checks: Mapping[str, Sequence[CheckResult]]) -> LedgerEvent:
     """Return the `judged` event of a request. `checks` has the checks of each of its runs (run id -> checks)."""
     runs = {
-        run_id: [asdict(check) | {"verdict": check.verdict.value} for check in found]
-        for run_id, found in checks.items()
+        run_id: [asdict(check) | {"verdict": check.verdict.value} for check in results]
+        for run_id, results in checks.items()
     }
     return LedgerEvent(kind=EventKind.JUDGED, request_id=request_id, details={"basis": basis, "runs": runs})
 
@@ -276,7 +276,7 @@ def run_result(event: LedgerEvent) -> RunResult:
         ) from error
 
 
-_VERDICTS: Mapping[object, Verdict] = {one.value: one for one in Verdict}
+_VERDICTS: Mapping[object, Verdict] = {verdict.value: verdict for verdict in Verdict}
 """A look-up takes a tenth of the time of `Verdict(text)`, and a year of slices has ten thousand checks."""
 
 
@@ -295,8 +295,8 @@ def with_checks(result: RunResult, event: LedgerEvent) -> RunResult:
 def checks_fingerprint_of(event: LedgerEvent) -> str | None:
     """Return the fingerprint of the suites of a `checked` event; None if it has none."""
     name, details = "checks_fingerprint", event.details
-    found: str | None = details.last(name) if isinstance(details, StoredDetails) else details.get(name)
-    return found
+    stored: str | None = details.last(name) if isinstance(details, StoredDetails) else details.get(name)
+    return stored
 
 
 class StoredChecks(Sequence[CheckResult]):

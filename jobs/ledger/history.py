@@ -100,26 +100,26 @@ class Remembered:
     def forget_all(self) -> None:
         """Drop all histories. A forked process does so, because another thread may have held a lock at the fork."""
         self._lock = Lock()
-        self._found: LRUCache[str, EventHistory] = LRUCache(self._most)
+        self._histories: LRUCache[str, EventHistory] = LRUCache(self._most)
         self._is_off = False
 
     def keep(self, uri: str, history: EventHistory) -> None:
         """Remember a history, which its `Ledger` may still extend."""
         with self._lock:
             if not self._is_off:
-                self._found[uri] = history
+                self._histories[uri] = history
 
     def drop(self, uri: str, history: EventHistory) -> None:
         """Forget a history that holds a part of the rows of a read."""
         with self._lock:
-            if self._found.get(uri) is history:
-                del self._found[uri]
+            if self._histories.get(uri) is history:
+                del self._histories[uri]
 
     def find(self, uri: str) -> EventHistory | None:
         """Return a copy of the history of a ledger; None if there is none."""
         with self._lock:
-            found = self._found.get(uri)
-        return None if found is None else found.copy()
+            history = self._histories.get(uri)
+        return None if history is None else history.copy()
 
     @contextmanager
     def off(self) -> Iterator[None]:
@@ -137,7 +137,7 @@ REMEMBERED = Remembered(MOST_LEDGERS)
 os.register_at_fork(after_in_child=REMEMBERED.forget_all)
 
 
-_NAMES = frozenset(one.name for one in fields(LedgerEvent)) - {"kind", "details"}
+_NAMES = frozenset(column.name for column in fields(LedgerEvent)) - {"kind", "details"}
 
 
 def event_of(row: Row) -> LedgerEvent:

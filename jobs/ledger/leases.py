@@ -98,9 +98,9 @@ def is_held(lease: Lease, *, now_ms: int, is_alive: IsAlive) -> bool:
     is held for `length_ms` after its renewal. A renewal that is more than `length_ms` in the future does not hold the
     lease either, because a clock was changed.
     """
-    found = None if lease.holder is None else is_alive(lease.holder)
-    if found is not None:
-        return found
+    answer = None if lease.holder is None else is_alive(lease.holder)
+    if answer is not None:
+        return answer
     return abs(now_ms - lease.renewed_at_ms) < lease.length_ms
 
 
@@ -123,14 +123,14 @@ def this_process() -> Holder:
 
 @cache
 def _holder(pid: int) -> Holder:
-    found = process(pid)
-    assert found is not None, "the calling process is alive"
+    own = process(pid)
+    assert own is not None, "the calling process is alive"
     return Holder(
         host=socket.gethostname(),
         boot_id=_text(Path("/proc/sys/kernel/random/boot_id")),
         pid_namespace=_link(Path("/proc/self/ns/pid")),
         pid=pid,
-        start_ticks=found.start_ticks,
+        start_ticks=own.start_ticks,
     )
 
 

@@ -34,7 +34,7 @@ class Look:
 
 def looked_event(look: Look) -> LedgerEvent:
     """Return the `looked` event of a look at the log."""
-    changed = {name: {"log": _plain(one.log), "removed": one.removed} for name, one in look.changed.items()}
+    changed = {name: {"log": _plain(seen.log), "removed": seen.removed} for name, seen in look.changed.items()}
     details = {"table_id": look.table_id, "version": look.version, "commit": look.commit, "changed": changed}
     return LedgerEvent(kind=EventKind.LOOKED, details=details)
 
@@ -48,8 +48,8 @@ def look_of(event: LedgerEvent) -> Look:
     try:
         details = event.details
         changed = {
-            name: SeenInput(log=coordinates_of(one["log"]), removed=str(one["removed"]))
-            for name, one in details["changed"].items()
+            name: SeenInput(log=coordinates_of(seen["log"]), removed=str(seen["removed"]))
+            for name, seen in details["changed"].items()
         }
         return Look(
             table_id=str(details["table_id"]),
@@ -64,7 +64,7 @@ def look_of(event: LedgerEvent) -> Look:
 
 def changes_details(changes: Mapping[str, LogCoordinates]) -> dict[str, Any]:
     """Return the details by which a `requested` event stores the changed slices of a restatement."""
-    return {"changes": {name: _plain(one) for name, one in changes.items()}}
+    return {"changes": {name: _plain(log) for name, log in changes.items()}}
 
 
 def stored_changes(event: LedgerEvent) -> dict[str, LogCoordinates]:
@@ -74,7 +74,7 @@ def stored_changes(event: LedgerEvent) -> dict[str, LogCoordinates]:
         LedgerError: the event lacks a field.
     """
     try:
-        return {name: coordinates_of(one) for name, one in (event.details.get("changes") or {}).items()}
+        return {name: coordinates_of(log) for name, log in (event.details.get("changes") or {}).items()}
     except (KeyError, TypeError, AttributeError) as error:
         raise LedgerError(f"ledger event requested (seq {event.seq}) cannot be read: {error!r}") from error
 
@@ -84,15 +84,15 @@ def _plain(log: LogCoordinates) -> dict[str, Any]:
     return asdict(log) | {"file_digests": "", "log_digests": ""}
 
 
-def verified_event(result: RunResult, sighting: Sighting, *, found: str, who: str) -> LedgerEvent:
-    """Return the `verified` event of a run. `found` is the fingerprint of the records that were read again."""
+def verified_event(result: RunResult, sighting: Sighting, *, fingerprint: str, who: str) -> LedgerEvent:
+    """Return the `verified` event of a run. `fingerprint` is that of the records that were read again."""
     return LedgerEvent(
         kind=EventKind.VERIFIED,
         **slice_columns(result.slice),
         run_id=result.run_id,
         attempt_id=result.attempt_id,
         who=who,
-        input_fingerprint=found,
+        input_fingerprint=fingerprint,
         details={"log": asdict(sighting.log), "equal": sighting.is_equal},
     )
 

@@ -151,8 +151,8 @@ class Projection:
     def copy(self) -> "Projection":
         """Return a fold with the same events, which takes further events of its own."""
         made = Projection()
-        made._requests = {name: one.copy() for name, one in self._requests.items()}
-        made._publications = {seq: one.copy() for seq, one in self._publications.items()}
+        made._requests = {name: request.copy() for name, request in self._requests.items()}
+        made._publications = {seq: publication.copy() for seq, publication in self._publications.items()}
         made._staged = {name: attempts.copy() for name, attempts in self._staged.items()}
         made._sightings = {name: sightings.copy() for name, sightings in self._sightings.items()}
         made._checked = self._checked.copy()
@@ -188,7 +188,7 @@ class Projection:
         slices = dict(sorted(self._slices.items(), key=lambda item: item[1].start_ms))
         return LedgerView(
             version=version,
-            requests={request_id: one.freeze() for request_id, one in self._requests.items()},
+            requests={request_id: request.freeze() for request_id, request in self._requests.items()},
             runs=runs,
             published={name: shown for name in slices if (shown := seen.get(name)) is not None},
             publications=tuple(publication.freeze() for publication in self._publications.values()),
@@ -213,13 +213,13 @@ class Projection:
         # else a retried task wrote the request again: the first event counts
 
     def _request(self, event: LedgerEvent) -> RequestProjection:
-        found = self._requests.get(text_of(event, "request_id"))
-        if found is None:
+        request = self._requests.get(text_of(event, "request_id"))
+        if request is None:
             raise LedgerError(
                 f"ledger event {event.kind.value} (seq {event.seq}) names request {event.request_id}, which no earlier "
                 "event opens; the ledger is damaged"
             )
-        return found
+        return request
 
     def _stage(self, event: LedgerEvent) -> None:
         result = run_result(event)
@@ -371,4 +371,4 @@ def _content(result: RunResult) -> tuple[object, ...]:
 def _failed_checks(event: LedgerEvent) -> frozenset[tuple[str, str, str | None]]:
     stopping = {Verdict.FAIL.value, Verdict.ERROR.value}
     checks = event.details.get("checks", ())
-    return frozenset((one["table"], one["check"], one["column"]) for one in checks if one["verdict"] in stopping)
+    return frozenset((row["table"], row["check"], row["column"]) for row in checks if row["verdict"] in stopping)

@@ -18,6 +18,11 @@ class DagRunOrigin:
     slice_ids: tuple[str, ...]
     lease_id: str = ""
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """The ids by which Airflow finds the DAG run."""
+        return self.dag_id, self.run_id
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
@@ -58,12 +63,12 @@ def decision_details(decision_id: str, action: str) -> dict[str, Any]:
 
 def decision_of(event: LedgerEvent) -> Decided | None:
     """Return the decision that an event is part of. Events of earlier versions of Hindcast name none."""
-    found = event.details.get("decision")
-    if not isinstance(found, dict):
+    decision = event.details.get("decision")
+    if not isinstance(decision, dict):
         return None
     return Decided(
-        decision_id=str(found.get("id")),
-        action=str(found.get("action")),
+        decision_id=str(decision.get("id")),
+        action=str(decision.get("action")),
         request_id=event.request_id,
         who=event.who or "",
         reason=event.reason or "",
@@ -79,12 +84,12 @@ def comment_details(comment_id: str, *, assignee: str | None) -> dict[str, Any]:
 
 def comment_of(event: LedgerEvent) -> Comment | None:
     """Return the comment that a `note` event is. Other notes are none."""
-    found = event.details.get("comment")
-    if not isinstance(found, dict):
+    comment = event.details.get("comment")
+    if not isinstance(comment, dict):
         return None
-    assignee = found.get("assignee")
+    assignee = comment.get("assignee")
     return Comment(
-        comment_id=str(found.get("id")),
+        comment_id=str(comment.get("id")),
         who=event.who or "",
         at_ms=event.at_ms,
         text=event.reason or "",
@@ -99,12 +104,12 @@ def origin_details(origin: DagRunOrigin) -> dict[str, Any]:
 
 def origin_of(event: LedgerEvent) -> DagRunOrigin | None:
     """Return the DAG run that a `leased` event names. Events of processes and of earlier versions name none."""
-    found = event.details.get("dag_run")
-    if not isinstance(found, dict):
+    dag_run = event.details.get("dag_run")
+    if not isinstance(dag_run, dict):
         return None
     return DagRunOrigin(
-        dag_id=str(found.get("dag_id")),
-        run_id=str(found.get("run_id")),
-        slice_ids=tuple(map(str, found.get("slices", ()))),
+        dag_id=str(dag_run.get("dag_id")),
+        run_id=str(dag_run.get("run_id")),
+        slice_ids=tuple(map(str, dag_run.get("slices", ()))),
         lease_id=str(event.details.get("lease_id", "")),
     )

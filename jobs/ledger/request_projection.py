@@ -106,7 +106,7 @@ def opened_request(event: LedgerEvent) -> Request:
         is_fresh=bool(details.get("fresh", False)),
         opened_at_ms=event.at_ms,
         opened_seq=event.seq,
-        unarrived={str(one): str(text) for one, text in dict(details.get("unarrived") or {}).items()},
+        unarrived={str(slice_id): str(text) for slice_id, text in dict(details.get("unarrived") or {}).items()},
         changes=stored_changes(event),
         warm_up=stored_warm_up(event),
     )
@@ -143,57 +143,57 @@ def _request_kind(event: LedgerEvent, details: Mapping[str, Any]) -> RequestKind
         ) from error
 
 
-def add_lease(event: LedgerEvent, one: RequestProjection) -> None:
+def add_lease(event: LedgerEvent, projection: RequestProjection) -> None:
     """Take a lease in. Its first event names the DAG run, the later ones do not. A closed request has no leases.
 
     Raises:
         LedgerError: the event lacks a field.
     """
-    one.frozen = None
-    if not one.request.is_open:
+    projection.frozen = None
+    if not projection.request.is_open:
         return
     origin = origin_of(event)
     if origin is not None:
-        one.origins[origin.dag_id, origin.run_id] = origin
+        projection.origins[origin.key] = origin
     try:
         lease = lease_from_details(event.details, event.at_ms)
     except (KeyError, TypeError) as error:
         raise LedgerError(f"ledger event leased (seq {event.seq}) cannot be read: {error!r}") from error
     if origin is not None:
-        one.lease_runs[lease.lease_id] = (origin.dag_id, origin.run_id)
-    one.leases[lease.lease_id] = replace(lease, dag_run=one.lease_runs.get(lease.lease_id))
-    if one.request.stopped_by is not None:
-        one.change(stopped_by=None)
+        projection.lease_runs[lease.lease_id] = origin.key
+    projection.leases[lease.lease_id] = replace(lease, dag_run=projection.lease_runs.get(lease.lease_id))
+    if projection.request.stopped_by is not None:
+        projection.change(stopped_by=None)
 
 
-def end_lease(event: LedgerEvent, one: RequestProjection) -> None:
+def end_lease(event: LedgerEvent, projection: RequestProjection) -> None:
     """Drop a lease. If somebody has stopped its holder, the reason is shown as the failure of the request."""
-    one.frozen = None
-    lease = one.leases.pop(str(event.details.get("lease_id")), None)
-    if lease is not None and event.reason and one.request.is_open:
-        one.change(failure=event.reason, stopped_by=event.who)
+    projection.frozen = None
+    lease = projection.leases.pop(str(event.details.get("lease_id")), None)
+    if lease is not None and event.reason and projection.request.is_open:
+        projection.change(failure=event.reason, stopped_by=event.who)
 
 
-def start_attempt(event: LedgerEvent, one: RequestProjection) -> None:
+def start_attempt(event: LedgerEvent, projection: RequestProjection) -> None:
     """Add an attempt. The failure of the attempt before does not count any more."""
     slice_ids = tuple(event.details.get("slices", ()))
-    one.attempts.append(Attempt(attempt_id=text_of(event, "attempt_id"), slice_ids=slice_ids, at_ms=event.at_ms))
-    one.change(failure=None, is_complete=False)
+    projection.attempts.append(Attempt(attempt_id=text_of(event, "attempt_id"), slice_ids=slice_ids, at_ms=event.at_ms))
+    projection.change(failure=None, is_complete=False)
 
 
-def fail_attempt(event: LedgerEvent, one: RequestProjection) -> None:
+def fail_attempt(event: LedgerEvent, projection: RequestProjection) -> None:
     """Store why an attempt failed."""
     # If another attempt has started since, the failure of this one is not the state of the request.
-    is_newest = bool(one.attempts) and one.attempts[-1].attempt_id == event.attempt_id
-    if is_newest and one.request.is_open:
-        one.change(failure=event.reason)
+    is_newest = bool(projection.attempts) and projection.attempts[-1].attempt_id == event.attempt_id
+    if is_newest and projection.request.is_open:
+        projection.change(failure=event.reason)
 
 
-def add_comment(event: LedgerEvent, one: RequestProjection | None) -> None:
+def add_comment(event: LedgerEvent, projection: RequestProjection | None) -> None:
     """Add a comment to the thread of its request. Other notes change nothing."""
-    if one is not None and (comment := comment_of(event)) is not None:
-        one.comments.append(comment)
-        one.frozen = None
+    if projection is not None and (comment := comment_of(event)) is not None:
+        projection.comments.append(comment)
+        projection.frozen = None
 
 
 def text_of(event: LedgerEvent, column: str) -> str:

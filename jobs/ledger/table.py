@@ -298,7 +298,7 @@ class LedgerTable:
         if version <= max(last_seq, 0) or version == 0:
             return
         # Not `history()`: it also returns commits that another process has added since this table was opened.
-        operations = {_operation(self.uri, one) for one in range(last_seq + 1, version + 1)}
+        operations = {_operation(self.uri, number) for number in range(last_seq + 1, version + 1)}
         if not WITHOUT_EVENTS.issuperset(operations):
             raise LedgerError(
                 f"ledger {self.uri} is damaged: its versions {last_seq + 1} to {version} hold no events, and at least "
@@ -311,8 +311,8 @@ class LedgerTable:
         """Turn the errors of an unreadable table into a `LedgerError`; after any error, open the table again."""
 
         def make_error(error: BaseException) -> LedgerError:
-            found = damaged_file(self.uri)
-            cause = one_line(error) if found is None else f"file {found[0]} is damaged, truncated or lost ({found[1]})"
+            file = damaged_file(self.uri)
+            cause = one_line(error) if file is None else f"file {file[0]} is damaged, truncated or lost ({file[1]})"
             advice = REMOTE_ADVICE if is_remote(self.uri) else "Restore the ledger's directory from a backup"
             return LedgerError(f"ledger {self.uri} cannot be {what}: {cause}. {advice}")
 
@@ -374,7 +374,8 @@ def ledger_schema() -> "pa.Schema":
     kinds = {"ordinal": pa.int32(), "commit_events": pa.int32(), "seconds": pa.float64()}
     kinds |= {name: pa.int64() for name in ("seq", "at_ms", *whole)}
     first = ("seq", "ordinal", "at_ms", "event", "commit_id", "commit_events", "previous")
-    names = [*first, *(one.name for one in fields(LedgerEvent) if one.name not in {*first, "kind"}), *LATER_COLUMNS]
+    others = (column.name for column in fields(LedgerEvent) if column.name not in {*first, "kind"})
+    names = [*first, *others, *LATER_COLUMNS]
     return pa.schema([pa.field(name, kinds.get(name, pa.string())) for name in names])
 
 
@@ -384,7 +385,7 @@ def event_rows(events: Sequence[LedgerEvent], *, commit_id: str) -> list[dict[st
 
     rows = []
     for event in events:
-        row = {one.name: getattr(event, one.name) for one in fields(LedgerEvent) if one.name != "kind"}
+        row = {column.name: getattr(event, column.name) for column in fields(LedgerEvent) if column.name != "kind"}
         row |= {"event": event.kind.value, "details": encode_details(event.details)}
         rows.append(row | {"commit_id": commit_id, "commit_events": len(events)})
     placed: list[dict[str, Any]] = pa.Table.from_pylist(rows, schema=ledger_schema()).to_pylist()

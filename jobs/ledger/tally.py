@@ -37,7 +37,7 @@ def standing_of(run: StagedRun) -> Standing:
 def tally(runs: Iterable[StagedRun]) -> dict[str, int]:
     """Return the number of runs of each standing that occurs, by its word, from the best standing to the worst."""
     counted = Counter(map(standing_of, runs))
-    return {one.value: counted[one] for one in Standing if counted[one]}
+    return {standing.value: counted[standing] for standing in Standing if counted[standing]}
 
 
 def in_words(counted: Mapping[str, int]) -> str:

@@ -48,11 +48,11 @@ def unnamed_files(uri: str) -> tuple[UnnamedFile, ...]:
 
     with table_errors(unreadable, also=(ValueError, KeyError, TypeError)):
         files = system.get_file_info(pafs.FileSelector(root, allow_not_found=True))
-        data = sorted(one.path for one in files if one.path.endswith(".parquet"))
+        data = sorted(file.path for file in files if file.path.endswith(".parquet"))
         if not data:
             return ()
         commits = system.get_file_info(pafs.FileSelector(f"{root}/_delta_log", allow_not_found=True))
-        named = set(_named(system, root, (one.path for one in commits if _is_commit(one.path))))
+        named = set(_named(system, root, (file.path for file in commits if _is_commit(file.path))))
         return tuple(UnnamedFile(path=path, versions=_versions(system, path)) for path in data if path not in named)
 
 

@@ -69,7 +69,8 @@ class Judgement:
     def failed(self) -> frozenset[tuple[str, str, str | None]]:
         """The failed checks as (table, check, what was found): a waiver is for that finding only."""
         stopping = {Verdict.FAIL, Verdict.ERROR}
-        return frozenset((one.table, one.check, one.observed) for one in self.checks if one.verdict in stopping)
+        failed = (check for check in self.checks if check.verdict in stopping)
+        return frozenset((check.table, check.check, check.observed) for check in failed)
 
     def added_to(self, result: RunResult) -> RunResult:
         """Return the result of a run with these checks, and with the worst of all verdicts."""
@@ -182,7 +183,7 @@ class Request:
     @property
     def assignee(self) -> str:
         """The person who looks after the request; empty: nobody."""
-        return next((one.assignee for one in reversed(self.comments) if one.assignee is not None), "")
+        return next((comment.assignee for comment in reversed(self.comments) if comment.assignee is not None), "")
 
     @property
     def is_open(self) -> bool:
@@ -284,13 +285,13 @@ class LedgerView:
         Raises:
             LedgerError: the ledger has no attempt at the run that counts.
         """
-        found = self.runs.get(run_id)
-        if found is None:
+        run = self.runs.get(run_id)
+        if run is None:
             raise LedgerError(
                 f"run {run_id} has no attempt in the ledger: its attempts were condemned, or none was staged. Replay "
                 "its slice"
             )
-        return found
+        return run
 
     def published_run(self, slice_id: str) -> StagedRun | None:
         """Return the run of a slice that readers see; None if the slice is not published."""
@@ -332,19 +333,21 @@ class LedgerView:
     def rewrites_since(self, run: StagedRun) -> tuple[AcceptedRewrite, ...]:
         """Return the accepted commits that removed or changed records of a slice after a run had read it, in order."""
         seen, slice_id = run.result.log, run.result.slice.slice_id
-        own = [one.log.version for one in run.sightings if one.is_equal and one.log.table_id == seen.table_id]
-        found = (
-            one
-            for one in self.accepted
-            if one.table_id == seen.table_id
-            and slice_id in one.rewrite.slices
-            and one.rewrite.version > max([seen.version, *own])
+        equal = (sighting.log for sighting in run.sightings if sighting.is_equal)
+        own = [log.version for log in equal if log.table_id == seen.table_id]
+        newer = (
+            accepted
+            for accepted in self.accepted
+            if accepted.table_id == seen.table_id
+            and slice_id in accepted.rewrite.slices
+            and accepted.rewrite.version > max([seen.version, *own])
         )
-        return tuple(sorted(found, key=lambda one: one.rewrite.version))
+        return tuple(sorted(newer, key=lambda accepted: accepted.rewrite.version))
 
     def open_requests(self, kind: RequestKind | None = None) -> tuple[Request, ...]:
         """Return the open requests of one kind (None: of every kind), oldest first."""
-        return tuple(one for one in self.requests.values() if one.is_open and (kind is None or one.kind is kind))
+        requests = (request for request in self.requests.values() if request.is_open)
+        return tuple(request for request in requests if kind is None or request.kind is kind)
 
     def settling(self, request: Request) -> Publication | None:
         """Return the publication that a request led to: its own, or that of a request that replaced or settled it.
@@ -357,10 +360,10 @@ class LedgerView:
             ended = self.requests.get(ended.ended_by or "", request)
         if ended.state is not RequestState.PUBLISHED:
             return None
-        return next((one for one in reversed(self.publications) if one.request_id == ended.request_id), None)
+        return next((past for past in reversed(self.publications) if past.request_id == ended.request_id), None)
 
     @property
     def standing(self) -> tuple[Publication, ...]:
         """The publications that no rollback has reverted, oldest first."""
         undone = {publication.undoes for publication in self.publications}
-        return tuple(one for one in self.publications if not one.is_rollback and one.seq not in undone)
+        return tuple(past for past in self.publications if not past.is_rollback and past.seq not in undone)

@@ -59,8 +59,8 @@ class Alert:
 
 def held_alert(pipeline: str, gate: Gate, *, url: str) -> Alert:
     """Return the message on slices whose checks failed."""
-    slices = tuple(one.slice_id for one in gate.held)
-    reasons = [f"{one.slice_id}: {reason}" for one in gate.held for reason in one.reasons]
+    slices = tuple(slice_.slice_id for slice_ in gate.held)
+    reasons = [f"{slice_.slice_id}: {reason}" for slice_ in gate.held for reason in slice_.reasons]
     return make_alert(
         Event.HELD,
         pipeline,
@@ -97,4 +97,4 @@ def make_alert(
 def listed_lines(reasons: Sequence[str]) -> tuple[str, ...]:
     """Return the first reasons as lines, escaped, and how many more there are."""
     more = (f"  … and {len(reasons) - MAX_REASONS} more",) if len(reasons) > MAX_REASONS else ()
-    return (*(f"  {escaped(one)}" for one in reasons[:MAX_REASONS]), *more)
+    return (*(f"  {escaped(reason)}" for reason in reasons[:MAX_REASONS]), *more)

@@ -63,7 +63,7 @@ def _replay(work: RequestContext, order: ReplayOrder, *, replayer: Replayer) -> 
         request_id=order.request_id,
         attempt_id=order.attempt_id,
         who=str(work.holder),
-        details={"slices": [one.slice_id for one in order.slices]},
+        details={"slices": [slice_.slice_id for slice_ in order.slices]},
     )
     work.ledger.write(lambda view: [started] if may_stage(view.requests[order.request_id]) else [])
     try:
@@ -113,10 +113,10 @@ def _check_results(order: ReplayOrder, results: Sequence[RunResult]) -> None:
         InvariantBroken: there is not one result per slice, a result is of another attempt, or its state before is not
             the state after the slice before.
     """
-    found = [result.slice.slice_id for result in results]
-    wanted = [one.slice_id for one in order.slices]
-    if found != wanted:
-        raise InvariantBroken(f"the replayer was ordered slices {wanted} and returned {found}; please report this")
+    returned = [result.slice.slice_id for result in results]
+    wanted = [slice_.slice_id for slice_ in order.slices]
+    if returned != wanted:
+        raise InvariantBroken(f"the replayer was ordered slices {wanted} and returned {returned}; please report this")
     state = order.state_before
     for result in results:
         if result.attempt_id != order.attempt_id or result.state_before != state:

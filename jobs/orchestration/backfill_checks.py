@@ -58,7 +58,7 @@ def check_open(work: RequestContext, form: BackfillForm) -> tuple[str, ...]:
     except RangeTaken as error:
         if form.if_open is not IfOpen.WAIT:
             raise FormError(Problem(_sentence(str(error)), "if_open"), open_ranges=error.open_ranges) from None
-    return tuple(one.request_id for one in in_the_way(work, view, asked) if one.request_id != resumed)
+    return tuple(request.request_id for request in in_the_way(work, view, asked) if request.request_id != resumed)
 
 
 def check_log_end(work: RequestContext, form: BackfillForm) -> None:
@@ -71,7 +71,7 @@ def check_log_end(work: RequestContext, form: BackfillForm) -> None:
     pipeline, grid = work.pipeline, slice_grid(work.pipeline)
     last = work.log_state(work.ledger.view(), ()).last_data
     slices = slices_between(pipeline, form.from_ms, form.to_ms)
-    late = tuple(one for one in slices if last is None or one.start_ms > last.start_ms)
+    late = tuple(slice_ for slice_ in slices if last is None or slice_.start_ms > last.start_ms)
     late = late[_arrived(work, late) :]
     if not late:
         return

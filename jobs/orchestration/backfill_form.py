@@ -60,7 +60,7 @@ class FormError(RequestError):
     """
 
     def __init__(self, *problems: Problem, open_ranges: "Sequence[OpenRange]" = ()) -> None:
-        super().__init__(" ".join(one.text for one in problems))
+        super().__init__(" ".join(problem.text for problem in problems))
         self.problems = problems
         self.open_ranges = tuple(open_ranges)
 
@@ -174,7 +174,7 @@ def read_form(
 
 
 def _is_ids(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value)
+    return isinstance(value, list | tuple) and all(isinstance(item, str) and item for item in value)
 
 
 def _unknown(key: str) -> Problem:
@@ -192,17 +192,17 @@ def _range(
 ) -> tuple[int, int]:
     from_ms, to_ms = (_bound(pipeline, name, given.get(name)) for name in ("from", "to"))
     if from_ms is None or to_ms is None:
-        found = replayable()
-        if found is None:
+        span = replayable()
+        if span is None:
             raise FormError(
                 Problem(f"The log {pipeline.log.table} has no complete slice that could be replayed.", "from")
             )
-        to_ms = found.last.end_ms if to_ms is None else to_ms
-        if from_ms is None and found.gap is None:
-            again = f"From is empty, and readers see every slice up to {found.last.slice_id}."
+        to_ms = span.last.end_ms if to_ms is None else to_ms
+        if from_ms is None and span.gap is None:
+            again = f"From is empty, and readers see every slice up to {span.last.slice_id}."
             raise FormError(Problem(f"{again} To replay slices again, give From and To.", "from"))
-        if from_ms is None and found.gap is not None:
-            from_ms = found.gap.start_ms
+        if from_ms is None and span.gap is not None:
+            from_ms = span.gap.start_ms
     if from_ms is None:
         raise InvariantBroken("a range without a start was not refused; please report this")
     problem = range_problem(slice_grid(pipeline), from_ms, to_ms, now_ms=now_ms)

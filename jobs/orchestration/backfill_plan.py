@@ -57,7 +57,7 @@ def backfill_plan(work: RequestContext, form: BackfillForm) -> BackfillPlan:
         from_ms=form.from_ms, to_ms=form.to_ms, who="", reason="", is_fresh=form.is_fresh, if_open=form.if_open,
         replaces=form.replaces, request_id=form.request,
     )  # fmt: skip
-    others = tuple(open_request(work, view, one) for one in in_the_way(work, view, asked))
+    others = tuple(open_request(work, view, request) for request in in_the_way(work, view, asked))
     if others and form.if_open is IfOpen.WAIT:
         return BackfillPlan(total="The plan is made when the open requests have ended.", open=others)
     resumed = check_range_is_free(work, view, asked)
@@ -76,19 +76,19 @@ def backfill_plan(work: RequestContext, form: BackfillForm) -> BackfillPlan:
 
 def later_slices(work: RequestContext, form: BackfillForm) -> tuple[Slice, ...]:
     """Return the published slices after the range that were computed from its state: to the end of their chain."""
-    view, grid, found = work.ledger.view(), slice_grid(work.pipeline), list[Slice]()
-    one = next_slice(grid, slices_between(work.pipeline, form.from_ms, form.to_ms)[-1])
-    while one is not None and (run := view.published_chain_run(one.slice_id)) is not None and not run.is_chain_start:
-        found.append(one)
-        one = next_slice(grid, one)
-    return tuple(found)
+    view, grid, later = work.ledger.view(), slice_grid(work.pipeline), list[Slice]()
+    after = next_slice(grid, slices_between(work.pipeline, form.from_ms, form.to_ms)[-1])
+    while after is not None and (run := view.published_chain_run(after.slice_id)) and not run.is_chain_start:
+        later.append(after)
+        after = next_slice(grid, after)
+    return tuple(later)
 
 
 def _about(work: RequestContext, later: tuple[Slice, ...]) -> str:
     end = show_ms(slice_grid(work.pipeline), later[-1].end_ms)
     return (
-        f"Readers see {folded([one.slice_id for one in later])}, computed from the state after this range. If the "
-        f"replay leaves another state, nothing is published until they are replayed as well: To would be {end}"
+        f"Readers see {folded([slice_.slice_id for slice_ in later])}, computed from the state after this range. If "
+        f"the replay leaves another state, nothing is published until they are replayed as well: To would be {end}"
     )
 
 

@@ -34,14 +34,14 @@ def release_ended(
     Raises:
         LedgerError: the ledger cannot be read or written.
     """
-    found = []
+    sentences = []
     for request in work.ledger.view().open_requests():
         for lease in holders(work, request):
             why = _why_over(lease, state, own=own, own_lease=own_lease)
             if why is not None:
                 release(work, Opened(request_id=request.request_id, lease_id=lease.lease_id), reason=why)
-                found.append(f"request {request.request_id} is free: {why}")
-    return tuple(found)
+                sentences.append(f"request {request.request_id} is free: {why}")
+    return tuple(sentences)
 
 
 def stop(work: RequestContext, run: DagRunKey, *, who: str) -> str | None:
@@ -54,7 +54,7 @@ def stop(work: RequestContext, run: DagRunKey, *, who: str) -> str | None:
         LedgerError: the ledger cannot be read or written.
     """
     view = work.ledger.view()
-    mine = [request for request in view.open_requests() if run in {(one.dag_id, one.run_id) for one in request.origins}]
+    mine = [request for request in view.open_requests() if run in {origin.key for origin in request.origins}]
     if not mine:
         return None
     stopped = f"cancelled by {escaped(who)} (marked failed)"
@@ -64,14 +64,14 @@ def stop(work: RequestContext, run: DagRunKey, *, who: str) -> str | None:
                 opened = Opened(request_id=request.request_id, lease_id=lease.lease_id)
                 release(work, opened, who=who, reason=stopped)
     newest = mine[-1]
-    slices = next(one.slice_ids for one in newest.origins if (one.dag_id, one.run_id) == run)
+    slices = next(origin.slice_ids for origin in newest.origins if origin.key == run)
     return f"{stopped}: {staged_so_far(view, newest, slices)}"
 
 
 def staged_so_far(view: LedgerView, request: Request, slices: Sequence[str]) -> str:
     """Return how many of some slices are staged in a request, and whether readers see them."""
-    staged = sum(one in request.runs for one in slices)
-    seen = sum(request.runs.get(one) == view.published.get(one, "") for one in slices)
+    staged = sum(slice_id in request.runs for slice_id in slices)
+    seen = sum(request.runs.get(slice_id) == view.published.get(slice_id, "") for slice_id in slices)
     published = f"{seen:,} published" if seen else "nothing published"
     return f"{staged:,} of {counted(len(slices), 'slice')} staged, {published}"
 
@@ -85,10 +85,10 @@ def _why_over(lease: Lease, state: RunStateOf, *, own: DagRunKey | None, own_lea
     if lease.dag_run == own:
         return None if lease.lease_id == own_lease else f"{name}, was cleared"
     try:
-        found = state(dag_id, run_id)
+        run_state = state(dag_id, run_id)
     except LookupError:
         return None
-    if found in _ENDED:
-        return f"{name}, has ended ({found})"
+    if run_state in _ENDED:
+        return f"{name}, has ended ({run_state})"
     # A deleted DAG run has no process that works. A process may also be of another Airflow, which this one cannot ask.
-    return f"{name}, was deleted" if found is None and lease.holder is None else None
+    return f"{name}, was deleted" if run_state is None and lease.holder is None else None

@@ -87,7 +87,10 @@ def read_order(given: str | Mapping[str, Any]) -> Order:
     try:
         return Order.model_validate(data)
     except ValidationError as error:
-        wrong = [(".".join(map(str, one["loc"])), one["type"], one["msg"]) for one in error.errors(include_url=False)]
+        wrong = [
+            (".".join(map(str, problem["loc"])), problem["type"], problem["msg"])
+            for problem in error.errors(include_url=False)
+        ]
         missing = sorted(path for path, kind, _ in wrong if kind == "missing")
         problems = [f"it lacks {', '.join(missing)}"] if missing else []
         problems += [f"{path}: {message}" for path, kind, message in wrong if kind != "missing"]

@@ -215,23 +215,23 @@ def publish(order: Order, *, publisher: str | None = None) -> Published:
     settled = None if request is None else settled_elsewhere(view, request)
     if settled is not None:
         return Published(is_published=False, why=settled)
-    found = scheduling.publish_task(
+    publication = scheduling.publish_task(
         pipeline, lake, opened=order.opened, who=order.who, now_ms=now_ms(), slices=order.slices, publisher=publisher
     )
-    if found.is_published:
-        return Published(is_published=True, why=found.why, changed=found.changed)
-    if found.waits_for is not None:
-        return Published(is_published=False, why=found.why)
-    raise RequestError(f"request {order.request_id} of pipeline {pipeline.name} was not published: {found.why}")
+    if publication.is_published:
+        return Published(is_published=True, why=publication.why, changed=publication.changed)
+    if publication.waits_for is not None:
+        return Published(is_published=False, why=publication.why)
+    raise RequestError(f"request {order.request_id} of pipeline {pipeline.name} was not published: {publication.why}")
 
 
 def runs_to_clear(order: Order, state: RunStateOf, *, publisher: str) -> tuple[DagRunOrigin, ...]:
     """Return the failed DAG runs of others that the publication of an order has settled. `publisher`: as `publish`."""
     work = open_request_context(load_file(Path(order.pipeline)), Lake(root=order.lake), now_ms=now_ms)
     return tuple(
-        one
-        for one in settled_runs(work.ledger.view(), order.request_id)
-        if f"{one.dag_id}/{one.run_id}" != publisher and state(one.dag_id, one.run_id) == "failed"
+        origin
+        for origin in settled_runs(work.ledger.view(), order.request_id)
+        if f"{origin.dag_id}/{origin.run_id}" != publisher and state(*origin.key) == "failed"
     )
 
 
@@ -339,9 +339,9 @@ def _lake(root: str | None) -> Lake:
             "no lake: give its root to `hindcast_dags` in the DAG file, or set HINDCAST_LAKE for Airflow's tasks and "
             "start Airflow again"
         )
-    found = Lake(root=root)
-    found.check(must_exist=False)
-    return found
+    opened_lake = Lake(root=root)
+    opened_lake.check(must_exist=False)
+    return opened_lake
 
 
 def _ms(at: datetime | None) -> int:

@@ -40,8 +40,8 @@ class Told:
     @classmethod
     def read(cls, stored: object) -> Self:
         """Return what `to_json` has stored; nothing if it is not known."""
-        found = stored if isinstance(stored, Mapping) else {}
-        times, causes = found.get("times", {}), found.get("causes", [])
+        content = stored if isinstance(stored, Mapping) else {}
+        times, causes = content.get("times", {}), content.get("causes", [])
         return cls(times={str(key): int(at_ms) for key, at_ms in times.items()}, causes=frozenset(map(str, causes)))
 
     def to_json(self) -> dict[str, Any]:
@@ -83,22 +83,22 @@ def look(
     now_ms, view = work.ledger.now_ms(), work.ledger.view()
     due = {key for key, time in alerts.times.items() if everything or _is_due(time, told.times.get(key), now_ms)}
     place = _Place(work=work, view=view, url=url)
-    found: list[Message | None] = []
+    messages: list[Message | None] = []
     if "data_not_there_by" in due:
-        found.append(_or_why_not(place, Event.NOT_THERE, lambda: _not_there(place)))
+        messages.append(_or_why_not(place, Event.NOT_THERE, lambda: _not_there(place)))
     if "not_published_by" in due:
         since_ms = told.times.get("not_published_by", now_ms - _DAY_MS)
-        found.append(_or_why_not(place, Event.NOT_PUBLISHED, lambda: _not_published(place, since_ms=since_ms)))
+        messages.append(_or_why_not(place, Event.NOT_PUBLISHED, lambda: _not_published(place, since_ms=since_ms)))
     if alerts.held_longer_than_ms is not None:
-        found += _held_long(place, alerts.held_longer_than_ms)
+        messages += _held_long(place, alerts.held_longer_than_ms)
     if "digest_at" in due:
         from_ms = told.times.get("digest_at", now_ms - _DAY_MS)
-        found.append(_or_why_not(place, Event.DIGEST, lambda: _digest(place, since_ms=from_ms)))
-    lasting = [one for one in found if one is not None]
-    new = tuple(one for one in lasting if everything or not one.causes or one.causes - told.causes)
-    causes = {cause for one in lasting for cause in one.causes}
+        messages.append(_or_why_not(place, Event.DIGEST, lambda: _digest(place, since_ms=from_ms)))
+    lasting = [message for message in messages if message is not None]
+    new = tuple(message for message in lasting if everything or not message.causes or message.causes - told.causes)
+    causes = {cause for message in lasting for cause in message.causes}
     if "data_not_there_by" not in due:
-        causes |= {one for one in told.causes if one.startswith(_DATA)}
+        causes |= {cause for cause in told.causes if cause.startswith(_DATA)}
     times = {**told.times, **dict.fromkeys(due, now_ms)}
     return Checked(messages=new, told=Told(times=times, causes=frozenset(causes)))
 
@@ -175,8 +175,8 @@ def _not_published(place: _Place, *, since_ms: int) -> Message | None:
         return None
     reasons = [f"{folded(ids)}: {why}" for ids, why in _grouped(place, state, missing)]
     reasons += [f"{folded(empty)}: published empty, without a record"] if empty else []
-    slices = tuple(sorted({*(one.slice_id for one in missing), *empty}))
-    parts = [f"{folded([one.slice_id for one in missing])} not visible to readers"] if missing else []
+    slices = tuple(sorted({*(slice_.slice_id for slice_ in missing), *empty}))
+    parts = [f"{folded([slice_.slice_id for slice_ in missing])} not visible to readers"] if missing else []
     parts += [f"{folded(empty)} published empty"] if empty else []
     hold = [] if place.view.hold is None else [describe_hold(place.view.hold)]
     at = show_instant(place.work.ledger.now_ms() // 1000 * 1000)
@@ -194,8 +194,8 @@ def _not_published(place: _Place, *, since_ms: int) -> Message | None:
 
 def _newly_empty(view: LedgerView, state: Standing, *, since_ms: int) -> tuple[str, ...]:
     """Return the empty slices that were published since an instant: each is told once, after its publication."""
-    at_ms = {slice_id: one.at_ms for one in view.publications for slice_id in one.changes}
-    return tuple(one.slice_id for one in state.empty if at_ms[one.slice_id] > since_ms)
+    at_ms = {slice_id: publication.at_ms for publication in view.publications for slice_id in publication.changes}
+    return tuple(slice_.slice_id for slice_ in state.empty if at_ms[slice_.slice_id] > since_ms)
 
 
 def _grouped(place: _Place, state: Standing, missing: Sequence[Slice]) -> Iterator[tuple[list[str], str]]:
@@ -203,34 +203,34 @@ def _grouped(place: _Place, state: Standing, missing: Sequence[Slice]) -> Iterat
     if not missing:
         return
     coordinates = place.work.log_state(place.view, missing).coordinates
-    unarrived = {one.slice_id for one in state.unarrived}
+    unarrived = {slice_.slice_id for slice_ in state.unarrived}
 
-    def why(one: Slice) -> str:
-        found = _of_a_request(place, one)
-        if found:
-            return found
-        records = coordinates[one.slice_id].records
+    def why(slice_: Slice) -> str:
+        in_request = _of_a_request(place, slice_)
+        if in_request:
+            return in_request
+        records = coordinates[slice_.slice_id].records
         waiting = state.waiting
         if not records:
             return "no data has arrived"
-        if waiting is not None and waiting.slice == one:
+        if waiting is not None and waiting.slice == slice_:
             until = "" if waiting.until_ms is None else f", until {show_instant(waiting.until_ms)}"
             return f"not complete since {show_instant(waiting.since_ms)}{until}: {waiting.missing}"
-        if one.slice_id in unarrived:
+        if slice_.slice_id in unarrived:
             return f"{counted(records, 'record')}; an earlier slice is not complete"
         return "complete, but no request has replayed it; perhaps the DAG is paused"
 
     for reason, group in groupby(missing, key=why):
-        yield [one.slice_id for one in group], reason
+        yield [slice_.slice_id for slice_ in group], reason
 
 
-def _of_a_request(place: _Place, one: Slice) -> str:
+def _of_a_request(place: _Place, slice_: Slice) -> str:
     """Return what an open request does with a slice; empty if none has it."""
     for request in reversed(place.view.open_requests()):
-        run = place.view.run(request.runs[one.slice_id]) if one.slice_id in request.runs else None
+        run = place.view.run(request.runs[slice_.slice_id]) if slice_.slice_id in request.runs else None
         if run is not None and not run.is_publishable:
             return f"held since {show_instant(run.at_ms)}: {'; '.join(stop_reasons(run))}"
-        if run is None and not covers(request, one):
+        if run is None and not covers(request, slice_):
             continue
         name = f"request {request.request_id} ({request.who})"
         if is_live(place.work, request):
@@ -242,12 +242,12 @@ def _of_a_request(place: _Place, one: Slice) -> str:
 def _not_there(place: _Place) -> Message | None:
     """Return the message that the data of the last slices has not arrived; its cause is the last of them."""
     state, missing = place.of_the_days_before()
-    waiting = {one.slice_id for one in state.unarrived}
+    waiting = {slice_.slice_id for slice_ in state.unarrived}
     coordinates = place.work.log_state(place.view, missing).coordinates if missing else {}
-    absent = [one for one in missing if one.slice_id in waiting or not coordinates[one.slice_id].records]
+    absent = [slice_ for slice_ in missing if slice_.slice_id in waiting or not coordinates[slice_.slice_id].records]
     if not absent:
         return None
-    ids = tuple(one.slice_id for one in absent)
+    ids = tuple(slice_.slice_id for slice_ in absent)
     newest = (
         "no slice has a record"
         if state.newest_data is None
@@ -271,12 +271,12 @@ def _not_there(place: _Place) -> Message | None:
 def _held_long(place: _Place, longer_ms: int) -> Iterator[Message]:
     """Yield a message for each request with slices that have been held longer; its causes are their runs."""
     limit_ms = place.work.ledger.now_ms() - longer_ms
-    long = [one for one in held_slices(place.view) if one.since_ms <= limit_ms]
+    long = [held_slice for held_slice in held_slices(place.view) if held_slice.since_ms <= limit_ms]
     by_request: dict[str, list[HeldSlice]] = {}
-    for one in long:
-        by_request.setdefault(one.request_id, []).append(one)
+    for held_slice in long:
+        by_request.setdefault(held_slice.request_id, []).append(held_slice)
     for request_id, held in by_request.items():
-        ids = tuple(one.slice_id for one in held)
+        ids = tuple(slice_.slice_id for slice_ in held)
         alert = make_alert(
             Event.HELD_LONG,
             place.name,
@@ -284,24 +284,24 @@ def _held_long(place: _Place, longer_ms: int) -> Iterator[Message]:
             slices=ids,
             what=(
                 "Nobody has decided on these slices:",
-                *listed_lines([f"{one.slice_id} since {one.since}: {one.reason}" for one in held]),
+                *listed_lines([f"{slice_.slice_id} since {slice_.since}: {slice_.reason}" for slice_ in held]),
             ),
             to_do="Look at the slices. Then waive them with a reason, or correct the log and run again",
             url=place.url(links.request_page(place.name, request_id)),
         )
-        yield Message(alert=alert, causes=frozenset(f"{_HELD}{request_id} {one.run_id}" for one in held))
+        yield Message(alert=alert, causes=frozenset(f"{_HELD}{request_id} {slice_.run_id}" for slice_ in held))
 
 
 def _digest(place: _Place, *, since_ms: int) -> Message:
     """Return the daily message on what was published, and what waits."""
     state = standing(place.work, place.view)
-    found = digest(place.work, place.view, state, since_ms=since_ms)
+    summary = digest(place.work, place.view, state, since_ms=since_ms)
     alert = make_alert(
         Event.DIGEST,
         place.name,
-        found.subject,
-        slices=tuple(sorted({*found.published, *found.restated})),
-        what=(f"Since {show_instant(since_ms // 1000 * 1000)}:", *(f"  {name}: {text}" for name, text in found.rows)),
+        summary.subject,
+        slices=tuple(sorted({*summary.published, *summary.restated})),
+        what=(f"Since {show_instant(since_ms // 1000 * 1000)}:", *(f"  {name}: {text}" for name, text in summary.rows)),
         to_do="Nothing, unless slices are held, waiting, empty or changed",
         url=place.url(links.digest_page(place.name)),
     )

@@ -75,8 +75,8 @@ class Decision(BaseModel):
     def waivers(self) -> tuple[SliceWaiver, ...]:
         """The waivers, each with its reason."""
         return tuple(
-            SliceWaiver(slice_id=one.slice_id, run_id=one.run_id, reason=one.reason.strip() or self.reason or "")
-            for one in self.slices
+            SliceWaiver(slice_id=entry.slice_id, run_id=entry.run_id, reason=entry.reason.strip() or self.reason or "")
+            for entry in self.slices
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -95,17 +95,17 @@ def read_decision(given: Mapping[str, Any]) -> Decision:
     if unknown:
         raise RequestError(f"the decision has {_unknown(unknown)}; it may have {', '.join(Decision.model_fields)}")
     if "action" not in filled:
-        raise RequestError(f"the decision has no action; choose one of {', '.join(one.value for one in Action)}")
+        raise RequestError(f"the decision has no action; choose one of {', '.join(action.value for action in Action)}")
     try:
-        found = Decision.model_validate(filled)
+        decision = Decision.model_validate(filled)
     except ValidationError as error:
         wrong = [
-            f"{'.'.join(map(str, one['loc']))}: {one['msg']} (found {shortened(escaped(one['input']), 80)})"
-            for one in error.errors(include_url=False)[:10]
+            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']} (found {shortened(escaped(problem['input']), 80)})"
+            for problem in error.errors(include_url=False)[:10]
         ]
         raise RequestError(f"the decision is not valid: {'; '.join(wrong)}") from error
-    _check_fields(found, given=frozenset(filled))
-    return found
+    _check_fields(decision, given=frozenset(filled))
+    return decision
 
 
 def _check_fields(decision: Decision, *, given: frozenset[str]) -> None:
@@ -119,16 +119,16 @@ def _check_fields(decision: Decision, *, given: frozenset[str]) -> None:
         raise RequestError(f"the action {name} does not take {' and '.join(excess)}")
     if decision.reason is not None and not decision.reason.strip():
         raise RequestError("the reason is blank; the ledger stores it with your name")
-    blank = [one.slice_id for one in decision.waivers if not one.reason.strip()]
+    blank = [waiver.slice_id for waiver in decision.waivers if not waiver.reason.strip()]
     if blank:
         raise RequestError(f"{listed(blank)}: no reason. Write why the slice may pass; the ledger stores it")
 
 
 def _unknown(names: Sequence[str]) -> str:
-    found = []
+    descriptions = []
     for name in names:
         close = difflib.get_close_matches(name, list(Decision.model_fields), n=1)
-        found.append(
+        descriptions.append(
             f"an unknown key {escaped(shortened(name, 60))!r}" + (f" (did you mean {close[0]}?)" if close else "")
         )
-    return ", ".join(found)
+    return ", ".join(descriptions)

@@ -88,8 +88,8 @@ def check(work: RequestContext, view: LedgerView, decision: Decision, *, who: st
         case Action.PUBLISH:
             request = view.requests.get(_request_id(decision))
             if request is None or not is_due(work, view, request):  # else only the worker can tell: it compares rows
-                found, _ = publish_events(work, view, request_id=_request_id(decision), by=by)
-                _check_published(work, found)
+                attempt, _ = publish_events(work, view, request_id=_request_id(decision), by=by)
+                _check_published(work, attempt)
         case Action.WAIVE | Action.WAIVE_AND_PUBLISH:
             waive_events(work, view, waivers=decision.waivers, by=by, request_id=_request_id(decision),
                          all_of_it=decision.action is Action.WAIVE_AND_PUBLISH)  # fmt: skip
@@ -170,18 +170,18 @@ def publish_decided(
         tells=True,
     )
     try:
-        found = publish_request(work, decided.request_id, who=decider.who, by=by)
+        attempt = publish_request(work, decided.request_id, who=decider.who, by=by)
     except OutdatedDecision:
         # The DAG run, whose gate passes now, may have been faster. Its publish task has sent the events.
         view = work.ledger.view()
-        found = judge_publication(work, view, view.requests[decided.request_id])
-        if not found.is_seen_already:
+        attempt = judge_publication(work, view, view.requests[decided.request_id])
+        if not attempt.is_seen_already:
             raise
     request = work.ledger.view().requests[decided.request_id]
-    if not found.is_published and request.kind is RequestKind.AIRFLOW_BACKFILL:
-        return replace(found, why=f"waived; the other DAG runs of the backfill still stop it: {found.why}")
-    _check_published(work, found)
-    return found
+    if not attempt.is_published and request.kind is RequestKind.AIRFLOW_BACKFILL:
+        return replace(attempt, why=f"waived; the other DAG runs of the backfill still stop it: {attempt.why}")
+    _check_published(work, attempt)
+    return attempt
 
 
 def runs_to_clear(
@@ -198,7 +198,7 @@ def runs_to_clear(
     if not decided.publishes:
         return ()
     view = _request_context(pipeline_file, lake).ledger.view()
-    return tuple(one for one in settled_runs(view, decided.request_id) if state(one.dag_id, one.run_id) == "failed")
+    return tuple(run for run in settled_runs(view, decided.request_id) if state(*run.key) == "failed")
 
 
 def settled_runs(view: LedgerView, request_id: str) -> tuple[DagRunOrigin, ...]:
@@ -207,9 +207,9 @@ def settled_runs(view: LedgerView, request_id: str) -> tuple[DagRunOrigin, ...]:
     if request is None:
         return ()
     own = view.settling(request)
-    settled = (one for one in view.requests.values() if one.ended_by is not None and view.settling(one) is own)
-    found = [*stopped_runs(view, request), *(run for one in settled if own is not None for run in one.origins)]
-    return tuple({(run.dag_id, run.run_id): run for run in found}.values())
+    settled = (other for other in view.requests.values() if other.ended_by is not None and view.settling(other) is own)
+    origins = [*stopped_runs(view, request), *(run for other in settled if own is not None for run in other.origins)]
+    return tuple({run.key: run for run in origins}.values())
 
 
 def stopped_runs(view: LedgerView, request: Request, *, waived: Sequence[str] = ()) -> tuple[DagRunOrigin, ...]:
@@ -220,8 +220,8 @@ def stopped_runs(view: LedgerView, request: Request, *, waived: Sequence[str] = 
     return tuple(
         origin
         for origin in request.origins
-        if (own := [one for one in origin.slice_ids if one in request.runs])
-        and all(one in waived or view.run(request.runs[one]).is_publishable for one in own)
+        if (own := [slice_id for slice_id in origin.slice_ids if slice_id in request.runs])
+        and all(slice_id in waived or view.run(request.runs[slice_id]).is_publishable for slice_id in own)
     )
 
 
@@ -254,7 +254,7 @@ def was_settled(work: RequestContext, lease_id: str, *, publisher: str) -> str |
     """
     view = work.ledger.view()
     for request in reversed([*view.requests.values()]):
-        if request.request_id == lease_id or any(one.lease_id == lease_id for one in request.origins):
+        if request.request_id == lease_id or any(origin.lease_id == lease_id for origin in request.origins):
             publication = view.settling(request)
             if publication is None or publication.decision_id == publisher:
                 return None
@@ -275,16 +275,18 @@ def _publication(work: RequestContext, decision: Decision, by: By) -> Decided:
     """Check a publication. `publish_decided` checks it again, and publishes."""
     request_id = _request_id(decision)
     view = judge_request(work, request_id)
-    found, _ = publish_events(
+    attempt, _ = publish_events(
         work, view, request_id=request_id, by=replace(by, decision_id=f"{by.decision_id}/publish")
     )
-    _check_published(work, found)
-    return Decided(why=found.why, request_id=request_id, publishes=True, seen=decision.ledger_version)
+    _check_published(work, attempt)
+    return Decided(why=attempt.why, request_id=request_id, publishes=True, seen=decision.ledger_version)
 
 
-def _check_published(work: RequestContext, found: PublicationAttempt) -> None:
-    if not found.is_published:
-        raise RequestError(f"request {found.request_id} of pipeline {work.pipeline.name} is not published: {found.why}")
+def _check_published(work: RequestContext, attempt: PublicationAttempt) -> None:
+    if not attempt.is_published:
+        raise RequestError(
+            f"request {attempt.request_id} of pipeline {work.pipeline.name} is not published: {attempt.why}"
+        )
 
 
 def _request_id(decision: Decision) -> str:

@@ -53,7 +53,7 @@ class Gate:
             return self.settled
         if self.is_passed:
             return f"{counted(self.slices, 'slice')} passed"
-        which = listed([one.slice_id for one in self.held])
+        which = listed([slice_.slice_id for slice_ in self.held])
         return f"{len(self.held)} of {counted(self.slices, 'slice')} held: {which}"
 
 

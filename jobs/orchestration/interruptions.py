@@ -25,7 +25,7 @@ def limit_s(order: Order) -> float | None:
 
 def too_long(order: Order) -> str:
     """Return why a replay was stopped that has taken longer than its limit."""
-    expected, limit = (human_duration(1_000 * (one or 0)) for one in (order.seconds, limit_s(order)))
+    expected, limit = (human_duration(1_000 * (seconds or 0)) for seconds in (order.seconds, limit_s(order)))
     return (
         f"the replay of {folded(order.slices)} was stopped after {limit}. By past runs it takes about {expected}; "
         f"allowed are {LIMIT_FACTOR} times that, and at least {human_duration(1_000 * LEAST_LIMIT_S)}. The lines above "

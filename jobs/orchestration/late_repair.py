@@ -106,9 +106,9 @@ def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, a
     late, left, needed_ms = list[LateSlice](), 0, own_ms
     latest_ms: int | None = None
     for run in chosen:
-        found = [*_late_rows(work, view, run, margin_ms=reach.margin_ms - own_ms)]
-        taken = [row for row in found if at_most_ms is None or row.lateness_ms <= at_most_ms]
-        left += len(found) - len(taken)
+        late_rows = [*_late_rows(work, view, run, margin_ms=reach.margin_ms - own_ms)]
+        taken = [row for row in late_rows if at_most_ms is None or row.lateness_ms <= at_most_ms]
+        left += len(late_rows) - len(taken)
         if not taken:
             continue
         windows = {(row.key, window) for row in taken for window in row.missed}
@@ -160,7 +160,7 @@ def repairs_of(work: RequestContext, view: LedgerView, request: Request) -> dict
         StoreError: a checkpoint cannot be read.
     """
     slices = slices_between(work.pipeline, request.from_ms or 0, request.to_ms or 0)
-    pairs = [(_own_run(view, one, request), _chain_run(view, one, request)) for one in slices]
+    pairs = [(_own_run(view, slice_, request), _chain_run(view, slice_, request)) for slice_ in slices]
     for repaired, own in pairs:
         _check_input(repaired, own, request=request)
     _check_states(work, *pairs[-1], request=request)
@@ -171,16 +171,16 @@ def repairs_of(work: RequestContext, view: LedgerView, request: Request) -> dict
     }
 
 
-def _own_run(view: LedgerView, one: Slice, request: Request) -> StagedRun:
+def _own_run(view: LedgerView, slice_: Slice, request: Request) -> StagedRun:
     """Return the run of a slice by the repair; readers may see it already."""
-    return view.run(request.runs.get(one.slice_id) or view.published[one.slice_id])
+    return view.run(request.runs.get(slice_.slice_id) or view.published[slice_.slice_id])
 
 
-def _chain_run(view: LedgerView, one: Slice, request: Request) -> StagedRun:
-    run = view.published_chain_run(one.slice_id)
+def _chain_run(view: LedgerView, slice_: Slice, request: Request) -> StagedRun:
+    run = view.published_chain_run(slice_.slice_id)
     if run is None:
         raise RequestError(
-            f"slice {one.slice_id} is not published any more, so request {request.request_id} cannot repair it"
+            f"slice {slice_.slice_id} is not published any more, so request {request.request_id} cannot repair it"
         )
     return run
 
@@ -200,14 +200,14 @@ def _digests(run: StagedRun) -> Mapping[str, str]:
     return {name: digest for name, digest in run.result.digests.items() if name not in tables.CHECKPOINT_TABLES}
 
 
-def _is_between(one: Slice, from_ms: int | None, to_ms: int | None) -> bool:
-    return (from_ms is None or one.start_ms >= from_ms) and (to_ms is None or one.end_ms <= to_ms)
+def _is_between(slice_: Slice, from_ms: int | None, to_ms: int | None) -> bool:
+    return (from_ms is None or slice_.start_ms >= from_ms) and (to_ms is None or slice_.end_ms <= to_ms)
 
 
-def _reach(work: RequestContext, one: Slice) -> Reach:
+def _reach(work: RequestContext, slice_: Slice) -> Reach:
     pipeline = work.pipeline
-    known = known_log(work.ledger.view(), [one])
-    engine = chunk_tables(pipeline, pin_input(pipeline, work.lake, [one], known=known, row_ids=False)).engine
+    known = known_log(work.ledger.view(), [slice_])
+    engine = chunk_tables(pipeline, pin_input(pipeline, work.lake, [slice_], known=known, row_ids=False)).engine
     try:
         reach = reach_of(engine.operator)
     except SpecError as error:

@@ -49,13 +49,14 @@ class OpenRange:
     @property
     def told(self) -> str:
         """The request in one sentence: id, person, reason, range, state, held slices with why."""
-        one = self.request
+        request = self.request
         held = "; ".join(f"{slice_.slice_id}: {slice_.reason}" for slice_ in self.held[:MAX_HELD])
         more = f"; and {len(self.held) - MAX_HELD} more" if len(self.held) > MAX_HELD else ""
-        why = f" ({shortened(one.reason)})" if one.reason else ""
+        why = f" ({shortened(request.reason)})" if request.reason else ""
         return (
-            f"request {one.request_id[:SHOWN_DIGITS]} of {one.who}{why} is open for {one.range_text}, "
-            f"{counted(one.staged, 'slice')} staged: it {_predicate(one.waits)}{f' ({held}{more})' if held else ''}"
+            f"request {request.request_id[:SHOWN_DIGITS]} of {request.who}{why} is open for {request.range_text}, "
+            f"{counted(request.staged, 'slice')} staged: it {_predicate(request.waits)}"
+            f"{f' ({held}{more})' if held else ''}"
         )
 
 
@@ -67,7 +68,7 @@ class RangeTaken(RequestError):  # noqa: N818
     """
 
     def __init__(self, open_ranges: Sequence[OpenRange], *, asked: str, why_not: str = "") -> None:
-        named = "; ".join(one.told for one in open_ranges[:MAX_NAMED])
+        named = "; ".join(open_range.told for open_range in open_ranges[:MAX_NAMED])
         more = f"; and {len(open_ranges) - MAX_NAMED} more" if len(open_ranges) > MAX_NAMED else ""
         self.open_ranges = tuple(open_ranges)
         self.can_replace = not why_not
@@ -107,7 +108,7 @@ def in_the_way(work: RequestContext, view: LedgerView, asked: Asked) -> tuple[Re
         for request in view.open_requests()
         if request.request_id != asked.request_id
         and (request.runs or holders(work, request))
-        and any(covers(request, one) for one in slices)
+        and any(covers(request, slice_) for slice_ in slices)
     )
 
 
@@ -137,22 +138,22 @@ def _room(work: RequestContext, view: LedgerView, asked: Asked, *, request_id: s
         return []
     why_not = ""
     if asked.if_open is IfOpen.REPLACE:
-        busy = [one for one in others if holders(work, one)]
-        unseen = [one for one in others if asked.replaces is not None and one.request_id not in asked.replaces]
+        busy = [other for other in others if holders(work, other)]
+        unseen = [other for other in others if asked.replaces is not None and other.request_id not in asked.replaces]
         if busy:
             why_not = f"{_named(busy)} is being worked on, so it cannot be replaced: wait for its end, or stop it first"
         elif unseen:
             why_not = f"{_named(unseen)} was opened after you looked, so it is not replaced: look at it, and ask again"
     if asked.if_open is IfOpen.REPLACE and not why_not:
-        return [_replaced(one, asked, request_id) for one in others]
-    shown = [_shown(work, view, one) for one in others]
+        return [_replaced(request, asked, request_id) for request in others]
+    shown = [_shown(work, view, request) for request in others]
     raise RangeTaken(shown, asked=_range_of(work, asked), why_not=why_not)
 
 
-def _replaced(one: Request, asked: Asked, request_id: str) -> LedgerEvent:
+def _replaced(request: Request, asked: Asked, request_id: str) -> LedgerEvent:
     return LedgerEvent(
         kind=EventKind.CLOSED,
-        request_id=one.request_id,
+        request_id=request.request_id,
         who=asked.who,
         reason=f"replaced by request {request_id[:SHOWN_DIGITS]} of {asked.who}",
         details={"by": request_id},
@@ -171,7 +172,7 @@ def _range_of(work: RequestContext, asked: Asked) -> str:
 
 
 def _named(requests: Sequence[Request]) -> str:
-    return ", ".join(f"request {one.request_id[:SHOWN_DIGITS]}" for one in requests[:MAX_NAMED])
+    return ", ".join(f"request {request.request_id[:SHOWN_DIGITS]}" for request in requests[:MAX_NAMED])
 
 
 def _predicate(waits: str) -> str:

@@ -19,7 +19,7 @@ def outline(planned: Plan) -> tuple[str, ...]:
     if len(groups) > MAX_LINES:
         rest = sum(len(group) for group in groups[MAX_LINES:])
         lines.append(f"… and {counted(rest, 'slice')} more")
-    return (total, *lines, planned.start.note, *(f"warning: {one}" for one in planned.warnings))
+    return (total, *lines, planned.start.note, *(f"warning: {warning}" for warning in planned.warnings))
 
 
 def expected_seconds(planned: Plan) -> float | None:

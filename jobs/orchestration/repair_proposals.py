@@ -55,10 +55,10 @@ def propose(work: RequestContext, repair: LateRepair, *, warm_up: WarmUp | None,
         is_free = not view.open_requests(RequestKind.REPAIR)
         return [requested_event(repaired, asked, request_id=request_id)] if is_free else []
 
-    found = work.ledger.write(decide).open_requests(RequestKind.REPAIR)
-    if not found:
+    opened = work.ledger.write(decide).open_requests(RequestKind.REPAIR)
+    if not opened:
         raise InvariantBroken(f"pipeline {work.pipeline.name} has no open repair after a proposal; please report this")
-    return found[0]
+    return opened[0]
 
 
 def within_budget(work: RequestContext, view: LedgerView, rule: RepairGrammar, *, from_ms: int) -> LateRepair:
@@ -101,5 +101,5 @@ def _is_declined(view: LedgerView, request: Request) -> bool:
         return False
     if request.state is RequestState.ROLLED_BACK:
         return True
-    decided = [one for one in view.decisions.values() if one.request_id == request.request_id]
+    decided = [decision for decision in view.decisions.values() if decision.request_id == request.request_id]
     return request.state is RequestState.CLOSED and bool(decided) and decided[-1].action == "cancel"

@@ -49,7 +49,7 @@ class ProgressLog:
     def __call__(self, progress: Progress) -> None:
         """Log the slices that a chunk has staged, or the chunk that begins."""
         if not progress.results:
-            log.info("replaying %s", folded([one.slice_id for one in progress.chunk]))
+            log.info("replaying %s", folded([slice_.slice_id for slice_ in progress.chunk]))
         for result in progress.results:
             log.log(_level(result), "%s", slice_line(result))
         self._since_s = self.clock()

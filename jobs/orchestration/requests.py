@@ -186,7 +186,7 @@ def stage(
         order = _order(work, request_id, _Next(plan=current, chunk=chunk))
         staging.on_progress(Progress(now=_progress(current, replayed), chunk=order.slices))
         results = replay_until_closed(work, order, replayer=replayer)
-        replayed.update(one.slice_id for one in order.slices)
+        replayed.update(slice_.slice_id for slice_ in order.slices)
         now = _progress(current, replayed, results)
         staging.on_progress(Progress(now=now, chunk=order.slices, results=tuple(results)))
 
@@ -330,7 +330,7 @@ def _order(work: RequestContext, request_id: str, following: _Next) -> ReplayOrd
 def _outcome(work: RequestContext, request_id: str, slices: Sequence[Slice], *, replayed: int) -> RequestOutcome:
     view = work.ledger.view()
     request = view.requests[request_id]
-    ids = [request.runs.get(one.slice_id) or view.published.get(one.slice_id) for one in slices]
+    ids = [request.runs.get(slice_.slice_id) or view.published.get(slice_.slice_id) for slice_ in slices]
     runs = tuple(view.run(run_id) for run_id in ids if run_id is not None)
     return RequestOutcome(
         pipeline=work.pipeline.name, request_id=request_id, runs=runs, replayed=replayed, publication=None

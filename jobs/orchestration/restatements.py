@@ -119,7 +119,7 @@ def to_start(pipeline_file: str, *, lake: str | None = None) -> BackfillStart | 
 
 def _run_id(request: Request) -> str:
     """Return the id of the DAG run that restates by itself: the same for the same changes."""
-    content = "\n".join(f"{name} {one.records} {one.digest}" for name, one in sorted(request.changes.items()))
+    content = "\n".join(f"{name} {log.records} {log.digest}" for name, log in sorted(request.changes.items()))
     return f"restatement__{request.request_id}__{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
@@ -159,4 +159,4 @@ def _overlaps(view: LedgerView, request: Request, wanted: Request) -> bool:
     if request.from_ms is not None and request.to_ms is not None:
         return request.from_ms < wanted.to_ms and wanted.from_ms < request.to_ms
     slices = [view.slices[name] for name in request.slice_ids if name in view.slices]
-    return any(wanted.from_ms <= one.start_ms < wanted.to_ms for one in slices)
+    return any(wanted.from_ms <= slice_.start_ms < wanted.to_ms for slice_ in slices)

@@ -180,7 +180,7 @@ def plan_backfill_interval(
     `origin` names. Raises as `plan_scheduled` does.
     """
     work, warnings = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
-    slices = tuple(one for one in slices_ending_in(work.pipeline, start_ms, end_ms) if one.end_ms <= now_ms)
+    slices = tuple(slice_ for slice_ in slices_ending_in(work.pipeline, start_ms, end_ms) if slice_.end_ms <= now_ms)
     if not slices:
         interval = f"({show_instant(start_ms)}, {show_instant(end_ms)}]"
         return Skip(why=f"no slice of pipeline {pipeline.name} that is over ends in {interval}", warnings=warnings)
@@ -211,7 +211,7 @@ def plan_backfill_interval(
 
 def _in_words_of_the_backfill(work: RequestContext, gap: ChainGap) -> str:
     """Return why a range of Airflow's own backfill cannot begin, with the words of its dialog and of our form."""
-    named = [f"request {one.request_id} of {one.who} ({one.reason})" for one in gap.staged_by]
+    named = [f"request {request.request_id} of {request.who} ({request.reason})" for request in gap.staged_by]
     staged = (
         f" It is staged in {', '.join(named)}: publish that first, on its page (Hindcast, Requests)." if named else ""
     )
@@ -289,15 +289,15 @@ def publish_task(
     """
     work = open_request_context(pipeline, lake, now_ms=lambda: now_ms)
     try:
-        found = publish_staged(work, opened, who=who, publisher=publisher)
+        attempt = publish_staged(work, opened, who=who, publisher=publisher)
     finally:
         release(work, opened)
-    if slices is None or not found.stopped_by or set(found.stopped_by) & set(slices):
-        return found
+    if slices is None or not attempt.stopped_by or set(attempt.stopped_by) & set(slices):
+        return attempt
     if work.ledger.view().requests[opened.request_id].kind is not RequestKind.AIRFLOW_BACKFILL:
-        return found
-    first = found.stopped_by[0]
-    return replace(found, waits_for=first, why=f"staged, waits for {first}: {found.why}")
+        return attempt
+    first = attempt.stopped_by[0]
+    return replace(attempt, waits_for=first, why=f"staged, waits for {first}: {attempt.why}")
 
 
 def leave_staged(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int) -> None:
@@ -379,7 +379,7 @@ def busy_with(
         others = [lease for lease in holders(work, request) if lease.lease_id != own]
         if request.kind not in kinds or not others:
             continue
-        making = next((one for one in wanted if covers(request, one)), None)
+        making = next((slice_ for slice_ in wanted if covers(request, slice_)), None)
         if making is not None:
             return (
                 f"slice {making.slice_id} is being replayed by request {request.request_id} ({request.who}: "
@@ -397,4 +397,4 @@ def opened_for(work: RequestContext, asked: Asked, slices: Sequence[Slice]) -> O
 
 
 def _ids(slices: Sequence[Slice]) -> tuple[str, ...]:
-    return tuple(one.slice_id for one in slices)
+    return tuple(slice_.slice_id for slice_ in slices)

@@ -45,31 +45,33 @@ def told_changes(work: RequestContext, view: LedgerView) -> ToldChanges:
 def told(work: RequestContext, find: Callable[[], Restating]) -> ToldChanges:
     """Return what `find` finds, as people see it. If it raises LogError, the result tells that error."""
     try:
-        found = find()
+        restating = find()
     except LogError as error:
         return ToldChanges(slices=None, sentences=(f"the published slices were not compared with the log: {error}",))
+    is_off = restate_rule(work).mode == "off"
     return ToldChanges(
-        slices=tuple(one.slice.slice_id for one in found.changed),
-        sentences=sentences(work, found),
-        waits=0 if restate_rule(work).mode == "off" else sum(not one.is_settled for one in found.assessed),
-        request_id=None if found.proposal is None else found.proposal.request_id,
+        slices=tuple(change.slice.slice_id for change in restating.changed),
+        sentences=sentences(work, restating),
+        waits=0 if is_off else sum(not assessed.is_settled for assessed in restating.assessed),
+        request_id=None if restating.proposal is None else restating.proposal.request_id,
     )
 
 
-def sentences(work: RequestContext, found: Restating) -> tuple[str, ...]:
+def sentences(work: RequestContext, restating: Restating) -> tuple[str, ...]:
     """Return what has changed in one sentence, and one for each group of slices: its request, or why there is none."""
-    if not found.assessed:
+    if not restating.assessed:
         return ()
-    return in_words(work, found.changed), *(_fate(work, list(group)) for _, group in groupby(found.assessed, _group))
+    groups = groupby(restating.assessed, _group)
+    return in_words(work, restating.changed), *(_fate(work, list(group)) for _, group in groups)
 
 
-def _group(one: Assessed) -> tuple[str, str]:
-    return "" if one.request is None else one.request.request_id, one.why_not
+def _group(assessed: Assessed) -> tuple[str, str]:
+    return "" if assessed.request is None else assessed.request.request_id, assessed.why_not
 
 
 def _fate(work: RequestContext, group: Sequence[Assessed]) -> str:
     first = group[0]
-    which = spans([[one.change.slice.slice_id for one in group]])
+    which = spans([[assessed.change.slice.slice_id for assessed in group]])
     if first.request is not None:
         what = "proposed as" if first.request.is_proposed else "replayed by"
         return f"{which}: {what} request {first.request.request_id[:SHOWN_ID]}"

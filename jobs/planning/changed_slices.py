@@ -99,14 +99,15 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, runs: Mappin
     base = view.look if view.look is not None and _is_of(view.look, tip) else None
     touched = None if base is None else _touched(work, tip, base)
     if base is None or touched is None:
-        return _with(work, view, tip, runs=runs, suspects=[view.slices[one] for one in runs], kept={})
+        return _with(work, view, tip, runs=runs, suspects=[view.slices[slice_id] for slice_id in runs], kept={})
     newly = _published_after(view, base.seq)
-    accepted = {name for one in view.accepted if one.seq > base.seq for name in one.rewrite.slices}
+    accepted = {name for rewrite in view.accepted if rewrite.seq > base.seq for name in rewrite.rewrite.slices}
     suspects: list[Slice] = []
     kept: dict[str, SeenInput] = {}
     for slice_id, run in runs.items():
         if slice_id in newly:
-            own = (one.log.version for one in run.sightings if one.is_equal and one.log.table_id == base.table_id)
+            equal = (sighting.log for sighting in run.sightings if sighting.is_equal)
+            own = (log.version for log in equal if log.table_id == base.table_id)
             # Without commits, nothing tells what happened between the run and the look.
             is_suspect = (
                 not tip.files.commits
@@ -135,19 +136,19 @@ def _touched(work: RequestContext, tip: LogTip, base: Look) -> Mapping[str, int]
     touched = touched_since(tip, base.version, cut)
     if touched is None:
         return None
-    grid, found = slice_grid(work.pipeline), dict[str, int]()
+    grid, commits = slice_grid(work.pipeline), dict[str, int]()
     for span, commit in touched.items():
-        one: Slice | None = slice_at(grid, span.first_ms)
-        while one is not None and one.start_ms <= span.last_ms:
-            for changed in (one, *readers_of(work.pipeline, grid, one)):
-                found[changed.slice_id] = max(commit, found.get(changed.slice_id, -1))
-            one = next_slice(grid, one)
-    return found
+        slice_: Slice | None = slice_at(grid, span.first_ms)
+        while slice_ is not None and slice_.start_ms <= span.last_ms:
+            for changed in (slice_, *readers_of(work.pipeline, grid, slice_)):
+                commits[changed.slice_id] = max(commit, commits.get(changed.slice_id, -1))
+            slice_ = next_slice(grid, slice_)
+    return commits
 
 
 def _published_after(view: LedgerView, seq: int) -> frozenset[str]:
     """Return the slices of publications after a version of the ledger."""
-    return frozenset(slice_id for one in view.publications if one.seq > seq for slice_id in one.changes)
+    return frozenset(slice_id for past in view.publications if past.seq > seq for slice_id in past.changes)
 
 
 def _with(
@@ -164,23 +165,23 @@ def _with(
     seen, version, table_id = dict(kept), tip.version, "" if base is None else base.table_id
     commit = tip.commit
     if suspects:
-        found = log_slices(
+        log_now = log_slices(
             log_place(work.lake, work.pipeline),
             by=work.pipeline.log.slice,
             back=(back := look_back(work.pipeline, suspects)),
             known=known_log(view, back.every),
         )
-        version, table_id = found.version, found.table_id
+        version, table_id = log_now.version, log_now.table_id
         commit = tip.commit if version == tip.version else ""
-        for slice_id, log in found.coordinates.items():
-            seen[slice_id] = SeenInput(log=log, removed=found.removed.get(slice_id, ""))
+        for slice_id, log in log_now.coordinates.items():
+            seen[slice_id] = SeenInput(log=log, removed=log_now.removed.get(slice_id, ""))
     changed = [_changed(view, run, seen[slice_id]) for slice_id, run in runs.items() if slice_id in seen]
-    found_changed = tuple(one for one in changed if one is not None)
+    found_changed = tuple(change for change in changed if change is not None)
     look = Look(
         table_id=table_id,
         version=version,
         commit=commit,
-        changed={one.slice.slice_id: SeenInput(log=one.now, removed=one.removed) for one in found_changed},
+        changed={change.slice.slice_id: SeenInput(log=change.now, removed=change.removed) for change in found_changed},
     )
     is_new = base is None or bool(suspects) or version - base.version >= WRITE_AFTER
     return LogLook(changed=found_changed, look=look, is_due=is_new and bool(commit))
@@ -203,9 +204,10 @@ def in_words(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:
     stretches = fold(changed, lambda _: None, at_least=1, follows=lambda a, b: a.slice.end_ms == b.slice.start_ms)
     named = spans([[item.slice.slice_id for item in stretch.items] for stretch in stretches])
     then, now = (
-        sum(counts) for counts in ([one.records_then for one in changed], [one.now.records for one in changed])
+        sum(counts)
+        for counts in ([change.records_then for change in changed], [change.now.records for change in changed])
     )
     words = (
         f"{counted(len(changed), f'published {noun}')} changed: {named}, {counted(then, 'record')} then, {now:,} now"
     )
-    return "; ".join([words, *told_together((one.slice.slice_id, one.accepted) for one in changed)])
+    return "; ".join([words, *told_together((change.slice.slice_id, change.accepted) for change in changed)])

@@ -84,7 +84,7 @@ class EventTimeProgress:
     def after(self, seconds: float) -> Self:
         """Return the progress some seconds later, if no further slice has a run."""
         left = self.left
-        return self if left is None else replace(self, left=Estimate(*(max(one - seconds, 0.0) for one in left)))
+        return self if left is None else replace(self, left=Estimate(*(max(bound - seconds, 0.0) for bound in left)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the progress as plain JSON data."""
@@ -103,11 +103,11 @@ class EventTimeProgress:
 def progress_of(
     pipeline: Pipeline, view: LedgerView, request: Request, *, planned: "Plan | None" = None
 ) -> EventTimeProgress:
-    """Return the progress of a request in the ledger. `planned` is its plan, if there is one."""
+    """Return the progress of a request in the ledger. `planned` is its plan, if there is slice_."""
     slices = request_slices(pipeline, view, request)
     results = [view.runs[run_id].result for run_id in request.runs.values() if run_id in view.runs]
     if request.is_repair and request.is_open:  # it names its runs when it is complete
-        own = {one.slice_id for one in slices}
+        own = {slice_.slice_id for slice_ in slices}
         staged = (run.result for run in view.runs.values() if run.request_id == request.request_id)
         results = [result for result in staged if result.slice.slice_id in own]
     left = None if planned is None else Estimate.together(step.expected for step in planned.stale)
@@ -122,4 +122,4 @@ def request_slices(pipeline: Pipeline, view: LedgerView, request: Request) -> tu
             return slices_between(pipeline, request.from_ms, request.to_ms)
         except RangeError:
             pass  # the pipeline file has slices with other bounds now
-    return tuple(sorted(known, key=lambda one: one.start_ms))
+    return tuple(sorted(known, key=lambda slice_: slice_.start_ms))

@@ -61,8 +61,10 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     if pipeline.log.arrival_time is not None and (pipeline.needs_clock or pipeline.functions()):
         whole["clock_version"] = CLOCK_VERSION
     if pipeline.functions():
-        found = Functions(source=pipeline.source, directory=pipeline.functions_dir)
-        whole["functions"] = {one.name: found.source_of(one, one.name) for one in pipeline.functions()}
+        code = Functions(source=pipeline.source, directory=pipeline.functions_dir)
+        whole["functions"] = {
+            function.name: code.source_of(function, function.name) for function in pipeline.functions()
+        }
     return fingerprint(whole)
 
 
@@ -82,17 +84,18 @@ def checks_fingerprint(pipeline: Pipeline, suite: Mapping[str, object] | None) -
     return fingerprint({"suite": suite, "fail_on": pipeline.quality.fail_on if pipeline.quality else None})
 
 
-def run_id(*, pipeline: str, one: Slice, spec: str, input: str, state_before: str) -> str:  # noqa: A002 (the glossary's word)
+def run_id(*, pipeline: str, slice_: Slice, spec: str, input: str, state_before: str) -> str:  # noqa: A002 (the glossary's word)
     """Return the id of the run of one slice: 32 hex digits of the hash of all that determines the run.
 
     Args:
         pipeline: the name of the pipeline.
-        one: the slice: its bounds and its id.
+        slice_: the slice: its bounds and its id.
         spec: from `spec_fingerprint`.
         input: the fingerprint of the slice's records in log order.
         state_before: the fingerprint of the checkpoint before the slice, or `EMPTY_STATE`.
     """
-    return fingerprint([pipeline, one.slice_id, one.start_ms, one.end_ms, spec, input, state_before])[:RUN_ID_DIGITS]
+    place = [slice_.slice_id, slice_.start_ms, slice_.end_ms]
+    return fingerprint([pipeline, *place, spec, input, state_before])[:RUN_ID_DIGITS]
 
 
 def state_of(digests: Mapping[str, str]) -> str:

@@ -40,10 +40,10 @@ class LogState:
     known: KnownLog = field(default_factory=KnownLog)
     warnings: tuple[str, ...] = ()
 
-    def has_records(self, one: Slice) -> bool:
+    def has_records(self, slice_: Slice) -> bool:
         """Return whether a slice has a record."""
-        place = bisect_left(self.data_ms, one.start_ms)
-        return place < len(self.data_ms) and self.data_ms[place] < one.end_ms
+        place = bisect_left(self.data_ms, slice_.start_ms)
+        return place < len(self.data_ms) and self.data_ms[place] < slice_.end_ms
 
 
 def read_log_state(
@@ -70,7 +70,7 @@ def read_log_state(
     last = slice_at(grid, filled[-1]) if filled else None
     return LogState(
         version=pinned.version,
-        coordinates={one.slice_id: pinned.coordinates(one.slice_id) for one in slices},
+        coordinates={slice_.slice_id: pinned.coordinates(slice_.slice_id) for slice_ in slices},
         first_data=slice_at(grid, filled[0]) if filled else None,
         last_data=last,
         data_ms=tuple(filled),
@@ -110,7 +110,7 @@ def known_log(view: LedgerView, slices: Sequence[Slice]) -> KnownLog:
     sound: dict[str, int] = {}
     log_digests: dict[str, list[str]] = {}
     read: dict[str, set[tuple[int, int]]] = {}
-    seen: dict[str, list[LogCoordinates]] = {one.slice_id: [] for one in slices}
+    seen: dict[str, list[LogCoordinates]] = {slice_.slice_id: [] for slice_ in slices}
     for run in view.runs.values():
         own = seen.get(run.result.slice.slice_id)
         for sighting in run.sightings:

@@ -170,16 +170,16 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
     state: str | None = start.state
     steps: list[Step] = []
     runs = _runs_by_slice(view, ask.slices)
-    for one in ask.slices:
+    for slice_ in ask.slices:
         judge = StepJudge(
             ask=ask,
             spec=spec,
             estimate=estimate,
-            slice=one,
-            input=log.coordinates[one.slice_id],
-            runs=runs[one.slice_id],
-            own=own.get(one.slice_id),
-            published=view.published.get(one.slice_id),
+            slice=slice_,
+            input=log.coordinates[slice_.slice_id],
+            runs=runs[slice_.slice_id],
+            own=own.get(slice_.slice_id),
+            published=view.published.get(slice_.slice_id),
             view=view,
         )
         step, state = judge.step(state)
@@ -208,9 +208,9 @@ def _start(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) -> 
 
 
 def _runs_by_slice(view: LedgerView, slices: Sequence[Slice]) -> dict[str, list[StagedRun]]:
-    found: dict[str, list[StagedRun]] = {one.slice_id: [] for one in slices}
+    by_slice: dict[str, list[StagedRun]] = {slice_.slice_id: [] for slice_ in slices}
     for run in view.runs.values():
-        own = found.get(run.result.slice.slice_id)
+        own = by_slice.get(run.result.slice.slice_id)
         if own is not None:
             own.append(run)
-    return found
+    return by_slice

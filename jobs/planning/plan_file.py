@@ -160,21 +160,21 @@ class PlanFile(_Stored):
                 f"{newest} now"
             )
         now = {step.slice.slice_id: step for step in planned.steps}
-        stored = {one.slice_id: one for one in self.slices}
+        stored = {step.slice_id: step for step in self.slices}
         if now.keys() != stored.keys():
             yield f"the range has {counted(len(now), 'slice')} now, and the plan has {len(stored)}"
             return
         other = [
             slice_id
-            for slice_id, one in stored.items()
-            if compare_coordinates(coordinates_of(one.log), basis.log.coordinates[slice_id]) is not Match.SAME
+            for slice_id, step in stored.items()
+            if compare_coordinates(coordinates_of(step.log), basis.log.coordinates[slice_id]) is not Match.SAME
         ]
         if other:
             yield f"the log has other records, or perhaps other records, in {_named(other)}"
         added = [
             slice_id
-            for slice_id, one in stored.items()
-            if one.reason == Reason.CURRENT.value and now[slice_id].reason is not Reason.CURRENT
+            for slice_id, step in stored.items()
+            if step.reason == Reason.CURRENT.value and now[slice_id].reason is not Reason.CURRENT
         ]
         if added and not other:
             yield f"the plan does not replay {_named(added)}, and a run would ({now[added[0]].reason.value})"

@@ -122,13 +122,13 @@ class Evidence:
     weekday: Callable[[Slice, int], Slice | None]
     events: Sequence[AssetEvent] = ()
 
-    def records(self, one: Slice) -> int:
+    def records(self, slice_: Slice) -> int:
         """Return the number of records of a slice, as far as the log has statistics."""
-        return self.log.coordinates[one.slice_id].records
+        return self.log.coordinates[slice_.slice_id].records
 
-    def has_later(self, one: Slice) -> bool:
+    def has_later(self, slice_: Slice) -> bool:
         """Return whether a later slice has a record."""
-        return self.log.last_data is not None and self.log.last_data.start_ms > one.start_ms
+        return self.log.last_data is not None and self.log.last_data.start_ms > slice_.start_ms
 
 
 def ready_prefix(
@@ -150,27 +150,29 @@ def ready_prefix(
 def first_not_ready(ready: ReadyGrammar | None, slices: Sequence[Slice], evidence: Evidence) -> ReadyPrefix:
     """Return the slices up to the first that does not meet the conditions of a pipeline."""
     given_up: dict[str, str] = {}
-    for index, one in enumerate(slices):
-        missing = missing_of(ready, one, evidence)
+    for index, slice_ in enumerate(slices):
+        missing = missing_of(ready, slice_, evidence)
         if missing is None:
             continue
-        waiting = _waiting(ready, one, evidence, missing=missing)
+        waiting = _waiting(ready, slice_, evidence, missing=missing)
         if ready is not None and ready.then == "publish_empty" and waiting.is_overdue(evidence.now_ms):
-            given_up[one.slice_id] = _given_up(ready, waiting)
+            given_up[slice_.slice_id] = _given_up(ready, waiting)
             continue
         return ReadyPrefix(slices=tuple(slices[:index]), waiting=waiting, given_up=given_up)
     return ReadyPrefix(slices=tuple(slices), given_up=given_up)
 
 
-def missing_of(ready: ReadyGrammar | None, one: Slice, evidence: Evidence) -> str | None:
+def missing_of(ready: ReadyGrammar | None, slice_: Slice, evidence: Evidence) -> str | None:
     """Return what a slice lacks to be complete, as a sentence; None if it is complete."""
-    answer = _default(one, evidence) if ready is None or not ready.has_condition else _answer(ready, one, evidence)
+    answer = (
+        _default(slice_, evidence) if ready is None or not ready.has_condition else _answer(ready, slice_, evidence)
+    )
     missing = answer.missing
     if missing is not None and ready is not None and ready.any_of is not None:
         missing = missing.removeprefix("(").removesuffix(")")
-    if missing is None and not (evidence.log.has_records(one) or evidence.has_later(one) or answer.names_slice):
+    if missing is None and not (evidence.log.has_records(slice_) or evidence.has_later(slice_) or answer.names_slice):
         missing = f"when it or a later slice has a record ({_no_record_since(evidence)})"
-    return None if missing is None else f"slice {one.slice_id} is complete {missing}"
+    return None if missing is None else f"slice {slice_.slice_id} is complete {missing}"
 
 
 def describe_unarrived(waiting: Waiting) -> str:
@@ -187,31 +189,31 @@ def _given_up(ready: ReadyGrammar, waiting: Waiting) -> str:
     )
 
 
-def _waiting(ready: ReadyGrammar | None, one: Slice, evidence: Evidence, *, missing: str) -> Waiting:
+def _waiting(ready: ReadyGrammar | None, slice_: Slice, evidence: Evidence, *, missing: str) -> Waiting:
     leaves = tuple(ready.leaves()) if ready is not None and ready.has_condition else ()
-    until_ms = None if ready is None or ready.timeout_ms is None else one.end_ms + ready.timeout_ms
-    clock = [one.end_ms + leaf.after_ms for leaf in leaves if leaf.after_ms is not None]
+    until_ms = None if ready is None or ready.timeout_ms is None else slice_.end_ms + ready.timeout_ms
+    clock = [slice_.end_ms + leaf.after_ms for leaf in leaves if leaf.after_ms is not None]
     future = [at_ms for at_ms in (*clock, *(() if until_ms is None else (until_ms,))) if at_ms > evidence.now_ms]
-    places = (evidence.marker(leaf.marker, one) for leaf in leaves if leaf.marker is not None)
+    places = (evidence.marker(leaf.marker, slice_) for leaf in leaves if leaf.marker is not None)
     return Waiting(
-        slice=one,
+        slice=slice_,
         missing=missing,
-        since_ms=one.end_ms,
+        since_ms=slice_.end_ms,
         until_ms=until_ms,
         then="wait" if ready is None else ready.then,
-        records=evidence.records(one),
+        records=evidence.records(slice_),
         next_ms=min(future, default=None),
         markers=tuple(place for place, exists in places if not exists),
         producers=() if ready is None else ready.producers,
     )
 
 
-def _answer(condition: ConditionGrammar, one: Slice, evidence: Evidence) -> _Answer:
+def _answer(condition: ConditionGrammar, slice_: Slice, evidence: Evidence) -> _Answer:
     if condition.all_of is not None:
-        return _all([_answer(part, one, evidence) for part in condition.all_of])
+        return _all([_answer(part, slice_, evidence) for part in condition.all_of])
     if condition.any_of is not None:
-        return _any([_answer(part, one, evidence) for part in condition.any_of])
-    return _leaf(condition, one, evidence)
+        return _any([_answer(part, slice_, evidence) for part in condition.any_of])
+    return _leaf(condition, slice_, evidence)
 
 
 def _all(answers: Sequence[_Answer]) -> _Answer:
@@ -226,74 +228,75 @@ def _any(answers: Sequence[_Answer]) -> _Answer:
     return _Answer(missing=f"({' or '.join(str(answer.missing) for answer in answers)})")
 
 
-def _leaf(condition: ConditionGrammar, one: Slice, evidence: Evidence) -> _Answer:
+def _leaf(condition: ConditionGrammar, slice_: Slice, evidence: Evidence) -> _Answer:
     if condition.after_ms is not None:
-        return _after(condition.after_ms, one, evidence)
+        return _after(condition.after_ms, slice_, evidence)
     if condition.min_records is not None:
-        return _min_records(condition.min_records, one, evidence)
+        return _min_records(condition.min_records, slice_, evidence)
     if condition.marker is not None:
-        place, exists = evidence.marker(condition.marker, one)
+        place, exists = evidence.marker(condition.marker, slice_)
         return _Answer(names_slice=True) if exists else _Answer(missing=f"when {place} exists (ready.marker)")
     if condition.producer is not None:
-        return _producer(condition.producer, one, evidence)
-    if evidence.has_later(one):
+        return _producer(condition.producer, slice_, evidence)
+    if evidence.has_later(slice_):
         return _Answer()
     return _Answer(missing=f"when the log holds records of a later slice ({_no_record_since(evidence)}; newer_commit)")
 
 
-def _default(one: Slice, evidence: Evidence) -> _Answer:
+def _default(slice_: Slice, evidence: Evidence) -> _Answer:
     newest_ms = evidence.log.newest_data_ms
-    if evidence.has_later(one):
+    if evidence.has_later(slice_):
         return _Answer()
-    if not evidence.log.has_records(one):
+    if not evidence.log.has_records(slice_):
         return _Answer(missing=f"when it or a later slice has a record ({_no_record_since(evidence)})")
-    if newest_ms is not None and newest_ms >= one.end_ms:
+    if newest_ms is not None and newest_ms >= slice_.end_ms:
         return _Answer()
     newest = "" if newest_ms is None else f" (the newest commit of records is of {show_instant(newest_ms)})"
     return _Answer(missing=f"when a later slice has a record, or the log gets records after its end{newest}")
 
 
-def _after(after_ms: int, one: Slice, evidence: Evidence) -> _Answer:
-    at_ms = one.end_ms + after_ms
+def _after(after_ms: int, slice_: Slice, evidence: Evidence) -> _Answer:
+    at_ms = slice_.end_ms + after_ms
     if evidence.now_ms >= at_ms:
         return _Answer()
     return _Answer(missing=f"{human_duration(after_ms)} after its end, at {show_instant(at_ms)} (ready.after)")
 
 
-def _min_records(limit: MinRecordsGrammar, one: Slice, evidence: Evidence) -> _Answer:
-    records = evidence.records(one)
+def _min_records(limit: MinRecordsGrammar, slice_: Slice, evidence: Evidence) -> _Answer:
+    records = evidence.records(slice_)
     if limit.number is not None:
         least, why = limit.number, "ready.min_records"
     else:
-        least, why = _usual_share(limit, one, evidence)
-    if records >= least or (least == 1 and evidence.log.has_records(one)):  # files without statistics count 0 records
+        least, why = _usual_share(limit, slice_, evidence)
+    # Files without statistics count 0 records.
+    if records >= least or (least == 1 and evidence.log.has_records(slice_)):
         return _Answer()
     return _Answer(missing=f"with {counted(least, 'record')} ({why}), and has {records:,}")
 
 
-def _usual_share(limit: MinRecordsGrammar, one: Slice, evidence: Evidence) -> tuple[int, str]:
+def _usual_share(limit: MinRecordsGrammar, slice_: Slice, evidence: Evidence) -> tuple[int, str]:
     """Return the least number of records by the same weekday's slices before, and how it was found.
 
     Slices without a record are left out, as a holiday is not usual. Without such a slice, one record is enough.
     """
     assert limit.share is not None
-    before = (evidence.weekday(one, weeks) for weeks in range(1, limit.weeks + 1))
-    found = [records for earlier in before if earlier is not None and (records := evidence.records_of(earlier))]
-    if not found:
+    before = (evidence.weekday(slice_, weeks) for weeks in range(1, limit.weeks + 1))
+    counts = [records for earlier in before if earlier is not None and (records := evidence.records_of(earlier))]
+    if not counts:
         return 1, "ready.min_records; no slice of the same weekday before has records"
-    usual = median(found)
+    usual = median(counts)
     least = max(1, math.ceil(limit.share * usual))
     return (
         least,
-        f"ready.min_records: {100 * limit.share:g} % of {usual:,g}, the median of {counted(len(found), 'week')}",
+        f"ready.min_records: {100 * limit.share:g} % of {usual:,g}, the median of {counted(len(counts), 'week')}",
     )
 
 
-def _producer(uri: str, one: Slice, evidence: Evidence) -> _Answer:
+def _producer(uri: str, slice_: Slice, evidence: Evidence) -> _Answer:
     events = [event for event in evidence.events if event.uri == uri]
-    if any(_names(event.key, one.slice_id) for event in events if event.key is not None):
+    if any(_names(event.key, slice_.slice_id) for event in events if event.key is not None):
         return _Answer(names_slice=True)
-    if any(event.key is None and event.at_ms >= one.end_ms for event in events):
+    if any(event.key is None and event.at_ms >= slice_.end_ms for event in events):
         return _Answer()
     return _Answer(missing=f"when asset {uri} has an event of the slice, or one after its end (ready.producer)")
 
@@ -312,19 +315,19 @@ def _no_record_since(evidence: Evidence) -> str:
 def _evidence(work: RequestContext, view: LedgerView, *, log: LogState, events: Sequence[AssetEvent]) -> Evidence:
     grid = slice_grid(work.pipeline)
 
-    def records_of(one: Slice) -> int | None:
-        if one.slice_id in log.coordinates:
-            return log.coordinates[one.slice_id].records
-        run = view.runs.get(view.published.get(one.slice_id, ""))
+    def records_of(slice_: Slice) -> int | None:
+        if slice_.slice_id in log.coordinates:
+            return log.coordinates[slice_.slice_id].records
+        run = view.runs.get(view.published.get(slice_.slice_id, ""))
         return None if run is None else run.result.counts.read
 
-    def weekday(one: Slice, weeks: int) -> Slice | None:
+    def weekday(slice_: Slice, weeks: int) -> Slice | None:
         # The middle of the slice stays in the slice of the same weekday when clocks change in between.
-        at_ms = (one.start_ms + one.end_ms) // 2 - weeks * _WEEK_MS
+        at_ms = (slice_.start_ms + slice_.end_ms) // 2 - weeks * _WEEK_MS
         return slice_at(grid, at_ms) if grid.first_ms is None or at_ms >= grid.first_ms else None
 
-    def marker(text: str, one: Slice) -> tuple[str, bool]:
-        name = text.replace("{slice_id}", one.slice_id)
+    def marker(text: str, slice_: Slice) -> tuple[str, bool]:
+        name = text.replace("{slice_id}", slice_.slice_id)
         return name, marker_exists(work.lake.below(name))
 
     return Evidence(

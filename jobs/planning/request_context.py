@@ -153,11 +153,11 @@ def holders(work: RequestContext, request: Request) -> tuple[Lease, ...]:
     return request.holders(now_ms=work.ledger.now_ms(), is_alive=work.is_alive)
 
 
-def covers(request: Request, one: Slice) -> bool:
+def covers(request: Request, slice_: Slice) -> bool:
     """Return whether a slice is in the range of a request. Without a range: whether the request has begun the slice."""
     if request.from_ms is None or request.to_ms is None:
-        return one.slice_id in request.slice_ids
-    return request.from_ms <= one.start_ms < request.to_ms
+        return slice_.slice_id in request.slice_ids
+    return request.from_ms <= slice_.start_ms < request.to_ms
 
 
 MakeRoom = Callable[[LedgerView, str], Sequence[LedgerEvent]]

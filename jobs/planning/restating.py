@@ -60,7 +60,7 @@ class Restating:
     @property
     def changed(self) -> tuple[ChangedSlice, ...]:
         """The changed slices."""
-        return tuple(one.change for one in self.assessed)
+        return tuple(assessed.change for assessed in self.assessed)
 
 
 def restate_rule(work: RequestContext) -> RestateGrammar:
@@ -91,9 +91,9 @@ def propose(work: RequestContext, *, rule: RestateGrammar, who: str) -> Restatin
     new_id = work.new_id()
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
-        found = look_at_log(work, view)
-        looked = [looked_event(found.look)] if found.is_due and found.look is not None else []
-        return [*looked, *_proposal_events(work, view, found.changed, rule=rule, who=who, new_id=new_id)]
+        log_look = look_at_log(work, view)
+        looked = [looked_event(log_look.look)] if log_look.is_due and log_look.look is not None else []
+        return [*looked, *_proposal_events(work, view, log_look.changed, rule=rule, who=who, new_id=new_id)]
 
     view = work.ledger.write(decide)
     return restating(work, view, rule=rule)
@@ -102,7 +102,7 @@ def propose(work: RequestContext, *, rule: RestateGrammar, who: str) -> Restatin
 def open_proposal(work: RequestContext, view: LedgerView) -> Request | None:
     """Return the restatement that waits to be started; None if there is none."""
     requests = view.open_requests(RequestKind.RESTATEMENT)
-    return next((one for one in reversed(requests) if one.is_proposed and not is_live(work, one)), None)
+    return next((request for request in reversed(requests) if request.is_proposed and not is_live(work, request)), None)
 
 
 def assess(
@@ -118,14 +118,18 @@ def assess(
         rule=rule,
         proposal=proposal,
         ends=_chain_ends(view),
-        removed={one.slice.slice_id: one.removed for one in changed if one.removed},
+        removed={change.slice.slice_id: change.removed for change in changed if change.removed},
     )
-    found = [assessor.assessed(change) for change in changed]
-    new = [one for one in found if not one.why_not and (one.request is None or one.request is proposal)]
+    slices = [assessor.assessed(change) for change in changed]
+    new = [assessed for assessed in slices if _is_wanted(assessed, proposal)]
     if len(new) > rule.at_most_slices:
         why = f"{counted(len(new), 'slice')} have changed, and restate.at_most_slices is {rule.at_most_slices:,}"
-        found = [replace(one, why_not=why) if not one.why_not and one.request is None else one for one in found]
-    return Restating(assessed=tuple(found), proposal=proposal)
+        slices = [replace(each, why_not=why) if not each.why_not and each.request is None else each for each in slices]
+    return Restating(assessed=tuple(slices), proposal=proposal)
+
+
+def _is_wanted(assessed: Assessed, proposal: Request | None) -> bool:
+    return not assessed.why_not and (assessed.request is None or assessed.request is proposal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,17 +148,17 @@ class _Assessor:
 
     def assessed(self, change: ChangedSlice) -> Assessed:
         """Return what becomes of a slice, without the limit of their number."""
-        one = Assessed(change=change, until=self.ends[change.slice.slice_id])
+        assessed = Assessed(change=change, until=self.ends[change.slice.slice_id])
         request = self._replayed_by(change)
         if request is not None:
-            return replace(one, request=request)
+            return replace(assessed, request=request)
         declined = self._declined(change)
         if declined:
-            return replace(one, why_not=declined, is_declined=True)
-        why = self._unreadable(one) or self._of_another_chain(one)
+            return replace(assessed, why_not=declined, is_declined=True)
+        why = self._unreadable(assessed) or self._of_another_chain(assessed)
         if not why and self.proposal is not None and _is_in(self.proposal, change):
-            return replace(one, request=self.proposal)
-        return replace(one, why_not=why or self._beyond(change))
+            return replace(assessed, request=self.proposal)
+        return replace(assessed, why_not=why or self._beyond(change))
 
     def _replayed_by(self, change: ChangedSlice) -> Request | None:
         """Return the open request that replays a slice now, or has a run of its present records."""
@@ -172,9 +176,9 @@ class _Assessor:
         run = self.view.runs.get(request.runs.get(change.slice.slice_id, ""))
         return run is not None and match_input(run.sightings, change.now) is Match.SAME
 
-    def _unreadable(self, one: Assessed) -> str:
+    def _unreadable(self, assessed: Assessed) -> str:
         """Return why the records of a slice, or of one after it, must not be replayed; empty if they may."""
-        change, name = one.change, one.change.slice.slice_id
+        change, name = assessed.change, assessed.change.slice.slice_id
         if change.removed and self.work.pipeline.log.changes is not None:  # nobody can accept it
             return (
                 f"it is not known which records {change.removed} inserted, so it cannot be replayed "
@@ -192,17 +196,18 @@ class _Assessor:
                 "its files differ from those that its run read, and the commits that would tell whether its records "
                 f"differ are gone: `{verify}` compares them"
             )
-        later = next((after for after in self.removed if name < after <= one.until.slice_id), None)
+        later = next((after for after in self.removed if name < after <= assessed.until.slice_id), None)
         if later is not None:
             return f"slice {later} after it cannot be replayed ({self.removed[later]} removed or changed records)"
         return ""
 
-    def _of_another_chain(self, one: Assessed) -> str:
+    def _of_another_chain(self, assessed: Assessed) -> str:
         """Return why a slice is not replayed together with the newest ones; empty if it can be."""
-        change, head = one.change, self.view.head
+        change, head = assessed.change, self.view.head
         chain_run = self.view.chain_run(change.run.result.run_id)
-        if head is not None and one.until != head.result.slice:
-            return f"its chain ends at {one.until.slice_id}, before the published head {head.result.slice.slice_id}"
+        if head is not None and assessed.until != head.result.slice:
+            last = assessed.until.slice_id
+            return f"its chain ends at {last}, before the published head {head.result.slice.slice_id}"
         if head is not None and chain_run.result.spec_fingerprint != head.result.spec_fingerprint:
             return "it was published with another spec than the published head"
         before = previous_slice(slice_grid(self.work.pipeline), change.slice)
@@ -217,7 +222,7 @@ class _Assessor:
                 return f"its restatement by request {request.request_id[:SHOWN_ID]} was rolled back"
             if request.state is not RequestState.CLOSED or not _is_in(request, change):
                 continue
-            by = [one for one in self.view.decisions.values() if one.request_id == request.request_id]
+            by = [decided for decided in self.view.decisions.values() if decided.request_id == request.request_id]
             if by and by[-1].action == "cancel":
                 return shortened(by[-1].reason)
         return ""
@@ -245,12 +250,12 @@ def _chain_ends(view: LedgerView) -> dict[str, Slice]:
     ends: dict[str, Slice] = {}
     after: Slice | None = None
     for slice_id in reversed(list(view.published)):
-        one = view.slices[slice_id]
-        goes_on = after is not None and after.start_ms == one.end_ms
+        slice_ = view.slices[slice_id]
+        goes_on = after is not None and after.start_ms == slice_.end_ms
         run = None if after is None else view.runs.get(view.chain_run_id(view.published[after.slice_id]))
         goes_on = goes_on and run is not None and not run.is_chain_start
-        ends[slice_id] = ends[after.slice_id] if goes_on and after is not None else one
-        after = one
+        ends[slice_id] = ends[after.slice_id] if goes_on and after is not None else slice_
+        after = slice_
     return ends
 
 
@@ -264,21 +269,22 @@ def _proposal_events(
     new_id: str,
 ) -> list[LedgerEvent]:
     """Return the events that open, change or close the proposal."""
-    found = assess(work, view, changed, rule=rule)
-    proposal = found.proposal
-    wanted = [one for one in found.assessed if not one.why_not and (one.request is None or one.request is proposal)]
+    restating = assess(work, view, changed, rule=rule)
+    proposal = restating.proposal
+    wanted = [assessed for assessed in restating.assessed if _is_wanted(assessed, proposal)]
     if not wanted:
         if proposal is None:
             return []
-        whys = sorted({one.why_not for one in found.assessed if one.why_not and _names(proposal, one)})
+        named = (assessed for assessed in restating.assessed if _names(proposal, assessed))
+        whys = sorted({assessed.why_not for assessed in named if assessed.why_not})
         why = f"{GONE}{': ' if whys else ''}{'; '.join(whys)}"
         return [LedgerEvent(kind=EventKind.CLOSED, request_id=proposal.request_id, reason=why)]
     made = _requested(work, wanted, who=who, request_id=new_id if proposal is None else proposal.request_id)
     return [] if proposal is not None and _is_equal(proposal, wanted, work) else [made]
 
 
-def _names(proposal: Request, one: Assessed) -> bool:
-    return one.change.slice.slice_id in proposal.changes
+def _names(proposal: Request, assessed: Assessed) -> bool:
+    return assessed.change.slice.slice_id in proposal.changes
 
 
 def _is_equal(proposal: Request, wanted: Sequence[Assessed], work: RequestContext) -> bool:
@@ -286,18 +292,18 @@ def _is_equal(proposal: Request, wanted: Sequence[Assessed], work: RequestContex
     return (
         (proposal.from_ms, proposal.to_ms) == (wanted[0].change.slice.start_ms, wanted[0].until.end_ms)
         and proposal.spec_fingerprint == spec_fingerprint(work.pipeline)
-        and proposal.changes.keys() == {one.change.slice.slice_id for one in wanted}
-        and all(_is_in(proposal, one.change) for one in wanted)
+        and proposal.changes.keys() == {assessed.change.slice.slice_id for assessed in wanted}
+        and all(_is_in(proposal, assessed.change) for assessed in wanted)
     )
 
 
 def _requested(work: RequestContext, wanted: Sequence[Assessed], *, who: str, request_id: str) -> LedgerEvent:
-    changes = {one.change.slice.slice_id: one.change.now for one in wanted}
+    changes = {assessed.change.slice.slice_id: assessed.change.now for assessed in wanted}
     return LedgerEvent(
         kind=EventKind.REQUESTED,
         request_id=request_id,
         who=who,
-        reason=shortened(in_words(work, [one.change for one in wanted]), _MAX_REASON),
+        reason=shortened(in_words(work, [assessed.change for assessed in wanted]), _MAX_REASON),
         spec_fingerprint=spec_fingerprint(work.pipeline),
         details={
             "kind": RequestKind.RESTATEMENT.value,
@@ -321,9 +327,9 @@ def request_to_continue(
         RequestError: there is no such request, it is not open or has no range, or another holder works on it.
     """
     request = up_to_head(work, request_id)
-    others = [one for one in holders(work, request) if one.lease_id != lease_id]
+    others = [lease for lease in holders(work, request) if lease.lease_id != lease_id]
     if others:
-        who = ", ".join(str(one.holder) if one.holder else "a DAG run" for one in others)
+        who = ", ".join(str(lease.holder) if lease.holder else "a DAG run" for lease in others)
         raise RequestError(f"request {request_id} of pipeline {work.pipeline.name} is being worked on by {who}")
     return context_of(work, request_id)
 
@@ -340,7 +346,7 @@ def up_to_head(work: RequestContext, request_id: str) -> Request:
         if request is None or not request.is_proposed or request.from_ms is None or request.to_ms is None:
             return []
         ends = _chain_ends(view)
-        first = next((one for one in request.changes if one in ends), None)
+        first = next((slice_id for slice_id in request.changes if slice_id in ends), None)
         if first is None or ends[first].end_ms <= request.to_ms:
             return []
         details = {

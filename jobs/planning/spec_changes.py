@@ -18,8 +18,8 @@ def spec_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
 
     It is empty if only a user's function, or a version of Hindcast, makes the specs differ.
     """
-    one, two = (relevant_document(pipeline_document(pipeline)) for pipeline in (before, after))
-    return tuple(_changes("", one, two))
+    old, new = (relevant_document(pipeline_document(pipeline)) for pipeline in (before, after))
+    return tuple(_changes("", old, new))
 
 
 def in_one_sentence(changes: tuple[str, ...]) -> str:
@@ -33,11 +33,11 @@ def in_one_sentence(changes: tuple[str, ...]) -> str:
 def _changes(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     for name in dict.fromkeys((*before, *after)):
         place = f"{path}.{name}" if path else name
-        one, two = before.get(name), after.get(name)
-        if isinstance(one, Mapping) and isinstance(two, Mapping):
-            yield from _changes(place, one, two)
-        elif one != two:
-            yield f"{place}: {_shown(one)} -> {_shown(two)}"
+        old, new = before.get(name), after.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _changes(place, old, new)
+        elif old != new:
+            yield f"{place}: {_shown(old)} -> {_shown(new)}"
 
 
 def _shown(value: object) -> str:

@@ -78,10 +78,10 @@ def awaited_slice(work: RequestContext, view: LedgerView, *, until_ms: int) -> W
     now_ms, is_scheduled = work.ledger.now_ms(), work.pipeline.schedule is not None
     if not is_scheduled or view.head is None or view.hold is not None or past_end(work.pipeline, now_ms):
         return None
-    one = next_slice(slice_grid(work.pipeline), view.head.result.slice)
-    if one is None or one.end_ms > until_ms:
+    slice_ = next_slice(slice_grid(work.pipeline), view.head.result.slice)
+    if slice_ is None or slice_.end_ms > until_ms:
         return None
-    waiting = ready_prefix(work, view, (one,), log=work.log_state(view, (one,))).waiting
+    waiting = ready_prefix(work, view, (slice_,), log=work.log_state(view, (slice_,))).waiting
     return None if waiting is None or waiting.is_held(now_ms) else waiting
 
 
@@ -101,19 +101,19 @@ def due_slices(work: RequestContext, view: LedgerView, until_ms: int, *, most: i
     """
     grid = slice_grid(work.pipeline)
     first = next_slice(grid, view.head.result.slice) if view.head else work.log_state(view, ()).first_data
-    found: list[Slice] = []
+    due: list[Slice] = []
     while first is not None and first.end_ms <= until_ms:
-        if len(found) == most:
+        if len(due) == most:
             last = work.log_state(view, ()).last_data
-            if last is None or last.start_ms <= found[-1].start_ms:
+            if last is None or last.start_ms <= due[-1].start_ms:
                 break
             log = work.pipeline.log
             raise RequestError(
-                f"pipeline {work.pipeline.name} would replay more than {most:,} slices, from {found[0].slice_id} on: "
+                f"pipeline {work.pipeline.name} would replay more than {most:,} slices, from {due[0].slice_id} on: "
                 f"the log {log.table} holds records there. If a producer wrote these records by mistake, set "
                 "`log.slice.first` to the first slice that is to be replayed. Otherwise replay the oldest slices by "
                 "hand, in several ranges"
             )
-        found.append(first)
+        due.append(first)
         first = next_slice(grid, first)
-    return tuple(found)
+    return tuple(due)

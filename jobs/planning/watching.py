@@ -101,7 +101,7 @@ def read_watch(data: Mapping[str, Any]) -> Watch:
     try:
         return Watch.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        wrong = ", ".join(".".join(map(str, one["loc"])) for one in error.errors(include_url=False))
+        wrong = ", ".join(".".join(map(str, problem["loc"])) for problem in error.errors(include_url=False))
         raise RequestError(
             f"the signs that a DAG run waits for cannot be read ({wrong}); clear its plan task, which decides again"
         ) from error

@@ -44,59 +44,59 @@ def rewrites_of(work: RequestContext, view: LedgerView) -> FoundRewrites:
     if why:
         raise RequestError(f"no commit of event log {place.uri} can be accepted: {why} (docs/reference/logs.md)")
     grid = slice_grid(work.pipeline)
-    stored = [one for one in view.slices.values() if slice_at(grid, one.start_ms) == one]
+    stored = [slice_ for slice_ in view.slices.values() if slice_at(grid, slice_.start_ms) == slice_]
     known = known_log(view, stored)
-    slices = tuple(sorted({*stored, *_slices_with_records(work, place, known)}, key=lambda one: one.start_ms))
+    slices = tuple(sorted({*stored, *_slices_with_records(work, place, known)}, key=lambda slice_: slice_.start_ms))
     return find_rewrites(place, by=work.pipeline.log.slice, slices=slices, known=known)
 
 
 def _slices_with_records(work: RequestContext, place: LogPlace, known: KnownLog) -> set[Slice]:
     """Return the slices of the pipeline of which the log has records, or had some."""
-    grid, found = slice_grid(work.pipeline), set[Slice]()
+    grid, filled = slice_grid(work.pipeline), set[Slice]()
     spans = spans_with_records(place, by=work.pipeline.log.slice, known=known)
     for span in spans:
-        one: Slice | None = slice_at(grid, span.first_ms)
-        while one is not None and one.start_ms <= span.last_ms:
-            found.add(one)
-            one = next_slice(grid, one)
+        slice_: Slice | None = slice_at(grid, span.first_ms)
+        while slice_ is not None and slice_.start_ms <= span.last_ms:
+            filled.add(slice_)
+            slice_ = next_slice(grid, slice_)
     last_ms = None if grid.last_ms is None else slice_at(grid, grid.last_ms).end_ms
     return {
-        one
-        for one in found
-        if (grid.first_ms is None or one.start_ms >= grid.first_ms) and (last_ms is None or one.end_ms <= last_ms)
+        slice_
+        for slice_ in filled
+        if (grid.first_ms is None or slice_.start_ms >= grid.first_ms) and (last_ms is None or slice_.end_ms <= last_ms)
     }
 
 
 def chosen_rewrites(
-    work: RequestContext, view: LedgerView, found: FoundRewrites, *, versions: Sequence[int]
+    work: RequestContext, view: LedgerView, rewrites: FoundRewrites, *, versions: Sequence[int]
 ) -> tuple[Rewrite, ...]:
     """Return the commits that are to be accepted: the given versions, or all. Those accepted before are left out.
 
     Raises:
         RequestError: a version is no commit that removed or changed records of a slice.
     """
-    by_version = {one.version: one for one in found.rewrites}
-    earlier = by_table(view.accepted).get(found.table_id, {})
+    by_version = {rewrite.version: rewrite for rewrite in rewrites.rewrites}
+    earlier = by_table(view.accepted).get(rewrites.table_id, {})
     for version in versions:
         if version not in by_version and version not in earlier:
-            raise RequestError(_unknown(work, found, version))
-    return tuple(one for one in found.rewrites if not versions or one.version in versions)
+            raise RequestError(_unknown(work, rewrites, version))
+    return tuple(rewrite for rewrite in rewrites.rewrites if not versions or rewrite.version in versions)
 
 
-def _unknown(work: RequestContext, found: FoundRewrites, version: int) -> str:
-    names = ", ".join(str(one.version) for one in found.rewrites) or "none"
-    if version > found.version:
-        why = f"event log {found.uri} has no commit {version} yet; its newest is {found.version}"
+def _unknown(work: RequestContext, rewrites: FoundRewrites, version: int) -> str:
+    names = ", ".join(str(rewrite.version) for rewrite in rewrites.rewrites) or "none"
+    if version > rewrites.version:
+        why = f"event log {rewrites.uri} has no commit {version} yet; its newest is {rewrites.version}"
     else:
         why = (
-            f"commit {version} of event log {found.uri} removed or changed no record of a slice of pipeline "
+            f"commit {version} of event log {rewrites.uri} removed or changed no record of a slice of pipeline "
             f"{work.pipeline.name}, or a RESTORE has brought the records back, or log retention has removed the commit"
         )
     return f"{why}. Nothing was accepted. Commits that can be accepted: {names}"
 
 
 def accept_rewrites(
-    work: RequestContext, found: FoundRewrites, chosen: Sequence[Rewrite], *, reason: str, who: str
+    work: RequestContext, rewrites: FoundRewrites, chosen: Sequence[Rewrite], *, reason: str, who: str
 ) -> Acceptance:
     """Accept commits of the log, in one event of the ledger. Commits that the ledger has already are not written again.
 
@@ -105,20 +105,21 @@ def accept_rewrites(
             written.
     """
     checked = checked_reason(reason, "accepting a commit of the log")
-    _refuse_unreadable(work, found, chosen)
+    _refuse_unreadable(work, rewrites, chosen)
     before = work.ledger.view()
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         nonlocal before
         before = view
-        return acceptance_events(view, table_id=found.table_id, chosen=chosen, reason=checked, who=who)
+        return acceptance_events(view, table_id=rewrites.table_id, chosen=chosen, reason=checked, who=who)
 
     after = work.ledger.write(decide)
-    versions = {one.version for one in chosen}
-    own = [one for one in after.accepted if one.table_id == found.table_id and one.rewrite.version in versions]
+    versions = {rewrite.version for rewrite in chosen}
+    table_id = rewrites.table_id
+    own = [entry for entry in after.accepted if entry.table_id == table_id and entry.rewrite.version in versions]
     return Acceptance(
-        accepted=tuple(one for one in own if one.seq > before.version),
-        earlier=tuple(one for one in own if one.seq <= before.version),
+        accepted=tuple(entry for entry in own if entry.seq > before.version),
+        earlier=tuple(entry for entry in own if entry.seq <= before.version),
     )
 
 
@@ -127,31 +128,32 @@ def acceptance_events(
 ) -> Sequence[LedgerEvent]:
     """Return the event that accepts commits of a table; none if all of them were accepted before."""
     earlier = by_table(view.accepted).get(table_id, {})
-    new = [one for one in chosen if one.version not in earlier]
+    new = [rewrite for rewrite in chosen if rewrite.version not in earlier]
     return [accepted_event(table_id, new, who=who, reason=reason)] if new else []
 
 
-def _refuse_unreadable(work: RequestContext, found: FoundRewrites, chosen: Sequence[Rewrite]) -> None:
+def _refuse_unreadable(work: RequestContext, rewrites: FoundRewrites, chosen: Sequence[Rewrite]) -> None:
     """Pin the slices of commits as if all found commits were accepted, and refuse commits whose slices are refused.
 
     Raises:
         RequestError: the order of the records is lost, or a file cannot be read.
     """
     view = work.ledger.view()
-    names = {name for one in chosen for name in one.slices}
-    slices = tuple(sorted((slice_of_id(work.pipeline, name) for name in names), key=lambda one: one.start_ms))
+    names = {name for rewrite in chosen for name in rewrite.slices}
+    slices = tuple(sorted((slice_of_id(work.pipeline, name) for name in names), key=lambda slice_: slice_.start_ms))
     known = known_log(view, slices)
-    both = {**known.accepted_of(found.table_id), **{one.version: one for one in found.rewrites}}
+    both = {**known.accepted_of(rewrites.table_id), **{rewrite.version: rewrite for rewrite in rewrites.rewrites}}
     try:
-        pin_input(work.pipeline, work.lake, slices, known=replace(known, accepted={found.table_id: both}))
+        pin_input(work.pipeline, work.lake, slices, known=replace(known, accepted={rewrites.table_id: both}))
     except LogError as error:
-        commits = ", ".join(one.named for one in chosen)
+        commits = ", ".join(rewrite.named for rewrite in chosen)
         raise RequestError(
             f"{commits} of pipeline {work.pipeline.name} cannot be accepted, because the slices could not be replayed "
             f"afterwards: {error}"
         ) from error
 
 
-def told_earlier(one: AcceptedRewrite) -> str:
+def told_earlier(accepted: AcceptedRewrite) -> str:
     """Return who has accepted a commit, and why."""
-    return f"{one.rewrite.named} was accepted by {one.who} at {show_instant(one.at_ms)}: {one.reason}"
+    at = show_instant(accepted.at_ms)
+    return f"{accepted.rewrite.named} was accepted by {accepted.who} at {at}: {accepted.reason}"

@@ -52,15 +52,15 @@ class Leftovers:
     @property
     def bytes(self) -> int:
         """The size of the files."""
-        return sum(one.bytes for one in self.files)
+        return sum(file.bytes for file in self.files)
 
     def to_json(self) -> dict[str, Any]:
         """Return the content as plain data."""
         return {
             "pipeline": self.pipeline,
-            "files": [one.path for one in self.files],
+            "files": [file.path for file in self.files],
             "bytes": self.bytes,
-            "by_table": dict(sorted(Counter(one.table for one in self.files).items())),
+            "by_table": dict(sorted(Counter(file.table for file in self.files).items())),
             "condemned": list(self.condemned),
             "held": list(self.held),
             "young": self.young,
@@ -95,24 +95,24 @@ def clean(
     now_ms = work.ledger.now_ms()
     limit_ms = now_ms - older_than_ms
     listed = files.listed()
-    old = [one for one in listed if one.modified_ms <= limit_ms]
+    old = [file for file in listed if file.modified_ms <= limit_ms]
     view, condemned = _condemn(work, old, who=who, dry_run=dry_run)
     removable = view.staged_attempts | view.condemned_attempts | {*condemned}
     asked = [
-        one
-        for one in old
-        if (one.modified_ms <= now_ms - PROBE_MS if one.attempt_id is None else one.attempt_id in removable)
+        file
+        for file in old
+        if (file.modified_ms <= now_ms - PROBE_MS if file.attempt_id is None else file.attempt_id in removable)
     ]
-    named = files.named(sorted({one.table for one in asked} - {SCRATCH, PROBE}))
-    found = tuple(one for one in asked if one.path not in named)
+    named = files.named(sorted({file.table for file in asked} - {SCRATCH, PROBE}))
+    leftovers = tuple(file for file in asked if file.path not in named)
     if not dry_run:
-        touched = {one.attempt_id for one in found}
+        touched = {file.attempt_id for file in leftovers}
         check_rows(view, [run for run in view.runs.values() if run.result.attempt_id in touched])
-        files.remove(one.path for one in found)
-    kept = {one.attempt_id for one in old if one.attempt_id is not None} - removable
+        files.remove(file.path for file in leftovers)
+    kept = {file.attempt_id for file in old if file.attempt_id is not None} - removable
     return Leftovers(
         pipeline=work.pipeline.name,
-        files=found,
+        files=leftovers,
         condemned=condemned,
         held=tuple(sorted(kept)),
         young=_young(listed, limit_ms, view=view),
@@ -124,7 +124,7 @@ def _condemn(
     work: RequestContext, old: Sequence[LeftoverFile], *, who: str, dry_run: bool
 ) -> tuple[LedgerView, tuple[str, ...]]:
     """Condemn the attempts of old files that nobody works on. Return the view, and the ids of these attempts."""
-    if dry_run or not any(one.attempt_id for one in old):
+    if dry_run or not any(file.attempt_id for file in old):
         view = work.ledger.view()
         return view, _lost(work, view, old)
     condemned: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ def _lost(work: RequestContext, view: LedgerView, old: Iterable[LeftoverFile]) -
         if holders(work, request)
         for attempt in request.attempts
     }
-    owners = {one.attempt_id for one in old if one.attempt_id is not None}
+    owners = {file.attempt_id for file in old if file.attempt_id is not None}
     return tuple(sorted(owners - held - view.staged_attempts - view.condemned_attempts))
 
 
@@ -158,6 +158,6 @@ def _condemned(attempt_id: str, who: str) -> LedgerEvent:
 def _young(listed: Iterable[LeftoverFile], limit_ms: int, *, view: LedgerView) -> int:
     """Return the number of files of attempts without a staged run, and of `_scratch`, that are too young."""
     return sum(
-        one.modified_ms > limit_ms and (one.table == SCRATCH or one.attempt_id not in view.staged_attempts)
-        for one in listed
+        file.modified_ms > limit_ms and (file.table == SCRATCH or file.attempt_id not in view.staged_attempts)
+        for file in listed
     )

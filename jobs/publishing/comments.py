@@ -53,13 +53,13 @@ def comment_events(
         raise RequestError(
             f"pipeline {work.pipeline.name} has no request {request_id}; `hindcast status` lists the open ones"
         )
-    if any(one.comment_id == by.decision_id for one in request.comments):
+    if any(comment.comment_id == by.decision_id for comment in request.comments):
         return []
     text, name = entry.text.strip(), None if entry.assignee is None else entry.assignee.strip()
     if not text and name is None:
         raise RequestError("the comment is empty; write a text")
-    for what, found, most in (("comment", text, MAX_TEXT), ("name of the assignee", name or "", MAX_ASSIGNEE)):
-        if len(found) > most:
-            raise RequestError(f"the {what} has {len(found):,} characters; at most {most:,} are allowed")
+    for what, value, most in (("comment", text, MAX_TEXT), ("name of the assignee", name or "", MAX_ASSIGNEE)):
+        if len(value) > most:
+            raise RequestError(f"the {what} has {len(value):,} characters; at most {most:,} are allowed")
     details = comment_details(by.decision_id, assignee=name)
     return [LedgerEvent(kind=EventKind.NOTE, request_id=request_id, who=by.who, reason=text or None, details=details)]

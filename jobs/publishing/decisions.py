@@ -84,7 +84,7 @@ def rollback(
     """
     decider = by or By(who=who, decision_id=work.new_id())
     view = work.ledger.write(partial(rollback_events, work, publication=publication, reason=reason, by=decider))
-    done = next(one for one in view.publications if one.seq == view.decisions[decider.decision_id].seq)
+    done = next(past for past in view.publications if past.seq == view.decisions[decider.decision_id].seq)
     return PublicationAttempt(
         request_id="",
         is_published=True,
@@ -206,7 +206,7 @@ def open_request_of(work: RequestContext, view: LedgerView, request_id: str) -> 
 def _undo(work: RequestContext, view: LedgerView, publication: int) -> dict[str, str | None]:
     """Return the changes that revert the newest publication that is not rolled back: slice -> run, or None."""
     standing = view.standing
-    undone = next((one for one in view.publications if one.undoes == publication), None)
+    undone = next((later for later in view.publications if later.undoes == publication), None)
     if undone is not None:
         raise RequestError(
             f"publication {publication} of pipeline {work.pipeline.name} was rolled back already, by {undone.who}"

@@ -78,19 +78,19 @@ def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -
     newest_ms = max(view.slices[slice_id].end_ms for slice_id in view.published)
     settled = Settled(until_ms=newest_ms - rule.after_ms, columns=tuple(rule.change_at_most.columns))
     sides = request_sides(view, request.request_id)
-    found = settled_change(work.lake, work.pipeline.name, sides, settled=settled)
-    for slice_id in found.by_slice:
+    change = settled_change(work.lake, work.pipeline.name, sides, settled=settled)
+    for slice_id in change.by_slice:
         run_id = request.runs[slice_id]
-        checks[run_id] = (*checks[run_id], _check(rule, found, slice_id))
+        checks[run_id] = (*checks[run_id], _check(rule, change, slice_id))
     return checks
 
 
-def exceeds(rule: SettledGrammar, found: "SettledChange") -> bool:
+def exceeds(rule: SettledGrammar, change: "SettledChange") -> bool:
     """Return whether a publication changes more of the settled windows than the rule allows."""
     limits = rule.change_at_most
-    if limits.share is not None and found.share > limits.share:
+    if limits.share is not None and change.share > limits.share:
         return True
-    return any(found.column_share(name) > most for name, most in limits.columns.items())
+    return any(change.column_share(name) > most for name, most in limits.columns.items())
 
 
 def _not_arrived(slice_id: str, finding: str) -> CheckResult:
@@ -108,28 +108,28 @@ def _not_arrived(slice_id: str, finding: str) -> CheckResult:
     )
 
 
-def _check(rule: SettledGrammar, found: "SettledChange", slice_id: str) -> CheckResult:
-    count = found.by_slice[slice_id]
-    columns = {name: found.column_share(name) for name in rule.change_at_most.columns}
+def _check(rule: SettledGrammar, change: "SettledChange", slice_id: str) -> CheckResult:
+    count = change.by_slice[slice_id]
+    columns = {name: change.column_share(name) for name in rule.change_at_most.columns}
     observed = {
         "changed_in_slice": count,
-        "changed": found.changed,
-        "seen": found.seen,
-        "share": _plain(found.share),
+        "changed": change.changed,
+        "seen": change.seen,
+        "share": _plain(change.share),
         "columns": {name: _plain(part) for name, part in columns.items()},
-        "windows": list(found.windows),
+        "windows": list(change.windows),
     }
-    words = [f"{found.changed:,} of {counted(found.seen, 'window')} ({_percent(found.share)})"]
+    words = [f"{change.changed:,} of {counted(change.seen, 'window')} ({_percent(change.share)})"]
     words += [f"{name} by {_percent(part)}" for name, part in columns.items()]
-    note = f"{', '.join(words)}; {count:,} of these windows in this slice, such as {'; '.join(found.windows)}"
-    demand = _demand(rule, found.until_ms)
+    note = f"{', '.join(words)}; {count:,} of these windows in this slice, such as {'; '.join(change.windows)}"
+    demand = _demand(rule, change.until_ms)
     limits = rule.model_dump(mode="json", by_alias=True, exclude_none=True)
     return CheckResult(
         slice_id=slice_id,
         table=SETTLED,
         check=CHECK,
         severity="critical",
-        verdict=Verdict.FAIL if exceeds(rule, found) else Verdict.PASS,
+        verdict=Verdict.FAIL if exceeds(rule, change) else Verdict.PASS,
         observed=json.dumps(observed | {"note": note}, sort_keys=True),
         arguments=json.dumps(limits | {"demand": demand}, sort_keys=True),
         message=f"{demand}: found {note}",

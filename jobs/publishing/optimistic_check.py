@@ -51,12 +51,12 @@ def check_seen_request(view: LedgerView, request_id: str, by: By) -> None:
         return  # the decision itself refuses an unknown request
     if before is None:
         raise _outdated(by, [f"request {request_id} was opened by {now.who}"])
-    found = [
-        *(_told(one) for one in _decided_since(view, by) if one.request_id == request_id),
+    changes = [
+        *(_told(decided) for decided in _decided_since(view, by) if decided.request_id == request_id),
         *_changes(by.seen, view, before=before, now=now),
     ]
-    if found:
-        raise _outdated(by, found)
+    if changes:
+        raise _outdated(by, changes)
 
 
 def check_seen_run(view: LedgerView, run_id: str, by: By) -> None:
@@ -80,28 +80,28 @@ def check_seen_chain(view: LedgerView, by: By) -> None:
     """
     if by.seen is None:
         return
-    found = [_told(one) for one in _decided_since(view, by) if one.request_id is None]
-    told = {one.seq for one in _decided_since(view, by) if one.request_id is None}
+    changes = [_told(decided) for decided in _decided_since(view, by) if decided.request_id is None]
+    told = {decided.seq for decided in _decided_since(view, by) if decided.request_id is None}
     for publication in view.publications:
         if publication.seq > by.seen.version and publication.seq not in told:
             what = f"rolled publication {publication.undoes} back" if publication.is_rollback else "published"
-            found.append(
+            changes.append(
                 f"{publication.who} {what} at {show_instant(publication.at_ms)} (publication {publication.seq})"
             )
-    if found:
-        raise _outdated(by, found)
+    if changes:
+        raise _outdated(by, changes)
 
 
 def _decided_since(view: LedgerView, by: By) -> Iterator[Decided]:
     assert by.seen is not None
-    for one in view.decisions.values():
-        if one.seq > by.seen.version and one.decision_id != by.decision_id:
-            yield one
+    for decided in view.decisions.values():
+        if decided.seq > by.seen.version and decided.decision_id != by.decision_id:
+            yield decided
 
 
-def _told(one: Decided) -> str:
-    reason = f": {one.reason}" if one.reason else ""
-    return f"{one.who} decided {one.action} at {show_instant(one.at_ms)}{reason}"
+def _told(decided: Decided) -> str:
+    reason = f": {decided.reason}" if decided.reason else ""
+    return f"{decided.who} decided {decided.action} at {show_instant(decided.at_ms)}{reason}"
 
 
 def _changes(seen: LedgerView, view: LedgerView, *, before: Request, now: Request) -> Iterator[str]:
@@ -131,10 +131,10 @@ def _shown(run: StagedRun | None) -> str:
     return f"run {result.run_id[:12]} (attempt {result.attempt_id[:12]}): {run.verdict.value}{reasons}{waived}"
 
 
-def _outdated(by: By, found: list[str]) -> OutdatedDecision:
+def _outdated(by: By, changes: list[str]) -> OutdatedDecision:
     assert by.seen is not None
-    told = "; ".join(escaped(one) for one in found[:MAX_TOLD])
-    more = f"; and {len(found) - MAX_TOLD} more changes" if len(found) > MAX_TOLD else ""
+    told = "; ".join(escaped(change) for change in changes[:MAX_TOLD])
+    more = f"; and {len(changes) - MAX_TOLD} more changes" if len(changes) > MAX_TOLD else ""
     return OutdatedDecision(
         f"since you looked (ledger version {by.seen.version}): {told}{more}. Your decision has changed nothing. "
         "Look again, and decide again if it is still needed"

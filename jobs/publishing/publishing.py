@@ -89,7 +89,7 @@ def publish_events(
 
 def _to_tell(view: LedgerView, request: Request, by: By) -> Publication | None:
     """Return the publication of a request whose asset events the caller sends: its own, or one that no task tells."""
-    newest = next((one for one in reversed(view.publications) if one.request_id == request.request_id), None)
+    newest = next((past for past in reversed(view.publications) if past.request_id == request.request_id), None)
     if newest is None:
         return None
     is_mine = by.decision_id in {newest.decision_id, newest.told_by}
@@ -187,17 +187,17 @@ def _settles(work: RequestContext, view: LedgerView, request: Request, *, other:
     shown = {**view.published, **request.runs}
     opened = {
         slice_id: maker.opened_seq
-        for one in view.standing
-        if (maker := view.requests.get(one.request_id or "")) is not None
-        for slice_id in one.changes
+        for publication in view.standing
+        if (maker := view.requests.get(publication.request_id or "")) is not None
+        for slice_id in publication.changes
     }
 
-    def is_settled(one: Slice) -> bool:
-        if one.slice_id not in shown:
+    def is_settled(slice_: Slice) -> bool:
+        if slice_.slice_id not in shown:
             return False
-        if has_equal_rows(view, other.runs.get(one.slice_id), shown[one.slice_id]):
+        if has_equal_rows(view, other.runs.get(slice_.slice_id), shown[slice_.slice_id]):
             return True
-        seq = request.opened_seq if covers(request, one) else opened.get(one.slice_id, 0)
+        seq = request.opened_seq if covers(request, slice_) else opened.get(slice_.slice_id, 0)
         return seq > other.opened_seq
 
     return bool(wanted) and all(map(is_settled, wanted))

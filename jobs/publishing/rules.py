@@ -206,7 +206,7 @@ def _replaced(view: LedgerView, request: Request) -> PublicationAttempt | None:
     """Refuse a published request of which a later publication has replaced slices."""
     if request.state is not RequestState.PUBLISHED:
         return None
-    later = next(one for one in reversed(view.publications) if set(one.changes) & set(request.runs))
+    later = next(past for past in reversed(view.publications) if set(past.changes) & set(request.runs))
     why = (
         f"request {request.request_id} was published, but publication {later.seq} by {later.who} has replaced it "
         "since; roll that one back, or make a new request"
@@ -260,7 +260,7 @@ def _incomplete(work: RequestContext, request: Request) -> PublicationAttempt | 
     if request.from_ms is None or request.to_ms is None or request.is_complete:
         return None
     wanted = slices_between(work.pipeline, request.from_ms, request.to_ms)
-    missing = tuple(one.slice_id for one in wanted if one.slice_id not in request.runs)
+    missing = tuple(slice_.slice_id for slice_ in wanted if slice_.slice_id not in request.runs)
     why = f"the request is not finished: {listed(missing)} left to replay; run it again and it continues there"
     return _refused(request, why, stopped_by=missing)
 
@@ -276,12 +276,12 @@ def _broken_chain(work: RequestContext, view: LedgerView, request: Request) -> P
     grid = slice_grid(work.pipeline)
     merged = {**view.published, **request.runs}
     for slice_id in request.runs:
-        one = view.slices[slice_id]
-        before, after = previous_slice(grid, one), next_slice(grid, one)
+        slice_ = view.slices[slice_id]
+        before, after = previous_slice(grid, slice_), next_slice(grid, slice_)
         run = view.chain_run(merged[slice_id])
         state = _state_after(view, merged, before)
         if not run.is_chain_start and run.result.state_before != state:
-            return _gap_before(work, request, one=one, before=before)
+            return _gap_before(work, request, slice_=slice_, before=before)
         if after is None or after.slice_id in request.runs or after.slice_id not in merged:
             continue
         follower = view.chain_run(merged[after.slice_id])
@@ -308,22 +308,22 @@ def _of_other_chain(work: RequestContext, view: LedgerView, request: Request) ->
     return _refused(request, why, stopped_by=other)
 
 
-def _state_after(view: LedgerView, merged: Mapping[str, str], one: Slice | None) -> str:
+def _state_after(view: LedgerView, merged: Mapping[str, str], slice_: Slice | None) -> str:
     return (
         EMPTY_STATE
-        if one is None or one.slice_id not in merged
-        else view.chain_run(merged[one.slice_id]).result.state_after
+        if slice_ is None or slice_.slice_id not in merged
+        else view.chain_run(merged[slice_.slice_id]).result.state_after
     )
 
 
-def _gap_before(work: RequestContext, request: Request, *, one: Slice, before: Slice | None) -> PublicationAttempt:
+def _gap_before(work: RequestContext, request: Request, *, slice_: Slice, before: Slice | None) -> PublicationAttempt:
     name = before.slice_id if before else "nothing"
     why = (
-        f"slice {one.slice_id} was replayed from another state than the one that {name} has for readers now, because "
-        f"another request was published since. Run the request again (pipeline {work.pipeline.name}): it then starts "
-        "from what is published"
+        f"slice {slice_.slice_id} was replayed from another state than the one that {name} has for readers now, "
+        f"because another request was published since. Run the request again (pipeline {work.pipeline.name}): it then "
+        "starts from what is published"
     )
-    return _refused(request, why, stopped_by=(one.slice_id,))
+    return _refused(request, why, stopped_by=(slice_.slice_id,))
 
 
 def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, after: Slice) -> PublicationAttempt:
@@ -334,7 +334,7 @@ def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, afte
         why = f"staged, waits for {after.slice_id}: readers see slices after it that were computed from another state"
         return _refused(request, why, waits_for=after.slice_id)
     first = min(view.slices[slice_id].start_ms for slice_id in request.runs)
-    start = next(one.slice_id for one in view.slices.values() if one.start_ms == first)
+    start = next(slice_.slice_id for slice_ in view.slices.values() if slice_.start_ms == first)
     end = next_slice(grid, view.slices[along[-1]])
     why = (
         f"the state after slice {_last_before(grid, after)} has changed, and the published {listed(along)} were "
@@ -346,14 +346,14 @@ def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, afte
 
 def _published_run_on(grid: SliceGrid, view: LedgerView, first: Slice) -> tuple[str, ...]:
     """Return the published slices from `first` to the end of their chain."""
-    found: list[str] = []
-    one: Slice | None = first
-    while one is not None and one.slice_id in view.published:
-        if found and view.chain_run(view.published[one.slice_id]).is_chain_start:
+    names: list[str] = []
+    slice_: Slice | None = first
+    while slice_ is not None and slice_.slice_id in view.published:
+        if names and view.chain_run(view.published[slice_.slice_id]).is_chain_start:
             break
-        found.append(one.slice_id)
-        one = next_slice(grid, one)
-    return tuple(found)
+        names.append(slice_.slice_id)
+        slice_ = next_slice(grid, slice_)
+    return tuple(names)
 
 
 def _last_before(grid: SliceGrid, after: Slice) -> str:

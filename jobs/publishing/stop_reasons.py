@@ -20,7 +20,7 @@ def stop_reasons(run: StagedRun) -> tuple[str, ...]:
     if run.is_contradicted:
         run_id = run.result.run_id[:SHOWN_DIGITS]
         return (f"two attempts at run {run_id} left different rows, so the replay is not deterministic",)
-    stopping = [one for one in run.result.checks if one.verdict in {Verdict.FAIL, Verdict.ERROR}]
+    stopping = [check for check in run.result.checks if check.verdict in {Verdict.FAIL, Verdict.ERROR}]
     return tuple(dict.fromkeys(map(_missed, stopping))) or ("a check failed",)
 
 
@@ -35,12 +35,12 @@ def describe_run(run: StagedRun, *, digits: int = SHOWN_DIGITS) -> str:
     return f"run {run.result.run_id[:digits]} ({'; '.join(stop_reasons(run)) if is_stopped else run.verdict.value})"
 
 
-def _missed(one: CheckResult) -> str:
-    arguments, observed = _stored(one.arguments), _stored(one.observed)
-    if one.verdict is Verdict.ERROR:
-        why = f": {shortened(one.error, MAX_ERROR)}" if one.error else ""
-        return f"{messages.demand(one.check, one.column, arguments)}: the check itself failed{why}"
-    return messages.shortfall(one.check, one.column, arguments=arguments, observed=observed)
+def _missed(check: CheckResult) -> str:
+    arguments, observed = _stored(check.arguments), _stored(check.observed)
+    if check.verdict is Verdict.ERROR:
+        why = f": {shortened(check.error, MAX_ERROR)}" if check.error else ""
+        return f"{messages.demand(check.check, check.column, arguments)}: the check itself failed{why}"
+    return messages.shortfall(check.check, check.column, arguments=arguments, observed=observed)
 
 
 def _stored(text: str | None) -> Mapping[str, Any]:

@@ -75,7 +75,7 @@ def waive_all(
 
     view = work.ledger.write(decide)
     if not waived:  # the decision was made before
-        waived.update(run_id for run_id, run in view.runs.items() if any(_is_waived(run, one) for one in waivers))
+        waived.update(run_id for run_id, run in view.runs.items() if any(_is_waived(run, waiver) for waiver in waivers))
     return tuple(run for run_id, run in view.runs.items() if run_id in waived)
 
 
@@ -104,11 +104,11 @@ def waive_events(
         open_request_of(work, view, request_id)
     seen: set[str] = set()
     events = []
-    for one in waivers:
-        if one.slice_id in seen:
-            raise RequestError(f"slice {one.slice_id} is named twice")
-        seen.add(one.slice_id)
-        events.append(_waived_event(work, view, one, by=by, request_id=request_id))
+    for waiver in waivers:
+        if waiver.slice_id in seen:
+            raise RequestError(f"slice {waiver.slice_id} is named twice")
+        seen.add(waiver.slice_id)
+        events.append(_waived_event(work, view, waiver, by=by, request_id=request_id))
     if all_of_it and request_id is not None:
         _check_rest(view, view.requests[request_id], waived=seen)
     return events
@@ -129,18 +129,18 @@ def runs_to_examine(work: RequestContext, view: LedgerView, slice_id: str) -> tu
 
 
 def _waived_event(
-    work: RequestContext, view: LedgerView, one: SliceWaiver, *, by: By, request_id: str | None
+    work: RequestContext, view: LedgerView, waiver: SliceWaiver, *, by: By, request_id: str | None
 ) -> LedgerEvent:
-    reason = checked_reason(one.reason, "a waiver")
-    chosen = slice_of_id(work.pipeline, one.slice_id)
+    reason = checked_reason(waiver.reason, "a waiver")
+    chosen = slice_of_id(work.pipeline, waiver.slice_id)
     staged = _staged_runs(work, view, chosen, request_id=request_id)
-    run = _named_run(work, view, chosen, staged=staged, named=one.run_id)
+    run = _named_run(work, view, chosen, staged=staged, named=waiver.run_id)
     obstacle = _obstacle(work, run)
     if obstacle is not None:
         raise RequestError(obstacle)
     if request_id is None:
         check_seen_run(view, run.result.run_id, by)
-    having = [one.request_id for one in view.open_requests() if run.result.run_id in one.runs.values()]
+    having = [request.request_id for request in view.open_requests() if run.result.run_id in request.runs.values()]
     return LedgerEvent(
         kind=EventKind.WAIVED,
         request_id=request_id or having[-1],
@@ -153,25 +153,27 @@ def _waived_event(
     )
 
 
-def _staged_runs(work: RequestContext, view: LedgerView, one: Slice, *, request_id: str | None) -> list[str]:
+def _staged_runs(work: RequestContext, view: LedgerView, slice_: Slice, *, request_id: str | None) -> list[str]:
     """Return the ids of the runs of a slice that open requests have. That of the newest request is the last one.
 
     Raises:
         RequestError: there is none.
     """
     staged = [
-        request.runs[one.slice_id]
+        request.runs[slice_.slice_id]
         for request in view.open_requests()
-        if one.slice_id in request.runs and request_id in {None, request.request_id}
+        if slice_.slice_id in request.runs and request_id in {None, request.request_id}
     ]
     if not staged:
-        state = "is published" if view.published_run(one.slice_id) else "has no run"
+        state = "is published" if view.published_run(slice_.slice_id) else "has no run"
         where = "no open request has" if request_id is None else f"request {request_id} does not have"
-        raise RequestError(f"{_name(work, one)} {state}, and {where} a failed run of it; there is nothing to waive")
+        raise RequestError(f"{_name(work, slice_)} {state}, and {where} a failed run of it; there is nothing to waive")
     return list(reversed(dict.fromkeys(reversed(staged))))
 
 
-def _named_run(work: RequestContext, view: LedgerView, one: Slice, *, staged: Sequence[str], named: str) -> StagedRun:
+def _named_run(
+    work: RequestContext, view: LedgerView, slice_: Slice, *, staged: Sequence[str], named: str
+) -> StagedRun:
     """Return the one staged run whose id begins with the digits that a person has named.
 
     Raises:
@@ -180,7 +182,7 @@ def _named_run(work: RequestContext, view: LedgerView, one: Slice, *, staged: Se
     begun = [run_id for run_id in staged if named and run_id.startswith(named)]
     if len(begun) == 1:
         return view.run(begun[0])
-    name = _name(work, one)
+    name = _name(work, slice_)
     digits = SHOWN_DIGITS + (len(named) if begun else 0)
     listed = "; ".join(describe_run(view.run(run_id), digits=digits) for run_id in begun or staged)
     if len(begun) > 1:
@@ -188,7 +190,7 @@ def _named_run(work: RequestContext, view: LedgerView, one: Slice, *, staged: Se
             f"the waiver names run {named} of {name}, and {counted(len(begun), 'run')} begin with that: {listed}. Name "
             "digits of the one that may pass"
         )
-    earlier = [run_id for run_id, run in view.runs.items() if run.result.slice.slice_id == one.slice_id]
+    earlier = [run_id for run_id, run in view.runs.items() if run.result.slice.slice_id == slice_.slice_id]
     if named and any(run_id.startswith(named) for run_id in earlier):
         raise RequestError(
             f"the waiver names run {named[:SHOWN_DIGITS]} of {name}, but another run was staged since: {listed}. "
@@ -211,8 +213,8 @@ def _obstacle(work: RequestContext, run: StagedRun) -> str | None:
     return None
 
 
-def _name(work: RequestContext, one: Slice) -> str:
-    return f"slice {one.slice_id} of pipeline {work.pipeline.name}"
+def _name(work: RequestContext, slice_: Slice) -> str:
+    return f"slice {slice_.slice_id} of pipeline {work.pipeline.name}"
 
 
 def _check_rest(view: LedgerView, request: Request, *, waived: set[str]) -> None:

@@ -43,11 +43,11 @@ def audit(written: Written) -> Audited:
     pinned.log.refuse_replaced()
     equations = Audit(
         table_uri=pinned.uri,
-        slice_ids=tuple(one.slice_id for one in pinned.order.slices),
+        slice_ids=tuple(slice_.slice_id for slice_ in pinned.order.slices),
         attempt_id=pinned.order.attempt_id,
         before=pinned.order.before,
         state_before=pinned.state_before.ids,
-        changes=frozenset(one.slice.slice_id for one in written.computed.runs if not one.stores_whole_state),
+        changes=frozenset(run.slice.slice_id for run in written.computed.runs if not run.stores_whole_state),
         row_tables=(*pinned.tables.digested(), tables.STATE_REMOVALS),
         contents={table.name: table for table in pinned.tables.stored},
         content_rows=pinned.sizes.audited_rows,
@@ -67,13 +67,13 @@ def check(audited: Audited, *, seconds: float) -> list[RunResult]:
     computed = audited.computed
     pinned = computed.pinned
     checked = list(zip(computed.runs, _check(audited), strict=True))
-    rows = [row for one, results in checked for row in _quality_rows(one, results, pinned.checks_fingerprint)]
+    rows = [row for run, results in checked for row in _quality_rows(run, results, pinned.checks_fingerprint)]
     ensure_table(pinned.uri(tables.QUALITY_RESULTS), tables.quality_results())
     append_driver_rows(
         pinned.uri(tables.QUALITY_RESULTS), tables.quality_results(), rows, metadata=pinned.order.commit_metadata()
     )
     share = seconds / len(computed.runs)
-    return [_result(computed, one, results, seconds=share) for one, results in checked]
+    return [_result(computed, run, results, seconds=share) for run, results in checked]
 
 
 def foresee_failures(computed: Computed) -> None:
@@ -89,34 +89,34 @@ def foresee_failures(computed: Computed) -> None:
 def _check(audited: Audited) -> list[tuple[CheckResult, ...]]:
     """Return, for each run, its laws and, if the pipeline has suites, the results of its checks."""
     computed = audited.computed
-    laws: dict[str, list[CheckResult]] = {one.slice.slice_id: [] for one in computed.runs}
+    laws: dict[str, list[CheckResult]] = {run.slice.slice_id: [] for run in computed.runs}
     for law in audited.laws:
         laws[law.slice_id].append(law)
-    for one in computed.runs:
-        slice_id = one.slice.slice_id
-        laws[slice_id].append(conservation(slice_id, computed.tallies.counts(one.slice_no)))
+    for run in computed.runs:
+        slice_id = run.slice.slice_id
+        laws[slice_id].append(conservation(slice_id, computed.tallies.counts(run.slice_no)))
     quality = computed.pinned.order.pipeline.quality
     if computed.pinned.suites is None or quality is None:
-        return [(*found,) for found in laws.values()]
+        return [(*own,) for own in laws.values()]
     checked: dict[str, SlicedTable] = {
         name: _committed(computed, name) for name in (tables.WINDOW_OUTPUTS, tables.LATE_RECORDS)
     }
     checked[RUN] = _run_rows(computed)
     results = run_checks(computed.pinned.suites, [*laws], checked, fail_on=quality.fail_on, confirm=quality.confirm)
-    return [(*own, *found) for own, found in zip(laws.values(), results, strict=True)]
+    return [(*own, *checked) for own, checked in zip(laws.values(), results, strict=True)]
 
 
 def _run_rows(computed: Computed) -> ArrowSlices:
     """The table `run` of the chunk."""
     runs = [
-        (computed.tallies.counts(one.slice_no), computed.run.time.watermark_ms(one.slice_no)) for one in computed.runs
+        (computed.tallies.counts(run.slice_no), computed.run.time.watermark_ms(run.slice_no)) for run in computed.runs
     ]
-    return run_rows([one.slice for one in computed.runs], runs)
+    return run_rows([run.slice for run in computed.runs], runs)
 
 
 def _committed(computed: Computed, table: str) -> CommittedSlices:
     """The committed rows of all runs of the chunk in a table."""
-    counts = {one.slice.slice_id: computed.tallies.emitted(one.slice_no, table).count for one in computed.runs}
+    counts = {run.slice.slice_id: computed.tallies.emitted(run.slice_no, table).count for run in computed.runs}
     return CommittedSlices(
         computed.pinned.uri(table),
         attempt_id=computed.pinned.order.attempt_id,
@@ -124,49 +124,49 @@ def _committed(computed: Computed, table: str) -> CommittedSlices:
     )
 
 
-def _quality_rows(one: SliceRun, results: Sequence[CheckResult], checks_fingerprint: str) -> list[dict[str, object]]:
-    rows = quality_rows(results, attempt_id=one.attempt_id, run_id=one.run_id, checks_fingerprint=checks_fingerprint)
+def _quality_rows(run: SliceRun, results: Sequence[CheckResult], checks_fingerprint: str) -> list[dict[str, object]]:
+    rows = quality_rows(results, attempt_id=run.attempt_id, run_id=run.run_id, checks_fingerprint=checks_fingerprint)
     return [identified(tables.quality_results(), row) for row in rows]
 
 
-def _result(computed: Computed, one: SliceRun, checks: tuple[CheckResult, ...], *, seconds: float) -> RunResult:
-    pinned, tallies, number = computed.pinned, computed.tallies, one.slice_no
+def _result(computed: Computed, run: SliceRun, checks: tuple[CheckResult, ...], *, seconds: float) -> RunResult:
+    pinned, tallies, number = computed.pinned, computed.tallies, run.slice_no
     pipeline = pinned.order.pipeline
     quality, arrival = pipeline.quality, pipeline.log.arrival_time
     counts, clamped = tallies.counts(number), computed.run.time.clamped[number]
     log.info(
         "replayed slice=%s run=%s records=%d panes=%d late=%d unassigned=%d invalid=%d filtered=%d duplicate=%d",
-        one.slice.slice_id, one.run_id, counts.read, counts.panes, counts.late, counts.unassigned, counts.invalid,
+        run.slice.slice_id, run.run_id, counts.read, counts.panes, counts.late, counts.unassigned, counts.invalid,
         counts.filtered, counts.duplicate,
     )  # fmt: skip
     return RunResult(
-        slice=one.slice,
-        run_id=one.run_id,
-        attempt_id=one.attempt_id,
+        slice=run.slice,
+        run_id=run.run_id,
+        attempt_id=run.attempt_id,
         spec_fingerprint=pinned.spec_fingerprint,
-        input_fingerprint=one.input_fingerprint,
-        state_before=one.state_before,
-        state_after=one.state_after,
+        input_fingerprint=run.input_fingerprint,
+        state_before=run.state_before,
+        state_after=run.state_after,
         digests={table: tallies.state(number, table).digest() for table in pinned.tables.digested()},
         counts=counts,
         watermark_ms=computed.run.time.watermark_ms(number),
         log=replace(
-            pinned.log.coordinates(one.slice.slice_id),
-            file_digests=computed.run.file_digests.get(one.slice.slice_id, ""),
+            pinned.log.coordinates(run.slice.slice_id),
+            file_digests=computed.run.file_digests.get(run.slice.slice_id, ""),
         ),
         seconds=seconds,
         verdict=verdict(checks, quality.fail_on if quality else "critical"),
         checks=checks,
-        warnings=warnings_of(one.slice, clamped=clamped, clock=arrival.column if arrival else None),
+        warnings=warnings_of(run.slice, clamped=clamped, clock=arrival.column if arrival else None),
         clamped=clamped,
-        checkpoint=_checkpoint_form(pinned, tallies, one),
+        checkpoint=_checkpoint_form(pinned, tallies, run),
         extras={"checks_fingerprint": pinned.checks_fingerprint, TALLIES_DIGEST: tallies.digest(number)},
     )
 
 
-def _checkpoint_form(pinned: Pinned, tallies: ChunkTallies, one: SliceRun) -> CheckpointForm:
-    if one.stores_whole_state:
+def _checkpoint_form(pinned: Pinned, tallies: ChunkTallies, run: SliceRun) -> CheckpointForm:
+    if run.stores_whole_state:
         return CheckpointForm()
     names = {table.name for table in pinned.tables.stored} & {*tables.INCREMENTAL_TABLES, tables.STATE_REMOVALS}
-    stored = {name: tallies.emitted(one.slice_no, name).digest() for name in sorted(names)}
-    return CheckpointForm(earlier=one.earlier, stored_digests=stored)
+    stored = {name: tallies.emitted(run.slice_no, name).digest() for name in sorted(names)}
+    return CheckpointForm(earlier=run.earlier, stored_digests=stored)

@@ -39,18 +39,18 @@ def run_rows(slices: Sequence[Slice], runs: Sequence[tuple[Counts, int | None]])
         slices: the slices of the runs.
         runs: the counts and the watermark (epoch ms) of each run.
     """
-    rows = [_run_row(one, counts, watermark) for one, (counts, watermark) in zip(slices, runs, strict=True)]
+    rows = [_run_row(slice_, counts, watermark) for slice_, (counts, watermark) in zip(slices, runs, strict=True)]
     return ArrowSlices(pa.Table.from_pylist(rows, RUN_SCHEMA), np.arange(len(rows)), len(rows))
 
 
-def _run_row(one: Slice, counts: Counts, watermark_ms: int | None) -> dict[str, Any]:
+def _run_row(slice_: Slice, counts: Counts, watermark_ms: int | None) -> dict[str, Any]:
     fates = {name: getattr(counts, name) for name in ("late", "unassigned", "invalid", *OPTIONAL_FATES)}
     shares = {f"{fate}_share": count / counts.read if counts.read else 0.0 for fate, count in fates.items()}
     whole = {"records_read": counts.read, "assigned": counts.assigned, "panes": counts.panes}
     # The greatest watermark is 2^63 - 1, so the difference may not fit into 64 bits.
-    behind = None if watermark_ms is None else max(-_FAR_MS, min(_FAR_MS, one.end_ms - watermark_ms))
+    behind = None if watermark_ms is None else max(-_FAR_MS, min(_FAR_MS, slice_.end_ms - watermark_ms))
     times = {"watermark_ms": watermark_ms, "watermark_behind_by_ms": behind}
-    return {"slice_id": one.slice_id} | times | whole | fates | shares
+    return {"slice_id": slice_.slice_id} | times | whole | fates | shares
 
 
 def arrow_schema(columns: Mapping[str, Node]) -> pa.Schema:
@@ -136,7 +136,7 @@ def _together(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Recor
     for batch in batches:
         if batch.num_rows:
             waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= rows:
+        if sum(part.num_rows for part in waiting) >= rows:
             yield pa.concat_batches(waiting)
             waiting = []
     if waiting:

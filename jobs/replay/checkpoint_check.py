@@ -122,13 +122,13 @@ class CheckpointCheck:
         attempts = self._attempts(table.name)
         try:
             parts = read_each_attempt(self.uri_of(table.name), attempts, (tables.ROW_ID,))
-            found = {attempt: _sum_of(rows) for attempt, rows in zip(attempts, parts, strict=True)}
-            first = next(self._findings(table, found, rows=sum(rows.num_rows for rows in parts)), None)
+            sums = {attempt: _sum_of(rows) for attempt, rows in zip(attempts, parts, strict=True)}
+            first = next(self._findings(table, sums, rows=sum(rows.num_rows for rows in parts)), None)
         except StoreError as error:
             raise self._error(str(error)) from error
         if first is not None:
             raise self._error(str(first))
-        return {attempt: ids or IdSum() for attempt, ids in found.items()}
+        return {attempt: ids or IdSum() for attempt, ids in sums.items()}
 
     def _removed(self) -> Mapping[str, IdSum]:
         """Check the removals; return the sum of the removed ids by table."""
@@ -139,9 +139,9 @@ class CheckpointCheck:
         rows = read_attempts(self.uri_of(tables.STATE_REMOVALS), self._attempts(tables.STATE_REMOVALS), columns)
         return removed_ids(rows) if rows.num_rows else {}
 
-    def _findings(self, table: Table, found: Mapping[Attempt, IdSum | None], *, rows: int) -> Iterator[Finding]:
+    def _findings(self, table: Table, sums: Mapping[Attempt, IdSum | None], *, rows: int) -> Iterator[Finding]:
         """Yield what is wrong with the rows of a table, which have these sums of ids."""
-        attempts, uri = [*found], self.uri_of(table.name)
+        attempts, uri = [*sums], self.uri_of(table.name)
         # The ledger has the digest of the whole state, which only a full checkpoint has under one attempt.
         digest = None if self.before.earlier else self.before.digests.get(table.name)
         run_ids = {(part.slice_id, part.attempt_id): part.run_id for part in self.before.parts}
@@ -149,7 +149,7 @@ class CheckpointCheck:
         if 0 < rows <= self.content_rows:
             yield from stored.findings(read_attempts(uri, attempts), with_content=True)
             return
-        yield from stored.sum_findings(found)
+        yield from stored.sum_findings(sums)
 
     def _attempts(self, table: str) -> tuple[Attempt, ...]:
         """Return the attempts whose rows of a table belong to the checkpoint."""
@@ -162,8 +162,8 @@ class CheckpointCheck:
                 return self.before.attempts
 
     def _named(self, table: str) -> str:
-        found = file_of(self.uri_of(table), self.before.attempts[-1])
-        return f" (file {found})" if found else ""
+        file = file_of(self.uri_of(table), self.before.attempts[-1])
+        return f" (file {file})" if file else ""
 
     def _error(self, what: str) -> CheckpointError:
         return CheckpointError(

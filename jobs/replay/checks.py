@@ -35,8 +35,8 @@ def load_checks(pipeline: "Pipeline") -> SuiteFile | None:
     """
     if pipeline.quality is None:
         return None
-    found = resolve_suite(pipeline.quality.suite, root=suite_directory(pipeline.source))
-    return check_suite_file(found, columns=checked_columns(pipeline))
+    suite_file = resolve_suite(pipeline.quality.suite, root=suite_directory(pipeline.source))
+    return check_suite_file(suite_file, columns=checked_columns(pipeline))
 
 
 def checked_columns(pipeline: "Pipeline") -> dict[str, tuple[str, ...]]:
@@ -165,18 +165,18 @@ def quality_rows(
     ]
 
 
-def _judge(found: Verdict, severity: str, fail_on: str) -> Verdict:
+def _judge(raw_verdict: Verdict, severity: str, fail_on: str) -> Verdict:
     """Return the verdict of a result under `fail_on`. Pass and error do not depend on it."""
     if fail_on not in SEVERITIES:
         raise SpecError(f"quality: fail_on is {fail_on!r}; allowed are {', '.join(reversed(SEVERITIES))}")
-    if found in {Verdict.PASS, Verdict.ERROR}:
-        return found
+    if raw_verdict in {Verdict.PASS, Verdict.ERROR}:
+        return raw_verdict
     return Verdict.FAIL if severity_rank(severity) >= severity_rank(fail_on) else Verdict.WARN
 
 
 def _result(outcome: "Outcome", *, slice_id: str, table: str, fail_on: str) -> CheckResult:
     failed = Verdict.PASS if outcome.success else Verdict.FAIL
-    found = Verdict.ERROR if outcome.exception else failed
+    raw_verdict = Verdict.ERROR if outcome.exception else failed
     column = ", ".join(outcome.columns) or None
     return CheckResult(
         slice_id=slice_id,
@@ -184,7 +184,7 @@ def _result(outcome: "Outcome", *, slice_id: str, table: str, fail_on: str) -> C
         check=outcome.check,
         column=column,
         severity=outcome.severity,
-        verdict=_judge(found, outcome.severity, fail_on),
+        verdict=_judge(raw_verdict, outcome.severity, fail_on),
         observed=outcome.observed,
         arguments=outcome.arguments,
         message=_message(column, outcome),
@@ -203,8 +203,8 @@ def _message(column: str | None, outcome: "Outcome") -> str:
     wanted = _demand(outcome.check, column, outcome.arguments)
     if outcome.exception:
         return f"{wanted}: the check itself failed, so its result is unknown: {outcome.exception}"
-    found = messages.finding(column, json.loads(outcome.observed))
-    return f"{wanted}: found {found}. {outcome.description}".rstrip()
+    finding = messages.finding(column, json.loads(outcome.observed))
+    return f"{wanted}: found {finding}. {outcome.description}".rstrip()
 
 
 __all__ = [

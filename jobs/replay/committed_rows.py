@@ -103,13 +103,13 @@ class _Part:
 
 
 def _sums_of_part(part: _Part) -> dict[Key, IdSum]:
-    found: dict[Key, IdSum] = {}
+    sums: dict[Key, IdSum] = {}
     share = (part.number, part.parts)
     batches = attempt_batches(part.uri, part.attempts, part.query.columns, rows=part.rows_per_batch, share=share)
     with ArrowSql() as sql:
         for rows in _together(batches, rows=part.rows_per_batch):
-            _add(found, part.query, sql.query({"committed": rows}, part.query.sql))
-    return found
+            _add(sums, part.query, sql.query({"committed": rows}, part.query.sql))
+    return sums
 
 
 def _together(batches: "Iterable[pa.RecordBatch]", *, rows: int) -> "Iterator[pa.Table]":
@@ -118,7 +118,7 @@ def _together(batches: "Iterable[pa.RecordBatch]", *, rows: int) -> "Iterator[pa
 
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
-        if waiting and sum(one.num_rows for one in waiting) + batch.num_rows > rows:
+        if waiting and sum(part.num_rows for part in waiting) + batch.num_rows > rows:
             yield pa.Table.from_batches(waiting)
             waiting = []
         waiting.append(batch)
@@ -126,10 +126,10 @@ def _together(batches: "Iterable[pa.RecordBatch]", *, rows: int) -> "Iterator[pa
         yield pa.Table.from_batches(waiting)
 
 
-def _add(found: dict[Key, IdSum], query: SumQuery, rows: "pa.Table") -> None:
+def _add(sums: dict[Key, IdSum], query: SumQuery, rows: "pa.Table") -> None:
     for *key, count, xor, total in plain_rows(rows):
         assert len(key) == len(query.groups)
-        found.setdefault((*key,), IdSum()).merge(IdSum(int(count), xor, int(total)))
+        sums.setdefault((*key,), IdSum()).merge(IdSum(int(count), xor, int(total)))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,7 +155,7 @@ class CommittedRows:
         """Read the audited rows of small tables, and sum up all their ids in one query."""
         import pyarrow as pa
 
-        found = []
+        kept = []
         for name in (table for table, count in self.counts.items() if count <= self.kept_rows):
             self._kept[name] = read_attempts(self.table_uri(name), self.own)
             for column in (tables.ROW_ID, *(("record_hash",) if name in tables.RECORD_TABLES else ())):
@@ -167,11 +167,11 @@ class CommittedRows:
                 if rows.num_rows:
                     place = {"t": pa.array([name] * rows.num_rows), "c": pa.array([column] * rows.num_rows)}
                     ids = rows[column].cast(pa.int64())
-                    found.append(pa.table({**place, "slice_id": rows["slice_id"].cast(pa.string()), "id": ids}))
-        if found:
+                    kept.append(pa.table({**place, "slice_id": rows["slice_id"].cast(pa.string()), "id": ids}))
+        if kept:
             sql = "SELECT t, c, slice_id, count(*), bit_xor(id), sum(id) FROM kept GROUP BY ALL"
             for name, column, slice_id, count, xor, total in plain_rows(
-                self.sql.query({"kept": pa.concat_tables(found)}, sql)
+                self.sql.query({"kept": pa.concat_tables(kept)}, sql)
             ):
                 self._sums[ids_query(name, column)][slice_id,] = IdSum(int(count), xor, int(total))
 
@@ -201,12 +201,12 @@ class CommittedRows:
         return self._sums[query]
 
     def _read(self, query: SumQuery, attempts: Sequence[Attempt], *, parts: int) -> dict[Key, IdSum]:
-        found: dict[Key, IdSum] = {}
+        by_key: dict[Key, IdSum] = {}
         if query.table in self._kept and attempts is self.own:
             rows = self._kept_columns(query.table, query.columns)
             if rows.num_rows:
-                _add(found, query, self.sql.query({"committed": rows}, query.sql))
-            return found
+                _add(by_key, query, self.sql.query({"committed": rows}, query.sql))
+            return by_key
         asked = [
             _Part(
                 uri=self.table_uri(query.table),
@@ -220,8 +220,8 @@ class CommittedRows:
         ]
         for sums in (self.tasks if parts > 1 else LocalTasks()).run(_sums_of_part, asked):
             for key, ids in sums.items():
-                found.setdefault(key, IdSum()).merge(ids)
-        return found
+                by_key.setdefault(key, IdSum()).merge(ids)
+        return by_key
 
     def _kept_columns(self, table: str, columns: Iterable[str]) -> Any:  # noqa: ANN401 - a pa.Table
         kept = self._kept[table]

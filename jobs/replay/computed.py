@@ -66,20 +66,20 @@ def _computed(pinned: Pinned, run: ChunkRun) -> Computed:
 
 def _driver_sums(run: ChunkRun, watermarks: WatermarkRows, *, has_duplicates: bool) -> Sums:
     """Count what no task tallies: both scans of the log, rows of watermarks, clamped arrivals."""
-    found: Sums = {}
-    for number, (one, rows) in enumerate(zip(run.slices, watermarks, strict=True)):
-        found[number, FATES, "read"] = run.scanned.get(number, IdSum())
-        found[number, FATES, "invalid"] = one.invalid
-        if one.filtered.count:
-            found[number, FATES, "filtered"] = one.filtered
+    sums: Sums = {}
+    for number, (part, rows) in enumerate(zip(run.slices, watermarks, strict=True)):
+        sums[number, FATES, "read"] = run.scanned.get(number, IdSum())
+        sums[number, FATES, "invalid"] = part.invalid
+        if part.filtered.count:
+            sums[number, FATES, "filtered"] = part.filtered
         if has_duplicates:
-            found[number, FATES, "duplicate"] = one.duplicate
-            found[number, ROWS, tables.DUPLICATE_RECORDS] = one.duplicate_rows
-        found[number, ROWS, tables.INVALID_RECORDS] = one.invalid_rows
-        found[number, ROWS, tables.WATERMARKS] = IdSum.of(row[tables.ROW_ID] for row in rows)
+            sums[number, FATES, "duplicate"] = part.duplicate
+            sums[number, ROWS, tables.DUPLICATE_RECORDS] = part.duplicate_rows
+        sums[number, ROWS, tables.INVALID_RECORDS] = part.invalid_rows
+        sums[number, ROWS, tables.WATERMARKS] = IdSum.of(row[tables.ROW_ID] for row in rows)
         if run.time.clamped[number]:
-            found[number, CLOCK, "clamped"] = IdSum(count=run.time.clamped[number])
-    return found
+            sums[number, CLOCK, "clamped"] = IdSum(count=run.time.clamped[number])
+    return sums
 
 
 def _slice_runs(
@@ -90,21 +90,21 @@ def _slice_runs(
     parts = order.before.parts if order.before else ()
     state = order.state_before
     runs = []
-    for number, (one, part) in enumerate(zip(order.slices, run.slices, strict=True)):
+    for number, (slice_, part) in enumerate(zip(order.slices, run.slices, strict=True)):
         name = run_id(
             pipeline=order.pipeline.name,
-            one=one,
+            slice_=slice_,
             spec=pinned.spec_fingerprint,
             input=part.fingerprint,
             state_before=state,
         )
         after = state_fingerprint({table: tallies.state(number, table) for table in tables.CHECKPOINT_TABLES})
         earlier = () if is_full[number] else parts
-        parts = (*earlier, CheckpointPart(slice_id=one.slice_id, run_id=name, attempt_id=order.attempt_id))
+        parts = (*earlier, CheckpointPart(slice_id=slice_.slice_id, run_id=name, attempt_id=order.attempt_id))
         runs.append(
             SliceRun(
                 slice_no=number,
-                slice=one,
+                slice=slice_,
                 run_id=name,
                 attempt_id=order.attempt_id,
                 input_fingerprint=part.fingerprint,

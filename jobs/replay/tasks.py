@@ -95,11 +95,11 @@ class SparkTasks:
 
         results: list[Result] = []
         with counting(lambda: _active_tasks(context)):
-            found = context.parallelize(list(arguments), len(arguments)).map(attempt).collect()
-        for one in found:
-            if isinstance(one, HindcastError):
-                raise one
-            results.append(one)
+            outcomes = context.parallelize(list(arguments), len(arguments)).map(attempt).collect()
+        for outcome in outcomes:
+            if isinstance(outcome, HindcastError):
+                raise outcome
+            results.append(outcome)
         return results
 
     @property
@@ -115,7 +115,7 @@ class SparkTasks:
 def _active_tasks(context: "SparkContext") -> tuple[int, int]:
     """Return how many tasks of the running Spark stages are done, and how many they have."""
     tracker = context.statusTracker()
-    infos = [info for one in tracker.getActiveStageIds() if (info := tracker.getStageInfo(one)) is not None]
+    infos = [info for stage_id in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage_id)) is not None]
     return sum(info.numCompletedTasks for info in infos), sum(info.numTasks for info in infos)
 
 
@@ -156,8 +156,8 @@ class LocalTasks:
             return self.run(function, arguments)
         with ThreadPoolExecutor(self.sharers) as threads:
             asked = [threads.submit(function, argument) for argument in arguments]
-            with counting(lambda: (sum(one.done() for one in asked), len(asked))):
-                return [one.result() for one in asked]
+            with counting(lambda: (sum(future.done() for future in asked), len(asked))):
+                return [future.result() for future in asked]
 
 
 @contextmanager

@@ -32,11 +32,11 @@ def write(computed: Computed) -> Written:
         ensure_table(pinned.uri(table.name), table)
     computed.run.rows.write(computed.runs, tallies)
     _append(computed, tables.watermarks(), dict(enumerate(computed.watermarks)))
-    _append(computed, tables.tallies(), {one.slice_no: tallies.rows(one.slice_no) for one in computed.runs})
+    _append(computed, tables.tallies(), {run.slice_no: tallies.rows(run.slice_no) for run in computed.runs})
     return Written(computed)
 
 
 def _append(computed: Computed, table: Table, rows: Mapping[int, Sequence[Mapping[str, object]]]) -> None:
     """Append rows of the driver, given by slice number."""
-    placed = [{**row, **one.columns()} for one in computed.runs for row in rows[one.slice_no]]
+    placed = [{**row, **run.columns()} for run in computed.runs for row in rows[run.slice_no]]
     append_driver_rows(computed.pinned.uri(table.name), table, placed, metadata=computed.pinned.order.commit_metadata())

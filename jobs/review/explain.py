@@ -122,8 +122,8 @@ def _side_rows(rows: "pa.Table", pipeline: Pipeline, record_id: str) -> list[dic
     else:
         readings = (rows.filter(pc.equal(rows["record_hash"], number)) for number in _hashes(record_id))
         chosen = next((reading for reading in readings if reading.num_rows), rows.slice(0, 0))
-    found: list[dict[str, Any]] = chosen.to_pylist()
-    return found
+    side_rows: list[dict[str, Any]] = chosen.to_pylist()
+    return side_rows
 
 
 def _hash_text(record_hash: int) -> str:
@@ -139,7 +139,7 @@ def _hashes(text: str) -> Iterator[int]:
 
 
 def _late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_published: bool) -> Explanation:
-    windows = [interval(one["window_start"], one["window_end"]) for one in row["missed_windows"] or ()]
+    windows = [interval(each["window_start"], each["window_end"]) for each in row["missed_windows"] or ()]
     which = "its only window" if len(windows) == 1 else f"all its {counted(len(windows), 'window')}"
     if not row["missed_all"]:
         which = f"{len(windows)} of its windows"
@@ -232,8 +232,8 @@ def _from_log(
     locate: Locator | None,
 ) -> Explanation:  # fmt: skip
     """Explain a record of the log that no side table has: filtered, in windows, or in a slice not yet replayed."""
-    one = slice_of_values(pipeline, record)
-    slice_id = one.slice_id
+    slice_ = slice_of_values(pipeline, record)
+    slice_id = slice_.slice_id
     run = _runs(view).get(slice_id)
     if run is None:
         sentence = f"Record {record_id} is in the log, in slice {slice_id}, which has not been replayed yet."
@@ -266,7 +266,7 @@ def _from_log(
         "run_id": run.result.run_id,
     }
     if locate is not None:
-        rank, met_ms = locate(one, record_id, RunsByState.of(view).checkpoint_before(run))
+        rank, met_ms = locate(slice_, record_id, RunsByState.of(view).checkpoint_before(run))
         details |= {"rank": rank, "watermark_ms": met_ms}
         met = "there was no watermark yet" if met_ms is None else f"the watermark was {show_instant(met_ms)}"
         sentence += f" It is at place {rank + 1:,} of its slice. When it arrived, {met}."
@@ -299,18 +299,20 @@ def _filtered(
 
 def _windows_text(windows: RecordWindows) -> str:
     """Return the windows in words; empty without any."""
-    taken = [f"{one} by {heir or 'a window that is gone'}" for one, heir in windows.superseded.items()]
+    taken = [f"{bounds} by {heir or 'a window that is gone'}" for bounds, heir in windows.superseded.items()]
     parts = (
         ("fired", windows.fired),
         ("fired and {} superseded now", taken),
         ("{} still open after the last replayed slice", windows.still_open),
     )
-    return ". ".join(_counted(found, what) for what, found in parts if found)
+    return ". ".join(_counted(texts, what) for what, texts in parts if texts)
 
 
 def _counted(windows: Sequence[str], what: str) -> str:
-    one = len(windows) == 1
-    return f"{len(windows)} {'window' if one else 'windows'} {what.format('is' if one else 'are')}: {_some(windows)}"
+    single = len(windows) == 1
+    return (
+        f"{len(windows)} {'window' if single else 'windows'} {what.format('is' if single else 'are')}: {_some(windows)}"
+    )
 
 
 def _windows_word(pipeline: Pipeline) -> str:

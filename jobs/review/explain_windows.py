@@ -111,7 +111,7 @@ def open_windows(
 ) -> set[Interval]:  # fmt: skip
     """Return the bounds of the windows that are open in a checkpoint, have the key of a record, and fulfil `holds`."""
     keys = pipeline.log.key_columns
-    found = set()
+    opened = set()
     columns = [*keys, "window_start_ms", "window_end_ms"]
     parts = read_checkpoint(
         lambda name: lake.table(pipeline.name, name), checkpoint.attempts, WINDOW_STATE, columns=columns
@@ -122,14 +122,14 @@ def open_windows(
             continue
         bounds = _instant(start_ms), _instant(end_ms)
         if holds(*bounds):
-            found.add(bounds)
-    return found
+            opened.add(bounds)
+    return opened
 
 
 def _heir(bounds: Interval, windows: set[Interval]) -> Interval | None:
-    """Return the smallest window that contains these bounds; None without one."""
-    around = [one for one in windows if one[0] <= bounds[0] and bounds[1] <= one[1]]
-    return min(around, key=lambda one: one[1] - one[0], default=None)
+    """Return the smallest window that contains these bounds; None without around_it."""
+    around = [around_it for around_it in windows if around_it[0] <= bounds[0] and bounds[1] <= around_it[1]]
+    return min(around, key=lambda around_it: around_it[1] - around_it[0], default=None)
 
 
 def _windowed_by(pipeline: Pipeline) -> TimeColumn:

@@ -76,7 +76,7 @@ def verify_inputs(
             if not sighting.is_equal:
                 different.append(step.slice.slice_id)
             if _is_news(step, sighting):
-                events.append(verified_event(step.run.result, sighting, found=fingerprint, who=who))
+                events.append(verified_event(step.run.result, sighting, fingerprint=fingerprint, who=who))
         if events:
             _record(work, events)
     names = [step.slice.slice_id for step in compared]

@@ -252,7 +252,7 @@ def result_of(
     check = CheckResult(slice_id=one.slice_id, table="t", check="total", severity="critical", verdict=verdict)
     return RunResult(
         slice=one,
-        run_id=run_id(pipeline=pipeline.name, one=one, spec=spec, input=read, state_before=state),
+        run_id=run_id(pipeline=pipeline.name, slice_=one, spec=spec, input=read, state_before=state),
         attempt_id=attempt_id,
         spec_fingerprint=spec,
         input_fingerprint=read,

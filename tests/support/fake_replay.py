@@ -154,7 +154,7 @@ class FakeReplayer:
         )
         return {
             "slice": one,
-            "run_id": run_id(pipeline=order.pipeline.name, one=one, spec=spec, input=read, state_before=state),
+            "run_id": run_id(pipeline=order.pipeline.name, slice_=one, spec=spec, input=read, state_before=state),
             "attempt_id": order.attempt_id,
             "spec_fingerprint": spec,
             "input_fingerprint": read,

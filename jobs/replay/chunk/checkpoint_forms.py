@@ -20,7 +20,7 @@ def full_checkpoints(counted: Sums, slices: int) -> tuple[bool, ...]:
 
 def stored_sums(counted: Sums, is_full: tuple[bool, ...]) -> Sums:
     """Return what the tasks counted, with the rows of checkpoint tables as they will be stored."""
-    found: Sums = {}
+    sums: Sums = {}
     for (number, equation, term), ids in counted.items():
         stored = {
             CHANGED: term != tables.STATE_REMOVALS or not is_full[number],
@@ -29,5 +29,5 @@ def stored_sums(counted: Sums, is_full: tuple[bool, ...]) -> Sums:
         }
         if stored.get(equation, True):
             place = number, ROWS if equation in stored else equation, term
-            found.setdefault(place, IdSum()).merge(ids)
-    return found
+            sums.setdefault(place, IdSum()).merge(ids)
+    return sums

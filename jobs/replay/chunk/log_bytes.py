@@ -30,8 +30,8 @@ def check_log_bytes(tasks: Tasks, log: PinnedLog, *, bytes_per_task: int = BYTES
     is_here = parts <= 1 or (is_remote(log.uri) and not is_s3(log.uri))
     shares = [files[number::parts] for number in range(parts)]
     digests: dict[str, bytes] = {}
-    for found in (LocalTasks() if is_here else tasks).run(_digests, shares):
-        digests.update(found)
+    for file_digests in (LocalTasks() if is_here else tasks).run(_digests, shares):
+        digests.update(file_digests)
     by_slice: dict[str, dict[str, bytes]] = {}
     for file in log.files:
         if file.path in digests:

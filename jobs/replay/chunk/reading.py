@@ -17,7 +17,7 @@ def log_reading(
 
     With `needs_clock`, the arrival time is read as well, and a record without an arrival time is invalid.
     """
-    numbers = {one.slice_id: number for number, one in enumerate(slices)}
+    numbers = {slice_.slice_id: number for number, slice_ in enumerate(slices)}
     log = pipeline.log
     return LogReading(
         uri=spark_uri(pinned.uri),

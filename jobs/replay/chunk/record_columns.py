@@ -18,8 +18,8 @@ SIDE_TABLES = (tables.LATE_RECORDS, tables.UNASSIGNED_RECORDS, tables.INVALID_RE
 def stored_records(uri_of: "Callable[[str], str]", *, is_distinct: bool = False) -> list[Node]:
     """Return the type of `record` in each side table that exists and that the pipeline writes."""
     names = tables.RECORD_TABLES if is_distinct else SIDE_TABLES
-    found = (table_columns(uri_of(name)).get("record") for name in names)
-    return [node for node in found if node is not None]
+    nodes = (table_columns(uri_of(name)).get("record") for name in names)
+    return [node for node in nodes if node is not None]
 
 
 def record_names(columns: Mapping[str, Node], stored: Iterable[Node]) -> dict[str, str]:
@@ -60,7 +60,7 @@ def record_type(columns: Mapping[str, Node], names: Mapping[str, str], stored: I
 
 
 def _typed_name(name: str, node: Node, columns: Mapping[str, Node]) -> str:
-    found = f"{name}__{re.sub(r'[^a-z0-9]+', '_', spell_type(node)).strip('_')}"
-    while found in columns:
-        found += "_"
-    return found
+    typed = f"{name}__{re.sub(r'[^a-z0-9]+', '_', spell_type(node)).strip('_')}"
+    while typed in columns:
+        typed += "_"
+    return typed

@@ -148,7 +148,7 @@ def _known_run(pinned: Pinned, first: SliceInput) -> KnownRun:
     slice_ = order.slices[0]
     name = run_id(
         pipeline=order.pipeline.name,
-        one=slice_,
+        slice_=slice_,
         spec=pinned.spec_fingerprint,
         input=first.fingerprint,
         state_before=order.state_before,

@@ -222,7 +222,7 @@ def state_where(plan: DividePlan, chosen: Callable[[pa.Table], pa.Array]) -> dic
         StoreError: a file of the checkpoint is damaged.
     """
     removed = removals(plan.removals, parts=plan.parts)
-    found: dict[str, pa.Table] = {}
+    rows_of: dict[str, pa.Table] = {}
     for name, stored in plan.stored.items():
         kinds = {column: arrow_type(node) for column, node in stored.table.emitted_columns().items()}
         parts = [pa.schema([*kinds.items()]).empty_table()]
@@ -230,8 +230,8 @@ def state_where(plan: DividePlan, chosen: Callable[[pa.Table], pa.Array]) -> dic
             rows = batch.filter(pa.array(alive))
             own = _plain(pa.table({column: _conformed(rows, column, kind) for column, kind in kinds.items()}), kinds)
             parts.append(own.filter(chosen(own)))
-        found[name] = pa.concat_tables(parts)
-    return found
+        rows_of[name] = pa.concat_tables(parts)
+    return rows_of
 
 
 def _divide(stored: StoredTable, files: Sequence[TableFile], plan: DividePlan, *, removed: Removals) -> DividedTable:

@@ -115,7 +115,7 @@ def requests_of_dag_run(view: LedgerView, dag_id: str, run_id: str) -> tuple[Req
     return tuple(
         request
         for request in view.requests.values()
-        if any((origin.dag_id, origin.run_id) == (dag_id, run_id) for origin in request.origins)
+        if any(origin.key == (dag_id, run_id) for origin in request.origins)
     )
 
 

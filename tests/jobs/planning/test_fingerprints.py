@@ -93,16 +93,16 @@ def test_every_part_changes_the_run_id() -> None:
     one = Slice(slice_id="2013-02-08", start_ms=0, end_ms=10)
     parts: dict[str, str] = {"spec": "s", "input": "i", "state_before": "b"}
     ids = {
-        run_id(pipeline="p", one=one, **parts),
-        run_id(pipeline="q", one=one, **parts),
-        run_id(pipeline="p", one=replace(one, slice_id="2013-02-09"), **parts),
-        run_id(pipeline="p", one=replace(one, end_ms=11), **parts),
-        *(run_id(pipeline="p", one=one, **parts | {name: "x"}) for name in parts),
+        run_id(pipeline="p", slice_=one, **parts),
+        run_id(pipeline="q", slice_=one, **parts),
+        run_id(pipeline="p", slice_=replace(one, slice_id="2013-02-09"), **parts),
+        run_id(pipeline="p", slice_=replace(one, end_ms=11), **parts),
+        *(run_id(pipeline="p", slice_=one, **parts | {name: "x"}) for name in parts),
     }
     assert len(ids) == 7
     assert all(len(one_id) == 32 and set(one_id) <= set("0123456789abcdef") for one_id in ids)
-    assert run_id(pipeline="p", one=one, spec="ab", input="c", state_before="") != run_id(
-        pipeline="p", one=one, spec="a", input="bc", state_before=""
+    assert run_id(pipeline="p", slice_=one, spec="ab", input="c", state_before="") != run_id(
+        pipeline="p", slice_=one, spec="a", input="bc", state_before=""
     )
 
 

@@ -159,7 +159,7 @@ def test_a_second_attempt_at_the_same_run_is_a_sighting() -> None:
 def seen(view: LedgerView, run_id: str, at: LogCoordinates, *, is_equal: bool) -> LedgerView:
     """The view after a `verified` event that was written to JSON and read back."""
     run = view.run(run_id)
-    event = verified_event(run.result, Sighting(log=at, is_equal=is_equal), found="f", who="me")
+    event = verified_event(run.result, Sighting(log=at, is_equal=is_equal), fingerprint="f", who="me")
     stored = replace(event, details=json.loads(encode_details(event.details)))
     changed = replace(run, sightings=(*run.sightings, verified_sighting(stored)))
     return replace(view, runs={**view.runs, run_id: changed})

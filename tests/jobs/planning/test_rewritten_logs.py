@@ -149,7 +149,7 @@ def test_what_a_person_has_verified_is_published_without_another_decision(work: 
     run = work.ledger.view().published_run("2024-01-02")
     assert run is not None
     now = read_log_state(work.pipeline, work.lake, slices_between(work.pipeline, *RANGE)).coordinates["2024-01-02"]
-    seen = verified_event(run.result, Sighting(log=now, is_equal=False), found="other", who="me")
+    seen = verified_event(run.result, Sighting(log=now, is_equal=False), fingerprint="other", who="me")
     work.ledger.write(lambda _view: [seen])
     assert reasons(work)[1] == "input changed"
     assert run_outcome(work).is_published
