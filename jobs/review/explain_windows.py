@@ -60,14 +60,16 @@ def windows_of(
     shown = {bounds for bounds, kind in panes.items() if kind == "result"}
     last = [run.checkpoint for run in runs.values()][-1:]
     still_open = {
-        bounds for one in last for bounds in open_windows(lake, pipeline, record, checkpoint=one, holds=holds)
+        bounds
+        for checkpoint in last
+        for bounds in open_windows(lake, pipeline, record, checkpoint=checkpoint, holds=holds)
     }
     withdrawn = sorted(bounds for bounds in panes if bounds not in shown | still_open)
     heirs = {bounds: _heir(bounds, shown | still_open) for bounds in withdrawn}
     return RecordWindows(
-        fired=tuple(interval(*one) for one in sorted(shown)),
-        superseded={interval(*one): interval(*heir) if heir else None for one, heir in heirs.items()},
-        still_open=tuple(interval(*one) for one in sorted(still_open - shown)),
+        fired=tuple(interval(*bounds) for bounds in sorted(shown)),
+        superseded={interval(*bounds): interval(*heir) if heir else None for bounds, heir in heirs.items()},
+        still_open=tuple(interval(*bounds) for bounds in sorted(still_open - shown)),
     )
 
 
