@@ -6,11 +6,11 @@ chain, and computes the rows from nothing. A step that is refused or killed chan
 """
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -46,7 +46,7 @@ from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult, WarmUp
 from jobs.spark.lazy_session import LazySession
 from tests.jobs.replay.test_without_spark import no_session
-from tests.support.fuzzing import BUDGET, TimeOver, cases
+from tests.support.fuzzing import cases
 from tests.support.repair_model import (
     COMPARED,
     DAY_MS,
@@ -69,7 +69,12 @@ WHO: Final = "a test"
 SIZES: Final = Sizes(local_records=10**9)
 SESSION: Final = LazySession(no_session, is_local=True)
 SCHEMA: Final = pa.schema([(name, pa.int64()) for name in LogRecord._fields] + [("day", pa.date32())])
-WINDOWS: Final = ("tumbling: {size: 2h}", "tumbling: {size: 30h}", "sliding: {size: 4h, slide: 2h}", "session: {gap: 1h}")
+WINDOWS: Final = (
+    "tumbling: {size: 2h}",
+    "tumbling: {size: 30h}",
+    "sliding: {size: 4h, slide: 2h}",
+    "session: {gap: 1h}",
+)
 SPECS: Final = st.builds(
     Spec, st.sampled_from(WINDOWS), st.sampled_from(("0s", "6h")), st.sampled_from((0, 1_800_000, 10_800_000))
 )
@@ -121,7 +126,7 @@ class MortalLedger(Ledger):
 
     process: Process
 
-    def _append(self, events: Any, *, version: int) -> bool:  # noqa: ANN401 - those of the ledger
+    def _append(self, events: Sequence[LedgerEvent], *, version: int) -> bool:
         self.process.reach("before commit")
         is_written = super()._append(events, version=version)
         self.process.reach("after commit")
@@ -145,8 +150,6 @@ class RepairMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        if not BUDGET.allows(EXAMPLES):
-            raise TimeOver
         self._directory = tempfile.TemporaryDirectory()
         self.root = Path(self._directory.name)
         self.log: list[list[LogRecord]] = []
@@ -192,31 +195,47 @@ class RepairMachine(RuleBasedStateMachine):
     def compact(self, day: int) -> None:
         DeltaTable(str(self.root / "log")).optimize.compact(partition_filters=[("day", "=", day_text(day))])
 
+    @rule(day=DAY, number=st.integers(0, 5))
+    def erase(self, day: int, number: int) -> None:
+        """Delete a record for ever, and accept the commit."""
+        records = self.log[day % len(self.log)]
+        if not records:
+            return
+        erased = records.pop(number % len(records))
+        DeltaTable(str(self.root / "log")).delete(f"seq = {erased.seq}")
+        work = self._work()
+        view = work.ledger.view()
+        found = rewrites_of(work, view)
+        accept_rewrites(work, found, chosen_rewrites(work, view, found, versions=()), reason=WHO, who=WHO)
+        self._take_in({}, may_publish=False)
+
     @rule(spec=SPECS)
     def edit(self, spec: Spec) -> None:
         self.spec = spec
 
     # What persons do
 
-    @rule(days=st.tuples(DAY, DAY), publishes=st.booleans(), chunk=st.integers(1, 3), death=DEATHS, warms_up=st.booleans())
+    @rule(
+        days=st.tuples(DAY, DAY), publishes=st.booleans(), chunk=st.integers(1, 3), death=DEATHS, warms_up=st.booleans()
+    )
     def run(
         self, *, days: tuple[int, int], publishes: bool, chunk: int, death: tuple[str, int] | None, warms_up: bool
     ) -> None:
         first, last = sorted(day % len(self.log) for day in days)
-        self._run_range(self._work(death), range(first, last + 1), publishes, chunk=chunk, warms_up=warms_up)
+        self._run_range(self._work(death), range(first, last + 1), publishes=publishes, chunk=chunk, warms_up=warms_up)
 
     @rule(publishes=st.booleans(), death=DEATHS)
     def run_all(self, *, publishes: bool, death: tuple[str, int] | None) -> None:
-        self._run_range(self._work(death), range(len(self.log)), publishes, replaces=True)
+        self._run_range(self._work(death), range(len(self.log)), publishes=publishes, replaces=True)
 
     @precondition(lambda self: self.shown)
     @rule(day=DAY, publishes=st.booleans(), death=DEATHS)
     def adopt(self, *, day: int, publishes: bool, death: tuple[str, int] | None) -> None:
         head = max(self.shown)
-        self._run_range(self._work(death), range(min(day, head), head + 1), publishes, warms_up=True)
+        self._run_range(self._work(death), range(min(day, head), head + 1), publishes=publishes, warms_up=True)
 
     def _run_range(
-        self, work: RequestContext, days: range, publishes: bool, *, chunk: int = 2, warms_up: bool = False,
+        self, work: RequestContext, days: range, *, publishes: bool, chunk: int = 2, warms_up: bool = False,
         replaces: bool = False,
     ) -> None:  # fmt: skip
         slices = slices_between(work.pipeline, day_start_ms(days[0]), day_start_ms(days[-1] + 1))
@@ -266,7 +285,9 @@ class RepairMachine(RuleBasedStateMachine):
         return chains
 
     @precondition(lambda self: self.shown)
-    @rule(publishes=st.booleans(), death=DEATHS, hours=st.one_of(st.none(), st.integers(1, 40)), days=st.tuples(DAY, DAY))
+    @rule(
+        publishes=st.booleans(), death=DEATHS, hours=st.one_of(st.none(), st.integers(1, 40)), days=st.tuples(DAY, DAY)
+    )
     def repair(
         self, *, publishes: bool, death: tuple[str, int] | None, hours: int | None, days: tuple[int, int]
     ) -> None:
@@ -292,6 +313,7 @@ class RepairMachine(RuleBasedStateMachine):
         first = (found.slices[0].start_ms - day_start_ms(0)) // DAY_MS
         fresh = self._after(self._whole(spec, first), range(first, first + len(found.slices)))
         outcome = self._request(repaired, asked_for(found, who=WHO, warm_up=warm_up), fresh, publishes=publishes)
+        event("repair: " + ("refused or killed" if outcome is None else "done"))
         if outcome is not None and outcome.is_published:
             for day, chain in fresh.items():
                 assert expected_rows(self.shown[day].visible) == expected_rows(chain), day
@@ -311,10 +333,32 @@ class RepairMachine(RuleBasedStateMachine):
     def cancel(self, number: int) -> None:
         requests = self.seen.open_requests()
         request_id = requests[number % len(requests)].request_id
-        self._decide(lambda work: cancel(work, request_id, reason=WHO, by=By(who=WHO, decision_id=work.new_id())), None, changes_readers=False)
+        self._decide(
+            lambda work: cancel(work, request_id, reason=WHO, by=By(who=WHO, decision_id=work.new_id())),
+            None,
+            changes_readers=False,
+        )
+
+    @rule()
+    def verify_all(self) -> None:
+        work = self._work()
+        assert not verify(work.lake, "late", work.ledger.view()).findings
+
+    @rule()
+    def clean_up(self) -> None:
+        """Remove what killed processes left. All rows that the ledger names stay."""
+        work = self._work()
+        files = LakeFiles(lake=work.lake, pipeline="late")
+        clean(work, files, older_than_ms=0, who=WHO, check_rows=rows_checker(work.lake, "late"), dry_run=False)
+        self._take_in({}, may_publish=False)
+        self.verify_all()
 
     def _decide(
-        self, decision: Callable[[RequestContext], object], death: tuple[str, int] | None, *, changes_readers: bool = True
+        self,
+        decision: Callable[[RequestContext], object],
+        death: tuple[str, int] | None,
+        *,
+        changes_readers: bool = True,
     ) -> None:
         try:
             decision(self._work(death))
@@ -351,7 +395,7 @@ class RepairMachine(RuleBasedStateMachine):
             self._note_refusal(error)
             may_publish = False
         except KeyboardInterrupt:
-            pass
+            event("a request was killed")
         assert fresh is not None or outcome is None, "a request without a start was not refused"
         self._take_in(fresh or {}, may_publish=may_publish)
         return outcome
@@ -371,6 +415,7 @@ class RepairMachine(RuleBasedStateMachine):
         new = view.publications[len(self.seen.publications) :]
         assert len(new) <= (1 if may_publish else 0), "readers see something else after a refusal"
         for publication in new:
+            event("a publication" if publication.undoes is None else "a rollback")
             self._take_in_publication(view, publication)
         self.seen = view
 
@@ -422,9 +467,12 @@ def _day_of(view: LedgerView, slice_id: str) -> int:
     return (view.slices[slice_id].start_ms - day_start_ms(0)) // DAY_MS
 
 
-EXAMPLES: Final = 6
+MOST: Final = 300
+"""A machine takes about 1.5 s, and a state machine has no limit of time in `make fuzz`."""
 TestRepairMachine = RepairMachine.TestCase
 TestRepairMachine.settings = settings(
-    max_examples=cases(EXAMPLES), stateful_step_count=25, suppress_health_check=[*HealthCheck],
+    max_examples=min(cases(6), MOST),
+    stateful_step_count=40,
+    suppress_health_check=[*HealthCheck],
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
 )

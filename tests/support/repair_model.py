@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from jobs.lake.arrow_sql import query
 from jobs.pipeline.models.pipeline import Pipeline
@@ -100,7 +101,7 @@ def last_day(chain: Chain) -> dict[str, pa.Table]:
 
 def _of_slice(replayed: Replayed, name: str, slice_id: str) -> pa.Table:
     rows = pa.concat_tables(replayed.arrow[name])
-    return rows.filter(pa.compute.equal(rows["slice_id"], slice_id))
+    return rows.filter(pc.equal(rows["slice_id"], slice_id))
 
 
 def rows_of(stored: dict[str, pa.Table]) -> Rows:
