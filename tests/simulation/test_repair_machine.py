@@ -1,0 +1,478 @@
+"""Repairs, adoptions, erasures, kills and decisions in any order: readers always see what a model computes.
+
+The machine changes a small log, edits the pipeline file and works on the lake through the code of the command line, in
+this process. The model (tests.support.repair_model) remembers for each published slice the spec and the records of its
+chain, and computes the rows from nothing. A step that is refused or killed changes nothing for readers, or everything.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, Phase, event, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from jobs.cli.clean import rows_checker
+from jobs.lake.lake import Lake
+from jobs.lake.leftover_files import LakeFiles
+from jobs.ledger.events import LedgerEvent
+from jobs.ledger.ledger import Ledger
+from jobs.ledger.view import LedgerView, Publication, Request, StagedRun
+from jobs.orchestration.late_repair import asked_for, repair_of, repairing
+from jobs.orchestration.outcomes import RequestOutcome
+from jobs.orchestration.requests import Staging, run_request
+from jobs.pipeline.slices import slices_between
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, on_published_spec, open_request_context
+from jobs.planning.steps import Ask, Reason
+from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
+from jobs.publishing.cleaning import clean
+from jobs.publishing.decisions import cancel, rollback
+from jobs.publishing.optimistic_check import By
+from jobs.publishing.publishing import publish
+from jobs.readers import published_table
+from jobs.reading.published import published_runs
+from jobs.reading.stored_rows import StoredRuns
+from jobs.reading.verify import verify
+from jobs.replay.orders import Replayer, ReplayOrder
+from jobs.replay.replayer import replay_chunk
+from jobs.replay.restart import restart_before
+from jobs.replay.sizes import Sizes
+from jobs.runs import RunResult, WarmUp
+from jobs.spark.lazy_session import LazySession
+from tests.jobs.replay.test_without_spark import no_session
+from tests.support.fuzzing import cases
+from tests.support.repair_model import (
+    COMPARED,
+    DAY_MS,
+    FIRST,
+    Chain,
+    LogRecord,
+    Spec,
+    day_start_ms,
+    day_text,
+    expected_rows,
+    expected_view,
+    rows_of,
+    view_rows,
+)
+from tests.support.replays import NOW_MS
+from windowlib.errors import LogError, RequestError
+
+DAYS: Final = 5
+WHO: Final = "a test"
+SIZES: Final = Sizes(local_records=10**9)
+SESSION: Final = LazySession(no_session, is_local=True)
+SCHEMA: Final = pa.schema([(name, pa.int64()) for name in LogRecord._fields] + [("day", pa.date32())])
+WINDOWS: Final = (
+    "tumbling: {size: 2h}",
+    "tumbling: {size: 30h}",
+    "sliding: {size: 4h, slide: 2h}",
+    "session: {gap: 1h}",
+)
+SPECS: Final = st.builds(
+    Spec, st.sampled_from(WINDOWS), st.sampled_from(("0s", "6h")), st.sampled_from((0, 1_800_000, 10_800_000))
+)
+RECORDS: Final = st.lists(
+    st.tuples(st.integers(0, 1), st.integers(-36, 47).map(lambda half: half * DAY_MS // 48), st.integers(1, 9)),
+    max_size=3,
+)
+"""Key, event time after the start of the day of arrival, value."""
+DAY: Final = st.integers(0, DAYS - 1)
+DEATHS: Final = st.one_of(
+    st.none(),
+    st.none(),
+    st.tuples(st.sampled_from(("before chunk", "after chunk")), st.integers(1, 2)),
+    st.tuples(st.sampled_from(("before commit", "after commit")), st.integers(1, 12)),
+)
+"""Where the process of a step is killed: at a chunk or a commit of the ledger, before or after it was written."""
+
+
+@dataclass
+class Process:
+    """A process that is killed at one place. After that, it writes nothing."""
+
+    place: str = ""
+    number: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    is_dead: bool = False
+
+    def reach(self, place: str) -> None:
+        """Die here if this is the place."""
+        self.counts[place] = self.counts.get(place, 0) + 1
+        if self.is_dead or (place == self.place and self.counts[place] == self.number):
+            self.is_dead = True
+            raise KeyboardInterrupt
+
+    def replayer(self) -> Replayer:
+        """Return a replayer that dies with the process."""
+
+        def replay(order: ReplayOrder) -> list[RunResult]:
+            self.reach("before chunk")
+            results = list(replay_chunk(SESSION, order, sizes=SIZES))
+            self.reach("after chunk")
+            return results
+
+        return replay
+
+
+class MortalLedger(Ledger):
+    """The ledger of a process that may die."""
+
+    process: Process
+
+    def _append(self, events: Sequence[LedgerEvent], *, version: int) -> bool:
+        self.process.reach("before commit")
+        is_written = super()._append(events, version=version)
+        self.process.reach("after commit")
+        return is_written
+
+
+class Shown(NamedTuple):
+    """What readers see of a day: the run of the chain, or the one of a repair in its place."""
+
+    chain: Chain
+    repair: Chain | None = None
+
+    @property
+    def visible(self) -> Chain:
+        """The chain whose rows readers see."""
+        return self.repair or self.chain
+
+
+class RepairMachine(RuleBasedStateMachine):
+    """A log, its pipeline file and its lake, and the model of what readers see."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._directory = tempfile.TemporaryDirectory()
+        self.root = Path(self._directory.name)
+        self.log: list[list[LogRecord]] = []
+        self.sequence = 0
+        self.shown: dict[int, Shown] = {}
+        self.before: dict[int, dict[int, Shown]] = {}  # publication -> what readers saw before it
+        self.pending: dict[tuple[str, int], Chain] = {}  # request and day -> the chain of the run that was staged
+        self.seen = LedgerView(version=0)
+
+    def teardown(self) -> None:
+        self._directory.cleanup()
+
+    # The log and the pipeline file
+
+    @initialize(spec=SPECS, first=RECORDS.filter(bool))
+    def begin(self, spec: Spec, first: list[tuple[int, int, int]]) -> None:
+        self.spec = spec
+        self.append_day(first)
+
+    @precondition(lambda self: len(self.log) < DAYS)
+    @rule(records=RECORDS)
+    def append_day(self, records: list[tuple[int, int, int]]) -> None:
+        self.log.append([])
+        self._append(len(self.log) - 1, records)
+
+    @rule(day=DAY, records=RECORDS.filter(bool))
+    def append_late(self, day: int, records: list[tuple[int, int, int]]) -> None:
+        self._append(day % len(self.log), records)
+
+    def _append(self, day: int, records: list[tuple[int, int, int]]) -> None:
+        added = [
+            LogRecord(key, day_start_ms(day) + offset, value, self.sequence + number)
+            for number, (key, offset, value) in enumerate(records)
+        ]
+        self.sequence += len(added)
+        self.log[day] += added
+        if added:
+            rows = [one._asdict() | {"day": FIRST.fromisoformat(day_text(day))} for one in added]
+            table = pa.Table.from_pylist(rows, SCHEMA)
+            write_deltalake(str(self.root / "log"), table, mode="append", partition_by=["day"])
+
+    @rule(day=DAY)
+    def compact(self, day: int) -> None:
+        DeltaTable(str(self.root / "log")).optimize.compact(partition_filters=[("day", "=", day_text(day))])
+
+    @rule(day=DAY, number=st.integers(0, 5))
+    def erase(self, day: int, number: int) -> None:
+        """Delete a record for ever, and accept the commit."""
+        records = self.log[day % len(self.log)]
+        if not records:
+            return
+        erased = records.pop(number % len(records))
+        DeltaTable(str(self.root / "log")).delete(f"seq = {erased.seq}")
+        work = self._work()
+        view = work.ledger.view()
+        found = rewrites_of(work, view)
+        accept_rewrites(work, found, chosen_rewrites(work, view, found, versions=()), reason=WHO, who=WHO)
+        self._take_in({}, may_publish=False)
+
+    @rule(spec=SPECS)
+    def edit(self, spec: Spec) -> None:
+        self.spec = spec
+
+    # What persons do
+
+    @rule(
+        days=st.tuples(DAY, DAY), publishes=st.booleans(), chunk=st.integers(1, 3), death=DEATHS, warms_up=st.booleans()
+    )
+    def run(
+        self, *, days: tuple[int, int], publishes: bool, chunk: int, death: tuple[str, int] | None, warms_up: bool
+    ) -> None:
+        first, last = sorted(day % len(self.log) for day in days)
+        self._run_range(self._work(death), range(first, last + 1), publishes=publishes, chunk=chunk, warms_up=warms_up)
+
+    @rule(publishes=st.booleans(), death=DEATHS)
+    def run_all(self, *, publishes: bool, death: tuple[str, int] | None) -> None:
+        self._run_range(self._work(death), range(len(self.log)), publishes=publishes, replaces=True)
+
+    @precondition(lambda self: self.shown)
+    @rule(day=DAY, publishes=st.booleans(), death=DEATHS)
+    def adopt(self, *, day: int, publishes: bool, death: tuple[str, int] | None) -> None:
+        head = max(self.shown)
+        self._run_range(self._work(death), range(min(day, head), head + 1), publishes=publishes, warms_up=True)
+
+    def _run_range(
+        self, work: RequestContext, days: range, *, publishes: bool, chunk: int = 2, warms_up: bool = False,
+        replaces: bool = False,
+    ) -> None:  # fmt: skip
+        slices = slices_between(work.pipeline, day_start_ms(days[0]), day_start_ms(days[-1] + 1))
+        warm_up: WarmUp | None = None
+        if warms_up:
+            with suppress(RequestError):
+                warm_up = restart_before(SESSION, work, slices)
+        start = self._start(days[0]) if warm_up is None else self._whole(self.spec, days[0])
+        asked = Asked(
+            from_ms=slices[0].start_ms,
+            to_ms=slices[-1].end_ms,
+            who=WHO,
+            reason="",
+            warm_up=warm_up,
+            if_open=IfOpen.REPLACE if replaces else IfOpen.REFUSE,
+        )
+        fresh = None if start is None else self._after(start, days)
+        outcome = self._request(work, asked, fresh, publishes=publishes, chunk=chunk)
+        if outcome is not None and outcome.is_published and fresh is not None:
+            for day, chain in fresh.items():
+                assert expected_rows(self.shown[day].chain) == expected_rows(chain), day
+            planned = work.plan(work.ledger.view(), Ask.of_range(slices, pipeline=work.pipeline, warm_up=warm_up))
+            assert {step.reason for step in planned.range} == {Reason.CURRENT}
+            assert all(step.is_published for step in planned.range)
+
+    def _start(self, day: int) -> Chain | None:
+        """Return the chain that a run from a day on continues; None if there is none."""
+        before = self.shown.get(day - 1)
+        if before is not None:
+            return before.chain if before.chain.spec == self.spec else None
+        if not any(self.log[:day]):
+            return Chain(self.spec, day)
+        begun = self.shown.get(day)
+        if begun is None:
+            return None
+        return begun.chain._replace(spec=self.spec, days=begun.chain.days[:-1])
+
+    def _whole(self, spec: Spec, day: int) -> Chain:
+        """Return the chain over all days before a day."""
+        return self._after(Chain(spec, 0), range(day))[day - 1] if day else Chain(spec, 0)
+
+    def _after(self, start: Chain, days: range) -> dict[int, Chain]:
+        """Return day -> the chain up to it, which continues a chain with the records that the log has now."""
+        chains = dict[int, Chain]()
+        for day in days:
+            start = chains[day] = start.then(self.log[day])
+        return chains
+
+    @precondition(lambda self: self.shown)
+    @rule(
+        publishes=st.booleans(), death=DEATHS, hours=st.one_of(st.none(), st.integers(1, 40)), days=st.tuples(DAY, DAY)
+    )
+    def repair(
+        self, *, publishes: bool, death: tuple[str, int] | None, hours: int | None, days: tuple[int, int]
+    ) -> None:
+        work, _ = on_published_spec(self._work(death))
+        first, last = sorted(days)
+        bounds = (day_start_ms(first), day_start_ms(last + 1)) if first < last else (None, None)
+        try:
+            found = repair_of(
+                work,
+                from_ms=bounds[0],
+                to_ms=bounds[1],
+                at_most_ms=None if hours is None else hours * 3_600_000,
+            )
+            if not found.late:
+                return
+            repaired = repairing(work, found)
+            warm_up = restart_before(SESSION, repaired, found.slices)
+        except RequestError as error:
+            self._note_refusal(error)
+            return
+        head = self.shown[max(self.shown)].chain.spec
+        spec = head._replace(lateness_ms=found.lateness_ms)
+        first = (found.slices[0].start_ms - day_start_ms(0)) // DAY_MS
+        fresh = self._after(self._whole(spec, first), range(first, first + len(found.slices)))
+        outcome = self._request(repaired, asked_for(found, who=WHO, warm_up=warm_up), fresh, publishes=publishes)
+        event("repair: " + ("refused or killed" if outcome is None else "done"))
+        if outcome is not None and outcome.is_published:
+            for day, chain in fresh.items():
+                assert expected_rows(self.shown[day].visible) == expected_rows(chain), day
+
+    @rule(death=DEATHS)
+    def publish(self, *, death: tuple[str, int] | None) -> None:
+        self._decide(lambda work: publish(work, who=WHO), death)
+
+    @precondition(lambda self: self.seen.standing)
+    @rule(death=DEATHS)
+    def roll_back(self, *, death: tuple[str, int] | None) -> None:
+        newest = self.seen.standing[-1].seq
+        self._decide(lambda work: rollback(work, publication=newest, reason=WHO, who=WHO), death)
+
+    @precondition(lambda self: self.seen.open_requests())
+    @rule(number=st.integers(0, 3))
+    def cancel(self, number: int) -> None:
+        requests = self.seen.open_requests()
+        request_id = requests[number % len(requests)].request_id
+        self._decide(
+            lambda work: cancel(work, request_id, reason=WHO, by=By(who=WHO, decision_id=work.new_id())),
+            None,
+            changes_readers=False,
+        )
+
+    @rule()
+    def verify_all(self) -> None:
+        work = self._work()
+        assert not verify(work.lake, "late", work.ledger.view()).findings
+
+    @rule()
+    def clean_up(self) -> None:
+        """Remove what killed processes left. All rows that the ledger names stay."""
+        work = self._work()
+        files = LakeFiles(lake=work.lake, pipeline="late")
+        clean(work, files, older_than_ms=0, who=WHO, check_rows=rows_checker(work.lake, "late"), dry_run=False)
+        self._take_in({}, may_publish=False)
+        self.verify_all()
+
+    def _decide(
+        self,
+        decision: Callable[[RequestContext], object],
+        death: tuple[str, int] | None,
+        *,
+        changes_readers: bool = True,
+    ) -> None:
+        try:
+            decision(self._work(death))
+        except RequestError as error:
+            self._note_refusal(error)
+            changes_readers = False
+        except KeyboardInterrupt:
+            pass
+        self._take_in({}, may_publish=changes_readers)
+
+    # The steps
+
+    def _work(self, death: tuple[str, int] | None = None) -> RequestContext:
+        """Return the context of a new process. All processes before it are dead."""
+        process = Process(*(death or ("", 0)))
+        work = open_request_context(self.spec.pipeline, Lake(root=str(self.root)), now_ms=lambda: NOW_MS)
+        ledger = MortalLedger(work.ledger.uri, now_ms=lambda: NOW_MS)
+        ledger.process = process
+        return replace(work, ledger=ledger, is_alive=lambda _holder: False)
+
+    def _request(
+        self, work: RequestContext, asked: Asked, fresh: dict[int, Chain] | None, *, publishes: bool, chunk: int = 2
+    ) -> RequestOutcome | None:
+        """Run a request; return None if it is refused or killed."""
+        assert isinstance(work.ledger, MortalLedger)
+        outcome: RequestOutcome | None = None
+        may_publish = publishes
+        try:
+            outcome = run_request(
+                work, asked, work.ledger.process.replayer(), staging=Staging(chunk=chunk), publish=publishes
+            )
+            may_publish = outcome.is_published
+        except (RequestError, LogError) as error:
+            self._note_refusal(error)
+            may_publish = False
+        except KeyboardInterrupt:
+            event("a request was killed")
+        assert fresh is not None or outcome is None, "a request without a start was not refused"
+        self._take_in(fresh or {}, may_publish=may_publish)
+        return outcome
+
+    def _note_refusal(self, error: Exception) -> None:
+        """Record the first words of a refusal."""
+        event(f"refused: {type(error).__name__}")
+
+    def _take_in(self, fresh: Mapping[int, Chain], *, may_publish: bool) -> None:
+        """Take the newest events of the ledger into the model: what was staged, published and rolled back."""
+        view = self._ledger().view()
+        for request in view.requests.values():
+            earlier = self.seen.requests.get(request.request_id)
+            for slice_id, run_id in request.runs.items():
+                if earlier is None or earlier.runs.get(slice_id) != run_id:
+                    self.pending[request.request_id, _day_of(view, slice_id)] = fresh[_day_of(view, slice_id)]
+        new = view.publications[len(self.seen.publications) :]
+        assert len(new) <= (1 if may_publish else 0), "readers see something else after a refusal"
+        for publication in new:
+            event("a publication" if publication.undoes is None else "a rollback")
+            self._take_in_publication(view, publication)
+        self.seen = view
+
+    def _take_in_publication(self, view: LedgerView, publication: Publication) -> None:
+        self.before[publication.seq] = dict(self.shown)
+        if publication.undoes is not None:
+            self.shown = dict(self.before[publication.undoes])
+            return
+        request: Request = view.requests[publication.request_id or ""]
+        for slice_id in publication.changes:
+            day = _day_of(view, slice_id)
+            chain = self.pending[request.request_id, day]
+            self.shown[day] = Shown(self.shown[day].chain, chain) if request.is_repair else Shown(chain)
+
+    def _ledger(self) -> Ledger:
+        return open_request_context(self.spec.pipeline, Lake(root=str(self.root)), now_ms=lambda: NOW_MS).ledger
+
+    # The laws
+
+    @invariant()
+    def readers_see_what_the_model_computes(self) -> None:
+        view = self._ledger().view()
+        assert len(view.publications) == len(self.seen.publications)
+        assert {_day_of(view, slice_id) for slice_id in view.published} == set(self.shown)
+        if not self.shown:
+            return
+        lake = Lake(root=str(self.root))
+        stored = StoredRuns(lake, "late", view)
+        for run in published_runs(view):
+            found = rows_of({name: stored.read(name, [run]) for name in COMPARED})
+            day = _day_of(view, run.result.slice.slice_id)
+            assert found == expected_rows(self.shown[day].visible), day
+        chains = [self.shown[day].visible for day in sorted(self.shown)]
+        assert view_rows(published_table(lake.root, "late")) == expected_view(chains)
+
+    @invariant()
+    def the_published_chain_is_unbroken(self) -> None:
+        before: StagedRun | None = None
+        for slice_id in self.seen.published:
+            run = self.seen.published_chain_run(slice_id)
+            assert run is not None
+            is_next = before is not None and before.result.slice.end_ms == run.result.slice.start_ms
+            state = before.result.state_after if before is not None and is_next else None
+            assert run.is_chain_start or run.result.state_before == state, slice_id
+            before = run
+
+
+def _day_of(view: LedgerView, slice_id: str) -> int:
+    return (view.slices[slice_id].start_ms - day_start_ms(0)) // DAY_MS
+
+
+MOST: Final = 300
+"""A machine takes about 1.5 s, and a state machine has no limit of time in `make fuzz`."""
+TestRepairMachine = RepairMachine.TestCase
+TestRepairMachine.settings = settings(
+    max_examples=min(cases(6), MOST),
+    stateful_step_count=40,
+    suppress_health_check=[*HealthCheck],
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+)
