@@ -14,7 +14,7 @@ from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import told_changes
 from jobs.planning.event_time_progress import EventTimeProgress, progress_of
-from jobs.planning.request_context import RequestContext, context_of, is_live
+from jobs.planning.request_context import RequestContext, context_of, is_live, on_published_spec
 from jobs.planning.standing import empty_slices
 from jobs.publishing.rules import describe_hold, judge_publication
 from jobs.review.freshness import freshness_line
@@ -91,6 +91,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
         "freshness": freshness_line(work, view),
         "waits": None if (waits := awaited(work, view)) is None else waits.line,
         "held": None if view.hold is None else describe_hold(view.hold),
+        "edited": list(on_published_spec(work)[1]),
         "changed": told_changes(work, view).to_json(),
         "requests": [_request(work, view, request) for request in view.open_requests()],
     }
@@ -217,7 +218,7 @@ def _show_state(state: Mapping[str, Any]) -> None:
         options.say(f"  the schedule {state['waits']}")
     if state["held"]:
         options.say(f"  {state['held']}")
-    for sentence in state["changed"]["sentences"]:
+    for sentence in (*state["edited"], *state["changed"]["sentences"]):
         options.say(f"  {sentence}")
     for stretch in fold(state["requests"], _alike):
         options.say(*_request_lines(stretch))

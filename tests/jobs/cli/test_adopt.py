@@ -78,6 +78,7 @@ def test_the_chain_goes_on_with_the_runs_of_a_chain_that_always_had_the_spec(pub
     shell = published
     write(shell, "9h")
     assert shell("plan", "sales", "--from", day(3), "--to", day(4)) == 1
+    assert "windows.allowed_lateness: 0s -> 9h" in shell.json("status", "sales")["pipelines"][0]["edited"][0]
     assert shell("adopt", "sales", "--dry-run") == 0, shell.err
     assert "windows.allowed_lateness: 0s -> 9h" in shell.out
     assert "warm-up" in shell.out
