@@ -102,7 +102,7 @@ def test_the_page_of_the_proposal_shows_its_plan_and_a_click_replays_it_as_the_u
     client = clients("admin")
     html = client.get(links.request_page("sales", proposal.request_id)).text
     assert "Open: is proposed: replay it, or decline it" in html
-    assert "2 of 2 slices to replay: 5 records" in html
+    assert "1 of 2 slices to replay for certain, and at most 1 more: 3 to 5 records" in html
     assert "input changed (2 records then, 3 now" in html
     assert "perhaps: state before changed" in html
     assert ">Publish<" not in html
