@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +68,7 @@ def plan_request(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
     busy = busy_with(work, view, slices, own=asked.own_lease, kinds=tuple(RequestKind))
     if busy is not None:
         return Wait(why=busy, watch=watch_ledger(work, view))
-    ask = Ask.of_range(slices, pipeline=work.pipeline, warm_up=request.warm_up)
-    planned = work.plan(view, replace(ask, is_fresh=request.is_fresh, request_id=request.request_id))
+    planned = work.plan(view, Ask(slices=slices, is_fresh=request.is_fresh, request_id=request.request_id))
     return replay_of(planned, opened_for(work, asked, slices))
 
 

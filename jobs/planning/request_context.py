@@ -59,7 +59,14 @@ class RequestContext:
     read_log: ReadLog = read_log_state
 
     def plan(self, view: LedgerView, ask: Ask) -> Plan:
-        """Return the plan for a view of the ledger; raises as `jobs.planning.plan.plan` does."""
+        """Return the plan for a view of the ledger; raises as `jobs.planning.plan.plan` does.
+
+        The plan of a request that has a warm-up begins with it.
+        """
+        request = view.requests.get(ask.request_id or "")
+        if ask.warm_up is None and request is not None and request.warm_up is not None:
+            longer = Ask.of_range(ask.slices, pipeline=self.pipeline, warm_up=request.warm_up)
+            ask = replace(ask, slices=longer.slices, warm_up=longer.warm_up, from_ms=longer.from_ms)
         return make_plan(self.pipeline, view, self.log_state(view, ask.slices), ask=ask)
 
     def log_state(self, view: LedgerView, slices: Sequence[Slice], *, before: LogState | None = None) -> LogState:

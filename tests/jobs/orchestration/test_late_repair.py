@@ -20,7 +20,7 @@ from jobs.orchestration.scheduling import Replay
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.planning.plan import Plan
-from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.request_context import Asked, RequestContext, context_of, open_request_context
 from jobs.planning.restating import request_to_continue
 from jobs.planning.steps import Ask, Reason
 from jobs.publishing.decisions import cancel, rollback
@@ -31,6 +31,7 @@ from jobs.reading.verify import verify
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
+from jobs.review.pages.request_page import plan_of
 from jobs.spark.lazy_session import LazySession
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log, no_session
 from tests.support.fuzzing import seeds
@@ -243,6 +244,10 @@ class TestProposals:
         assert re.search(r"late repair: .* late records of . slices, .*: proposed as request", sentence)
         [request] = self.opened(work)
         assert request.is_proposed
+        shown, problem = plan_of(context_of(work, request.request_id)[0], work.ledger.view(), request)
+        assert problem is None
+        assert shown is not None
+        assert {step.reason for step in shown.steps} <= {Reason.SPEC_CHANGED, Reason.WARM_UP}
         assert "is open" in self.proposed(work)[0]
         asked = Asked(from_ms=request.from_ms, to_ms=request.to_ms, who="a", reason="", request_id=request.request_id)
         order = plan_request(work.pipeline, work.lake, asked=asked, now_ms=NOW_MS)
