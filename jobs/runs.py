@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+EMPTY_STATE = "empty"
+"""The fingerprint of the state before a run that begins a chain."""
+
 SHOWN_DIGITS = 12
 """Messages, tables and commands show so many digits of the id of a run."""
 
@@ -160,7 +163,7 @@ class WarmUp:
 
     first: Slice
     time: tuple[Mapping[str, Any], ...] = ()
-    fingerprint: str = "empty"
+    fingerprint: str = EMPTY_STATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,9 +226,6 @@ def warnings_of(slice_: Slice, *, clamped: int, clock: str | None) -> tuple[str,
         "replay's clock they arrived in its first or last millisecond",
     )
 
-
-EMPTY_STATE = "empty"
-"""The fingerprint of the state before a run that begins a chain."""
 
 VERDICTS = (Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.ERROR)
 """All verdicts, from the best to the worst."""

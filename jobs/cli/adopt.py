@@ -58,7 +58,7 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
             options.say(f"{pipeline.name}: the published chain has the spec of {pipeline.source} already.")
         return options.OK
     told = options.err() if as_json else options.out()
-    for line in spec_changes(published.pipeline, pipeline) or ("a function, or Hindcast itself, has changed",):
+    for line in spec_changes(published.pipeline, pipeline):
         options.say(line, console=told)
     warm_up = restart_of(work, slices, master=master)
     if dry_run:

@@ -32,6 +32,11 @@ class RequestKind(Enum):
     RESTATEMENT = "restatement"  # the schedule has found published slices whose records have changed
     REPAIR = "repair"  # late records of published slices are put into their windows, by another allowed lateness
 
+    @property
+    def is_by_person(self) -> bool:
+        """Whether a person asks, so that it needs a free range, and a hold of the schedule does not stop it."""
+        return self in {RequestKind.RANGE, RequestKind.REPAIR}
+
 
 class RequestState(Enum):
     """How far a request has come. Only an open request accepts runs."""

@@ -12,16 +12,15 @@ from typing import Any, Final
 
 from jobs.durations import format_duration, human_duration
 from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
+from jobs.lake.log_places import log_place
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
-from jobs.planning.log_pin import pin_input
-from jobs.planning.log_state import known_log
+from jobs.planning.event_times import log_engine
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
-from jobs.replay.chunk.bucket_plan import chunk_tables
 from jobs.runs import CheckpointRef, Slice, WarmUp
 from windowlib.errors import InvariantBroken, RequestError, SpecError
 from windowlib.records import tables
@@ -102,7 +101,7 @@ def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, a
     chosen = [run for run in published if _is_between(run.result.slice, from_ms, to_ms)]
     if not chosen:
         raise RequestError(f"pipeline {pipeline.name} has no published slice in the range, so nothing can be repaired")
-    reach, own_ms = _reach(work, chosen[-1].result.slice), _allowed_lateness_ms(pipeline)
+    reach, own_ms = _reach(work), _allowed_lateness_ms(pipeline)
     late, left, needed_ms = list[LateSlice](), 0, own_ms
     latest_ms: int | None = None
     for run in chosen:
@@ -204,10 +203,9 @@ def _is_between(slice_: Slice, from_ms: int | None, to_ms: int | None) -> bool:
     return (from_ms is None or slice_.start_ms >= from_ms) and (to_ms is None or slice_.end_ms <= to_ms)
 
 
-def _reach(work: RequestContext, slice_: Slice) -> Reach:
+def _reach(work: RequestContext) -> Reach:
     pipeline = work.pipeline
-    known = known_log(work.ledger.view(), [slice_])
-    engine = chunk_tables(pipeline, pin_input(pipeline, work.lake, [slice_], known=known, row_ids=False)).engine
+    engine = log_engine(pipeline, log_place(work.lake, pipeline).open())
     try:
         reach = reach_of(engine.operator)
     except SpecError as error:
@@ -276,7 +274,7 @@ def _check_states(work: RequestContext, repaired: StagedRun, own: StagedRun, *, 
     """
     if own.result.watermark_ms is None:
         return
-    margin_ms = _reach(work, own.result.slice).margin_ms - _allowed_lateness_ms(work.pipeline)
+    margin_ms = _reach(work).margin_ms - _allowed_lateness_ms(work.pipeline)
     limit_ms = own.result.watermark_ms - margin_ms - _allowed_lateness_ms(spec_of(work.ledger.view(), own))
     both = [_windows(work, run.checkpoint) for run in (repaired, own)]
     kept = sorted(row[tables.ROW_ID] for row in both[0] if row["window_end_ms"] > limit_ms)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.ledger.events import EventKind, LedgerEvent
-from jobs.ledger.view import LedgerView, Request, RequestKind
+from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import counted, shortened
 from jobs.planning.plan import Plan
@@ -28,7 +28,6 @@ from jobs.review.pages.state import open_request as shown_request
 from jobs.runs import SHOWN_DIGITS
 from windowlib.errors import InvariantBroken, RequestError
 
-BY_PERSONS: Final = frozenset({RequestKind.RANGE, RequestKind.REPAIR})
 MAX_HELD: Final = 3
 """A message names so many held slices of a request."""
 MAX_NAMED: Final = 3
@@ -133,7 +132,7 @@ def _room(work: RequestContext, view: LedgerView, asked: Asked, *, request_id: s
     Raises:
         RangeTaken: the new request may not replace them.
     """
-    others = in_the_way(work, view, asked) if asked.kind in BY_PERSONS else ()
+    others = in_the_way(work, view, asked) if asked.kind.is_by_person else ()
     if not others:
         return []
     why_not = ""

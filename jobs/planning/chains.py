@@ -107,7 +107,7 @@ def chain_before(
             return ChainStart(note=f"the chain begins at {first.slice_id}: the log holds no record before it")
         begun = view.published_chain_run(first.slice_id)
         if begun is not None and begun.is_chain_start:
-            return _as_begun(view, begun, before=before)
+            return _as_begun(view, begun)
     raise ChainError(_gap(pipeline, view, log, first=first, before=before, published=published))
 
 
@@ -121,7 +121,7 @@ def warmed_up(warm_up: WarmUp, *, at: Slice) -> ChainStart:
     return ChainStart(warm_up=warm_up, note=note)
 
 
-def _as_begun(view: LedgerView, begun: StagedRun, *, before: Slice) -> ChainStart:
+def _as_begun(view: LedgerView, begun: StagedRun) -> ChainStart:
     """Return the start of a published chain again: nothing, or the state that its warm-up left."""
     state, note = (
         begun.result.state_before,
@@ -132,13 +132,13 @@ def _as_begun(view: LedgerView, begun: StagedRun, *, before: Slice) -> ChainStar
     request = view.requests.get(begun.request_id)
     if request is not None and request.warm_up is not None and request.warm_up.fingerprint == state:
         return ChainStart(warm_up=request.warm_up, note=note)
-    runs = [run for run in view.runs.values() if run.result.slice == before and run.result.state_after == state]
-    if not runs:
+    before = RunsByState.of(view).before(begun)
+    if before is None:
         raise RequestError(
             f"slice {begun.result.slice.slice_id} was published from the state {state[:12]}, which no run "
             f"in the ledger has left. Begin the chain anew, with --warm-up or --fresh"
         )
-    return ChainStart(before=runs[-1].checkpoint, note=note)
+    return ChainStart(before=before.checkpoint, note=note)
 
 
 def _gap(

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from jobs.lake.log_places import log_place
 from jobs.lake.log_version import LogVersion
 from jobs.ledger.view import LedgerView
@@ -19,6 +21,7 @@ from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.request_context import RequestContext
 from jobs.runs import Slice
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.columnar.time_groups import TimeGroups
 from windowlib.errors import RangeError, RequestError, SpecError
 from windowlib.windows.reach import Reach
 
@@ -81,21 +84,12 @@ class Touched:
             return None
         return cls(first_ms=groups[0][0], last_ms=groups[-1][1], final_ms=groups[-1][1] + reach.after_ms)
 
-    def has(self, times: SliceTimes) -> bool:
-        """Return whether a slice can have such a record."""
-        overlaps = (span.first_ms <= self.last_ms and span.last_ms >= self.first_ms for span in times.spans)
-        return not times.is_known or any(overlaps)
-
 
 def _groups(times: Sequence[SliceTimes], gap_ms: int) -> list[tuple[int, int]]:
     """Return the first and last event time of groups of records that may be one session, in order."""
-    groups: list[tuple[int, int]] = []
-    for first_ms, last_ms in sorted(span for slice_times in times for span in slice_times.spans):
-        if groups and first_ms <= groups[-1][1] + gap_ms:
-            groups[-1] = (groups[-1][0], max(groups[-1][1], last_ms))
-        else:
-            groups.append((first_ms, last_ms))
-    return groups
+    spans = np.array([span for slice_times in times for span in slice_times.spans], dtype=np.int64).reshape(-1, 2)
+    groups = TimeGroups.none(gap_ms).joined(TimeGroups(gap_ms=gap_ms, first_ms=spans[:, 0], last_ms=spans[:, 1]))
+    return [*zip(groups.first_ms.tolist(), groups.last_ms.tolist(), strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +118,11 @@ def resolved(
             statistics tell a watermark if `rules` allow it.
     """
     touched = Touched.by(event_range, rules.reach, times)
-    first = None if touched is None else next((number for number, own in enumerate(times) if touched.has(own)), None)
-    if touched is None or first is None:
+    if touched is None:
+        return None
+    bounds = touched.first_ms, touched.last_ms
+    first = next((number for number, own in enumerate(times) if own.may_have(*bounds)), None)
+    if first is None:
         return None
     latest_ms = MIN_TIME_MS
     for own in times[first:]:

@@ -39,6 +39,10 @@ class SliceTimes:
         """The latest event time; None if it is not known."""
         return max((span.last_ms for span in self.spans), default=None) if self.is_known else None
 
+    def may_have(self, first_ms: int, last_ms: int) -> bool:
+        """Return whether the slice can have a record with an event time between two instants, both included."""
+        return not self.is_known or any(span.first_ms <= last_ms and span.last_ms >= first_ms for span in self.spans)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRules:

@@ -16,16 +16,14 @@ _MAX_NAMED: Final = 5
 def spec_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
     """Return the keys that change rows and have other values, such as `windows.allowed_lateness: 30m -> 1h`.
 
-    It is empty if only a user's function, or a version of Hindcast, makes the specs differ.
+    If only a user's function, or a version of Hindcast, makes the specs differ, the one text tells that.
     """
     old, new = (relevant_document(pipeline_document(pipeline)) for pipeline in (before, after))
-    return tuple(_changes("", old, new))
+    return tuple(_changes("", old, new)) or ("a function, or Hindcast itself, has changed",)
 
 
 def in_one_sentence(changes: tuple[str, ...]) -> str:
     """Return the changes as one text."""
-    if not changes:
-        return "a function, or Hindcast itself, has changed"
     more = f"; and {len(changes) - _MAX_NAMED} more" if len(changes) > _MAX_NAMED else ""
     return "; ".join(changes[:_MAX_NAMED]) + more
 

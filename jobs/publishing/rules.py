@@ -193,8 +193,7 @@ def _rolled_back(view: LedgerView, request: Request, *, is_person: bool) -> Publ
     if is_person:
         return None
     hold = view.hold
-    is_by_person = request.kind in {RequestKind.RANGE, RequestKind.REPAIR}
-    if hold is not None and (not is_by_person or request.opened_seq < hold.seq):
+    if hold is not None and (not request.kind.is_by_person or request.opened_seq < hold.seq):
         return _refused(request, describe_hold(hold))
     if request.state is RequestState.ROLLED_BACK:
         why = f"request {request.request_id} was rolled back; only a person can publish it again (`hindcast publish`)"

@@ -12,7 +12,7 @@ from jobs.replay.checkpoint_check import CheckpointCheck, StoredState
 from jobs.replay.checks import load_checks
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables
 from jobs.replay.chunk.record_columns import stored_records
-from jobs.replay.chunk.time_steps import source_row, time_before
+from jobs.replay.chunk.time_steps import time_before
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.sizes import SIZES, Sizes
@@ -149,12 +149,6 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
         checks_fingerprint=checks_fingerprint(pipeline, suites.document if suites else None),
         checkpoint=checkpoint,
         state_before=StoredState() if checkpoint is None else checkpoint.check(),
-        time_before=_time_before(order),
+        time_before=tuple(time_before(lake, pipeline, before, warm_up=order.warm_up)),
         direct=direct_reading(log.whole),
     )
-
-
-def _time_before(order: ReplayOrder) -> tuple[SourceRow, ...]:
-    if order.before is None and order.warm_up is not None:
-        return tuple(map(source_row, order.warm_up.time))
-    return tuple(time_before(order.lake, order.pipeline, order.before))

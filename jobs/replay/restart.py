@@ -14,24 +14,25 @@ from typing import Final
 import numpy as np
 
 from jobs.engine.engine import Engine
-from jobs.lake.event_log import PinnedLog
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match, match_input
+from jobs.lake.log_places import log_place
 from jobs.lake.store import read_attempts
-from jobs.ledger.view import LedgerView, StagedRun
+from jobs.ledger.view import LedgerView
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
-from jobs.planning.fingerprints import relevant_document, spec_fingerprint
+from jobs.planning.event_times import log_engine
+from jobs.planning.fingerprints import fingerprint, relevant_document, spec_fingerprint
 from jobs.planning.log_pin import pin_input
 from jobs.planning.log_state import known_log
 from jobs.planning.request_context import RequestContext
 from jobs.reading.stored_tables import spec_of
-from jobs.replay.chunk.bucket_plan import chunk_tables
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.chunk.time_steps import combined, source_rows, warm_up_from
 from jobs.replay.intake.chunk_log import ChunkLog
+from jobs.replay.intake.groups import groups_of
 from jobs.replay.stages.counted import chunk_time, counted_log, reading_tasks
 from jobs.replay.stages.judging import ScanPlan, deciding_columns
 from jobs.replay.stages.scan import NEVER_MS
@@ -84,20 +85,20 @@ def restart_before(session: LazySession | None, work: RequestContext, slices: Se
     published = None if previous is None else view.published_chain_run(previous.slice_id)
     if published is not None and published.result.spec_fingerprint == spec_fingerprint(pipeline):
         return None
-    first = work.log_state(view, slices).first_data
+    log_state = work.log_state(view, slices)
+    first = log_state.first_data
     if first is None or first.start_ms >= at.start_ms:
         return WarmUp(first=at)
     before = slices_between(pipeline, first.start_ms, at.start_ms)
-    known = known_log(view, before)
-    pinned = pin_input(pipeline, work.lake, [at], known=known, row_ids=False)
-    reach = _reach(pipeline, chunk_tables(pipeline, pinned).engine, at)
+    log = log_state.known.opened or log_place(work.lake, pipeline).open()
+    reach = _reach(pipeline, log_engine(pipeline, log), at)
     passed = None if reach.gap_ms is not None else times_of_chain(work, view, before)
     if passed is None and session is None:
         raise RequestError(
             f"the restart point of pipeline {pipeline.name} before {at.slice_id} needs the times of all earlier records"
         )
     if passed is None and session is not None:
-        passed = times_of_log(session, work, before, reach=reach, known=known)
+        passed = times_of_log(session, work, before, reach=reach, known=known_log(view, before))
     assert passed is not None, "one of both has them"
     number = first_that_matters(passed, reach, at)
     start = at if number == len(passed) else passed[number].slice
@@ -137,8 +138,11 @@ def times_of_chain(work: RequestContext, view: LedgerView, before: Sequence[Slic
     if len(runs) < len(before) or grammar is None or grammar.kind not in _KEEP_MAXIMUM:
         return None
     log = work.log_state(view, before)
+    specs = {run.result.spec_fingerprint: spec_of(view, run) for run in runs}
+    if {_time_document(spec) for spec in specs.values()} != {_time_document(work.pipeline)}:
+        return None
     for run in runs:
-        is_whole = _has_whole_time(work, view, run, is_first=run is runs[0])
+        is_whole = run is runs[0] or not run.is_chain_start or view.requests[run.request_id].warm_up is not None
         if not is_whole or match_input(run.sightings, log.coordinates[run.result.slice.slice_id]) is not Match.SAME:
             return None
     attempts = [(run.result.slice.slice_id, run.result.attempt_id) for run in runs]
@@ -149,17 +153,10 @@ def times_of_chain(work: RequestContext, view: LedgerView, before: Sequence[Slic
     return [_of_rows(slice_, times[slice_.slice_id]) for slice_ in before]
 
 
-def _has_whole_time(work: RequestContext, view: LedgerView, run: StagedRun, *, is_first: bool) -> bool:
-    """Return whether the time after a run is that of the whole log, read as the pipeline of the context reads it."""
-    request = view.requests.get(run.request_id)
-    if request is None or _time_document(spec_of(view, run)) != _time_document(work.pipeline):
-        return False
-    return is_first or not run.is_chain_start or request.warm_up is not None
-
-
-def _time_document(pipeline: Pipeline) -> tuple[object, object]:
+def _time_document(pipeline: Pipeline) -> str:
+    """Return what decides about the clock and the watermarks: how the log is read, and the watermark."""
     document = relevant_document(pipeline_document(pipeline))
-    return document["log"], document.get("watermark")
+    return fingerprint([document["log"], document.get("watermark")])
 
 
 def _of_rows(slice_: Slice, rows: Sequence[SourceRow]) -> SliceTime:
@@ -184,21 +181,8 @@ def _chunks(
     pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog | None, records: int
 ) -> Iterator[ChunkLog]:
     whole = pin_input(pipeline, lake, slices, known=known, row_ids=False)
-    for own in _cut(whole, slices, records=records):
+    for own in groups_of(slices, [whole.coordinates(slice_.slice_id).records for slice_ in slices], records=records):
         yield ChunkLog.of(pipeline, pin_input(pipeline, lake, own, known=known), own)
-
-
-def _cut(log: PinnedLog, slices: Sequence[Slice], *, records: int) -> Iterator[list[Slice]]:
-    own: list[Slice] = []
-    count = 0
-    for slice_ in slices:
-        further = log.coordinates(slice_.slice_id).records
-        if own and count + further > records:
-            yield own
-            own, count = [], 0
-        own.append(slice_)
-        count += further
-    yield own
 
 
 def _times(

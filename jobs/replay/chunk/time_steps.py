@@ -84,14 +84,16 @@ def warm_up_from(first: Slice, rows: Sequence[SourceRow]) -> WarmUp:
     )
 
 
-def time_before(lake: Lake, pipeline: Pipeline, before: CheckpointRef | None) -> list[SourceRow]:
-    """Return the clock and watermarks that a checkpoint contains; an empty list at the beginning of a chain.
+def time_before(
+    lake: Lake, pipeline: Pipeline, before: CheckpointRef | None, *, warm_up: WarmUp | None = None
+) -> list[SourceRow]:
+    """Return the clock and watermarks that a checkpoint contains; without one, those of a warm-up, or an empty list.
 
     Raises:
         CheckpointError: a row is damaged, or the row for all sources together is missing.
     """
     if before is None:
-        return []
+        return [] if warm_up is None else [source_row(row) for row in warm_up.time]
     uri = lake.table(pipeline.name, tables.WATERMARKS)
     rows = read_attempts(uri, [(before.slice_id, before.attempt_id)])
     columns = {name: rows[name] for name in rows.column_names}

@@ -9,7 +9,8 @@ from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import without_credentials
-from jobs.runs import LogCoordinates, Slice
+from jobs.planning.chains import RunsByState
+from jobs.runs import LogCoordinates, RunResult, Slice
 
 MAX_FILES = 200
 
@@ -51,23 +52,22 @@ class ShownFiles:
 def lineage_of(lake: Lake, pipeline: Pipeline, view: LedgerView, *, run: StagedRun) -> Lineage:
     """Return what a run has read, and the runs before and after it in the chain."""
     own = run.result
-    before = [
-        other.result
-        for other in view.runs.values()
-        if other.result.slice.end_ms == own.slice.start_ms and other.result.state_after == own.state_before
-    ]
+    before = RunsByState.of(view).before(run)
     after = [
         other.result
         for other in view.runs.values()
         if other.result.slice.start_ms == own.slice.end_ms and other.result.state_before == own.state_after
     ]
-    places = [RunPlace(slice_id=result.slice.slice_id, run_id=result.run_id) for result in (*before[-1:], *after)]
     return Lineage(
         table=without_credentials(lake.event_log(pipeline)),
         log=own.log,
-        before=places[0] if before and not run.is_chain_start else None,
-        after=tuple(places[1:] if before else places),
+        before=_place(before.result) if before is not None and not run.is_chain_start else None,
+        after=tuple(map(_place, after)),
     )
+
+
+def _place(result: RunResult) -> RunPlace:
+    return RunPlace(slice_id=result.slice.slice_id, run_id=result.run_id)
 
 
 def slice_files(lake: Lake, pipeline: Pipeline, slice_: Slice, *, version: int) -> ShownFiles:

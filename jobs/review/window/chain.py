@@ -10,7 +10,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import RunsByState
 from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.request_context import stored_pipeline
-from jobs.replay.chunk.time_steps import source_row, time_before
+from jobs.replay.chunk.time_steps import time_before
 from jobs.runs import SHOWN_DIGITS, Slice
 from windowlib.errors import RequestError
 from windowlib.watermarks.timeline import SourceRow
@@ -73,9 +73,8 @@ class Chain:
         """
         before = self.by_state.checkpoint_before(run)
         warm_up = self.view.requests[run.request_id].warm_up
-        if before is None and warm_up is not None and warm_up.fingerprint == run.result.state_before:
-            return [source_row(row) for row in warm_up.time]
-        return time_before(lake, self.pipeline, before)
+        is_first = warm_up is not None and warm_up.fingerprint == run.result.state_before
+        return time_before(lake, self.pipeline, before, warm_up=warm_up if is_first else None)
 
     def spec(self, run: StagedRun) -> Pipeline:
         """Return the spec of a run; users' functions are found beside the pipeline file."""
