@@ -58,7 +58,7 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
         "semantics_version": [SEMANTICS_VERSION, STATE_VERSION],
         "spec": relevant_document(pipeline_document(pipeline)),
     }
-    if pipeline.log.arrival_time is not None and (pipeline.needs_clock or pipeline.functions()):
+    if pipeline.uses_clock:
         whole["clock_version"] = CLOCK_VERSION
     if pipeline.functions():
         code = Functions(source=pipeline.source, directory=pipeline.functions_dir)

@@ -154,9 +154,9 @@ def times_of_chain(work: RequestContext, view: LedgerView, before: Sequence[Slic
 
 
 def _time_document(pipeline: Pipeline) -> str:
-    """Return what decides about the clock and the watermarks: how the log is read, and the watermark."""
+    """Return what decides about the rows of `watermarks`: how the log is read, the watermark, and use of the clock."""
     document = relevant_document(pipeline_document(pipeline))
-    return fingerprint([document["log"], document.get("watermark")])
+    return fingerprint([document["log"], document.get("watermark"), pipeline.uses_clock])
 
 
 def _of_rows(slice_: Slice, rows: Sequence[SourceRow]) -> SliceTime:

@@ -174,6 +174,11 @@ class Pipeline(GrammarModel):
         return any(part is not None and part.needs_clock for part in (self.watermark, self.windows))
 
     @property
+    def uses_clock(self) -> bool:
+        """Whether a replay reads arrival times and moves a clock: a part needs it, or a user's function may use it."""
+        return self.needs_clock or (bool(self.functions()) and self.log.arrival_time is not None)
+
+    @property
     def output_columns(self) -> tuple[str, ...]:
         """The columns of a pane's values."""
         if self.front_end == "atlas":

@@ -71,10 +71,8 @@ class Chain:
         Raises:
             CheckpointError: the checkpoint before it is damaged or was removed.
         """
-        before = self.by_state.checkpoint_before(run)
-        warm_up = self.view.requests[run.request_id].warm_up
-        is_first = warm_up is not None and warm_up.fingerprint == run.result.state_before
-        return time_before(lake, self.pipeline, before, warm_up=warm_up if is_first else None)
+        before, warm_up = self.by_state.checkpoint_before(run), self.by_state.warm_up_before(run)
+        return time_before(lake, self.pipeline, before, warm_up=warm_up)
 
     def spec(self, run: StagedRun) -> Pipeline:
         """Return the spec of a run; users' functions are found beside the pipeline file."""
