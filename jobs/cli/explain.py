@@ -8,12 +8,12 @@ import click
 from typing_extensions import override
 
 from jobs.cli import options
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, show_instant
 from jobs.plain_text import counted
 from jobs.planning.chains import RunsByState
-from jobs.planning.log_state import known_log
 from jobs.planning.request_context import RequestContext, on_published_spec
 from jobs.review.explain import Locator, explain
 from jobs.runs import SHOWN_DIGITS

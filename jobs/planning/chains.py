@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, previous_slice, slice_grid
-from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.log_state import LogState
 from jobs.runs import EMPTY_STATE, CheckpointRef, Slice, WarmUp
 from windowlib.errors import RequestError

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
@@ -14,7 +15,6 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, show_ms, slice_grid
 from jobs.planning.chains import ChainStart, chain_before, warmed_up
 from jobs.planning.estimate import estimator
-from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.steps import Ask, Reason, Step, StepJudge
 from jobs.runs import Slice

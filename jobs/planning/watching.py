@@ -8,11 +8,11 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jobs.lake.delta_tables import is_newest
-from jobs.lake.log_places import place_at
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.log import LogFormat
 from jobs.planning.readiness import Waiting, marker_exists
 from jobs.planning.request_context import RequestContext
+from jobs.reading.log_places import place_at
 from jobs.storage import is_remote
 from windowlib.errors import RequestError
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from jobs.engine.fingerprints import state_of
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.planning.fingerprints import state_of
 from jobs.reading.stored_rows import Finding, StoredRuns
 from windowlib.errors import HindcastError
 from windowlib.records import tables

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from expectations.suites import SuiteFile
+from jobs.engine.fingerprints import checks_fingerprint, spec_fingerprint
 from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog
-from jobs.planning.fingerprints import checks_fingerprint, spec_fingerprint
 from jobs.planning.log_pin import pin_input
 from jobs.replay.checkpoint_check import CheckpointCheck, StoredState
 from jobs.replay.checks import load_checks

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from jobs.lake.event_log import files_of_slices
 from jobs.lake.lake import Lake
-from jobs.lake.log_places import log_place
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import without_credentials
 from jobs.planning.chains import RunsByState
+from jobs.reading.log_places import log_place
 from jobs.runs import LogCoordinates, RunResult, Slice
 
 MAX_FILES = 200

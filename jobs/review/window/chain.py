@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import RunsByState
-from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.request_context import stored_pipeline
 from jobs.replay.chunk.time_steps import time_before
 from jobs.runs import SHOWN_DIGITS, Slice
