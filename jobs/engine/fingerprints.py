@@ -25,13 +25,14 @@ CLOCK_VERSION = 2
 
 RUN_ID_DIGITS = 32
 
-# These fields cannot change a row of a run. `table`, `format`, `partitions`, `changes` and `ready` decide where, how
-# and when records are read; the input fingerprint covers the records. `first` and `last` bound the slices; the state
+# These fields cannot change a row of a run. `table`, `format`, `partitions`, `changes`, `pipeline`, `panes` and `ready`
+# decide where, how and when records are read; the input fingerprint covers the records. `first` and `last` bound the
+# slices; the state
 # before covers the start of a chain.
 _IRRELEVANT = (
     "pipeline", "quality", "publish", "restate", "repair", "schedule", "owner", "description", "tags", "alerts"
 )  # fmt: skip
-_IRRELEVANT_OF_LOG = ("table", "format", "partitions", "changes", "ready")
+_IRRELEVANT_OF_LOG = ("table", "format", "partitions", "changes", "pipeline", "panes", "ready")
 _IRRELEVANT_OF_SLICE = ("first", "last")
 
 

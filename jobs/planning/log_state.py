@@ -28,7 +28,8 @@ class LogState:
     Records outside the pipeline's `first..last` are ignored. `data_ms` are the distinct instants of the slice column
     that have records, ascending. `newest_data_ms` is when the newest commit that adds data was made, if the readiness
     of a slice of the range depends on it; else None. `known` saves the next `pin_log` from reading the same
-    commits again. `warnings` are sentences for the person who plans.
+    commits again. `warnings` are sentences for the person who plans. `missing` maps the slices whose records the log
+    does not have yet to the reason, if the log `tells_missing` itself: it is a table of another pipeline.
     """
 
     version: int
@@ -39,6 +40,8 @@ class LogState:
     newest_data_ms: int | None = None
     known: KnownLog = field(default_factory=KnownLog)
     warnings: tuple[str, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+    tells_missing: bool = False
 
     def has_records(self, slice_: Slice) -> bool:
         """Return whether a slice has a record."""
@@ -77,6 +80,8 @@ def read_log_state(
         newest_data_ms=pinned.newest_data_ms() if last in slices and waits_for_commits(pipeline.log.ready) else None,
         known=pinned.known(),
         warnings=tuple(_unprotected(pinned)),
+        missing=pinned.missing(slices),
+        tells_missing=pipeline.log.pipeline is not None,
     )
 
 
