@@ -47,7 +47,7 @@ class UpstreamSlice:
 
     Attributes:
         run: the published run of the slice.
-        parts: the published runs whose rows are read: this run, or all that may have panes of its final windows.
+        parts: the published runs whose rows are read: this run, and earlier ones that may have panes of its windows.
         ends_ms: the slice has the windows that end after the first and up to the second instant; None: all rows.
     """
 
@@ -78,9 +78,9 @@ def upstream_slices(lake: Lake, view: LedgerView, log: LogGrammar) -> list[Upstr
     slices, final_ms = [], MIN_TIME_MS
     for number, run in enumerate(runs):
         until_ms = max(final_ms, _final_until_ms(spec_of(view, run), run))
-        has_final = (place for place in range(number + 1) if high[place] > final_ms and low[place] <= until_ms)
+        may_have = (place for place in range(number) if high[place] > final_ms and low[place] <= until_ms)
         slices.append(
-            UpstreamSlice(run=run, parts=tuple(runs[place] for place in has_final), ends_ms=(final_ms, until_ms))
+            UpstreamSlice(run=run, parts=(*(runs[place] for place in may_have), run), ends_ms=(final_ms, until_ms))
         )
         final_ms = until_ms
     return slices
@@ -136,12 +136,15 @@ def rows_of(lake: Lake, view: LedgerView, log: LogGrammar, *, slices: Sequence[U
     """Yield the rows of slices. The parts of all of them are read at once, and compared with the ledger.
 
     Raises:
+        LogError: there is no such table.
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     assert log.pipeline is not None, "the log is a table of a pipeline"
     parts = {part.result.run_id: part for slice_ in slices for part in slice_.parts}
     stored = StoredRuns(lake, log.pipeline, view).read(log.table, parts.values())
     columns = table_columns(lake.table(log.pipeline, log.table))
+    if not columns:
+        raise LogError(f"pipeline {log.pipeline} has no table {log.table} yet, which log.table names")
     for slice_ in slices:
         own = of_attempts(stored, {run_attempt(part, log.table) for part in slice_.parts})
         table = stored_table(spec_of(view, slice_.run), log.table, columns, log=dict)

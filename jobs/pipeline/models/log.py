@@ -317,8 +317,8 @@ class LogGrammar(GrammarModel):
         if self.slice.by != SLICE_COLUMN or self.slice.format is not None:
             raise ValueError("slice: the slices are those of the other pipeline; leave out by and format")
         if self.order_columns != (order := order_of(self.table, self.panes)):
-            found = self.order if isinstance(self.order, str) else list(self.order)
-            raise ValueError(f"order: found {found}, and published rows have the order {list(order)}; leave order out")
+            stated = self.order if isinstance(self.order, str) else list(self.order)
+            raise ValueError(f"order: found {stated}, and published rows have the order {list(order)}; leave order out")
         if self.ready is not None:
             raise ValueError(f"ready: a slice is complete when pipeline {upstream} has published it; leave ready out")
         own = [name for name in ("partitions", "changes", "kafka") if getattr(self, name) is not None]
