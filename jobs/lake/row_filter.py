@@ -23,13 +23,15 @@ class RowFilter:
     Attributes:
         values: column -> the allowed values, of the type of the column. A null allows nulls.
         time: the column of times.
-        from_, to: scalars of the type of that column; None is no bound. A null is in no range that has a bound.
+        from_, to: scalars of the type of that column; None is no bound. A null is in no range that has a bound, unless
+            `or_null`, which is for a range without `to`.
     """
 
     values: Mapping[str, "pa.Array"] = field(default_factory=dict)
     time: str = "window_start"
     from_: "pa.Scalar | None" = None
     to: "pa.Scalar | None" = None
+    or_null: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -42,8 +44,10 @@ class RowFilter:
         import pyarrow.compute as pc
 
         terms = [pc.field(name).isin(allowed) for name, allowed in self.values.items()]
-        terms += [pc.field(self.time) >= self.from_] if self.from_ is not None else []
-        terms += [pc.field(self.time) < self.to] if self.to is not None else []
+        time = pc.field(self.time)
+        if self.from_ is not None:
+            terms.append((time >= self.from_) | time.is_null() if self.or_null else time >= self.from_)
+        terms += [time < self.to] if self.to is not None else []
         whole = None
         for term in terms:
             whole = term if whole is None else whole & term
@@ -83,6 +87,8 @@ class RowFilter:
             column = f"{name}.{self.time}"
             if bound is not None and column in files.column_names:
                 kept = compare(files[column].combine_chunks().cast(bound.type), bound)
+                if self.or_null:
+                    kept = pc.or_kleene(kept, pc.greater(files[f"null_count.{self.time}"].combine_chunks(), 0))
                 whole = pc.and_(whole, kept.fill_null(True))  # noqa: FBT003 - the value that replaces a null
         return whole
 

@@ -8,14 +8,12 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import OpenedTable, checkpoint_interval, forget_table, open_table, pause_s
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import parquet_format
-from jobs.lake.row_filter import RowFilter
 from jobs.lake.table_files import Attempt, TableFile
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError, StoreError
@@ -293,41 +291,6 @@ def attempts_dataset(
     with reading(uri, pairs):
         table = open_table(uri) if pairs else None
         yield None if table is None else dataset_of(table, pairs, share=share)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilteredFiles:
-    """The files of the attempts that may have chosen rows.
-
-    `read` are these attempts, and those without any file. `dataset` is None if there is no table.
-    `records` is how many rows the files have, chosen or not, by Delta's log.
-    """
-
-    dataset: "pads.FileSystemDataset | None"
-    read: frozenset[Attempt]
-    records: int = 0
-
-
-@contextmanager
-def filtered_files(uri: str, attempts: Iterable[Attempt], chosen: RowFilter) -> Iterator[FilteredFiles]:
-    """Give the files of some attempts, without the attempts that have no chosen row by the statistics of their files.
-
-    Raises:
-        StoreError: the table cannot be read, inside the context as well; the message names the damaged file.
-    """
-    pairs = frozenset(attempts)
-    with reading(uri, pairs):
-        table = open_table(uri) if pairs else None
-        if table is None:
-            yield FilteredFiles(dataset=None, read=pairs)
-            return
-        files, skipped = table.listing().of(pairs), table.listing().skipped(chosen)
-        chosen_attempts = {file.attempt for file in files if file.path not in skipped}
-        kept = [file for file in files if file.attempt in chosen_attempts]
-        left = {file.attempt for file in files} - chosen_attempts
-        dataset = files_dataset(uri, kept, table_schema(table))
-        records = sum(file.records or 0 for file in kept)
-        yield FilteredFiles(dataset=dataset, read=pairs - left, records=records)
 
 
 def read_attempts(uri: str, attempts: Iterable[Attempt], columns: Sequence[str] | None = None) -> "pa.Table":

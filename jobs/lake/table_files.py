@@ -64,6 +64,23 @@ class Listing:
 
         return frozenset(self._columns["path"].filter(pc.invert(chosen.may_match(self._actions))).to_pylist())
 
+    def cuts(self, attempts: AbstractSet[Attempt], column: str, *, rows: int) -> "list[pa.Scalar]":
+        """Return the least values of a column in some files, so that the files between two have enough rows."""
+        if f"min.{column}" not in self._actions.column_names:
+            return []
+        own = {file.path for file in self.of(attempts)}
+        files = self._actions.select(["path", "num_records", f"min.{column}"]).sort_by(f"min.{column}")
+        cuts: list[pa.Scalar] = []
+        before = 0
+        for path, records, least in zip(*files.columns, strict=True):
+            if path.as_py() not in own or not least.is_valid:
+                continue
+            if before >= rows and (not cuts or least.as_py() > cuts[-1].as_py()):
+                cuts.append(least)
+                before = 0
+            before += records.as_py() or 0
+        return cuts
+
     def _found(self, attempts: AbstractSet[Attempt]) -> list[TableFile]:
         import pyarrow as pa
         import pyarrow.compute as pc

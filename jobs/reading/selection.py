@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 from jobs.lake.lake import Lake
@@ -10,11 +10,11 @@ from jobs.lake.row_filter import RowFilter
 from jobs.lake.store import table_columns
 from jobs.ledger.view import LedgerView
 from jobs.plain_text import shortened
-from jobs.reading.published import BOUNDS, HIDDEN, read_published, read_published_table, runs_by_keys
+from jobs.reading.published import BOUNDS, HIDDEN, published_runs, read_published, read_published_table, runs_by_keys
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import RequestError
 from windowlib.records.column_types import Node, spell_type
-from windowlib.records.tables import WINDOW_OUTPUTS
+from windowlib.records.tables import RECORD_TABLES, SIDE_OUTPUTS, WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,8 +50,11 @@ class Selection:
             StoreError: the table cannot be read.
         """
         stored = table_columns(lake.table(pipeline, self.table))
-        if view.published and not stored:
-            raise RequestError(f"pipeline {pipeline} has no table {self.table!r}")
+        known_tables = readable_tables(view)
+        if self.table not in known_tables:
+            raise RequestError(
+                f"pipeline {pipeline} has no published table {self.table!r}; it has {', '.join(known_tables)}"
+            )
         hidden = HIDDEN if self.table == WINDOW_OUTPUTS else ()
         shown = [name for name in stored if name not in hidden]
         for name in self.columns or ():
@@ -70,6 +73,14 @@ class Selection:
         return RowFilter(values=values, time=BOUNDS[0], from_=start, to=end)
 
 
+def readable_tables(view: LedgerView) -> tuple[str, ...]:
+    """Return the tables that readers may ask for: the windows, the record tables and the side outputs."""
+    written = {name for run in published_runs(view) for name in run.result.digests}
+    named = (WINDOW_OUTPUTS, *RECORD_TABLES)
+    side_outputs = sorted(name for name in written if name.startswith(SIDE_OUTPUTS))
+    return (*(name for name in named if name in written or name == WINDOW_OUTPUTS), *side_outputs)
+
+
 def read_selected(lake: Lake, pipeline: str, wanted: Selection, *, view: LedgerView) -> "pa.Table":
     """Return the published rows that a reader asks for; of the windows, in their order.
 
@@ -81,6 +92,11 @@ def read_selected(lake: Lake, pipeline: str, wanted: Selection, *, view: LedgerV
     if wanted.table != WINDOW_OUTPUTS:
         return read_published_table(lake, pipeline, wanted.table, view=view, columns=wanted.columns)
     return read_published(lake, pipeline, view, chosen=chosen, columns=wanted.columns)
+
+
+def instant_of_ms(at_ms: int) -> datetime:
+    """Return an instant of epoch ms as a datetime in UTC."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
 
 
 def _allowed(name: str, given: object, stored: Mapping[str, Node], *, keys: Sequence[str]) -> "pa.Array":

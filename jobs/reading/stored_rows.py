@@ -12,16 +12,10 @@ from urllib.parse import unquote
 
 from jobs.lake.damage import ADVICE, reading
 from jobs.lake.delta_tables import open_delta
+from jobs.lake.filtered_files import FilteredFiles, filtered_files
 from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter
-from jobs.lake.store import (
-    FilteredFiles,
-    attempt_batches,
-    count_rows,
-    filtered_files,
-    read_attempts,
-    table_columns,
-)
+from jobs.lake.store import attempt_batches, count_rows, read_attempts, table_columns
 from jobs.lake.table_files import Attempt
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.plain_text import counted
