@@ -42,6 +42,8 @@ class EventKind(Enum):
     TOLD = "told"  # a task sends the asset events of a publication that a command has made
     RESUMED = "resumed"  # a person ends the hold of the chain
     CONDEMNED = "condemned"  # the attempt does not count any more (without a run: no run of it, and none is staged)
+    REMOVED = "removed"  # a clean-up is going to delete rows that nothing needs any more
+    MENDED = "mended"  # another attempt, with equal rows, counts for a run whose stored rows were damaged
     FAILED = "failed"  # an attempt ended with an error
     CLOSED = "closed"  # the request ended without publication
     LOOKED = "looked"  # the log was compared with what the published runs read
@@ -49,6 +51,10 @@ class EventKind(Enum):
     ACCEPTED = "accepted"  # a person accepts commits of the log that removed or changed records
     RECOVERED = "recovered"  # a person goes on without the last commits of the ledger, which were lost
     NOTE = "note"  # a comment or an assignee of a request, or free text; changes no rule, so older readers skip it
+
+
+STORAGE_KINDS = frozenset({EventKind.REMOVED, EventKind.MENDED})
+"""The kinds that tell where rows are stored now. They are true of earlier versions of the ledger, too."""
 
 
 class StoredDetails(Mapping[str, Any]):
