@@ -49,7 +49,7 @@ class Removal:
         """Return the error for a replay that would start from a state that was removed."""
         return CheckpointError(
             f"the state after slice {slice_id} was removed by {self}, so no replay can start from it. Begin the range "
-            "at an earlier slice, or use --warm-up"
+            "at the slice after it, with --warm-up"
         )
 
 

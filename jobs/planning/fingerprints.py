@@ -29,7 +29,8 @@ RUN_ID_DIGITS = 32
 # and when records are read; the input fingerprint covers the records. `first` and `last` bound the slices; the state
 # before covers the start of a chain.
 _IRRELEVANT = (
-    "pipeline", "quality", "publish", "restate", "repair", "schedule", "owner", "description", "tags", "alerts"
+    "pipeline", "quality", "publish", "restate", "repair", "retention", "schedule", "owner", "description", "tags",
+    "alerts",
 )  # fmt: skip
 _IRRELEVANT_OF_LOG = ("table", "format", "partitions", "changes", "ready")
 _IRRELEVANT_OF_SLICE = ("first", "last")

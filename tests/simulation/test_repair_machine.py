@@ -18,7 +18,6 @@ from hypothesis import HealthCheck, Phase, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jobs.cli.clean import rows_checker
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
 from jobs.ledger.events import LedgerEvent
@@ -31,7 +30,7 @@ from jobs.pipeline.slices import slices_between
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, on_published_spec, open_request_context
 from jobs.planning.steps import Ask, Reason
 from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
-from jobs.publishing.cleaning import clean
+from jobs.publishing.cleaning import clean, rows_checker
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
