@@ -210,6 +210,15 @@ def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool, wa
     )
 
 
+def mended_event(run: LedgerEvent, *, who: str, reason: str, owns_checks: bool) -> LedgerEvent:
+    """Return the event by which another attempt counts for a run. `run` is the `staged` event of that attempt.
+
+    `owns_checks`: the attempt stored the results of checks that the ledger has, so its rows of them count, too.
+    """
+    details = {**run.details, "owns_checks": owns_checks}
+    return replace(run, kind=EventKind.MENDED, who=who, reason=reason, details=details)
+
+
 def checked_event(request_id: str, result: RunResult) -> LedgerEvent:
     """Return the `checked` event of a run, with all its checks."""
     checks = [asdict(check) | {"verdict": check.verdict.value} for check in result.checks]

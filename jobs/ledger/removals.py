@@ -18,11 +18,12 @@ StoredAttempt = tuple[str, str]
 
 
 class Why(Enum):
-    """Why rows were removed. The ledger stores the values, which are the keys of `retention` in a pipeline file."""
+    """Why rows were removed. The ledger stores the values. The first three are keys of `retention` in a file."""
 
     SUPERSEDED = "superseded"  # readers have seen the run, and see another one now
     UNPUBLISHED = "unpublished"  # no reader has seen the attempt
     CHECKPOINTS = "checkpoints"  # only the rows of the state; readers see the other rows
+    MENDED = "mended"  # they were damaged, and another attempt at the run counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class Removal:
 
     def __str__(self) -> str:
         day = datetime.fromtimestamp(self.at_ms / 1000, tz=UTC).date()
-        return f"a clean-up of {self.who} on {day} (retention.{self.why.value}; ledger version {self.seq})"
+        return f"a clean-up of {self.who} on {day} ({self.why.value} rows; ledger version {self.seq})"
 
     def run_error(self, run_id: str, slice_id: str) -> LedgerError:
         """Return the error for a reader of a run whose rows were removed."""

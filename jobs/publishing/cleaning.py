@@ -179,6 +179,16 @@ def clean_lake(work: RequestContext, *, older_than_ms: int, who: str, dry_run: b
     return clean(work, files, older_than_ms=older_than_ms, who=who, check_rows=check, dry_run=dry_run)
 
 
+def delete_removed(work: RequestContext, files: AttemptFiles) -> None:
+    """Delete the rows that the ledger records as removed and that the tables still have.
+
+    Raises:
+        LedgerError, StoreError: as for `clean`.
+    """
+    tables = sorted({file.table for file in files.listed()} - {SCRATCH, PROBE})
+    _delete(work, files, _rows_to_delete(work.ledger.view(), {}, files.committed(tables)))
+
+
 def rows_checker(lake: Lake, pipeline: str) -> CheckRows:
     """Return a function that compares the stored rows of runs with the ledger, as `hindcast verify` does."""
 

@@ -16,6 +16,7 @@ from windowlib.errors import HindcastError
 from windowlib.records import tables
 from windowlib.records.tables import STATE_TABLES
 
+_PLACE = ("slice_id", "attempt_id")
 RUNS_AT_ONCE = 100
 """The rows of a table are in memory for at most this many runs at a time."""
 
@@ -93,7 +94,10 @@ def _compared(stored: StoredRuns, table: str, runs: Sequence[StagedRun]) -> tupl
         return rows.num_rows, list(findings)
     except HindcastError as error:
         if len(runs) == 1:
-            return 0, [Finding(table=table, slice_id=None, attempt_id=None, file=None, what=str(error))]
+            slice_id, attempt_id = run_attempt(runs[0], table)
+            is_own = f"attempt_id={attempt_id}" in str(error)  # else the log of the table is damaged
+            place = {"slice_id": slice_id, "attempt_id": attempt_id} if is_own else dict.fromkeys(_PLACE)
+            return 0, [Finding(table=table, file=None, what=str(error), **place)]
         middle = len(runs) // 2
         halves = [_compared(stored, table, part) for part in (runs[:middle], runs[middle:])]
         return sum(count for count, _ in halves), [finding for _, wrong in halves for finding in wrong]
