@@ -256,8 +256,8 @@ def _compare(name: str, old: StagedRun, made: RunResult) -> None:
     if made.run_id != then.run_id:
         raise RequestError(
             f"slice {then.slice.slice_id} of pipeline {name} was made again as run {made.run_id[:SHOWN_DIGITS]}, and "
-            f"the ledger has run {then.run_id[:SHOWN_DIGITS]}: another version of Hindcast or of your functions made it. "
-            "Restore that version, or replay the slice"
+            f"the ledger has run {then.run_id[:SHOWN_DIGITS]}: another version of Hindcast or of your functions made "
+            "it. Restore that version, or replay the slice"
         )
     other = {table for table in {*made.digests, *then.digests} if made.digests.get(table) != then.digests.get(table)}
     if other or (made.state_after, made.counts, made.watermark_ms) != (

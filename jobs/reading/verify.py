@@ -5,9 +5,11 @@ is read (jobs.ledger.chain). `plan --verify` compares the event log with the rec
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+from zlib import crc32
 
+from jobs.durations import UNIT_MS
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.planning.fingerprints import state_of
@@ -23,15 +25,29 @@ RUNS_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """The slices that start in [from_ms, to_ms). None is no bound."""
+    """The slices that start in [from_ms, to_ms), or a share of them. None is no bound.
+
+    The slices are dealt into `shares` by a hash of their id, so that each is always in the same one; `share` is the
+    number of this one.
+    """
 
     from_ms: int | None = None
     to_ms: int | None = None
+    shares: int = 1
+    share: int = 0
 
     def holds(self, run: StagedRun) -> bool:
         """Return whether a run's slice is in the span."""
-        start_ms = run.result.slice.start_ms
-        return (self.from_ms is None or start_ms >= self.from_ms) and (self.to_ms is None or start_ms < self.to_ms)
+        slice_ = run.result.slice
+        start_ms = slice_.start_ms
+        is_between = (self.from_ms is None or start_ms >= self.from_ms) and (
+            self.to_ms is None or start_ms < self.to_ms
+        )
+        return is_between and crc32(slice_.slice_id.encode()) % self.shares == self.share
+
+    def of_day(self, shares: int, *, now_ms: int) -> "Span":
+        """Return the share of a day (UTC). So many days in a row have each share once."""
+        return replace(self, shares=shares, share=now_ms // UNIT_MS["d"] % shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +60,12 @@ class Verification:
     rows: int
     findings: tuple[Finding, ...]
 
+    @property
+    def mendable(self) -> tuple[str, ...]:
+        """The slices of which `hindcast mend` can make stored rows again."""
+        places = ((finding.slice_id, finding.attempt_id) for finding in self.findings)
+        return tuple(sorted({slice_id for slice_id, attempt_id in places if slice_id is not None and attempt_id}))
+
     def to_json(self) -> dict[str, Any]:
         """Return the object that `hindcast verify --json` prints."""
         return {
@@ -52,6 +74,7 @@ class Verification:
             "runs": self.runs,
             "rows": self.rows,
             "findings": [asdict(finding) for finding in self.findings],
+            "mendable": list(self.mendable),
         }
 
 
