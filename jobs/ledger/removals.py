@@ -11,7 +11,7 @@ from enum import Enum
 
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.runs import SHOWN_DIGITS
-from windowlib.errors import CheckpointError, LedgerError
+from windowlib.errors import LedgerError, RequestError
 
 StoredAttempt = tuple[str, str]
 """(slice_id, attempt_id): the rows that one attempt stored for one slice."""
@@ -46,9 +46,9 @@ class Removal:
             "has other runs"
         )
 
-    def state_error(self, slice_id: str) -> CheckpointError:
+    def state_error(self, slice_id: str) -> RequestError:
         """Return the error for a replay that would start from a state that was removed."""
-        return CheckpointError(
+        return RequestError(
             f"the state after slice {slice_id} was removed by {self}, so no replay can start from it. Begin the range "
             "at the slice after it, with --warm-up"
         )

@@ -129,7 +129,7 @@ class StagedRun:
         """The state after the run. The next slice starts from it.
 
         Raises:
-            CheckpointError: a clean-up has removed it.
+            RequestError: a clean-up has removed it.
         """
         result = self.result
         if self.checkpoint_removal is not None:

@@ -24,7 +24,7 @@ from jobs.reading.stored_rows import Finding, digest_of, quality_digest, run_att
 from jobs.reading.verify import Span, verify
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import EMPTY_STATE, SHOWN_DIGITS, CheckpointRef, RunResult, Slice, WarmUp
-from windowlib.errors import CheckpointError, InvariantBroken, RequestError
+from windowlib.errors import InvariantBroken, RequestError
 from windowlib.records import tables
 
 
@@ -183,12 +183,7 @@ def _before(
             f"slice {run.result.slice.slice_id} of pipeline {name} started from state {state[:SHOWN_DIGITS]}, which no "
             "stored run has left, so it cannot be made again"
         )
-    try:
-        return before.checkpoint, None
-    except CheckpointError as error:
-        raise RequestError(
-            f"slice {run.result.slice.slice_id} of pipeline {name} cannot be made again: {error}"
-        ) from None
+    return before.checkpoint, None
 
 
 def _check_state(work: RequestContext, view: LedgerView, run: StagedRun, *, before: CheckpointRef | None) -> None:

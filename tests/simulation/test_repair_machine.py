@@ -63,7 +63,7 @@ from tests.support.repair_model import (
     view_rows,
 )
 from tests.support.replays import NOW_MS
-from windowlib.errors import CheckpointError, LedgerError, LogError, RequestError
+from windowlib.errors import LedgerError, LogError, RequestError
 
 DAYS: Final = 5
 WHO: Final = "a test"
@@ -476,9 +476,8 @@ class RepairMachine(RuleBasedStateMachine):
             may_publish = outcome.is_published
         except (RequestError, LogError) as error:
             self._note_refusal(error)
-            may_publish = False
-        except CheckpointError as error:
-            self._note_removal(error, is_allowed=is_refused_without_state)
+            if "removed by a clean-up" in str(error):
+                self._note_removal(error, is_allowed=is_refused_without_state)
             may_publish = False
         except KeyboardInterrupt:
             event("a request was killed")
