@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = {
     "explain": "jobs.cli.explain:explain_command",
     "report": "jobs.cli.inspect:report_command",
     "verify": "jobs.cli.verify:verify_command",
+    "mend": "jobs.cli.mend:mend_command",
     "clean": "jobs.cli.clean:clean_command",
     "recover": "jobs.cli.recover:recover_command",
     "suite": "jobs.cli.suite:suite_command",

@@ -1,15 +1,17 @@
 """The command `hindcast verify`."""
 
-from dataclasses import replace
+import re
+from typing import Final
 
 import click
 
 from jobs.cli import options
+from jobs.orchestration.maintenance import verify_all
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
-from jobs.reading.verified_ledger import verify_ledger
-from jobs.reading.verified_log import verify_log
-from jobs.reading.verify import Span, verify
+from jobs.reading.verify import Span
+
+_SHARE: Final = re.compile(r"1/([1-9][0-9]{0,4})")
 
 
 @click.command(
@@ -22,26 +24,33 @@ from jobs.reading.verify import Span, verify
 @click.option(
     "--to", "to_text", default=None, metavar="DATE", help="End of the range, not included in it.  [default: no limit]"
 )
+@click.option(
+    "--share",
+    "share_text",
+    default=None,
+    metavar="1/N",
+    help="Only one of N shares of the slices, another one each day: with 1/30, each slice is read once in 30 days.",
+)
 @options.json_option
 @options.existing_place_options
 def verify_command(
-    *, pipeline_name: str, from_text: str | None, to_text: str | None, as_json: bool, places: options.Places
-) -> int:
+    *, pipeline_name: str, from_text: str | None, to_text: str | None, share_text: str | None, as_json: bool,
+    places: options.Places,
+) -> int:  # fmt: skip
     """Compare the ledger, every stored row of published and staged runs, and the log's files with what was written.
 
     The command finds lost, duplicated and changed rows and unreadable files in all tables: outputs, side tables,
     checkpoints, tallies and results of checks. Of the event log, it reads the files of the published slices, and
     compares them with their checksums, or with the digests that the runs have stored. Notes name files of the ledger
-    that no commit names. The exit status is 1 if there is a finding.
+    that no commit names. The exit status is 1 if there is a finding. `hindcast mend` makes damaged rows again.
     """
     work = places.request_context(places.pipeline(pipeline_name))
     bounds = [None if text is None else parse_bound(work.pipeline, text) for text in (from_text, to_text)]
     span = Span(from_ms=bounds[0], to_ms=bounds[1])
-    view = work.ledger.view()
-    report = verify(places.lake, work.pipeline.name, view, span=span)
-    ledger = verify_ledger(work.ledger)
-    log = verify_log(places.lake, work.pipeline, view, span=span)
-    report = replace(report, findings=(*ledger.findings, *report.findings, *log.findings))
+    if share_text is not None:
+        span = span.of_day(_shares(share_text), now_ms=work.ledger.now_ms())
+    read = verify_all(work, span)
+    report, ledger, log = read.report, read.ledger, read.log
     if as_json:
         further = {"notes": [*ledger.notes], "log_files": log.files, "log_files_unknown": log.unknown}
         options.print_json(report.to_json() | further)
@@ -53,4 +62,15 @@ def verify_command(
             f"(ledger version {report.ledger_version}); "
             f"{log}: {verdict}"
         )
+        options.say(*(f"next: hindcast mend {report.pipeline} {slice_id}" for slice_id in report.mendable))
     return options.REFUSED if report.findings else options.OK
+
+
+def _shares(text: str) -> int:
+    """Return N of a text 1/N; a wrong one is an error of usage."""
+    match = _SHARE.fullmatch(text.strip())
+    if match is None:
+        raise click.BadParameter(
+            f"expected 1/N with a whole number N, such as 1/30, found {text!r}", param_hint="--share"
+        )
+    return int(match[1])

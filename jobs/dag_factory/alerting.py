@@ -13,7 +13,7 @@ from jobs.dag_factory.addresses import absolute
 from jobs.dag_factory.dag_page import dag_page
 from jobs.dag_factory.operators import SlicesHeld, order_of
 from jobs.dag_factory.settings import DagSettings
-from jobs.dag_factory.task_errors import FormRefused, our_errors
+from jobs.dag_factory.task_errors import FormRefused, RowsDamaged, our_errors
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped
 from jobs.review import links
@@ -41,7 +41,7 @@ class AlertOnFailure:
 
     def _tell(self, context: Context) -> None:
         from jobs.dag_factory.messages import send
-        from jobs.orchestration.alerts import failed_alert, held_alert
+        from jobs.orchestration.alerts import damaged_alert, failed_alert, held_alert
 
         alerts, name = self.pipeline.alerts, self.pipeline.name
         error = context.get("exception")
@@ -52,6 +52,9 @@ class AlertOnFailure:
         if isinstance(error, SlicesHeld):
             if alerts.held:
                 send(held_alert(name, error.gate, url=url), alerts, context)
+        elif isinstance(error, RowsDamaged):
+            if alerts.failed:
+                send(damaged_alert(error.report, to_do=error.to_do, url=url), alerts, context)
         elif alerts.failed:
             alert = failed_alert(
                 name,

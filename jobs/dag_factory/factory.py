@@ -8,6 +8,7 @@ from airflow.sdk import DAG
 from jobs.dag_factory.alerting import alert_dag
 from jobs.dag_factory.broken_dag import broken_dag
 from jobs.dag_factory.decide_dag import decide_dag
+from jobs.dag_factory.maintain_dag import maintain_dag
 from jobs.dag_factory.pipeline_dags import backfill_dag, replay_dag
 from jobs.dag_factory.settings import SPARK_CONNECTION, DagSettings, Pools
 from jobs.pipeline.files import BrokenPipeline, PipelineFiles, load_all
@@ -26,7 +27,8 @@ def hindcast_dags(
 ) -> dict[str, DAG]:
     """Return the DAGs `replay_<name>`, `backfill_<name>` and `decide_<name>` of every pipeline file, by DAG id.
 
-    A pipeline whose `alerts` name a time of day or `held_longer_than` has a DAG `alert_<name>` as well.
+    A pipeline whose `alerts` name a time of day or `held_longer_than` has a DAG `alert_<name>` as well, and one with
+    `retention` a DAG `maintain_<name>`.
 
     A file in Airflow's dags folder gives them to Airflow::
 
@@ -65,9 +67,9 @@ def _all_dags(pipelines: Path, settings: DagSettings) -> Iterator[DAG]:
 def _dags_of(pipeline: Pipeline, settings: DagSettings) -> list[DAG]:
     """Return the DAGs of a good file. An error here breaks the DAGs of this file only (law L10)."""
     try:
-        alert = alert_dag(pipeline, settings)
+        further = (alert_dag(pipeline, settings), maintain_dag(pipeline, settings))
         decide = decide_dag(pipeline, settings)
-        return [replay_dag(pipeline, settings), backfill_dag(pipeline, settings), decide, *([alert] if alert else [])]
+        return [replay_dag(pipeline, settings), backfill_dag(pipeline, settings), decide, *filter(None, further)]
     except Exception as error:  # noqa: BLE001
         text = f"{pipeline.source}: its DAGs cannot be made: {type(error).__name__}: {error}"
         return _broken(BrokenPipeline(name=pipeline.name, path=Path(pipeline.source), error=text), settings)

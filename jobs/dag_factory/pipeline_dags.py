@@ -41,7 +41,7 @@ def replay_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
         end_date=last,
         catchup=False,
         max_active_runs=1,
-        default_args=_task_defaults(pipeline, settings),
+        default_args=task_defaults(pipeline, settings),
         tags=[*settings.tags, *(pipeline.tags or ()), "replay"],
     ) as dag:
         add_tasks(pipeline, "replay", settings)
@@ -63,7 +63,7 @@ def backfill_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
         params=range_params(pipeline),
         catchup=False,
         max_active_runs=1,
-        default_args=_task_defaults(pipeline, settings),
+        default_args=task_defaults(pipeline, settings),
         tags=[*settings.tags, *(pipeline.tags or ()), "backfill"],
     ) as dag:
         add_tasks(pipeline, "backfill", settings)
@@ -84,7 +84,8 @@ def _schedule(schedule: ScheduleGrammar | None) -> BaseTimetable | list[BaseAsse
     return AssetOrTimeSchedule(timetable=cron, assets=AssetAll(*assets)) if assets else cron
 
 
-def _task_defaults(pipeline: Pipeline, settings: DagSettings) -> dict[str, Any]:
+def task_defaults(pipeline: Pipeline, settings: DagSettings) -> dict[str, Any]:
+    """Return the arguments of all tasks of a pipeline."""
     return {
         "owner": pipeline.owner or settings.owner,
         "retries": RETRIES,

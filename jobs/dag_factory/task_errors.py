@@ -10,18 +10,27 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.observability import stats
 
 from jobs.orchestration.backfill_form import FormError
-from jobs.plain_text import escaped
+from jobs.plain_text import counted, escaped
 from jobs.review import links
 from windowlib.errors import HindcastError, LedgerError
 
 if TYPE_CHECKING:
     from jobs.orchestration.dag_orders import Order
+    from jobs.reading.verify import Verification
 
 log = logging.getLogger(__name__)
 
 
 class FormRefused(AirflowFailException):
     """The input of the form is not valid. The person who filled it in has to correct it."""
+
+
+class RowsDamaged(AirflowFailException):
+    """Stored rows differ from what was written. `report` has the findings, and `to_do` what a person does."""
+
+    def __init__(self, report: "Verification", to_do: str) -> None:
+        super().__init__(escaped(f"{counted(len(report.findings), 'finding')}: {report.findings[0]}. {to_do}"))
+        self.report, self.to_do = report, to_do
 
 
 def leave_verdict(context: Context, text: str) -> None:

@@ -30,7 +30,8 @@ RUN_ID_DIGITS = 32
 # slices; the state
 # before covers the start of a chain.
 _IRRELEVANT = (
-    "pipeline", "quality", "publish", "restate", "repair", "schedule", "owner", "description", "tags", "alerts"
+    "pipeline", "quality", "publish", "restate", "repair", "retention", "schedule", "owner", "description", "tags",
+    "alerts",
 )  # fmt: skip
 _IRRELEVANT_OF_LOG = ("table", "format", "partitions", "changes", "pipeline", "panes", "ready")
 _IRRELEVANT_OF_SLICE = ("first", "last")

@@ -13,8 +13,8 @@ from jobs.storage import is_remote
 from windowlib.errors import HindcastError, LogError, StoreError
 
 ADVICE = (
-    "Put that file back from a copy, or remove the table's newer attempts and run the slices again; "
-    "`hindcast verify PIPELINE` lists everything that is damaged"
+    "`hindcast verify PIPELINE` lists everything that is damaged, and `hindcast mend PIPELINE SLICE` makes rows of a "
+    "slice again. Other files need a copy to restore them from"
 )
 REMOTE_ADVICE = (
     "Check that the object store answers and that the variables of docs/how-to/storage.md name it, and run the command "

@@ -1,26 +1,36 @@
-"""Lists the files of attempts below a pipeline's directory, and tells which of them a commit names. No Spark.
+"""The files and rows of attempts below a pipeline's directory: lists, tells which a commit names, removes. No Spark.
 
 A process that was killed leaves Parquet files that no commit names, shuffle files below `_scratch/<attempt>`, and
-perhaps a table of `_probe/` (`jobs.ledger.conditional_put`). No reader sees them. This module removes nothing.
+perhaps a table of `_probe/` (`jobs.ledger.conditional_put`). No reader sees them.
+
+Rows are deleted by a commit without their files. The files stay for the readers of older versions of the table, until
+`expired` names them.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from jobs.durations import UNIT_MS
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
-from jobs.lake.delta_tables import open_table
+from jobs.lake.delta_tables import OpenedTable, forget_table, open_table
 from jobs.lake.lake import Lake
 from jobs.lake.log_files import place_of
+from jobs.lake.store import until_committed
+from jobs.lake.table_files import Attempt
 from jobs.storage import file_system
+from windowlib.records.tables import PARTITION_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
+T = TypeVar("T")
 LEDGER = "ledger"
 SCRATCH = "_scratch"
 PROBE = "_probe"
@@ -45,6 +55,16 @@ class LeftoverFile:
     modified_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedFile:
+    """A file of a table that its newest version names: its rows, which are of one attempt at a slice."""
+
+    table: str
+    attempt: Attempt
+    bytes: int
+    modified_ms: int
+
+
 class AttemptFiles(Protocol):
     """The files of the attempts at a pipeline."""
 
@@ -54,6 +74,18 @@ class AttemptFiles(Protocol):
 
     def named(self, tables: Iterable[str]) -> frozenset[str]:
         """Return the paths of the data files that the newest versions of tables name, or did name in the past."""
+        ...
+
+    def committed(self, tables: Iterable[str]) -> Sequence[CommittedFile]:
+        """Return the files that the newest versions of tables name."""
+        ...
+
+    def delete_rows(self, table: str, attempts: Collection[Attempt], *, metadata: Mapping[str, str]) -> None:
+        """Delete all rows of attempts at slices in one commit. Their files stay. A second call changes nothing."""
+        ...
+
+    def expired(self, tables: Iterable[str], *, older_than_ms: int) -> frozenset[str]:
+        """Return the paths of the files whose rows were deleted by a commit that is older."""
         ...
 
     def remove(self, paths: Iterable[str]) -> None:
@@ -89,21 +121,87 @@ class LakeFiles:
         Raises:
             StoreError: a table cannot be read.
         """
-        with ThreadPoolExecutor(max_workers=_DELETERS) as pool:
-            return frozenset(path for paths in pool.map(self._named, tables) for path in paths)
+        return frozenset(path for paths in self._each(self._named, tables) for path in paths)
 
     def _named(self, table: str) -> set[str]:
-        uri = self.lake.table(self.pipeline, table)
-        _system, root = file_system(uri)
-        with reading(uri):
-            opened = open_table(uri)
+        _system, root = file_system(self.lake.table(self.pipeline, table))
+        with self._opened(table) as opened:
             if opened is None:
                 return set()
             added = arrow_table(opened.delta.get_add_actions(flatten=True))["path"].to_pylist()
-            # What a person removed by OPTIMIZE or DELETE belongs to older versions, until VACUUM deletes it.
-            removed = opened.delta.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
-        # The removed ones come decoded or encoded, depending on the store.
-        return {place_of(root, path) for path in (*added, *removed)} | {f"{root}/{path}" for path in removed}
+            # What OPTIMIZE, DELETE or a clean-up removed belongs to older versions, until its file is deleted.
+            return {place_of(root, path) for path in added} | self._removed(opened, root, older_than_ms=0)
+
+    def committed(self, tables: Iterable[str]) -> list[CommittedFile]:
+        """Return the files that the newest versions of tables name.
+
+        Raises:
+            StoreError: a table cannot be read.
+        """
+        return [file for files in self._each(self._committed, tables) for file in files]
+
+    def _committed(self, table: str) -> list[CommittedFile]:
+        with self._opened(table) as opened:
+            if opened is None:
+                return []
+            actions = arrow_table(opened.delta.get_add_actions(flatten=True))
+            names = ("size_bytes", "modification_time", *(f"partition.{name}" for name in PARTITION_COLUMNS))
+            columns = [actions[name].to_pylist() for name in names]
+        return [
+            CommittedFile(table=table, attempt=(slice_id, attempt_id), bytes=size, modified_ms=_epoch_ms(modified))
+            for size, modified, slice_id, attempt_id in zip(*columns, strict=True)
+        ]
+
+    def delete_rows(self, table: str, attempts: Collection[Attempt], *, metadata: Mapping[str, str]) -> None:
+        """Delete all rows of attempts at slices in one commit of a table, without reading them.
+
+        Raises:
+            StoreError: the table cannot be read, or other processes committed first at every try.
+        """
+        from deltalake import CommitProperties
+
+        uri = self.lake.table(self.pipeline, table)
+        texts = ", ".join(_quoted("/".join(attempt)) for attempt in sorted(attempts))
+        place = " || '/' || ".join(PARTITION_COLUMNS)
+
+        def commit() -> None:
+            opened = open_table(uri)
+            if opened is not None:
+                properties = CommitProperties(custom_metadata=dict(metadata))
+                opened.delta.delete(f"{place} IN ({texts})", commit_properties=properties)
+
+        until_committed(uri, commit)
+        forget_table(uri)
+
+    def expired(self, tables: Iterable[str], *, older_than_ms: int) -> frozenset[str]:
+        """Return the paths of the files that commits before that time have removed from tables.
+
+        Raises:
+            StoreError: a table cannot be read.
+        """
+
+        def expired(table: str) -> set[str]:
+            _system, root = file_system(self.lake.table(self.pipeline, table))
+            with self._opened(table) as opened:
+                return set() if opened is None else self._removed(opened, root, older_than_ms=older_than_ms)
+
+        return frozenset(path for paths in self._each(expired, tables) for path in paths)
+
+    def _removed(self, opened: OpenedTable, root: str, *, older_than_ms: int) -> set[str]:
+        hours = -(-older_than_ms // UNIT_MS["h"])
+        paths = opened.delta.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False)
+        # They come decoded or encoded, depending on the store.
+        return {place_of(root, path) for path in paths} | {f"{root}/{path}" for path in paths}
+
+    @contextmanager
+    def _opened(self, table: str) -> Iterator[OpenedTable | None]:
+        uri = self.lake.table(self.pipeline, table)
+        with reading(uri):
+            yield open_table(uri)
+
+    def _each(self, read: Callable[[str], T], tables: Iterable[str]) -> list[T]:
+        with ThreadPoolExecutor(max_workers=_DELETERS) as pool:
+            return list(pool.map(read, tables))
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files, and the directories that they leave empty.
@@ -124,6 +222,15 @@ class LakeFiles:
             list(pool.map(remove, wanted))
         if self.lake.is_local:
             _remove_empty(Path(self.lake.root).resolve(), wanted)
+
+
+def _epoch_ms(modified: object) -> int:
+    """Return the time of a file in Delta's log, which comes as a number or as a time."""
+    return int(modified.timestamp() * 1_000) if isinstance(modified, datetime) else int(str(modified))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _listed(info: "pafs.FileInfo", root: str) -> LeftoverFile | None:

@@ -42,6 +42,8 @@ class EventKind(Enum):
     TOLD = "told"  # a task sends the asset events of a publication that a command has made
     RESUMED = "resumed"  # a person ends the hold of the chain
     CONDEMNED = "condemned"  # the attempt does not count any more (without a run: no run of it, and none is staged)
+    REMOVED = "removed"  # a clean-up is going to delete rows that nothing needs any more
+    MENDED = "mended"  # another attempt, with equal rows, counts for a run whose stored rows were damaged
     FAILED = "failed"  # an attempt ended with an error
     CLOSED = "closed"  # the request ended without publication
     LOOKED = "looked"  # the log was compared with what the published runs read
@@ -49,6 +51,10 @@ class EventKind(Enum):
     ACCEPTED = "accepted"  # a person accepts commits of the log that removed or changed records
     RECOVERED = "recovered"  # a person goes on without the last commits of the ledger, which were lost
     NOTE = "note"  # a comment or an assignee of a request, or free text; changes no rule, so older readers skip it
+
+
+STORAGE_KINDS = frozenset({EventKind.REMOVED, EventKind.MENDED})
+"""The kinds that tell where rows are stored now. They are true of earlier versions of the ledger, too."""
 
 
 class StoredDetails(Mapping[str, Any]):
@@ -202,6 +208,15 @@ def staged_event(request_id: str, result: RunResult, *, is_chain_start: bool, wa
         | ({"warms_up": True} if warms_up else {})
         | optional_fates(result.counts),
     )
+
+
+def mended_event(run: LedgerEvent, *, who: str, reason: str, owns_checks: bool) -> LedgerEvent:
+    """Return the event by which another attempt counts for a run. `run` is the `staged` event of that attempt.
+
+    `owns_checks`: the attempt stored the results of checks that the ledger has, so its rows of them count, too.
+    """
+    details = {**run.details, "owns_checks": owns_checks}
+    return replace(run, kind=EventKind.MENDED, who=who, reason=reason, details=details)
 
 
 def checked_event(request_id: str, result: RunResult) -> LedgerEvent:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from jobs.lake.delta_tables import pause_s
 from jobs.ledger.chain import linked
-from jobs.ledger.events import LedgerEvent
+from jobs.ledger.events import STORAGE_KINDS, LedgerEvent
 from jobs.ledger.head import Head, recovered_event
 from jobs.ledger.history import REMEMBERED, EventHistory
 from jobs.ledger.projection import project
@@ -70,7 +70,7 @@ class Ledger:
         return Ledger(self.uri, now_ms=self.now_ms, sleep=self._sleep, limits=self._limits, store=store)
 
     def view(self, at: int | None = None) -> LedgerView:
-        """Return the view of the newest version, or of version `at`.
+        """Return the view of the newest version, or of version `at`, of rows as they are stored now.
 
         Raises:
             LedgerError: the table cannot be read, an event was changed or lost, or there is no version `at` yet.
@@ -80,7 +80,8 @@ class Ledger:
             raise LedgerError(f"ledger {self.uri} has no version {at} yet; its newest is {version}")
         if at is None:
             return self._history.project.view(version)
-        return project((event for event in self._history.events if event.seq <= at), version=at)
+        events = (event for event in self._history.events if event.seq <= at or event.kind in STORAGE_KINDS)
+        return project(events, version=at)
 
     def write(self, decide: Decide) -> LedgerView:
         """Append the events that `decide` returns, in one commit. If it returns none, write nothing.

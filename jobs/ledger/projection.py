@@ -2,7 +2,7 @@
 
 Only this module implements these rules:
 
-- One attempt counts for a run: the first that was staged and not condemned.
+- One attempt counts for a run (jobs.ledger.attempt_choice).
 - If a later attempt at the run left other content, the run's verdict is ERROR.
 - A waiver lets a failed run pass until checks fail that had not failed when the person waived it.
 - The newest judgement of a run adds its checks to those of the suite.
@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from jobs.ledger.acceptances import AcceptedRewrite
-from jobs.ledger.events import EventKind, LedgerEvent, checks_fingerprint_of, judged_checks, run_result, with_checks
+from jobs.ledger.attempt_choice import AttemptChoice
+from jobs.ledger.events import EventKind, LedgerEvent, checks_fingerprint_of, judged_checks, with_checks
 from jobs.ledger.looks import Look, look_of, verified_sighting
 from jobs.ledger.provenance import Decided, decision_of
 from jobs.ledger.request_projection import (
@@ -31,7 +32,7 @@ from jobs.ledger.request_projection import (
     text_of,
 )
 from jobs.ledger.view import Hold, Judgement, LedgerView, Publication, RequestState, StagedRun, Waiver
-from jobs.runs import RunResult, Sighting, Slice, Verdict
+from jobs.runs import Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
 
@@ -69,13 +70,10 @@ class Projection:
 
     def __init__(self) -> None:
         self._requests: dict[str, RequestProjection] = {}
-        self._staged: dict[str, list[StagedRun]] = {}  # run -> all attempts, in ledger order
+        self._attempts = AttemptChoice()
         self._checked: dict[str, LedgerEvent] = {}  # run -> its newest `checked` event
         self._judgements: dict[str, Judgement] = {}  # run -> its newest judgement
         self._waivers: dict[str, Waiver] = {}
-        self._staged_attempts: set[str] = set()
-        self._condemned: set[str] = set()  # "run/attempt"
-        self._condemned_attempts: set[str] = set()
         self._publications: dict[int, _PublicationProjection] = {}
         self._slices: dict[str, Slice] = {}
         self._hold: Hold | None = None
@@ -129,6 +127,11 @@ class Projection:
                 self._hold = None
             case EventKind.CONDEMNED:
                 self._condemn(event)
+            case EventKind.REMOVED:
+                self._attempts.remove(event)
+                self._resolved.clear()
+            case EventKind.MENDED:
+                self._mend(event)
             case EventKind.FAILED:
                 fail_attempt(event, self._request(event))
             case EventKind.CLOSED:
@@ -153,14 +156,11 @@ class Projection:
         made = Projection()
         made._requests = {name: request.copy() for name, request in self._requests.items()}
         made._publications = {seq: publication.copy() for seq, publication in self._publications.items()}
-        made._staged = {name: attempts.copy() for name, attempts in self._staged.items()}
+        made._attempts = self._attempts.copy()
         made._sightings = {name: sightings.copy() for name, sightings in self._sightings.items()}
         made._checked = self._checked.copy()
         made._judgements = self._judgements.copy()
         made._waivers = self._waivers.copy()
-        made._staged_attempts = self._staged_attempts.copy()
-        made._condemned = self._condemned.copy()
-        made._condemned_attempts = self._condemned_attempts.copy()
         made._slices = self._slices.copy()
         made._hold = self._hold
         made._look = self._look
@@ -178,10 +178,11 @@ class Projection:
         return self._view
 
     def _make_view(self, version: int) -> LedgerView:
-        for run_id in self._staged:
+        staged = self._attempts.staged
+        for run_id in staged:
             if run_id not in self._resolved:
                 self._resolved[run_id] = self._resolve(run_id)
-        runs = {name: run for name in self._staged if (run := self._resolved[name]) is not None}
+        runs = {name: run for name in staged if (run := self._resolved[name]) is not None}
         seen: dict[str, str | None] = {}
         for publication in self._publications.values():
             seen.update(publication.changes)
@@ -193,14 +194,17 @@ class Projection:
             published={name: shown for name in slices if (shown := seen.get(name)) is not None},
             publications=tuple(publication.freeze() for publication in self._publications.values()),
             slices=slices,
-            condemned=frozenset(self._condemned),
-            staged_attempts=frozenset(self._staged_attempts),
-            condemned_attempts=frozenset(self._condemned_attempts),
+            condemned=frozenset(self._attempts.condemned),
+            staged_attempts=frozenset(self._attempts.staged_attempts),
+            condemned_attempts=frozenset(self._attempts.condemned_attempts),
             hold=self._hold,
             decisions=dict(self._decisions),
             look=self._look,
             accepted=self._accepted,
             repairs=self._repairs,
+            removed=dict(self._attempts.removed),
+            removed_checkpoints=dict(self._attempts.removed_checkpoints),
+            removed_runs=self._attempts.gone(),
         )
 
     def _open(self, event: LedgerEvent) -> None:
@@ -222,21 +226,20 @@ class Projection:
         return request
 
     def _stage(self, event: LedgerEvent) -> None:
-        result = run_result(event)
-        run = StagedRun(
-            result=result,
-            request_id=text_of(event, "request_id"),
-            seq=event.seq,
-            at_ms=event.at_ms,
-            is_chain_start=bool(event.details.get("chain_start", False)),
-            checks_attempt_id=result.attempt_id,
-        )
-        self._staged.setdefault(result.run_id, []).append(run)
-        self._staged_attempts.add(result.attempt_id)
+        run = self._attempts.stage(event)
+        result = run.result
         self._sightings.setdefault(result.run_id, []).append(Sighting(log=result.log, is_equal=True))
         request = self._requests.get(run.request_id)
         if request is not None and not event.details.get("warms_up", False):
             request.add_run(result.slice.slice_id, result.run_id)
+
+    def _mend(self, event: LedgerEvent) -> None:
+        """Let another attempt count for a run. It may own the results of the checks that count, too."""
+        self._attempts.mend(event)
+        self._resolved.clear()  # the checkpoints of later runs may have parts of the attempt before
+        checked = self._checked.get(text_of(event, "run_id"))
+        if checked is not None and event.details.get("owns_checks", False):
+            self._checked[text_of(event, "run_id")] = replace(checked, attempt_id=event.attempt_id)
 
     def _complete(self, event: LedgerEvent) -> None:
         request = self._request(event)
@@ -321,27 +324,15 @@ class Projection:
         publication.changes[text_of(event, "slice_id")] = event.run_id
 
     def _condemn(self, event: LedgerEvent) -> None:
+        self._attempts.condemn(event)
         if event.run_id is None:
-            self._condemned_attempts.add(text_of(event, "attempt_id"))
             self._resolved.clear()
-        else:
-            self._condemned.add(f"{event.run_id}/{event.attempt_id}")
-
-    def _is_condemned(self, result: RunResult) -> bool:
-        """Return whether an attempt is condemned, or an attempt that stored an earlier part of its checkpoint."""
-        parts = ((part.run_id, part.attempt_id) for part in result.checkpoint.earlier)
-        return any(
-            attempt_id in self._condemned_attempts or f"{run_id}/{attempt_id}" in self._condemned
-            for run_id, attempt_id in ((result.run_id, result.attempt_id), *parts)
-        )
 
     def _resolve(self, run_id: str) -> StagedRun | None:
-        """Return the attempt that counts for a run, with its verdict and waiver; None if all attempts are condemned."""
-        attempts = [run for run in self._staged[run_id] if not self._is_condemned(run.result)]
-        if not attempts:
+        """Return the attempt that counts for a run, with its verdict and waiver; None if none does."""
+        chosen = self._attempts.chosen(run_id)
+        if chosen is None:
             return None
-        chosen = attempts[0]
-        is_contradicted = any(_content(run.result) != _content(chosen.result) for run in attempts[1:])
         checked = self._checked.get(run_id)
         checks: dict[str, Any] = {}
         if checked is not None:
@@ -357,15 +348,9 @@ class Projection:
             chosen,
             **checks,
             judgement=judgement,
-            is_contradicted=is_contradicted,
             waiver=self._waivers.get(run_id),
             sightings=tuple(self._sightings[run_id]),
         )
-
-
-def _content(result: RunResult) -> tuple[object, ...]:
-    """Return the fields that must be equal in all attempts at one run (law L1)."""
-    return dict(result.digests), result.state_after, result.counts, result.watermark_ms
 
 
 def _failed_checks(event: LedgerEvent) -> frozenset[tuple[str, str, str | None]]:

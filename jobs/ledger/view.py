@@ -9,6 +9,7 @@ from jobs.ledger.acceptances import AcceptedRewrite
 from jobs.ledger.leases import IsAlive, Lease, is_held
 from jobs.ledger.looks import Look
 from jobs.ledger.provenance import Comment, DagRunOrigin, Decided
+from jobs.ledger.removals import Removal, StoredAttempt
 from jobs.runs import (
     VERDICTS,
     CheckpointRef,
@@ -89,7 +90,7 @@ class StagedRun:
 
     `checks_attempt_id` is the attempt that owns the run's rows in `quality_results`. `sightings` are the coordinates
     of the log at which an attempt at the run, or `plan --verify`, read the run's input. `result` has the checks of the
-    newest `judgement`, too, and its verdict.
+    newest `judgement`, too, and its verdict. `checkpoint_removal` is the clean-up that removed the state after the run.
     """
 
     result: RunResult
@@ -103,6 +104,7 @@ class StagedRun:
     waiver: Waiver | None = None
     sightings: tuple[Sighting, ...] = ()
     judgement: Judgement | None = None
+    checkpoint_removal: Removal | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -124,8 +126,14 @@ class StagedRun:
 
     @property
     def checkpoint(self) -> CheckpointRef:
-        """The state after the run. The next slice starts from it."""
+        """The state after the run. The next slice starts from it.
+
+        Raises:
+            RequestError: a clean-up has removed it.
+        """
         result = self.result
+        if self.checkpoint_removal is not None:
+            raise self.checkpoint_removal.state_error(result.slice.slice_id)
         return CheckpointRef(
             slice_id=result.slice.slice_id,
             run_id=result.run_id,
@@ -266,7 +274,9 @@ class LedgerView:
     `staged_attempts` are the ids of all attempts of which a run was staged. `condemned_attempts` are the ids of the
     attempts that were condemned as a whole: no run of them counts, and none is staged any more. `accepted` are the
     commits of the log that persons have accepted although they removed or changed records. `repairs` maps the runs of
-    repairs to the runs of the chain in whose place readers see them.
+    repairs to the runs of the chain in whose place readers see them. `removed` and `removed_checkpoints` are the rows
+    that clean-ups have removed, all of an attempt at a slice or only those of its state. `removed_runs` are the runs
+    that have no rows any more. They are not among `runs`.
     """
 
     version: int
@@ -283,20 +293,34 @@ class LedgerView:
     look: Look | None = None
     accepted: tuple[AcceptedRewrite, ...] = ()
     repairs: Mapping[str, str] = field(default_factory=dict)
+    removed: Mapping[StoredAttempt, Removal] = field(default_factory=dict)
+    removed_checkpoints: Mapping[StoredAttempt, Removal] = field(default_factory=dict)
+    removed_runs: Mapping[str, StagedRun] = field(default_factory=dict)
 
     def run(self, run_id: str) -> StagedRun:
         """Return the run with this id.
 
         Raises:
-            LedgerError: the ledger has no attempt at the run that counts.
+            LedgerError: the ledger has no attempt at the run that counts, or a clean-up has removed its rows.
         """
         run = self.runs.get(run_id)
+        if (removed := self.removed_runs.get(run_id)) is not None:
+            slice_id = removed.result.slice.slice_id
+            raise self.removed[slice_id, removed.result.attempt_id].run_error(run_id, slice_id)
         if run is None:
             raise LedgerError(
                 f"run {run_id} has no attempt in the ledger: its attempts were condemned, or none was staged. Replay "
                 "its slice"
             )
         return run
+
+    def past_run(self, run_id: str) -> StagedRun:
+        """Return the run with this id, also one whose rows a clean-up has removed.
+
+        Raises:
+            LedgerError: the ledger has no attempt at the run that counts.
+        """
+        return self.removed_runs.get(run_id) or self.run(run_id)
 
     def published_run(self, slice_id: str) -> StagedRun | None:
         """Return the run of a slice that readers see; None if the slice is not published."""

@@ -11,6 +11,7 @@ from typing import Any
 from jobs.orchestration.gating import Gate
 from jobs.plain_text import counted, escaped, shortened
 from jobs.publishing.rules import listed
+from jobs.reading.verify import Verification
 
 MAX_REASONS = 10
 MAX_ERROR = 500
@@ -25,6 +26,7 @@ class Event(Enum):
     NOT_THERE = "data not there"
     NOT_PUBLISHED = "not published"
     DIGEST = "digest"
+    DAMAGED = "damaged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,19 @@ def failed_alert(pipeline: str, *, task: str, dag_run: str, error: str, slices: 
         slices=tuple(slices),
         what=(f"Task {task} of {escaped(dag_run)} failed:", f"  {shortened(escaped(error), MAX_ERROR)}"),
         to_do="Correct the cause, then clear the task in Airflow: it continues after the last staged slice",
+        url=url,
+    )
+
+
+def damaged_alert(report: Verification, *, to_do: str, url: str) -> Alert:
+    """Return the message on stored rows or files that differ from what was written."""
+    return make_alert(
+        Event.DAMAGED,
+        report.pipeline,
+        f"{counted(len(report.findings), 'finding')} of damage",
+        slices=report.mendable,
+        what=("Stored rows differ from what was written:", *listed_lines([*map(str, report.findings)])),
+        to_do=to_do,
         url=url,
     )
 

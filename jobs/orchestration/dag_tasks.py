@@ -117,7 +117,7 @@ def plan(
     Raises:
         HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
     """
-    pipeline, place = load_file(Path(pipeline_file)), _lake(lake)
+    pipeline, place = load_file(Path(pipeline_file)), lake_of(lake)
     if state is not None:
         work = open_request_context(pipeline, place, now_ms=now_ms)
         release_ended(work, state, own=(run.dag_id, run.run_id), own_lease=request_id(run))
@@ -241,7 +241,7 @@ def deadlines(
     """Return the messages of `alert_<name>` that are due now; raises as `jobs.orchestration.deadlines.look` does."""
     if pipeline.alerts is None:
         return Checked(messages=(), told=told)
-    work = open_request_context(pipeline, _lake(lake), now_ms=now_ms)
+    work = open_request_context(pipeline, lake_of(lake), now_ms=now_ms)
     return look(work, pipeline.alerts, told, url=url, everything=everything)
 
 
@@ -332,7 +332,12 @@ def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
     return asked
 
 
-def _lake(root: str | None) -> Lake:
+def lake_of(root: str | None) -> Lake:
+    """Return the lake of a task: at a root, or at HINDCAST_LAKE.
+
+    Raises:
+        RequestError: neither is given, or there cannot be a lake.
+    """
     root = root or os.environ.get("HINDCAST_LAKE")
     if not root:
         raise RequestError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
-from jobs.ledger.view import LedgerView, RequestKind, StagedRun
+from jobs.ledger.view import LedgerView, RequestKind
 from jobs.orchestration.attempts import may_stage, replay_until_closed
 from jobs.orchestration.open_ranges import check_range_is_free, open_range
 from jobs.orchestration.outcomes import RequestOutcome
@@ -18,7 +18,7 @@ from jobs.planning.estimate import Estimate
 from jobs.planning.event_time_progress import EventTimeProgress
 from jobs.planning.lease_keeping import leased
 from jobs.planning.log_state import LogState
-from jobs.planning.plan import Plan, make_plan
+from jobs.planning.plan import Plan, continued_run, make_plan
 from jobs.planning.plan_file import PlanFile
 from jobs.planning.request_context import Asked, RequestContext, context_of
 from jobs.planning.steps import Ask, Reason, Step
@@ -263,12 +263,6 @@ def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
         work.ledger.write(decide)
 
 
-def _continued(view: LedgerView, run: StagedRun, planned: Plan) -> StagedRun:
-    """Return the run whose state follows in a plan: of a repair that readers see, the run of the chain."""
-    is_own = run.result.spec_fingerprint == planned.spec_fingerprint
-    return view.run(run.result.run_id) if is_own else view.chain_run(run.result.run_id)
-
-
 def _complete(work: RequestContext, request_id: str) -> None:
     """Record that no slice of the request's range is left to replay.
 
@@ -313,7 +307,8 @@ def _order(work: RequestContext, request_id: str, following: _Next) -> ReplayOrd
                 f"request {request_id}: a chunk follows slice {predecessor.slice.slice_id}, which has no run; please "
                 "report this"
             )
-        before = _continued(work.ledger.view(), predecessor.run, following.plan).checkpoint
+        spec = following.plan.spec_fingerprint
+        before = continued_run(work.ledger.view(), predecessor.run, spec=spec).checkpoint
     return ReplayOrder(
         pipeline=work.pipeline,
         lake=work.lake,

@@ -198,7 +198,10 @@ def _in_words_of_the_command_line(gap: ChainGap) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunsByState:
-    """The runs of a ledger by the state that they left: (end of the slice, fingerprint) -> the newest such run."""
+    """The runs of a ledger by the state that they left: (end of the slice, fingerprint) -> the newest such run.
+
+    A run whose state is still stored comes before one whose state was removed.
+    """
 
     runs: Mapping[tuple[int, str], StagedRun]
     view: LedgerView
@@ -206,7 +209,8 @@ class RunsByState:
     @classmethod
     def of(cls, view: LedgerView) -> "RunsByState":
         """Return the runs of a view."""
-        return cls({(run.result.slice.end_ms, run.result.state_after): run for run in view.runs.values()}, view)
+        runs = sorted(view.runs.values(), key=lambda run: run.checkpoint_removal is None)
+        return cls({(run.result.slice.end_ms, run.result.state_after): run for run in runs}, view)
 
     def before(self, run: StagedRun) -> StagedRun | None:
         """Return the run that left the state with which a run began; None at the beginning of a chain."""

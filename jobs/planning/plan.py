@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from jobs.engine.fingerprints import spec_fingerprint
@@ -161,7 +162,7 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
     The steps of an `earlier` plan are taken over if its basis is equal: new events of the ledger changed no run.
 
     Raises:
-        RequestError: as for `plan`.
+        RequestError: as for `plan`, or a slice would be replayed from a state that a clean-up has removed.
     """
     _refuse_missing(pipeline, log, ask)
     basis = Basis.of(pipeline, view, log, ask=ask)
@@ -187,6 +188,7 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
         )
         step, state = judge.step(state)
         steps.append(step)
+    _check_states(view, steps, spec=spec)
     grid = slice_grid(pipeline)
     return Plan(
         pipeline=pipeline.name,
@@ -217,6 +219,19 @@ def _start(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) -> 
         at = next(slice_ for slice_ in ask.slices if not ask.is_warm_up(slice_))
         return warmed_up(ask.warm_up, at=at)
     return chain_before(pipeline, view, log, first=ask.slices[0], is_fresh=ask.is_fresh, request_id=ask.request_id)
+
+
+def _check_states(view: LedgerView, steps: Sequence[Step], *, spec: str) -> None:
+    """Refuse a plan that would replay a slice from a state that a clean-up has removed."""
+    for before, after in pairwise(steps):
+        if before.valid_run is not None and after.valid_run is None and not after.is_beyond:
+            _ = continued_run(view, before.valid_run, spec=spec).checkpoint
+
+
+def continued_run(view: LedgerView, run: StagedRun, *, spec: str) -> StagedRun:
+    """Return the run whose state follows in a plan of a spec: of a repair that readers see, the run of the chain."""
+    is_own = run.result.spec_fingerprint == spec
+    return view.run(run.result.run_id) if is_own else view.chain_run(run.result.run_id)
 
 
 def _runs_by_slice(view: LedgerView, slices: Sequence[Slice]) -> dict[str, list[StagedRun]]:

@@ -1,6 +1,6 @@
-"""Removes what killed processes have left: files of attempts that no commit of a table names.
+"""Removes what nothing needs any more: files of killed processes, and the rows of attempts past their retention.
 
-Two rules decide, and age is a third one on top of them:
+Files that no commit of a table names. Two rules decide, and age is a third one on top of them:
 
 - An attempt that was staged has committed all its rows before. So its files that no commit names belong to nothing,
   unless a table has lost commits. So the rows of its runs are compared with the ledger before a file is removed.
@@ -8,25 +8,50 @@ Two rules decide, and age is a third one on top of them:
   can be staged, so no reader and no later slice ever needs its files. The attempts of a request that somebody holds
   are not condemned, and their files stay.
 
-The order of the steps makes this safe against processes that work at the same time: list the files, read the ledger and
-condemn in one compare-and-set, and then read which files the tables name. Committed rows are never removed.
+Rows (`retention` of the pipeline file, jobs.publishing.retention). The ledger records what is going to be removed, then
+one commit of each table deletes the rows. Their files stay for readers of the table's version before that commit, and
+are removed when the commit is older than the given age. If a clean-up is killed, the next one finds the rows that the
+ledger records as removed, and deletes them.
+
+The order of the steps makes this safe against processes that work at the same time: list the files and rows, read the
+ledger and record in one compare-and-set, delete rows, and then read which files the tables name.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.lake.leftover_files import PROBE, SCRATCH, AttemptFiles, LeftoverFile
+from jobs.lake.lake import Lake
+from jobs.lake.leftover_files import PROBE, SCRATCH, AttemptFiles, CommittedFile, LakeFiles, LeftoverFile
 from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.removals import StoredAttempt, Why, removed_event
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.planning.request_context import RequestContext, holders
+from jobs.publishing.retention import Need
+from jobs.reading.verify import Span, verify
+from windowlib.errors import StoreError
+from windowlib.records.tables import STATE_TABLES
 
 PROBE_MS: Final = 3_600_000
 """A file of `_probe` that is younger than this may belong to a process that makes its first commit now."""
 
 CheckRows = Callable[[LedgerView, Sequence[StagedRun]], None]
 """Compares the stored rows of runs with the ledger; raises a `StoreError` if they differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedRows:
+    """The rows of one table that a clean-up deletes for one reason: of how many attempts at slices, and their bytes."""
+
+    table: str
+    why: Why
+    attempts: int
+    bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content as plain data."""
+        return {"table": self.table, "why": self.why.value, "attempts": self.attempts, "bytes": self.bytes}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +64,8 @@ class Leftovers:
         condemned: the ids of the attempts that were not staged; condemned unless it was a dry run.
         held: the ids of attempts whose requests somebody holds. Their files stay.
         young: the number of files that stay because they are too young.
+        rows: the rows past their retention, by table and reason; deleted unless it was a dry run.
+        expired: the files of rows that earlier clean-ups deleted; removed unless it was a dry run.
         is_removed: whether the files were removed.
     """
 
@@ -48,11 +75,18 @@ class Leftovers:
     held: tuple[str, ...]
     young: int
     is_removed: bool
+    rows: tuple[RemovedRows, ...] = ()
+    expired: tuple[LeftoverFile, ...] = ()
 
     @property
     def bytes(self) -> int:
         """The size of the files."""
         return sum(file.bytes for file in self.files)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to remove."""
+        return not (self.files or self.rows or self.expired)
 
     def to_json(self) -> dict[str, Any]:
         """Return the content as plain data."""
@@ -64,6 +98,9 @@ class Leftovers:
             "condemned": list(self.condemned),
             "held": list(self.held),
             "young": self.young,
+            "rows": [rows.to_json() for rows in self.rows],
+            "expired_files": len(self.expired),
+            "expired_bytes": sum(file.bytes for file in self.expired),
             "removed": self.is_removed,
         }
 
@@ -77,12 +114,12 @@ def clean(
     check_rows: CheckRows,
     dry_run: bool = True,
 ) -> Leftovers:
-    """Find the files of attempts that no commit names, and remove them unless it is a dry run.
+    """Find the files of attempts that no commit names, and rows past their retention; remove them unless a dry run.
 
     Args:
-        work: the pipeline and its ledger.
+        work: the pipeline and its ledger. Its `retention` tells which rows are kept; without it, all are.
         files: the files of the attempts at the pipeline.
-        older_than_ms: a file that was written less than this time ago stays.
+        older_than_ms: a file that was written, or whose rows were deleted, less than this time ago stays.
         who: the person, for the ledger.
         check_rows: is called for the runs of attempts of which a file is going to be removed.
         dry_run: whether nothing is written or removed.
@@ -90,14 +127,23 @@ def clean(
     Raises:
         LedgerError: the ledger cannot be read or written.
         StoreError: the lake cannot be read, a file cannot be removed, or `check_rows` has found a difference. In the
-            last case, nothing was removed.
+            last case, no file was removed.
     """
     now_ms = work.ledger.now_ms()
     limit_ms = now_ms - older_than_ms
     listed = files.listed()
     old = [file for file in listed if file.modified_ms <= limit_ms]
-    view, condemned = _condemn(work, old, who=who, dry_run=dry_run)
-    removable = view.staged_attempts | view.condemned_attempts | {*condemned}
+    tables = sorted({file.table for file in listed} - {SCRATCH, PROBE})
+    view = work.ledger.view()
+    has_removed = bool(view.removed or view.removed_checkpoints)
+    committed = files.committed(tables) if work.pipeline.retention is not None or has_removed else ()
+    view, recorded = _record(work, _Stored(old=old, committed=committed), who=who, dry_run=dry_run)
+    deleted = _rows_to_delete(view, recorded.removed, committed)
+    if not dry_run:
+        _delete(work, files, deleted)
+    expired_paths = files.expired(tables, older_than_ms=older_than_ms) if has_removed else frozenset()
+    expired = tuple(file for file in listed if file.path in expired_paths)
+    removable = view.staged_attempts | view.condemned_attempts | {*recorded.condemned}
     asked = [
         file
         for file in old
@@ -108,45 +154,168 @@ def clean(
     if not dry_run:
         touched = {file.attempt_id for file in leftovers}
         check_rows(view, [run for run in view.runs.values() if run.result.attempt_id in touched])
-        files.remove(file.path for file in leftovers)
+        files.remove(file.path for file in (*leftovers, *expired))
     kept = {file.attempt_id for file in old if file.attempt_id is not None} - removable
     return Leftovers(
         pipeline=work.pipeline.name,
         files=leftovers,
-        condemned=condemned,
+        condemned=recorded.condemned,
         held=tuple(sorted(kept)),
         young=_young(listed, limit_ms, view=view),
+        rows=_by_table(deleted),
+        expired=expired,
         is_removed=not dry_run,
     )
 
 
-def _condemn(
-    work: RequestContext, old: Sequence[LeftoverFile], *, who: str, dry_run: bool
-) -> tuple[LedgerView, tuple[str, ...]]:
-    """Condemn the attempts of old files that nobody works on. Return the view, and the ids of these attempts."""
-    if dry_run or not any(file.attempt_id for file in old):
-        view = work.ledger.view()
-        return view, _lost(work, view, old)
+def clean_lake(work: RequestContext, *, older_than_ms: int, who: str, dry_run: bool) -> Leftovers:
+    """Clean the lake of a pipeline, as `clean` does. Before a file is removed, rows are compared as by `verify`.
+
+    Raises:
+        LedgerError, StoreError: as for `clean`.
+    """
+    files = LakeFiles(lake=work.lake, pipeline=work.pipeline.name)
+    check = rows_checker(work.lake, work.pipeline.name)
+    return clean(work, files, older_than_ms=older_than_ms, who=who, check_rows=check, dry_run=dry_run)
+
+
+def delete_removed(work: RequestContext, files: AttemptFiles) -> None:
+    """Delete the rows that the ledger records as removed and that the tables still have.
+
+    Raises:
+        LedgerError, StoreError: as for `clean`.
+    """
+    tables = sorted({file.table for file in files.listed()} - {SCRATCH, PROBE})
+    _delete(work, files, _rows_to_delete(work.ledger.view(), {}, files.committed(tables)))
+
+
+def rows_checker(lake: Lake, pipeline: str) -> CheckRows:
+    """Return a function that compares the stored rows of runs with the ledger, as `hindcast verify` does."""
+
+    def check(view: LedgerView, runs: Sequence[StagedRun]) -> None:
+        for run in runs:
+            slice_ = run.result.slice
+            findings = verify(lake, pipeline, view, span=Span(from_ms=slice_.start_ms, to_ms=slice_.end_ms)).findings
+            if findings:
+                raise StoreError(
+                    f"the rows of slice {slice_.slice_id} are not those that the ledger names ({findings[0]}), so its "
+                    f"other files may be needed, and no file was removed. Run `hindcast verify {pipeline}`"
+                )
+
+    return check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record:
+    """What a clean-up records in the ledger before it removes anything."""
+
     condemned: tuple[str, ...] = ()
+    removed: Mapping[StoredAttempt, Why]
+
+    def events(self, who: str) -> list[LedgerEvent]:
+        events = [_condemned(attempt_id, who) for attempt_id in self.condemned]
+        if self.removed:
+            events.append(removed_event(self.removed, who=who, reason="hindcast clean: past the retention"))
+        return events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """What the lake has: the files that are old enough to be removed, and the files that tables name."""
+
+    old: Sequence[LeftoverFile]
+    committed: Sequence[CommittedFile]
+
+
+def _record(work: RequestContext, stored: _Stored, *, who: str, dry_run: bool) -> tuple[LedgerView, _Record]:
+    """Condemn the attempts of old files that nobody works on, and record which rows are going to be deleted."""
+    record = _Record(removed={})
+    if dry_run or not (stored.committed or any(file.attempt_id for file in stored.old)):
+        view = work.ledger.view()
+        return view, _recorded(work, view, stored)
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
-        nonlocal condemned
-        condemned = _lost(work, view, old)
-        return [_condemned(attempt_id, who) for attempt_id in condemned]
+        nonlocal record
+        record = _recorded(work, view, stored)
+        return record.events(who)
 
-    return work.ledger.write(decide), condemned
+    return work.ledger.write(decide), record
 
 
-def _lost(work: RequestContext, view: LedgerView, old: Iterable[LeftoverFile]) -> tuple[str, ...]:
-    """Return the attempts with old files that nobody works on, that were not staged and are not condemned."""
-    held = {
+def _recorded(work: RequestContext, view: LedgerView, stored: _Stored) -> _Record:
+    busy = _busy(work, view)
+    owners = {file.attempt_id for file in stored.old if file.attempt_id is not None}
+    removed = _unneeded(work, view, stored.committed, busy=busy)
+    # Rows of an attempt that was never staged: it must not be staged after they are gone.
+    owners |= {attempt_id for _slice_id, attempt_id in removed}
+    condemned = owners - busy - view.staged_attempts - view.condemned_attempts
+    return _Record(condemned=tuple(sorted(condemned)), removed=removed)
+
+
+def _busy(work: RequestContext, view: LedgerView) -> set[str]:
+    """Return the attempts of the requests that somebody holds."""
+    return {
         attempt.attempt_id
         for request in view.requests.values()
         if holders(work, request)
         for attempt in request.attempts
     }
-    owners = {file.attempt_id for file in old if file.attempt_id is not None}
-    return tuple(sorted(owners - held - view.staged_attempts - view.condemned_attempts))
+
+
+def _unneeded(
+    work: RequestContext, view: LedgerView, committed: Iterable[CommittedFile], *, busy: Iterable[str]
+) -> dict[StoredAttempt, Why]:
+    """Return the attempts at slices whose rows are past the retention, and that the ledger does not record yet."""
+    retention = work.pipeline.retention
+    if retention is None:
+        return {}
+    written: dict[StoredAttempt, int] = {}
+    with_state = {file.attempt for file in committed if file.table in STATE_TABLES}
+    for file in committed:
+        written[file.attempt] = max(written.get(file.attempt, 0), file.modified_ms)
+    unneeded = Need(view=view, retention=retention, now_ms=work.ledger.now_ms()).unneeded(written, busy=busy)
+    return {
+        place: why
+        for place, why in unneeded.items()
+        if place not in view.removed
+        and (why is not Why.CHECKPOINTS or (place in with_state and place not in view.removed_checkpoints))
+    }
+
+
+_Deleted = Mapping[tuple[str, Why], Mapping[StoredAttempt, int]]
+"""Table and reason -> the attempts at slices whose rows are deleted, with the bytes of their files."""
+
+
+def _rows_to_delete(
+    view: LedgerView, removed: Mapping[StoredAttempt, Why], committed: Iterable[CommittedFile]
+) -> _Deleted:
+    """Return the rows that the ledger records as removed, or that are `removed` now, and that the tables still have."""
+    states = {place: removal.why for place, removal in view.removed_checkpoints.items()}
+    whole = {place: removal.why for place, removal in view.removed.items()}
+    reasons = states | {**removed} | whole
+    deleted: dict[tuple[str, Why], dict[StoredAttempt, int]] = defaultdict(lambda: defaultdict(int))
+    for file in committed:
+        why = reasons.get(file.attempt)
+        if why is not None and (why is not Why.CHECKPOINTS or file.table in STATE_TABLES):
+            deleted[file.table, why][file.attempt] += file.bytes
+    return deleted
+
+
+def _delete(work: RequestContext, files: AttemptFiles, deleted: _Deleted) -> None:
+    head = work.ledger.newest()
+    by_table: dict[str, set[StoredAttempt]] = defaultdict(set)
+    for (table, _why), attempts in deleted.items():
+        by_table[table] |= attempts.keys()
+    for table, places in sorted(by_table.items()):
+        files.delete_rows(table, places, metadata={} if head is None else head.metadata())
+
+
+def _by_table(deleted: _Deleted) -> tuple[RemovedRows, ...]:
+    rows = [
+        RemovedRows(table=table, why=why, attempts=len(attempts), bytes=sum(attempts.values()))
+        for (table, why), attempts in deleted.items()
+    ]
+    return tuple(sorted(rows, key=lambda each: (each.table, each.why.value)))
 
 
 def _condemned(attempt_id: str, who: str) -> LedgerEvent:

@@ -366,7 +366,7 @@ def has_equal_rows(view: LedgerView, run_id: str | None, shown: str) -> bool:
 
 
 def _digests(view: LedgerView, run_id: str | None) -> Mapping[str, str] | None:
-    return None if run_id is None else view.run(run_id).result.digests
+    return None if run_id is None else view.past_run(run_id).result.digests
 
 
 def listed(names: Sequence[str]) -> str:

@@ -5,31 +5,49 @@ is read (jobs.ledger.chain). `plan --verify` compares the event log with the rec
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+from zlib import crc32
 
+from jobs.durations import UNIT_MS
 from jobs.engine.fingerprints import state_of
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.reading.stored_rows import Finding, StoredRuns
+from jobs.reading.stored_rows import Finding, StoredRuns, run_attempt
 from windowlib.errors import HindcastError
 from windowlib.records import tables
+from windowlib.records.tables import STATE_TABLES
 
+_PLACE = ("slice_id", "attempt_id")
 RUNS_AT_ONCE = 100
 """The rows of a table are in memory for at most this many runs at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """The slices that start in [from_ms, to_ms). None is no bound."""
+    """The slices that start in [from_ms, to_ms), or a share of them. None is no bound.
+
+    The slices are dealt into `shares` by a hash of their id, so that each is always in the same one; `share` is the
+    number of this one.
+    """
 
     from_ms: int | None = None
     to_ms: int | None = None
+    shares: int = 1
+    share: int = 0
 
     def holds(self, run: StagedRun) -> bool:
         """Return whether a run's slice is in the span."""
-        start_ms = run.result.slice.start_ms
-        return (self.from_ms is None or start_ms >= self.from_ms) and (self.to_ms is None or start_ms < self.to_ms)
+        slice_ = run.result.slice
+        start_ms = slice_.start_ms
+        is_between = (self.from_ms is None or start_ms >= self.from_ms) and (
+            self.to_ms is None or start_ms < self.to_ms
+        )
+        return is_between and crc32(slice_.slice_id.encode()) % self.shares == self.share
+
+    def of_day(self, shares: int, *, now_ms: int) -> "Span":
+        """Return the share of a day (UTC). So many days in a row have each share once."""
+        return replace(self, shares=shares, share=now_ms // UNIT_MS["d"] % shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +60,12 @@ class Verification:
     rows: int
     findings: tuple[Finding, ...]
 
+    @property
+    def mendable(self) -> tuple[str, ...]:
+        """The slices of which `hindcast mend` can make stored rows again."""
+        places = ((finding.slice_id, finding.attempt_id) for finding in self.findings)
+        return tuple(sorted({slice_id for slice_id, attempt_id in places if slice_id is not None and attempt_id}))
+
     def to_json(self) -> dict[str, Any]:
         """Return the object that `hindcast verify --json` prints."""
         return {
@@ -50,6 +74,7 @@ class Verification:
             "runs": self.runs,
             "rows": self.rows,
             "findings": [asdict(finding) for finding in self.findings],
+            "mendable": list(self.mendable),
         }
 
 
@@ -57,6 +82,8 @@ def verify(
     lake: Lake, pipeline: str, view: LedgerView, *, span: Span | None = None, runs_at_once: int = RUNS_AT_ONCE
 ) -> Verification:
     """Compare all rows of the attempts that count, published or staged, with their ids, checks and digests.
+
+    Rows that a clean-up has removed are not missed.
 
     Args:
         lake: the lake.
@@ -71,8 +98,9 @@ def verify(
     findings = [finding for run in runs for finding in _state(run)]
     rows = 0
     for table in _tables(runs):
-        for start in range(0, len(runs), runs_at_once):
-            count, wrong = _compared(stored, table, runs[start : start + runs_at_once])
+        kept = [run for run in runs if not (table in STATE_TABLES and run_attempt(run) in view.removed_checkpoints)]
+        for start in range(0, len(kept), runs_at_once):
+            count, wrong = _compared(stored, table, kept[start : start + runs_at_once])
             rows += count
             findings += wrong
     distinct = tuple(dict.fromkeys(findings))  # if the table itself cannot be read, each of its runs has the same
@@ -89,7 +117,10 @@ def _compared(stored: StoredRuns, table: str, runs: Sequence[StagedRun]) -> tupl
         return rows.num_rows, list(findings)
     except HindcastError as error:
         if len(runs) == 1:
-            return 0, [Finding(table=table, slice_id=None, attempt_id=None, file=None, what=str(error))]
+            slice_id, attempt_id = run_attempt(runs[0], table)
+            is_own = f"attempt_id={attempt_id}" in str(error)  # else the log of the table is damaged
+            place = {"slice_id": slice_id, "attempt_id": attempt_id} if is_own else dict.fromkeys(_PLACE)
+            return 0, [Finding(table=table, file=None, what=str(error), **place)]
         middle = len(runs) // 2
         halves = [_compared(stored, table, part) for part in (runs[:middle], runs[middle:])]
         return sum(count for count, _ in halves), [finding for _, wrong in halves for finding in wrong]

@@ -26,7 +26,10 @@ from windowlib.records.tables import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-REMEDY = "Nothing was written. Put the file back from a copy, or begin anew with --fresh"
+REMEDY = (
+    "Nothing was written. `hindcast verify PIPELINE` names the slice that stored it, and `hindcast mend` makes its "
+    "rows again. Or begin anew with --fresh"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ class SliceTime:
 def restart_before(session: LazySession | None, work: RequestContext, slices: Sequence[Slice]) -> WarmUp | None:
     """Return the warm-up after which the state before some slices equals that of the chain over the whole log.
 
-    None if the chain needs no warm-up: the slice before has a published run of the same spec.
+    None if the chain needs no warm-up: the slice before has a published run of the same spec, and its state is stored.
 
     Args:
         session: is started if the work needs it. None: no record is read.
@@ -83,7 +83,8 @@ def restart_before(session: LazySession | None, work: RequestContext, slices: Se
     view, at, pipeline = work.ledger.view(), slices[0], work.pipeline
     previous = previous_slice(slice_grid(pipeline), at)
     published = None if previous is None else view.published_chain_run(previous.slice_id)
-    if published is not None and published.result.spec_fingerprint == spec_fingerprint(pipeline):
+    is_own = published is not None and published.result.spec_fingerprint == spec_fingerprint(pipeline)
+    if is_own and published is not None and published.checkpoint_removal is None:
         return None
     log_state = work.log_state(view, slices)
     first = log_state.first_data

@@ -19,7 +19,7 @@ At the end, one more run of all slices publishes the same rows as an undisturbed
 clean-up leaves no file that no commit names.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,8 +31,9 @@ import pytest
 from jobs.engine.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
-from jobs.lake.leftover_files import SCRATCH, LeftoverFile
+from jobs.lake.leftover_files import SCRATCH, CommittedFile, LeftoverFile
 from jobs.lake.rewrites import Rewrite, RewrittenSlice
+from jobs.lake.table_files import Attempt
 from jobs.ledger.chain import Link, Row, check_chain
 from jobs.ledger.events import EventKind
 from jobs.ledger.head import Head
@@ -224,6 +225,15 @@ class MemoryFiles:
     def named(self, tables: Iterable[str]) -> frozenset[str]:
         self.writer.stop_here()
         return frozenset(path for path in self.world.named if path.partition("/")[0] in {*tables})
+
+    def committed(self, tables: Iterable[str]) -> list[CommittedFile]:  # noqa: ARG002 - this world has no retention
+        return []
+
+    def delete_rows(self, table: str, attempts: Collection[Attempt], *, metadata: Mapping[str, str]) -> None:
+        raise AssertionError((table, attempts, metadata))
+
+    def expired(self, tables: Iterable[str], *, older_than_ms: int) -> frozenset[str]:
+        raise AssertionError((tables, older_than_ms))
 
     def remove(self, paths: Iterable[str]) -> None:
         for path in self.world.rng.sample(wanted := list(paths), len(wanted)):
@@ -701,7 +711,7 @@ def _settle(world: World, rng: Random) -> None:
 
     writer = Writer(name="last", host="h1", pid=world.next_pid, work=work)
     world.alive = {writer.pid}
-    world.now_ms += YEAR_MS  # every lease has expired
+    world.now_ms += 10 * YEAR_MS  # every lease has expired, also one that a clock ahead by some years has written
     while not writer.done:
         writer.step()
     if isinstance(writer.error, HindcastError) and "cannot be written" in str(writer.error):

@@ -6,11 +6,11 @@ chain, and computes the rows from nothing. A step that is refused or killed chan
 """
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -18,20 +18,21 @@ from hypothesis import HealthCheck, Phase, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jobs.cli.clean import rows_checker
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
+from jobs.lake.table_files import Attempt
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView, Publication, Request, StagedRun
 from jobs.orchestration.late_repair import asked_for, repair_of, repairing
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
+from jobs.pipeline.models.retention import RetentionGrammar
 from jobs.pipeline.slices import slices_between
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, on_published_spec, open_request_context
 from jobs.planning.steps import Ask, Reason
 from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
-from jobs.publishing.cleaning import clean
+from jobs.publishing.cleaning import clean, rows_checker
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
@@ -43,7 +44,7 @@ from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
-from jobs.runs import RunResult, WarmUp
+from jobs.runs import RunResult, Slice, WarmUp
 from jobs.spark.lazy_session import LazySession
 from tests.jobs.replay.test_without_spark import no_session
 from tests.support.fuzzing import cases
@@ -62,11 +63,11 @@ from tests.support.repair_model import (
     view_rows,
 )
 from tests.support.replays import NOW_MS
-from windowlib.errors import LogError, RequestError
+from windowlib.errors import LedgerError, LogError, RequestError
 
 DAYS: Final = 5
 WHO: Final = "a test"
-SIZES: Final = Sizes(local_records=10**9)
+SIZES: Final = Sizes(local_records=10**9, full_state_rows=0, checkpoint_parts=3)
 SESSION: Final = LazySession(no_session, is_local=True)
 SCHEMA: Final = pa.schema([(name, pa.int64()) for name in LogRecord._fields] + [("day", pa.date32())])
 WINDOWS: Final = (
@@ -91,6 +92,14 @@ DEATHS: Final = st.one_of(
     st.tuples(st.sampled_from(("before commit", "after commit")), st.integers(1, 12)),
 )
 """Where the process of a step is killed: at a chunk or a commit of the ledger, before or after it was written."""
+RETENTIONS: Final = st.tuples(*(st.sampled_from((None, 1, 1, 2)) for _ in range(3)))
+"""The days for which superseded rows, unpublished rows and states are kept. None is for ever."""
+CLEANING_DEATHS: Final = st.one_of(
+    st.none(),
+    st.tuples(st.sampled_from(("before commit", "after commit")), st.just(1)),
+    st.tuples(st.sampled_from(("before delete", "before remove")), st.integers(1, 4)),
+)
+"""Where the process of a clean-up is killed."""
 
 
 @dataclass
@@ -133,6 +142,21 @@ class MortalLedger(Ledger):
         return is_written
 
 
+class MortalFiles(LakeFiles):
+    """The files of a lake, for a process that may die between two of its commits and removals."""
+
+    process: ClassVar[Process] = Process()
+
+    def delete_rows(self, table: str, attempts: Collection[Attempt], *, metadata: Mapping[str, str]) -> None:
+        self.process.reach("before delete")
+        super().delete_rows(table, attempts, metadata=metadata)
+
+    def remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.process.reach("before remove")
+            super().remove([path])
+
+
 class Shown(NamedTuple):
     """What readers see of a day: the run of the chain, or the one of a repair in its place."""
 
@@ -158,6 +182,8 @@ class RepairMachine(RuleBasedStateMachine):
         self.before: dict[int, dict[int, Shown]] = {}  # publication -> what readers saw before it
         self.pending: dict[tuple[str, int], Chain] = {}  # request and day -> the chain of the run that was staged
         self.seen = LedgerView(version=0)
+        self.now_ms = NOW_MS
+        self.kept_ms = 100 * DAY_MS  # the shortest retention of superseded rows that a clean-up has had
 
     def teardown(self) -> None:
         self._directory.cleanup()
@@ -244,14 +270,7 @@ class RepairMachine(RuleBasedStateMachine):
             with suppress(RequestError):
                 warm_up = restart_before(SESSION, work, slices)
         start = self._start(days[0]) if warm_up is None else self._whole(self.spec, days[0])
-        asked = Asked(
-            from_ms=slices[0].start_ms,
-            to_ms=slices[-1].end_ms,
-            who=WHO,
-            reason="",
-            warm_up=warm_up,
-            if_open=IfOpen.REPLACE if replaces else IfOpen.REFUSE,
-        )
+        asked = self._asked(slices, warm_up=warm_up, if_open=IfOpen.REPLACE if replaces else IfOpen.REFUSE)
         fresh = None if start is None else self._after(start, days)
         outcome = self._request(work, asked, fresh, publishes=publishes, chunk=chunk)
         if outcome is not None and outcome.is_published and fresh is not None:
@@ -325,8 +344,12 @@ class RepairMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.seen.standing)
     @rule(death=DEATHS)
     def roll_back(self, *, death: tuple[str, int] | None) -> None:
-        newest = self.seen.standing[-1].seq
-        self._decide(lambda work: rollback(work, publication=newest, reason=WHO, who=WHO), death)
+        newest = self.seen.standing[-1]
+        self._decide(
+            lambda work: rollback(work, publication=newest.seq, reason=WHO, who=WHO),
+            death,
+            must_be_stored=self.now_ms - newest.at_ms < self.kept_ms,
+        )
 
     @precondition(lambda self: self.seen.open_requests())
     @rule(number=st.integers(0, 3))
@@ -344,14 +367,57 @@ class RepairMachine(RuleBasedStateMachine):
         work = self._work()
         assert not verify(work.lake, "late", work.ledger.view()).findings
 
-    @rule()
-    def clean_up(self) -> None:
-        """Remove what killed processes left. All rows that the ledger names stay."""
-        work = self._work()
-        files = LakeFiles(lake=work.lake, pipeline="late")
-        clean(work, files, older_than_ms=0, who=WHO, check_rows=rows_checker(work.lake, "late"), dry_run=False)
+    @rule(days=st.integers(1, 3))
+    def wait(self, days: int) -> None:
+        self.now_ms += days * DAY_MS
+
+    @rule(retention=RETENTIONS, death=CLEANING_DEATHS)
+    def clean_up(self, retention: tuple[int | None, int | None, int | None], death: tuple[str, int] | None) -> None:
+        """Remove what killed processes left, and rows past a retention. All that readers and next slices need stays."""
+        work = self._work(death)
+        superseded, unpublished, checkpoints = [None if days is None else days * DAY_MS for days in retention]
+        self.kept_ms = min(self.kept_ms, self.kept_ms if superseded is None else superseded)
+        grammar = RetentionGrammar().model_copy(
+            update={"superseded_ms": superseded, "unpublished_ms": unpublished, "checkpoints_ms": checkpoints}
+        )
+        assert isinstance(work.ledger, MortalLedger)
+        MortalFiles.process = work.ledger.process
+        work = replace(work, pipeline=work.pipeline.model_copy(update={"retention": grammar}))
+        files = MortalFiles(lake=work.lake, pipeline="late")
+        check = rows_checker(work.lake, "late")
+        try:
+            done = clean(work, files, older_than_ms=0, who=WHO, check_rows=check, dry_run=False)
+        except KeyboardInterrupt:
+            event("a clean-up was killed")
+        else:
+            for rows in done.rows:
+                event(f"rows removed: {rows.why.value}")
+            again = clean(work, files, older_than_ms=0, who=WHO, check_rows=check, dry_run=True)
+            assert (again.rows, again.files, again.condemned) == ((), (), ())
         self._take_in({}, may_publish=False)
         self.verify_all()
+
+    @precondition(lambda self: self.shown and max(self.shown) + 1 < len(self.log))
+    @rule()
+    def run_next(self) -> None:
+        """The schedule's next slice finds its state, whatever was cleaned up."""
+        day = max(self.shown) + 1
+        work, _ = on_published_spec(self._work())
+        slices = slices_between(work.pipeline, day_start_ms(day), day_start_ms(day + 1))
+        assert work.plan(work.ledger.view(), Ask(slices=slices)).start.before == self._head().checkpoint
+        fresh = {day: self.shown[day - 1].chain.then(self.log[day])}
+        self._request(work, self._asked(slices), fresh, publishes=True, is_refused_without_state=False)
+
+    def _head(self) -> StagedRun:
+        head = self.seen.head
+        assert head is not None
+        return head
+
+    def _asked(
+        self, slices: Sequence[Slice], *, warm_up: WarmUp | None = None, if_open: IfOpen = IfOpen.REFUSE
+    ) -> Asked:
+        bounds = slices[0].start_ms, slices[-1].end_ms
+        return Asked(from_ms=bounds[0], to_ms=bounds[1], who=WHO, reason="", warm_up=warm_up, if_open=if_open)
 
     def _decide(
         self,
@@ -359,28 +425,45 @@ class RepairMachine(RuleBasedStateMachine):
         death: tuple[str, int] | None,
         *,
         changes_readers: bool = True,
+        must_be_stored: bool = False,
     ) -> None:
         try:
             decision(self._work(death))
         except RequestError as error:
             self._note_refusal(error)
             changes_readers = False
+        except LedgerError as error:
+            self._note_removal(error, is_allowed=not must_be_stored)
+            changes_readers = False
         except KeyboardInterrupt:
             pass
         self._take_in({}, may_publish=changes_readers)
+
+    def _note_removal(self, error: Exception, *, is_allowed: bool) -> None:
+        """Check that a step was refused because a clean-up has removed what it needs, and that it may be gone."""
+        assert is_allowed, error
+        assert "removed by a clean-up" in str(error), error
+        event(f"refused after a clean-up: {type(error).__name__}")
 
     # The steps
 
     def _work(self, death: tuple[str, int] | None = None) -> RequestContext:
         """Return the context of a new process. All processes before it are dead."""
         process = Process(*(death or ("", 0)))
-        work = open_request_context(self.spec.pipeline, Lake(root=str(self.root)), now_ms=lambda: NOW_MS)
-        ledger = MortalLedger(work.ledger.uri, now_ms=lambda: NOW_MS)
+        work = open_request_context(self.spec.pipeline, Lake(root=str(self.root)), now_ms=lambda: self.now_ms)
+        ledger = MortalLedger(work.ledger.uri, now_ms=lambda: self.now_ms)
         ledger.process = process
         return replace(work, ledger=ledger, is_alive=lambda _holder: False)
 
     def _request(
-        self, work: RequestContext, asked: Asked, fresh: dict[int, Chain] | None, *, publishes: bool, chunk: int = 2
+        self,
+        work: RequestContext,
+        asked: Asked,
+        fresh: dict[int, Chain] | None,
+        *,
+        publishes: bool,
+        chunk: int = 2,
+        is_refused_without_state: bool = True,
     ) -> RequestOutcome | None:
         """Run a request; return None if it is refused or killed."""
         assert isinstance(work.ledger, MortalLedger)
@@ -393,6 +476,8 @@ class RepairMachine(RuleBasedStateMachine):
             may_publish = outcome.is_published
         except (RequestError, LogError) as error:
             self._note_refusal(error)
+            if "removed by a clean-up" in str(error):
+                self._note_removal(error, is_allowed=is_refused_without_state)
             may_publish = False
         except KeyboardInterrupt:
             event("a request was killed")
@@ -431,7 +516,7 @@ class RepairMachine(RuleBasedStateMachine):
             self.shown[day] = Shown(self.shown[day].chain, chain) if request.is_repair else Shown(chain)
 
     def _ledger(self) -> Ledger:
-        return open_request_context(self.spec.pipeline, Lake(root=str(self.root)), now_ms=lambda: NOW_MS).ledger
+        return open_request_context(self.spec.pipeline, Lake(root=str(self.root)), now_ms=lambda: self.now_ms).ledger
 
     # The laws
 

@@ -35,6 +35,8 @@ LEDGER = "ledger"
 CHECKPOINT_TABLES = (WINDOW_STATE, USER_STATE, TIMERS, WATERMARKS)
 INCREMENTAL_TABLES = (WINDOW_STATE, USER_STATE, TIMERS)
 """The checkpoint tables of which an incremental checkpoint stores only the changed rows."""
+STATE_TABLES = (*INCREMENTAL_TABLES, STATE_REMOVALS)
+"""The tables that only the next slice reads. Restart points and `explain` also read `watermarks`."""
 EDGE_COLUMNS = ("edge_count", "edge_xor", "edge_sum")
 """The columns of an open window that tally its edges."""
 RECORD_TABLES = (LATE_RECORDS, UNASSIGNED_RECORDS, INVALID_RECORDS, DUPLICATE_RECORDS)

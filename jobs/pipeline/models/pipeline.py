@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, Strict, StringConstraints, field_validator, model_validator
 
+from jobs.durations import format_duration
 from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.models.column_names import check_apart, check_output_names
 from jobs.pipeline.models.grammar import (
@@ -25,6 +26,7 @@ from jobs.pipeline.models.process import AggregateGrammar, ProcessGrammar
 from jobs.pipeline.models.publish import PublishGrammar
 from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.models.restate import RestateGrammar
+from jobs.pipeline.models.retention import RetentionGrammar
 from jobs.pipeline.models.schedule import ScheduleGrammar
 from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.pipeline.models.watermarks import WatermarkGrammar
@@ -70,6 +72,7 @@ class Pipeline(GrammarModel):
     publish: PublishGrammar | None = None
     restate: RestateGrammar | None = None
     repair: RepairGrammar | None = None
+    retention: RetentionGrammar | None = None
     schedule: ScheduleGrammar | None = None
     semantics: Literal["strict", "flink", "storm", "mongodb", "beam"] = "strict"
     owner: Annotated[str, StringConstraints(max_length=200), AfterValidator(refuse_control_characters)] | None = None
@@ -166,6 +169,19 @@ class Pipeline(GrammarModel):
                 raise ValueError(
                     f"publish.settled.change_at_most.columns: found {name!r}, allowed: {', '.join(known)}"
                     f"{did_you_mean(name, known)}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _retention_fits_corrections(self) -> Self:
+        kept_ms = None if self.retention is None else self.retention.checkpoints_ms
+        corrections = {"restate": self.restate or RestateGrammar(), "repair": self.repair}
+        for name, part in corrections.items():
+            if kept_ms is not None and part is not None and part.mode != "off" and part.at_most_age_ms > kept_ms:
+                raise ValueError(
+                    f"retention.checkpoints: found {format_duration(kept_ms)}, allowed: at least {name}.at_most_age, "
+                    f"which is {format_duration(part.at_most_age_ms)}, because a slice is replayed from the state "
+                    "before it"
                 )
         return self
 

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli.clean import rows_checker
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
 from jobs.ledger.ledger import Ledger
 from jobs.orchestration.attempts import AttemptCondemned
 from jobs.orchestration.requests import Staging, run_request
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
-from jobs.publishing.cleaning import Leftovers, clean
+from jobs.publishing.cleaning import Leftovers, clean, rows_checker
 from jobs.reading.verify import verify
 from jobs.replay.orders import ReplayOrder
 from jobs.wall_clock import now_ms
@@ -121,7 +120,7 @@ def test_nothing_is_removed_where_a_table_has_lost_the_commits_of_a_run(work: Re
     newest = max((Path(work.lake.root) / "sales/window_outputs/_delta_log").glob("*.json"))
     newest.unlink()
     before = stored(work)
-    with pytest.raises(StoreError, match=r"nothing was removed\. Run `hindcast verify sales`"):
+    with pytest.raises(StoreError, match=r"no file was removed\. Run `hindcast verify sales`"):
         cleaned(work)
     assert stored(work) == before
 

@@ -1,0 +1,158 @@
+"""Which attempt counts for a run, during the fold of a ledger: the first one that was staged and not condemned.
+
+If a run was mended, its newest mended attempt counts instead. Attempts whose rows a clean-up has removed do not count.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from jobs.ledger.events import LedgerEvent, run_result
+from jobs.ledger.removals import Removal, StoredAttempt, Why, removals_of
+from jobs.ledger.request_projection import text_of
+from jobs.ledger.view import StagedRun
+from jobs.runs import CheckpointPart, RunResult
+
+
+@dataclass(slots=True)
+class AttemptChoice:
+    """The attempts at the runs of a ledger.
+
+    Attributes:
+        staged: run id -> all its attempts, in ledger order.
+        staged_attempts: the ids of all these attempts.
+        condemned: "run_id/attempt_id" of the condemned attempts at one run.
+        condemned_attempts: the ids of the attempts that were condemned as a whole.
+        mended: run id -> the attempt that mended it.
+        removed: the attempts at slices whose rows were removed.
+        removed_checkpoints: the attempts at slices of which only the rows of the state were removed.
+    """
+
+    staged: dict[str, list[StagedRun]] = field(default_factory=dict)
+    staged_attempts: set[str] = field(default_factory=set)
+    condemned: set[str] = field(default_factory=set)
+    condemned_attempts: set[str] = field(default_factory=set)
+    mended: dict[str, StagedRun] = field(default_factory=dict)
+    removed: dict[StoredAttempt, Removal] = field(default_factory=dict)
+    removed_checkpoints: dict[StoredAttempt, Removal] = field(default_factory=dict)
+
+    def copy(self) -> "AttemptChoice":
+        """Return the same attempts, to which further ones can be added."""
+        return AttemptChoice(
+            staged={run_id: attempts.copy() for run_id, attempts in self.staged.items()},
+            staged_attempts=self.staged_attempts.copy(),
+            condemned=self.condemned.copy(),
+            condemned_attempts=self.condemned_attempts.copy(),
+            mended=self.mended.copy(),
+            removed=self.removed.copy(),
+            removed_checkpoints=self.removed_checkpoints.copy(),
+        )
+
+    def stage(self, event: LedgerEvent) -> StagedRun:
+        """Take an attempt at a run in, and return it."""
+        result = run_result(event)
+        run = StagedRun(
+            result=result,
+            request_id=text_of(event, "request_id"),
+            seq=event.seq,
+            at_ms=event.at_ms,
+            is_chain_start=bool(event.details.get("chain_start", False)),
+            checks_attempt_id=result.attempt_id,
+        )
+        self.staged.setdefault(result.run_id, []).append(run)
+        self.staged_attempts.add(result.attempt_id)
+        return run
+
+    def mend(self, event: LedgerEvent) -> None:
+        """Take the attempt in that counts for a run from now on. A view of an earlier version may not have the run."""
+        if event.run_id in self.staged:
+            run = self.stage(event)
+            self.mended[run.result.run_id] = run
+
+    def condemn(self, event: LedgerEvent) -> None:
+        """Take a condemned attempt in: of one run, or of all."""
+        if event.run_id is None:
+            self.condemned_attempts.add(text_of(event, "attempt_id"))
+        else:
+            self.condemned.add(f"{event.run_id}/{event.attempt_id}")
+
+    def remove(self, event: LedgerEvent) -> None:
+        """Take in what a clean-up has removed."""
+        for stored, removal in removals_of(event):
+            (self.removed_checkpoints if removal.why is Why.CHECKPOINTS else self.removed)[stored] = removal
+
+    def chosen(self, run_id: str) -> StagedRun | None:
+        """Return the attempt that counts for a run; None if all were condemned or removed."""
+        attempts = self._valid(run_id)
+        stored = [run for run in attempts if _place(run.result) not in self.removed] if self.removed else attempts
+        if not stored:
+            return None
+        first = chosen = stored[0]
+        if (mended := self.mended.get(run_id)) is not None:
+            chosen = next((run for run in stored if run.result.attempt_id == mended.result.attempt_id), first)
+        return replace(
+            first,
+            result=chosen.result,
+            checks_attempt_id=chosen.checks_attempt_id,
+            is_contradicted=any(_content(run.result) != _content(attempts[0].result) for run in attempts[1:]),
+            checkpoint_removal=self._checkpoint_removal(chosen.result),
+        )
+
+    def gone(self) -> dict[str, StagedRun]:
+        """Return the runs that have no attempt that counts, because clean-ups have removed their rows."""
+        if not self.removed:
+            return {}
+        valid = ((run_id, self._valid(run_id)) for run_id in self.staged)
+        return {
+            run_id: attempts[0]
+            for run_id, attempts in valid
+            if attempts and all(_place(run.result) in self.removed for run in attempts)
+        }
+
+    def _valid(self, run_id: str) -> list[StagedRun]:
+        attempts = self.staged[run_id]
+        if self.mended:
+            attempts = [replace(run, result=self._present(run.result)) for run in attempts]
+        return [run for run in attempts if not self._is_condemned(run.result)]
+
+    def _is_condemned(self, result: RunResult) -> bool:
+        """Return whether an attempt is condemned, or an attempt that stored an earlier part of its checkpoint."""
+        parts = ((part.run_id, part.attempt_id) for part in result.checkpoint.earlier)
+        return any(
+            attempt_id in self.condemned_attempts or f"{run_id}/{attempt_id}" in self.condemned
+            for run_id, attempt_id in ((result.run_id, result.attempt_id), *parts)
+        )
+
+    def _present(self, result: RunResult) -> RunResult:
+        """Return a result whose checkpoint has the mended attempts in place of those that they replace."""
+        earlier = self._parts(result.checkpoint.earlier)
+        if earlier == result.checkpoint.earlier:
+            return result
+        return replace(result, checkpoint=replace(result.checkpoint, earlier=earlier))
+
+    def _parts(self, earlier: tuple[CheckpointPart, ...]) -> tuple[CheckpointPart, ...]:
+        """Return parts of a checkpoint. The state after a run is the same, in whatever parts an attempt stored it."""
+        parts: tuple[CheckpointPart, ...] = ()
+        for part in earlier:
+            mended = self.mended.get(part.run_id)
+            if mended is None or mended.result.attempt_id == part.attempt_id:
+                parts = (*parts, part)
+            else:
+                own = replace(part, attempt_id=mended.result.attempt_id)
+                parts = (*self._parts(mended.result.checkpoint.earlier), own)
+        return parts
+
+    def _checkpoint_removal(self, result: RunResult) -> Removal | None:
+        """Return the clean-up that has removed rows of the state after a run; None if all are there."""
+        if not (self.removed or self.removed_checkpoints):
+            return None
+        parts = ((part.slice_id, part.attempt_id) for part in result.checkpoint.earlier)
+        removals = (self.removed.get(part) or self.removed_checkpoints.get(part) for part in (_place(result), *parts))
+        return next((removal for removal in removals if removal is not None), None)
+
+
+def _place(result: RunResult) -> StoredAttempt:
+    return result.slice.slice_id, result.attempt_id
+
+
+def _content(result: RunResult) -> tuple[object, ...]:
+    """Return the fields that must be equal in all attempts at one run (law L1)."""
+    return dict(result.digests), result.state_after, result.counts, result.watermark_ms

@@ -1,0 +1,76 @@
+"""What keeps a lake in order: reading stored rows again (`verify`, all or a share), and the clean-up.
+
+The DAG `maintain_<name>` of a pipeline with `retention` does both.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from jobs.durations import UNIT_MS
+from jobs.lake.lake import Lake
+from jobs.pipeline.files import load_file
+from jobs.plain_text import counted
+from jobs.planning.request_context import RequestContext, open_request_context
+from jobs.publishing.cleaning import Leftovers, clean_lake
+from jobs.reading.verified_ledger import LedgerVerification, verify_ledger
+from jobs.reading.verified_log import LogVerification, verify_log
+from jobs.reading.verify import Span, Verification, verify
+from jobs.wall_clock import now_ms
+
+SHARES: Final = 30
+"""The DAG reads each slice once in so many days."""
+OLDER_THAN_MS: Final = 7 * UNIT_MS["d"]
+"""The clean-up of the DAG keeps younger files, as the command does by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What was compared. `report` has the findings of all three."""
+
+    report: Verification
+    ledger: LedgerVerification
+    log: LogVerification
+
+
+def verify_all(work: RequestContext, span: Span) -> Verified:
+    """Compare the ledger, the stored rows and the log's files of some slices with what was written.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+        StoreError: a table cannot be read.
+    """
+    view, name = work.ledger.view(), work.pipeline.name
+    report = verify(work.lake, name, view, span=span)
+    ledger = verify_ledger(work.ledger)
+    log = verify_log(work.lake, work.pipeline, view, span=span)
+    findings = (*ledger.findings, *report.findings, *log.findings)
+    return Verified(report=replace(report, findings=findings), ledger=ledger, log=log)
+
+
+def scrub(pipeline_file: str, *, lake: Lake) -> Verification:
+    """Return what is damaged in the share of the slices that is due today; raises as `verify_all` does."""
+    work = _work(pipeline_file, lake)
+    return verify_all(work, Span().of_day(SHARES, now_ms=now_ms())).report
+
+
+def clean_up(pipeline_file: str, *, lake: Lake, who: str) -> Leftovers:
+    """Clean the lake of a pipeline.
+
+    Raises:
+        LedgerError, StoreError: as for `jobs.publishing.cleaning.clean`.
+    """
+    return clean_lake(_work(pipeline_file, lake), older_than_ms=OLDER_THAN_MS, who=who, dry_run=False)
+
+
+def what_to_do(report: Verification) -> str:
+    """Return what a person does about findings, as a sentence without its full stop."""
+    commands = [f"hindcast mend {report.pipeline} {slice_id}" for slice_id in report.mendable]
+    if not commands:
+        return f"Run `hindcast verify {report.pipeline}`, and restore what is damaged from a backup"
+    more = f", and {counted(len(commands) - 1, 'more slice')}" if len(commands) > 1 else ""
+    return f"Make the rows again: `{commands[0]}`{more}"
+
+
+def _work(pipeline_file: str, lake: Lake) -> RequestContext:
+    return open_request_context(load_file(Path(pipeline_file)), lake, now_ms=now_ms)

@@ -1,0 +1,267 @@
+"""Makes damaged rows of a run again: replays its slice from the state before, and proves that the rows are equal.
+
+The rows of a run depend on its input, its spec and the state before only (law L1). So another attempt must have the
+same run id and digests. One commit of the ledger then lets the new attempt count, and records that the old rows are
+removed. Publications stay as they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from jobs.lake.leftover_files import LakeFiles
+from jobs.lake.log_match import Match, match_input
+from jobs.ledger.events import LedgerEvent, mended_event, staged_event
+from jobs.ledger.removals import Why, removed_event
+from jobs.ledger.seen_log import known_log
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.orchestration.attempts import AttemptCondemned
+from jobs.pipeline.look_back import look_back
+from jobs.planning.chains import RunsByState
+from jobs.planning.request_context import RequestContext, context_of
+from jobs.publishing.cleaning import delete_removed
+from jobs.reading.quality_ids import quality_digest
+from jobs.reading.stored_rows import Finding, digest_of, run_attempt
+from jobs.reading.verify import Span, verify
+from jobs.replay.orders import Replayer, ReplayOrder
+from jobs.runs import EMPTY_STATE, SHOWN_DIGITS, CheckpointRef, RunResult, Slice, WarmUp
+from windowlib.errors import InvariantBroken, RequestError
+from windowlib.records import tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A run whose stored rows differ from the ledger, and the differences."""
+
+    run: StagedRun
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mended:
+    """What became of the damaged runs of a slice.
+
+    Attributes:
+        pipeline: the name of the pipeline.
+        slice_id: the slice.
+        damaged: run id -> what was found.
+        attempts: run id -> the attempt that counts now; empty in a dry run.
+        left: what `verify` still finds at the slice afterwards.
+    """
+
+    pipeline: str
+    slice_id: str
+    damaged: dict[str, tuple[Finding, ...]]
+    attempts: dict[str, str]
+    left: tuple[Finding, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content as plain data."""
+        return {
+            "pipeline": self.pipeline,
+            "slice_id": self.slice_id,
+            "damaged": {run_id: [str(finding) for finding in found] for run_id, found in self.damaged.items()},
+            "attempts": dict(self.attempts),
+            "left": [str(finding) for finding in self.left],
+        }
+
+
+def mend(
+    work: RequestContext, slice_: Slice, replayer: Replayer, *, who: str, reason: str = "", dry_run: bool = False
+) -> Mended:
+    """Make the damaged runs of a slice again, published or staged.
+
+    Args:
+        work: the context of the pipeline.
+        slice_: the slice.
+        replayer: replays the slice. It is not called in a dry run.
+        who: the person, for the ledger.
+        reason: the same; by default, what was found.
+        dry_run: whether nothing is replayed or written.
+
+    Raises:
+        RequestError: a run cannot be made again: its records, spec or state before are not there any more, or the log
+            of a table is damaged. The message tells what to do.
+        LogError, SpecError: the log cannot be read.
+    """
+    view = work.ledger.view()
+    damages = _damages(work, view, slice_)
+    attempts = {}
+    for damage in damages:
+        order = _order(work, view, damage.run)
+        if not dry_run:
+            attempts[damage.run.result.run_id] = _make_again(
+                work, damage, order, replayer=replayer, who=who, reason=reason
+            )
+    left = tuple(_found(work, work.ledger.view(), slice_)) if attempts else ()
+    return Mended(
+        pipeline=work.pipeline.name,
+        slice_id=slice_.slice_id,
+        damaged={damage.run.result.run_id: damage.findings for damage in damages},
+        attempts=attempts,
+        left=left,
+    )
+
+
+def _found(work: RequestContext, view: LedgerView, slice_: Slice) -> Sequence[Finding]:
+    return verify(work.lake, work.pipeline.name, view, span=Span(from_ms=slice_.start_ms, to_ms=slice_.end_ms)).findings
+
+
+def _damages(work: RequestContext, view: LedgerView, slice_: Slice) -> list[Damage]:
+    """Return the runs of a slice whose stored rows are damaged.
+
+    Raises:
+        RequestError: the slice has no run, or a finding belongs to no attempt.
+    """
+    runs = [run for run in view.runs.values() if run.result.slice.slice_id == slice_.slice_id]
+    if not runs:
+        raise RequestError(f"slice {slice_.slice_id} of pipeline {work.pipeline.name} has no run in the ledger")
+    findings = _found(work, view, slice_)
+    lost = next((finding for finding in findings if finding.attempt_id is None), None)
+    if lost is not None:
+        raise RequestError(f"{lost}. This is no damage of the rows of one run, so no run can mend it")
+    damages = []
+    for run in runs:
+        places = {run_attempt(run), run_attempt(run, tables.QUALITY_RESULTS)}
+        own = tuple(finding for finding in findings if (finding.slice_id, finding.attempt_id) in places)
+        if own:
+            damages.append(Damage(run=run, findings=own))
+    return damages
+
+
+def _order(work: RequestContext, view: LedgerView, run: StagedRun) -> ReplayOrder:
+    """Return the order that makes a run again.
+
+    Raises:
+        RequestError: its spec, its records or the state before are not there any more.
+    """
+    result, name = run.result, work.pipeline.name
+    own, request = context_of(work, run.request_id)
+    if request.spec_fingerprint != result.spec_fingerprint:
+        raise RequestError(
+            f"run {result.run_id[:SHOWN_DIGITS]} of slice {result.slice.slice_id} has another spec than its request "
+            f"{request.request_id}, so it cannot be made again"
+        )
+    now = own.log_state(view, (result.slice,)).coordinates[result.slice.slice_id]
+    match match_input(run.sightings, now):
+        case Match.SAME | Match.UNKNOWN:  # if unknown, the run id tells
+            pass
+        case Match.CHANGED | Match.DIFFERENT:
+            raise _other_records(name, run)
+        case other:
+            assert_never(other)
+    before, warm_up = _before(name, view, run, warm_up=request.warm_up)
+    _check_state(own, view, run, before=before)
+    return ReplayOrder(
+        pipeline=own.pipeline,
+        lake=own.lake,
+        slices=(result.slice,),
+        before=before,
+        warm_up=warm_up,
+        request_id=run.request_id,
+        attempt_id=own.new_id(),
+        known_log=known_log(view, look_back(own.pipeline, (result.slice,)).every),
+        ledger=own.ledger.newest(),
+    )
+
+
+def _before(
+    name: str, view: LedgerView, run: StagedRun, *, warm_up: WarmUp | None
+) -> tuple[CheckpointRef | None, WarmUp | None]:
+    """Return what a run started from: a checkpoint, or the time of a warm-up, or nothing.
+
+    Raises:
+        RequestError: no run has left that state, or a clean-up has removed it.
+    """
+    state = run.result.state_before
+    if state == EMPTY_STATE:
+        return None, None
+    if warm_up is not None and warm_up.fingerprint == state:
+        return None, warm_up
+    before = RunsByState.of(view).before(run)
+    if before is None:
+        raise RequestError(
+            f"slice {run.result.slice.slice_id} of pipeline {name} started from state {state[:SHOWN_DIGITS]}, which no "
+            "stored run has left, so it cannot be made again"
+        )
+    return before.checkpoint, None
+
+
+def _check_state(work: RequestContext, view: LedgerView, run: StagedRun, *, before: CheckpointRef | None) -> None:
+    """Refuse if the state before a run is damaged.
+
+    Raises:
+        RequestError: names the slice to mend first.
+    """
+    checked = (*tables.STATE_TABLES, tables.WATERMARKS)
+    for part in () if before is None else before.parts:
+        findings = _found(work, view, view.slices[part.slice_id])
+        own = (finding for finding in findings if finding.attempt_id == part.attempt_id and finding.table in checked)
+        if (finding := next(own, None)) is not None:
+            raise RequestError(
+                f"slice {run.result.slice.slice_id} cannot be made again, because the state before it is damaged: "
+                f"{finding}. Mend that first: hindcast mend {work.pipeline.name} {part.slice_id}"
+            )
+
+
+def _other_records(name: str, run: StagedRun) -> RequestError:
+    slice_id = run.result.slice.slice_id
+    return RequestError(
+        f"slice {slice_id} of pipeline {name} has other records in the log now than run "
+        f"{run.result.run_id[:SHOWN_DIGITS]} read, so the run cannot be made again. Restore the log, or replay the "
+        f"slice with the records that it has now: hindcast run {name} --from {slice_id} …"
+    )
+
+
+def _make_again(
+    work: RequestContext, damage: Damage, order: ReplayOrder, *, replayer: Replayer, who: str, reason: str
+) -> str:
+    """Replay one run, compare it with the ledger, and let the new attempt count. Return its id."""
+    old = damage.run
+    [made] = replayer(order)
+    _compare(work.pipeline.name, old, made)
+    digest = quality_digest(made.checks, made.extras.get("checks_fingerprint"))
+    owns_checks = digest == digest_of(old, tables.QUALITY_RESULTS)
+    staged = staged_event(old.request_id, made, is_chain_start=old.is_chain_start)
+    why = reason or f"hindcast mend: {damage.findings[0]}"
+    places = {run_attempt(old)} if owns_checks or old.checks_attempt_id != old.result.attempt_id else set()
+
+    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
+        if order.attempt_id in view.condemned_attempts:
+            raise AttemptCondemned(f"attempt {order.attempt_id} was condemned while it ran; run the same command again")
+        if view.run(old.result.run_id).result.attempt_id != old.result.attempt_id:
+            raise RequestError(f"run {old.result.run_id[:SHOWN_DIGITS]} was mended by another process meanwhile")
+        events = [mended_event(staged, who=who, reason=why, owns_checks=owns_checks)]
+        return [*events, *([removed_event(dict.fromkeys(places, Why.MENDED), who=who, reason=why)] if places else [])]
+
+    work.ledger.write(decide)
+    delete_removed(work, LakeFiles(lake=work.lake, pipeline=work.pipeline.name))
+    return order.attempt_id
+
+
+def _compare(name: str, old: StagedRun, made: RunResult) -> None:
+    """Refuse an attempt that is not equal to the run in the ledger.
+
+    Raises:
+        RequestError: its records or its state before are others.
+        InvariantBroken: equal inputs gave other rows.
+    """
+    then = old.result
+    if made.input_fingerprint != then.input_fingerprint:
+        raise _other_records(name, old)
+    if made.run_id != then.run_id:
+        raise RequestError(
+            f"slice {then.slice.slice_id} of pipeline {name} was made again as run {made.run_id[:SHOWN_DIGITS]}, and "
+            f"the ledger has run {then.run_id[:SHOWN_DIGITS]}: another version of Hindcast or of your functions made "
+            "it. Restore that version, or replay the slice"
+        )
+    other = {table for table in {*made.digests, *then.digests} if made.digests.get(table) != then.digests.get(table)}
+    if other or (made.state_after, made.counts, made.watermark_ms) != (
+        then.state_after,
+        then.counts,
+        then.watermark_ms,
+    ):
+        raise InvariantBroken(
+            f"run {then.run_id[:SHOWN_DIGITS]} of slice {then.slice.slice_id} was made again from equal inputs with "
+            f"other rows ({', '.join(sorted(other)) or 'counts or state'}), so nothing was changed; please report this"
+        )

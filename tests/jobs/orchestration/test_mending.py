@@ -1,0 +1,121 @@
+"""`hindcast mend`: damaged rows of any table are made again with the same ids, and nothing else changes."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from deltalake import DeltaTable
+
+from jobs.orchestration.mending import Mended, mend
+from jobs.reading.verify import verify
+from tests.support.flipped_bits import bits_in_pages, flip
+from tests.support.fuzzing import seeds
+from tests.support.repair_model import day_text
+from tests.support.small_lake import WHO, SmallLake, replay
+from windowlib.errors import RequestError
+
+DAYS = 6
+
+
+def a_lake(root: Path, rng: Random) -> SmallLake:
+    """Return a lake with published days, and a last one that only the log has."""
+    lake = SmallLake(root)
+    for _ in range(DAYS):
+        lake.append(rng)
+    lake.run(0, DAYS - 2, chunk=rng.randrange(1, DAYS))
+    return lake
+
+
+def files_that_count(lake: SmallLake) -> list[Path]:
+    view = lake.view()
+    attempts = {run.result.attempt_id for run in view.runs.values()}
+    tables = (directory for directory in (lake.root / "late").iterdir() if directory.name != "ledger")
+    paths = (Path(uri.removeprefix("file://")) for table in tables for uri in DeltaTable(table).file_uris())
+    return sorted(path for path in paths if path.parent.name.removeprefix("attempt_id=") in attempts)
+
+
+def damage(path: Path, rng: Random) -> None:
+    """Flip a bit of a file, cut it, or remove it."""
+    kind = rng.randrange(3)
+    if kind == 0:
+        flip(path, bits_in_pages(path, rng, 1)[0])
+    elif kind == 1:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    else:
+        path.unlink()
+
+
+def mended(lake: SmallLake, day: int, *, dry_run: bool = False) -> Mended:
+    [slice_] = lake.slices(day, day)
+    return mend(lake.work(), slice_, replay, who=WHO, dry_run=dry_run)
+
+
+def content(lake: SmallLake) -> dict[str, tuple[object, ...]]:
+    view = lake.view()
+    results = (run.result for run in view.runs.values())
+    return {each.run_id: (each.state_after, dict(each.digests), each.counts, each.verdict) for each in results}
+
+
+def test_damage_of_any_file_is_mended_and_later_slices_are_the_same(tmp_path: Path) -> None:
+    for seed in seeds(2):
+        rng = Random(seed)
+        lake = a_lake(tmp_path / str(seed), rng)
+        before, seen, publications = content(lake), lake.rows(), lake.view().publications
+        for path in rng.sample(files_that_count(lake), 2):
+            damage(path, rng)
+        found = verify(lake.work().lake, "late", lake.view())
+        assert found.findings
+        assert found.mendable
+        for slice_id in found.mendable:  # the oldest first, because later states follow from earlier ones
+            day = next(day for day in range(DAYS) if day_text(day) == slice_id)
+            version = lake.view().version
+            assert mended(lake, day, dry_run=True).damaged
+            assert lake.view().version == version
+            done = mended(lake, day)
+            assert (done.left, {*done.attempts}) == ((), {*done.damaged})
+        assert verify(lake.work().lake, "late", lake.view()).findings == ()
+        assert content(lake) == before
+        assert lake.view().publications == publications
+        assert (lake.rows(), lake.rows(at=publications[0].seq)) == (seen, seen)
+        lake.run(0, DAYS - 1)
+        fresh = SmallLake(tmp_path / f"{seed}-again", days=DAYS)
+        fresh.root.mkdir()
+        (fresh.root / "log").symlink_to(lake.root / "log")
+        fresh.run(0, DAYS - 1)
+        assert {*lake.view().published.values()} == {*fresh.view().published.values()}
+        assert lake.rows() == fresh.rows()
+
+
+def test_a_slice_whose_state_before_is_damaged_is_refused_and_the_slice_to_mend_first_is_named(tmp_path: Path) -> None:
+    rng = Random(3)
+    lake = a_lake(tmp_path, rng)
+    run = lake.view().published_run(day_text(3))
+    assert run is not None
+    [tallies] = (path for path in files_that_count(lake) if f"tallies/slice_id={day_text(3)}" in str(path))
+    part = run.result.checkpoint.earlier[-1].slice_id if run.result.checkpoint.earlier else day_text(2)
+    [state] = (path for path in files_that_count(lake) if f"window_state/slice_id={part}" in str(path))
+    tallies.unlink()
+    state.unlink()
+    before = lake.view().version
+    with pytest.raises(RequestError, match=f"Mend that first: hindcast mend late {part}"):
+        mended(lake, 3)
+    assert lake.view().version == before
+
+
+def test_a_slice_with_other_records_now_is_refused(tmp_path: Path) -> None:
+    rng = Random(4)
+    lake = a_lake(tmp_path, rng)
+    [tallies] = (path for path in files_that_count(lake) if f"tallies/slice_id={day_text(3)}" in str(path))
+    tallies.unlink()
+    lake.append(rng, 3)
+    with pytest.raises(RequestError, match="has other records in the log now than run"):
+        mended(lake, 3)
+
+
+def test_a_slice_without_damage_is_left_alone(tmp_path: Path) -> None:
+    lake = a_lake(tmp_path, Random(5))
+    version = lake.view().version
+    assert mended(lake, 2).damaged == {}
+    assert lake.view().version == version
+    with pytest.raises(RequestError, match="has no run in the ledger"):
+        mended(lake, DAYS - 1)
