@@ -79,6 +79,7 @@ COMMANDS = (
     ("comment", "sales", "--request", ARGUMENT, "--text", "x"),
     ("comment", "sales", "--request", "", "--text", ARGUMENT),
     ("comment", "sales", "--request", "", "--assign", ARGUMENT), ("comment", "sales", "--request", "x"),
+    ("mend", "sales", ARGUMENT), ("mend", "sales", "2024-01-01", "--reason", ARGUMENT, "--dry-run"),
     ("rollback", "sales", "--publication", "2", "--reason", ARGUMENT), ("resume", "sales", "--reason", ARGUMENT),
     ("accept-rewrite", "sales"), ("accept-rewrite", "sales", "--version", "1", "--reason", ARGUMENT, "--yes"),
     ("accept-rewrite", "sales", "--version", ARGUMENT), ("accept-rewrite", "sales", "--reason", ARGUMENT, "--dry-run"),
@@ -222,7 +223,9 @@ ON_A_LAKE = (
     ("resume", "sales", "--reason", "x"), ("verify", "sales"), ("cancel", "sales", "--request", "x", "--reason", "x"),
     ("plan", "sales", *RANGE), ("run", "sales", *RANGE), ("load-flights",), ("metrics", "sales"), ("clean", "sales"),
     ("comment", "sales", "--request", "x", "--text", "x"), ("accept-rewrite", "sales"), ("repair", "sales"),
-    ("adopt", "sales"), ("suite", "propose", "sales"), ("diff", "sales"), ("recover", "sales", "--reason", "x"),
+    ("adopt", "sales"), ("mend", "sales", "2024-01-01"), ("suite", "propose", "sales"), ("diff", "sales"),
+    ("recover", "sales", "--reason", "x"), ("export", "sales", "--format", "csv", "--to", "rows"),
+    ("changes", "sales", "--since", "1"),
     ("doctor", "event_logs/sales"), ("init", "event_logs/sales", "--yes", "--name", "sales2"),
 )  # fmt: skip
 
