@@ -79,7 +79,7 @@ COMMANDS = (
     ("comment", "sales", "--request", ARGUMENT, "--text", "x"),
     ("comment", "sales", "--request", "", "--text", ARGUMENT),
     ("comment", "sales", "--request", "", "--assign", ARGUMENT), ("comment", "sales", "--request", "x"),
-    ("follow", ARGUMENT), ("follow", "sales", "--reason", ARGUMENT), ("mend", "sales", ARGUMENT),
+    ("schema", ARGUMENT), ("follow", ARGUMENT), ("follow", "sales", "--reason", ARGUMENT), ("mend", "sales", ARGUMENT),
     ("mend", "sales", "2024-01-01", "--reason", ARGUMENT, "--dry-run"),
     ("rollback", "sales", "--publication", "2", "--reason", ARGUMENT), ("resume", "sales", "--reason", ARGUMENT),
     ("accept-rewrite", "sales"), ("accept-rewrite", "sales", "--version", "1", "--reason", ARGUMENT, "--yes"),
@@ -134,7 +134,7 @@ def test_texts_that_are_not_utf_8_in_rows_of_an_older_version_are_shown_with_esc
 
 def test_the_lists_of_this_module_have_every_command() -> None:
     assert set(ALL_COMMANDS) <= {command[0] for command in COMMANDS}, "add the new command"
-    assert set(ALL_COMMANDS) - {"setup"} <= {command[0] for command in ON_A_LAKE}, "add the new command"
+    assert set(ALL_COMMANDS) - {"setup", "schema"} <= {command[0] for command in ON_A_LAKE}, "add the new command"
 
 
 def test_json_output_is_the_stored_value(hostile: Shell) -> None:
