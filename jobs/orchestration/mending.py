@@ -59,7 +59,7 @@ class Mended:
         return {
             "pipeline": self.pipeline,
             "slice_id": self.slice_id,
-            "damaged": {run_id: [str(finding) for finding in found] for run_id, found in self.damaged.items()},
+            "damaged": {run_id: [*map(str, findings)] for run_id, findings in self.damaged.items()},
             "attempts": dict(self.attempts),
             "left": [str(finding) for finding in self.left],
         }

@@ -1,4 +1,4 @@
-"""The real commands: a flipped bit is found by `verify`, `mend` makes the rows again, and `clean` lists what is past."""
+"""The real commands: `verify` finds a flipped bit, `mend` makes the rows again, and `clean` lists what is past."""
 
 import json
 from pathlib import Path
