@@ -17,10 +17,10 @@ from bench.contestant import Job
 from bench.delta_logs import flights_for
 from bench.samples import Checksum
 from bench.stages import Stopwatch
+from jobs.engine.fingerprints import checks_fingerprint
 from jobs.pipeline.files import build_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.strict_yaml import read_yaml
-from jobs.planning.fingerprints import checks_fingerprint
 from jobs.replay.checks import load_checks
 from tests.support.places import ROOT
 

@@ -9,10 +9,10 @@ two calls with the same `at` return tables that belong together.
 fails when it is computed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs.lake.lake import Lake
 from jobs.lake.table_files import Attempt
@@ -24,9 +24,9 @@ from jobs.reading.published import (
     published_runs,
     published_sql,
     quote_spark,
-    read_published,
     runs_by_keys,
 )
+from jobs.reading.selection import Selection, When, read_selected
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
 from jobs.spark.session import COMPARE_PAGES
 from jobs.storage import spark_uri
@@ -102,20 +102,38 @@ def published_rows(
     return _of(spark, _checked_rows(spark, place, _Asked(pipeline, table, view, verify)), view.published_pairs())
 
 
-def published_table(lake: str, pipeline: str, *, at: int | None = None) -> "pa.Table":
+def published_table(
+    lake: str, pipeline: str, *, table: str = WINDOW_OUTPUTS, at: int | None = None,
+    keys: Mapping[str, Collection[Any]] | None = None, from_: When | None = None, to: When | None = None,
+    columns: Sequence[str] | None = None,
+) -> "pa.Table":  # fmt: skip
     """Return the published windows of a pipeline as an Arrow table, without Spark: the rows and columns of `published`.
+
+    Without `keys`, `from_` and `to`, the rows of each slice are compared with the ledger: the sums of all their ids,
+    and for up to 250,000 rows their content. With them, files and row groups without a chosen row are skipped by their
+    statistics. Then all ids of each slice with a file that is read are compared with the ledger, and the content of the
+    chosen rows with their ids. A damaged statistic, or a damaged value in a key or `window_start`, can hide a row.
 
     Args:
         lake: the root of the lake, a path or URI.
         pipeline: the name of the pipeline.
+        table: another table, such as `late_records`: its published rows with all columns, as `published_rows`.
         at: the ledger version to read; the newest when None.
+        keys: key column -> the values to return, such as {"carrier": ["AA", "UA"]}.
+        from_: return the windows that start at this instant or later: a datetime, a date or an ISO text; UTC if it has
+            no offset.
+        to: return the windows that start before this instant. A global window has no start, so a range leaves it out.
+        columns: the columns to return, in this order; all when None.
 
     Raises:
         LedgerError: nothing was published at that version.
+        RequestError: a column, key or bound is not possible; or `keys`, `from_` or `to` is given for another table than
+            the windows.
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     place, view = _resolved(lake, pipeline, at)
-    return read_published(place, pipeline, view)
+    wanted = Selection(table=table, keys=keys or {}, from_=from_, to=to, columns=columns)
+    return read_selected(place, pipeline, wanted, view=view)
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,6 +208,16 @@ def visible(user: BaseUser) -> Visible:
     return Visible(contexts=tuple(contexts), broken=broken, failed=failed)
 
 
+def readers_of(name: str, user: BaseUser) -> tuple[str, ...]:
+    """Return the pipelines that the user may see and that read a table of a pipeline.
+
+    Raises:
+        SpecError: the directory of pipeline files cannot be read.
+    """
+    readers = (pipeline.name for pipeline in Site.of_environment().files().good if pipeline.log.pipeline == name)
+    return tuple(reader for reader in readers if may_read(user, reader))
+
+
 def read_ahead() -> None:
     """Read the ledgers of all pipelines, so that the first pages find them read.
 

@@ -7,9 +7,9 @@ from jobs.cli.plan import restart_of, suite_fingerprint
 from jobs.cli.progress import progress_option
 from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option, show_plan
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid, slices_between
-from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.request_context import Asked, RequestContext, on_published_spec
 from jobs.planning.spec_changes import spec_changes
 from jobs.planning.steps import Ask

@@ -8,14 +8,15 @@ import click
 from typing_extensions import override
 
 from jobs.cli import options
-from jobs.ledger.view import LedgerView
+from jobs.ledger.seen_log import known_log
+from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, show_instant
 from jobs.plain_text import counted
-from jobs.planning.log_state import known_log
+from jobs.planning.chains import RunsByState
 from jobs.planning.request_context import RequestContext, on_published_spec
 from jobs.review.explain import Locator, explain
-from jobs.runs import SHOWN_DIGITS, CheckpointRef, Slice
+from jobs.runs import SHOWN_DIGITS
 
 if TYPE_CHECKING:
     from jobs.review.window.told_window import WindowExplanation
@@ -116,12 +117,15 @@ def explain_command(  # noqa: PLR0913  (its options)
 
 
 def _locator(pipeline: Pipeline, places: options.Places, *, view: LedgerView, master: str | None) -> Locator:
-    def find(slice_: Slice, record_id: str, before: CheckpointRef | None) -> tuple[int, int | None]:
+    def find(run: StagedRun, record_id: str) -> tuple[int, int | None]:
         from jobs.engine.user_errors import explained
         from jobs.review.position import Wanted, locate
         from jobs.spark.lazy_session import LazySession
 
-        wanted = Wanted(one=slice_, record_id=record_id, before=before, known=known_log(view, [slice_]))
+        slice_, by_state = run.result.slice, RunsByState.of(view)
+        before, warm_up = by_state.checkpoint_before(run), by_state.warm_up_before(run)
+        known = known_log(view, [slice_])
+        wanted = Wanted(one=slice_, record_id=record_id, before=before, warm_up=warm_up, known=known)
         with explained(pipeline):
             place = locate(LazySession.named("hindcast explain", master), pipeline, places.lake, wanted=wanted)
         return place.rank, place.watermark_ms

@@ -24,6 +24,8 @@ COMMANDS: Mapping[str, str] = {
     "status": "jobs.cli.status:status_command",
     "show": "jobs.cli.inspect:show_command",
     "diff": "jobs.cli.diff:diff_command",
+    "changes": "jobs.cli.changes:changes_command",
+    "export": "jobs.cli.export:export_command",
     "publish": "jobs.cli.decide:publish_command",
     "waive": "jobs.cli.decide:waive_command",
     "cancel": "jobs.cli.decide:cancel_command",
@@ -44,7 +46,9 @@ COMMANDS: Mapping[str, str] = {
 }
 """Name of a command -> its module and function. A module is imported when its command is used."""
 
-READERS = frozenset({"doctor", "init", "plan", "repair", "show", "diff", "explain", "verify", "report", "clean"})
+READERS = frozenset(
+    {"doctor", "init", "plan", "repair", "show", "diff", "changes", "export", "explain", "verify", "report", "clean"}
+)
 """Commands that read rows and need no pandas."""
 
 HELP = """Replay an append-only Delta table of events through event-time windows, and publish only checked results.

@@ -10,10 +10,10 @@ import click
 
 from jobs.cli import options
 from jobs.cli.slice_lines import all_option, show_plan
+from jobs.engine.fingerprints import checks_fingerprint
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, parse_bound
-from jobs.planning.fingerprints import checks_fingerprint
 from jobs.planning.plan import Plan, plan
 from jobs.planning.plan_file import PlanFile
 from jobs.planning.request_context import RequestContext

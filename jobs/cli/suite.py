@@ -11,11 +11,11 @@ from expectations.loader import check_suite_file
 from expectations.suites import SEVERITIES
 from jobs.cli import options
 from jobs.cli.slice_lines import all_option
+from jobs.engine.fingerprints import checks_fingerprint
 from jobs.folding import fold, how_many, span, spans
 from jobs.new_file import write_new
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
-from jobs.planning.fingerprints import checks_fingerprint
 from jobs.planning.request_context import on_published_spec
 from jobs.reading.verify import Span
 from jobs.replay.checks import checked_columns, load_checks

@@ -6,6 +6,7 @@ from enum import Enum
 
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.reading.published import BOUNDS
 from jobs.reading.stored_tables import side_columns, spec_of
 from windowlib.records import tables
 from windowlib.records.column_types import Node
@@ -14,7 +15,6 @@ FIRED = (
     "pane_index", "timing", "is_first", "is_last", "mode", "nonspeculative_index", "pane_time_ms", "watermark_ms",
 )  # fmt: skip
 """Columns of window_outputs that tell how a pane was fired."""
-BOUNDS = ("window_start", "window_end")
 _RECORD_VALUES: Mapping[str, tuple[str, ...]] = {
     tables.LATE_RECORDS: ("record_hash", "event_time_ms", "missed_windows", "missed_all", "late_by_ms", "reason"),
     tables.UNASSIGNED_RECORDS: ("record_hash", "event_time_ms"),

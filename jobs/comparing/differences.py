@@ -5,9 +5,10 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from jobs.comparing.comparison_keys import BOUNDS, Unit
+from jobs.comparing.comparison_keys import Unit
 from jobs.plain_text import counted, shortened
 from jobs.reading.plain_values import plain
+from jobs.reading.published import BOUNDS
 
 MAX_SLICES = 8
 _FOUR_DIGITS = 999.5

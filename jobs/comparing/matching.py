@@ -7,10 +7,10 @@ columns, then rows with equal values, then all that are left. A row that is left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.comparing.comparison_keys import BOUNDS, Shape, Unit
+from jobs.comparing.comparison_keys import Shape, Unit
 from jobs.comparing.partitions import ALONE, CIRCUMSTANCES, ROW, SIDE, VALUES
 from jobs.lake.arrow_sql import ArrowSql
-from jobs.reading.published import PublishedView, published_sql, quote_duckdb
+from jobs.reading.published import BOUNDS, PublishedView, published_sql, quote_duckdb
 
 if TYPE_CHECKING:
     import pyarrow as pa

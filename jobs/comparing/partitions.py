@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.comparing.comparison_keys import BOUNDS, Shape
+from jobs.comparing.comparison_keys import Shape
 from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.store import attempts_dataset, count_rows
 from jobs.ledger.view import StagedRun
+from jobs.reading.published import BOUNDS
 from jobs.reading.stored_rows import StoredRuns, run_attempt
 from windowlib.columnar.hashing import row_hashes
 from windowlib.columnar.xxhash import Numbers, Words

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.comparing.compare import DEFAULT, Comparison, compared_tables, opened_parts
-from jobs.comparing.comparison_keys import BOUNDS, Shape, Specs, shape_of, specs_of
+from jobs.comparing.comparison_keys import Shape, Specs, shape_of, specs_of
 from jobs.comparing.differences import match_words
 from jobs.comparing.matching import AT, GROUP, PAIRS_SQL, STAGE, Matched, match_rows
 from jobs.comparing.medians import Doubles
@@ -21,6 +21,7 @@ from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
 from jobs.reading.plain_values import plain
+from jobs.reading.published import BOUNDS
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
 from windowlib.errors import SpecError

@@ -27,9 +27,9 @@ from jobs.doctor.table_findings import HORIZON_MS, sql_name, table_findings
 from jobs.doctor.trial import Accepted, Refused, try_file
 from jobs.durations import UNIT_MS
 from jobs.lake.lake import Lake
-from jobs.lake.log_places import found_format, holds_ledger
 from jobs.pipeline.slices import SliceGrid, slice_at
 from jobs.plain_text import counted
+from jobs.reading.log_places import found_format, holds_ledger
 from jobs.reading.published import quote_spark
 from windowlib.errors import RangeError
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from jobs.lake.file_origins import operation_of
 from jobs.lake.footer_bounds import known_bounds
 from jobs.lake.log_files import Entry, LogFiles, place_of, written_ms
-from jobs.lake.log_places import found_format, place_at
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.row_tracking import ROW_TRACKING, row_places
 from jobs.lake.slice_instants import TIME_KINDS
 from jobs.pipeline.models.log import LogFormat, PartitionType
+from jobs.reading.log_places import found_format, place_at
 from windowlib.columnar.instants import read_instants
 
 if TYPE_CHECKING:

@@ -94,8 +94,7 @@ def engine(pipeline: Pipeline, columns: Mapping[str, str], functions: Functions 
         shown = pipeline.process.function.columns if pipeline.process is not None else None
         layout = mapping_layout(shown or columns, columns)
     compiled = _engine(Build(pipeline=pipeline, columns=columns, functions=functions, layout=layout))
-    may_use_clock = bool(pipeline.functions()) and pipeline.log.arrival_time is not None
-    return replace(compiled, needs_clock=pipeline.needs_clock or may_use_clock)
+    return replace(compiled, needs_clock=pipeline.uses_clock)
 
 
 def _engine(build: Build) -> Engine:

@@ -113,6 +113,10 @@ class PinnedLog:
         """Whether Spark can read the log where tasks cannot."""
         return self._table.is_read_by_spark
 
+    def missing(self, slices: Sequence[Slice]) -> Mapping[str, str]:
+        """Return slice -> why the log does not have its records yet, of those of which it is known."""
+        return self._table.missing(slices)
+
     def refuse_replaced(self) -> None:
         """Compare the files with the listing of the pin, if the writer of the log may replace files.
 

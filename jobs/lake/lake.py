@@ -168,10 +168,14 @@ class Lake:
     def event_log(self, pipeline: Pipeline) -> str:
         """Return the path or URI of the pipeline's event log; a relative `log.table` is below the lake.
 
+        If the log is a table of another pipeline, it is the place of that table.
+
         Raises:
             SpecError: the Delta library would misread the path.
         """
-        table = pipeline.log.table
+        table, upstream = pipeline.log.table, pipeline.log.pipeline
+        if upstream is not None:
+            return self.table(upstream, table)
         own = is_remote(table) or Path(table).is_absolute()
         return checked_place(table if own else self._below(table), f"{pipeline.source}: log.table")
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import log_errors
 from jobs.lake.log_files import NO_DIGESTS, LogFiles
+from jobs.runs import Slice
 from windowlib.records.column_types import Node, spell_type
 
 if TYPE_CHECKING:
@@ -164,6 +165,10 @@ class LogVersion(ABC):
     def bounds(self, column: str) -> "pa.Table":  # noqa: ARG002 - only the files tell it
         """Return `path`, `low`, `high` and `nulls` of the files of which the log tells all three of a column."""
         return no_bounds()
+
+    def missing(self, slices: Sequence[Slice]) -> Mapping[str, str]:  # noqa: ARG002 - of most logs, nothing tells it
+        """Return slice -> why the log does not have its records yet, of those of which it is known."""
+        return {}
 
     def lost(self) -> Mapping[str, str]:
         """Return path -> why it is not known which records of a file belong to the log."""

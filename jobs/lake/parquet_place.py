@@ -8,7 +8,7 @@ so the digest of a file is stored for its path and its time of modification.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypedDict
 
 from typing_extensions import override
 
@@ -17,7 +17,7 @@ from jobs.lake.log_files import NO_DIGESTS, LogFiles
 from jobs.lake.log_version import DataFile, LogTip, LogVersion
 from jobs.lake.parquet_listing import ParquetListing, list_parquet, typed_value
 from windowlib.errors import LogError
-from windowlib.records.column_types import parse_type
+from windowlib.records.column_types import Node, parse_type
 
 NANOS_PER_MS: Final = 1_000_000
 
@@ -48,6 +48,55 @@ class ParquetVersion(LogVersion):
         return "remove the files without one"
 
 
+class ListedFacts(TypedDict):
+    """The fields of a `ParquetVersion` that the files tell."""
+
+    uri: str
+    nodes: Mapping[str, Node]
+    widened: Mapping[str, str]
+    partition_columns: tuple[str, ...]
+    data_files: tuple[DataFile, ...]
+    listing: ParquetListing
+
+
+def listed_facts(
+    listing: ParquetListing, *, partitions: Mapping[str, str] | None = None, is_replaceable: bool = True
+) -> ListedFacts:
+    """Return what files tell of a log. Their footers are read.
+
+    Args:
+        listing: the files.
+        partitions: the types of partition columns; others are texts.
+        is_replaceable: whether a writer may replace a file.
+
+    Raises:
+        LogError: a file cannot be read, or the files do not fit together.
+    """
+    from jobs.lake.parquet_schema import read_footers, united  # it imports Arrow
+
+    footers = read_footers(listing)
+    schema = united(listing, footers)
+    kinds = {name: (partitions or {}).get(name, "string") for name in listing.partition_columns}
+    return ListedFacts(
+        uri=listing.uri,
+        nodes={**schema.nodes, **{name: parse_type(kind) for name, kind in kinds.items()}},
+        widened=schema.widened,
+        partition_columns=listing.partition_columns,
+        data_files=tuple(
+            DataFile(
+                path=file.path,
+                partition={name: typed_value(listing.uri, file, name, kind=kind) for name, kind in kinds.items()},
+                records=footer.records,
+                bytes=file.bytes,
+                modified_ms=file.mtime_ns // NANOS_PER_MS,
+                is_replaceable=is_replaceable,
+            )
+            for file, footer in zip(listing.files, footers, strict=True)
+        ),
+        listing=listing,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetPlace:
     """A directory of Parquet files as an event log (`LogPlace`). `partitions` has the types of partition columns."""
@@ -61,8 +110,6 @@ class ParquetPlace:
         Raises:
             LogError: there is no file, the files do not fit together, or the directory has changed since `version`.
         """
-        from jobs.lake.parquet_schema import read_footers, united  # it imports Arrow
-
         listing = list_parquet(self.uri)
         if version is not None and version != listing.version:
             raise LogError(
@@ -75,29 +122,11 @@ class ParquetPlace:
                 "`log.table` (files whose names begin with _ or . are ignored)"
             )
         self._refuse_unknown_partitions(listing)
-        footers = read_footers(listing)
-        schema = united(listing, footers)
-        kinds = {name: self.partitions.get(name, "string") for name in listing.partition_columns}
         place = self.uri.encode("utf-8", errors="surrogatepass")
         return ParquetVersion(
-            uri=self.uri,
             version=listing.version,
             table_id=f"parquet-{blake2b(place, digest_size=8).hexdigest()}",  # no file tells one log from another
-            nodes={**schema.nodes, **{name: parse_type(kind) for name, kind in kinds.items()}},
-            widened=schema.widened,
-            partition_columns=listing.partition_columns,
-            data_files=tuple(
-                DataFile(
-                    path=file.path,
-                    partition={name: typed_value(self.uri, file, name, kind=kind) for name, kind in kinds.items()},
-                    records=footer.records,
-                    bytes=file.bytes,
-                    modified_ms=file.mtime_ns // NANOS_PER_MS,
-                    is_replaceable=True,
-                )
-                for file, footer in zip(listing.files, footers, strict=True)
-            ),
-            listing=listing,
+            **listed_facts(listing, partitions=self.partitions),
         )
 
     def is_newest(self, version: int) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_types import arrow_table
+from jobs.lake.row_filter import RowFilter
 from windowlib.records.tables import PARTITION_COLUMNS
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class Listing:
     """
 
     def __init__(self, table: "DeltaTable", *, few: int = FEW_ATTEMPTS) -> None:
-        self._columns = arrow_table(table.get_add_actions(flatten=True)).combine_chunks().select(_LISTED)
+        self._actions = arrow_table(table.get_add_actions(flatten=True)).combine_chunks()
+        self._columns = self._actions.select(_LISTED)
         self._left = few
         self._index: tuple[list[TableFile], dict[Attempt, list[int]]] | None = None
 
@@ -55,6 +57,29 @@ class Listing:
             self._index = self._indexed()
         files, places = self._index
         return [files[place] for place in sorted(place for attempt in attempts for place in places.get(attempt, ()))]
+
+    def skipped(self, chosen: RowFilter) -> frozenset[str]:
+        """Return the paths of the files that have no chosen row, by their statistics in Delta's log."""
+        import pyarrow.compute as pc
+
+        return frozenset(self._columns["path"].filter(pc.invert(chosen.may_match(self._actions))).to_pylist())
+
+    def cuts(self, attempts: AbstractSet[Attempt], column: str, *, rows: int) -> "list[pa.Scalar]":
+        """Return the least values of a column in some files, so that the files between two have enough rows."""
+        if f"min.{column}" not in self._actions.column_names:
+            return []
+        own = {file.path for file in self.of(attempts)}
+        files = self._actions.select(["path", "num_records", f"min.{column}"]).sort_by(f"min.{column}")
+        cuts: list[pa.Scalar] = []
+        before = 0
+        for path, records, least in zip(*files.columns, strict=True):
+            if path.as_py() not in own or not least.is_valid:
+                continue
+            if before >= rows and (not cuts or least.as_py() > cuts[-1].as_py()):
+                cuts.append(least)
+                before = 0
+            before += records.as_py() or 0
+        return cuts
 
     def _found(self, attempts: AbstractSet[Attempt]) -> list[TableFile]:
         import pyarrow as pa

@@ -131,12 +131,8 @@ class Projection:
                 fail_attempt(event, self._request(event))
             case EventKind.CLOSED:
                 self._request(event).end(RequestState.CLOSED, event.reason, ended_by=event.details.get("by"))
-            case EventKind.VERIFIED:
-                self._sightings.setdefault(text_of(event, "run_id"), []).append(verified_sighting(event))
-            case EventKind.LOOKED:
-                self._look = look_of(event)
-            case EventKind.ACCEPTED:
-                self._accepted += AcceptedRewrite.of(event)
+            case EventKind.VERIFIED | EventKind.LOOKED | EventKind.ACCEPTED:
+                self._see_log(event)
             case EventKind.TOLD:
                 self._tell(event)
             case EventKind.NOTE:
@@ -145,6 +141,15 @@ class Projection:
                 pass
             case _:
                 assert_never(event.kind)
+
+    def _see_log(self, event: LedgerEvent) -> None:
+        """Take in what somebody has seen of the event log, or accepted there."""
+        if event.kind is EventKind.VERIFIED:
+            self._sightings.setdefault(text_of(event, "run_id"), []).append(verified_sighting(event))
+        elif event.kind is EventKind.LOOKED:
+            self._look = look_of(event)
+        else:
+            self._accepted += AcceptedRewrite.of(event)
 
     def copy(self) -> "Projection":
         """Return a fold with the same events, which takes further events of its own."""

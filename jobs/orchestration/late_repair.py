@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from jobs.durations import format_duration, human_duration
 from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
-from jobs.lake.log_places import log_place
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
 from jobs.planning.event_times import log_engine
 from jobs.planning.request_context import Asked, RequestContext
+from jobs.reading.log_places import log_place
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import CheckpointRef, Slice, WarmUp

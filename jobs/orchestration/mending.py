@@ -13,14 +13,15 @@ from jobs.lake.leftover_files import LakeFiles
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.events import LedgerEvent, mended_event, staged_event
 from jobs.ledger.removals import Why, removed_event
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.attempts import AttemptCondemned
 from jobs.pipeline.look_back import look_back
 from jobs.planning.chains import RunsByState
-from jobs.planning.log_state import known_log
 from jobs.planning.request_context import RequestContext, context_of
 from jobs.publishing.cleaning import delete_removed
-from jobs.reading.stored_rows import Finding, digest_of, quality_digest, run_attempt
+from jobs.reading.quality_ids import quality_digest
+from jobs.reading.stored_rows import Finding, digest_of, run_attempt
 from jobs.reading.verify import Span, verify
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import EMPTY_STATE, SHOWN_DIGITS, CheckpointRef, RunResult, Slice, WarmUp
@@ -59,7 +60,7 @@ class Mended:
         return {
             "pipeline": self.pipeline,
             "slice_id": self.slice_id,
-            "damaged": {run_id: [*map(str, findings)] for run_id, findings in self.damaged.items()},
+            "damaged": {run_id: [str(finding) for finding in findings] for run_id, findings in self.damaged.items()},
             "attempts": dict(self.attempts),
             "left": [str(finding) for finding in self.left],
         }

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, previous_slice, slice_grid
-from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.log_state import LogState
 from jobs.runs import EMPTY_STATE, CheckpointRef, Slice, WarmUp
 from windowlib.errors import RequestError
@@ -129,10 +129,10 @@ def _as_begun(view: LedgerView, begun: StagedRun) -> ChainStart:
     )
     if state == EMPTY_STATE:
         return ChainStart(note=note)
-    request = view.requests.get(begun.request_id)
-    if request is not None and request.warm_up is not None and request.warm_up.fingerprint == state:
-        return ChainStart(warm_up=request.warm_up, note=note)
-    before = RunsByState.of(view).before(begun)
+    by_state = RunsByState.of(view)
+    warm_up, before = by_state.warm_up_before(begun), by_state.before(begun)
+    if warm_up is not None:
+        return ChainStart(warm_up=warm_up, note=note)
     if before is None:
         raise RequestError(
             f"slice {begun.result.slice.slice_id} was published from the state {state[:12]}, which no run "
@@ -204,16 +204,22 @@ class RunsByState:
     """
 
     runs: Mapping[tuple[int, str], StagedRun]
+    view: LedgerView
 
     @classmethod
     def of(cls, view: LedgerView) -> "RunsByState":
         """Return the runs of a view."""
         runs = sorted(view.runs.values(), key=lambda run: run.checkpoint_removal is None)
-        return cls({(run.result.slice.end_ms, run.result.state_after): run for run in runs})
+        return cls({(run.result.slice.end_ms, run.result.state_after): run for run in runs}, view)
 
     def before(self, run: StagedRun) -> StagedRun | None:
         """Return the run that left the state with which a run began; None at the beginning of a chain."""
         return self.runs.get((run.result.slice.start_ms, run.result.state_before))
+
+    def warm_up_before(self, run: StagedRun) -> WarmUp | None:
+        """Return the warm-up of a run's request if the run began with its time and without windows."""
+        warm_up = self.view.requests[run.request_id].warm_up
+        return warm_up if warm_up is not None and warm_up.fingerprint == run.result.state_before else None
 
     def checkpoint_before(self, run: StagedRun) -> CheckpointRef | None:
         """Return the checkpoint with which a run began; None at the beginning of a chain."""

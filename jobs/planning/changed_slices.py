@@ -15,16 +15,16 @@ from jobs.folding import fold, spans
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import log_slices, touched_since
 from jobs.lake.log_match import Match, match_input
-from jobs.lake.log_places import log_place
 from jobs.lake.log_version import LogTip, commit_digest
 from jobs.ledger.acceptances import AcceptedRewrite, told_together
 from jobs.ledger.looks import Look, SeenInput
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.look_back import look_back, readers_of
 from jobs.pipeline.slices import next_slice, slice_at, slice_grid
 from jobs.plain_text import counted
-from jobs.planning.log_state import known_log
 from jobs.planning.request_context import RequestContext
+from jobs.reading.log_places import log_place
 from jobs.runs import LogCoordinates, Slice
 
 WRITE_AFTER: Final = 20

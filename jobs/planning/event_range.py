@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from jobs.lake.log_places import log_place
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.log_version import LogVersion
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
@@ -17,8 +17,8 @@ from jobs.pipeline.slices import HALF_OPEN, parse_bound, show_instant, show_ms, 
 from jobs.plain_text import counted
 from jobs.planning.changed_slices import changed_slices
 from jobs.planning.event_times import SliceTimes, TimeRules, event_times, log_engine, time_rules
-from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.request_context import RequestContext
+from jobs.reading.log_places import log_place
 from jobs.runs import Slice
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.columnar.time_groups import TimeGroups

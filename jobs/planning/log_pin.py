@@ -6,10 +6,10 @@ from jobs.lake.append_order import CommitOrder
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
-from jobs.lake.log_places import log_place
 from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.reading.log_places import log_place
 from jobs.runs import Slice
 
 

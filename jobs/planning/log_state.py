@@ -9,14 +9,14 @@ from jobs.lake.damage import log_errors
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
-from jobs.lake.log_places import log_place
-from jobs.ledger.acceptances import by_table
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.ready import ReadyGrammar
 from jobs.pipeline.slices import SliceGrid, slice_at, slice_grid
 from jobs.planning.log_pin import pin_input
+from jobs.reading.log_places import log_place
 from jobs.runs import LogCoordinates, Slice
 from jobs.storage import file_system
 
@@ -28,7 +28,8 @@ class LogState:
     Records outside the pipeline's `first..last` are ignored. `data_ms` are the distinct instants of the slice column
     that have records, ascending. `newest_data_ms` is when the newest commit that adds data was made, if the readiness
     of a slice of the range depends on it; else None. `known` saves the next `pin_log` from reading the same
-    commits again. `warnings` are sentences for the person who plans.
+    commits again. `warnings` are sentences for the person who plans. `missing` maps the slices whose records the log
+    does not have yet to the reason, if the log `tells_missing` itself: it is a table of another pipeline.
     """
 
     version: int
@@ -39,6 +40,8 @@ class LogState:
     newest_data_ms: int | None = None
     known: KnownLog = field(default_factory=KnownLog)
     warnings: tuple[str, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+    tells_missing: bool = False
 
     def has_records(self, slice_: Slice) -> bool:
         """Return whether a slice has a record."""
@@ -77,6 +80,8 @@ def read_log_state(
         newest_data_ms=pinned.newest_data_ms() if last in slices and waits_for_commits(pipeline.log.ready) else None,
         known=pinned.known(),
         warnings=tuple(_unprotected(pinned)),
+        missing=pinned.missing(slices),
+        tells_missing=pipeline.log.pipeline is not None,
     )
 
 
@@ -99,35 +104,6 @@ def _unprotected(pinned: PinnedLog) -> Iterator[str]:
             "compare it, but damage before the first run cannot be seen. Spark stores checksums in pages by default, "
             "and pyarrow with write_page_checksum = True; deltalake and Polars have no such setting"
         )
-
-
-def known_log(view: LedgerView, slices: Sequence[Slice]) -> KnownLog:
-    """Return what the runs of a ledger have seen of the log.
-
-    These are sound versions, digests of the files of `_delta_log`, the coordinates of the given slices, and the commits
-    that persons have accepted.
-    """
-    sound: dict[str, int] = {}
-    log_digests: dict[str, list[str]] = {}
-    read: dict[str, set[tuple[int, int]]] = {}
-    seen: dict[str, list[LogCoordinates]] = {slice_.slice_id: [] for slice_ in slices}
-    for run in view.runs.values():
-        own = seen.get(run.result.slice.slice_id)
-        for sighting in run.sightings:
-            table_id = sighting.log.table_id
-            sound[table_id] = max(sighting.log.sound, sound.get(table_id, -1))
-            read.setdefault(table_id, set()).add((sighting.log.since, sighting.log.sound))
-            if sighting.log.log_digests:
-                log_digests.setdefault(table_id, []).append(sighting.log.log_digests)
-            if own is not None:
-                own.append(sighting.log)
-    return KnownLog(
-        sound=sound,
-        read={table_id: frozenset(spans) for table_id, spans in read.items()},
-        seen=seen,
-        log_digests=log_digests,
-        accepted=by_table(view.accepted),
-    )
 
 
 def _inside(grid: SliceGrid, instants_ms: Sequence[int]) -> list[int]:

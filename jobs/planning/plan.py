@@ -8,17 +8,19 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, show_ms, slice_grid
+from jobs.plain_text import counted, shortened
 from jobs.planning.chains import ChainStart, chain_before, warmed_up
 from jobs.planning.estimate import estimator
-from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.steps import Ask, Reason, Step, StepJudge
 from jobs.runs import Slice
+from windowlib.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +164,7 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
     Raises:
         RequestError: as for `plan`, or a slice would be replayed from a state that a clean-up has removed.
     """
+    _refuse_missing(pipeline, log, ask)
     basis = Basis.of(pipeline, view, log, ask=ask)
     if earlier is not None and earlier.basis is not None and earlier.basis.is_of(basis):
         return replace(earlier, ledger_version=view.version)
@@ -200,6 +203,15 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
         known=log.known,
         basis=basis,
     )
+
+
+def _refuse_missing(pipeline: Pipeline, log: LogState, ask: Ask) -> None:
+    lacking = [slice_.slice_id for slice_ in ask.slices if slice_.slice_id in log.missing]
+    if lacking:
+        raise RequestError(
+            f"pipeline {pipeline.name} cannot read {counted(len(lacking), 'slice')} of its log {pipeline.log.shown}, "
+            f"{shortened(', '.join(lacking))}: {log.missing[lacking[0]]}. Publish the slices first, or ask for others"
+        )
 
 
 def _start(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask) -> ChainStart:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import HANDOVER_MS, LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
@@ -14,7 +15,6 @@ from jobs.ledger.provenance import DagRunOrigin, origin_details
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.plan import Plan, make_plan
 from jobs.planning.spec_changes import in_one_sentence, spec_changes

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from jobs.durations import format_duration, human_duration
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.looks import changes_details, looked_event
@@ -18,7 +19,6 @@ from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
 from jobs.plain_text import counted, shortened
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
-from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.request_context import RequestContext, context_of, covers, holders, is_live
 from jobs.runs import Slice
 from windowlib.errors import RequestError

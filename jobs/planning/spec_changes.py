@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from jobs.engine.fingerprints import relevant_document
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import shortened
-from jobs.planning.fingerprints import relevant_document
 
 _MAX_VALUE: Final = 60
 _MAX_NAMED: Final = 5

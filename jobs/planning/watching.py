@@ -8,11 +8,11 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jobs.lake.delta_tables import is_newest
-from jobs.lake.log_places import place_at
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.log import LogFormat
 from jobs.planning.readiness import Waiting, marker_exists
 from jobs.planning.request_context import RequestContext
+from jobs.reading.log_places import place_at
 from jobs.storage import is_remote
 from windowlib.errors import RequestError
 
@@ -58,7 +58,8 @@ def watch_log(work: RequestContext, view: LedgerView, waiting: Waiting, *, versi
     """
     now_ms = work.ledger.now_ms()
     again_ms = now_ms + (MINUTE_MS if waiting.producers else HOUR_MS)
-    log = work.lake.event_log(work.pipeline)
+    upstream = work.pipeline.log.pipeline
+    log = work.lake.event_log(work.pipeline) if upstream is None else work.lake.ledger(upstream)
     return Watch(
         wake_ms=again_ms if waiting.next_ms is None else min(again_ms, waiting.next_ms),
         log=(_anywhere(log), version),

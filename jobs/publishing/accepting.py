@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jobs.lake.known_log import KnownLog
-from jobs.lake.log_places import log_place
 from jobs.lake.log_version import LogPlace
 from jobs.lake.rewrite_search import FoundRewrites, find_rewrites, spans_with_records
 from jobs.lake.rewrites import Rewrite
 from jobs.ledger.acceptances import AcceptedRewrite, accepted_event, by_table
 from jobs.ledger.events import LedgerEvent
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import next_slice, show_instant, slice_at, slice_grid, slice_of_id
 from jobs.planning.log_pin import pin_input
-from jobs.planning.log_state import known_log
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.decisions import checked_reason
+from jobs.reading.log_places import log_place
 from jobs.runs import Slice
 from windowlib.errors import LogError, RequestError
 

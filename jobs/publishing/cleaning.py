@@ -129,9 +129,7 @@ def clean(
         StoreError: the lake cannot be read, a file cannot be removed, or `check_rows` has found a difference. In the
             last case, no file was removed.
     """
-    now_ms = work.ledger.now_ms()
-    limit_ms = now_ms - older_than_ms
-    listed = files.listed()
+    limit_ms, listed = (now_ms := work.ledger.now_ms()) - older_than_ms, files.listed()
     old = [file for file in listed if file.modified_ms <= limit_ms]
     tables = sorted({file.table for file in listed} - {SCRATCH, PROBE})
     view = work.ledger.view()

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.engine.fingerprints import fingerprint
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.leases import Lease
 from jobs.ledger.view import Hold, LedgerView, Publication, Request, RequestKind, RequestState
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
 from jobs.plain_text import counted
-from jobs.planning.fingerprints import fingerprint
 from jobs.planning.request_context import RequestContext, holders
 from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, waiver_advice
 from jobs.runs import EMPTY_STATE, Slice, Verdict

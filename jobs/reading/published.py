@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_sql import query
 from jobs.lake.lake import Lake
+from jobs.lake.row_filter import RowFilter
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, of_attempts, run_attempt
 from jobs.reading.stored_tables import spec_of
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 Quote = Callable[[str], str]
 HIDDEN = (ROW_ID, ROW_CHECK, "fired_rank")
 """Columns of window_outputs that the published view does not show."""
+BOUNDS = ("window_start", "window_end")
+_OF_PANES = ("kind", "mode", "fired_rank", "attempt_id")
+"""What tells which pane of a window is shown, besides its place."""
 
 
 def quote_duckdb(identifier: str) -> str:
@@ -95,8 +99,9 @@ def runs_by_keys(view: LedgerView) -> tuple[KeyedRuns, ...]:
 
 
 def read_published(
-    lake: Lake, pipeline: str, view: LedgerView, *, all_panes: bool = False, content_rows: int | None = CONTENT_ROWS
-) -> "pa.Table":
+    lake: Lake, pipeline: str, view: LedgerView, *, all_panes: bool = False, content_rows: int | None = CONTENT_ROWS,
+    chosen: RowFilter | None = None, columns: Sequence[str] | None = None,
+) -> "pa.Table":  # fmt: skip
     """Return the published windows of a pipeline.
 
     A window is identified by its bounds and by the key columns of its run's spec.
@@ -107,31 +112,38 @@ def read_published(
         view: the ledger version that decides which runs are published.
         all_panes: return every pane of every window, also superseded ones.
         content_rows: compare the content of each row with its id if there are at most this many rows; None: always.
+        chosen: return the windows that it chooses; None: all. It chooses by key columns and `window_start` only,
+            because a window's pane must not be chosen without the panes that replace it.
+        columns: the columns to return, in this order; None: all columns of window_outputs without those of `HIDDEN`.
 
     Returns:
-        All columns of window_outputs without those of `HIDDEN`, ordered by window and key. Without a publication, a
-        table without rows and columns.
+        The rows, ordered by window and key. Without a publication, a table without rows and columns.
 
     Raises:
-        StoreError: a file cannot be read, or the rows differ from those that were written.
+        StoreError: a file cannot be read, or the rows differ from those that were written. `StoredRuns.filtered` tells
+            what is compared for chosen windows.
     """
-    rows = StoredRuns(lake, pipeline, view, content_rows).read(WINDOW_OUTPUTS, published_runs(view))
+    groups = runs_by_keys(view)
+    keys = dict.fromkeys(key for group in groups for key in group.keys)
+    order = [*BOUNDS, *keys, "slice_id", "pane_index"]
+    needed = None if columns is None else [*dict.fromkeys((*columns, *order, *_OF_PANES))]
+    stored = StoredRuns(lake, pipeline, view, content_rows)
+    if chosen is None:
+        rows = stored.read(WINDOW_OUTPUTS, published_runs(view), needed)
+    else:
+        rows = stored.filtered(WINDOW_OUTPUTS, published_runs(view), chosen, columns=needed)
     if not rows.column_names:
         return rows
-    columns = [name for name in rows.column_names if name not in HIDDEN]
-    groups = runs_by_keys(view)
+    shown = [name for name in rows.column_names if name not in HIDDEN]
     parts, relations = [], {}
     for number, group in enumerate(groups):
         relation = f"panes_{number}"
         attempts = {run_attempt(run) for run in group.runs}
         relations[relation] = rows if len(groups) == 1 else of_attempts(rows, attempts)
-        shown = PublishedView(keys=group.keys, columns=columns, all_panes=all_panes)
-        parts.append(published_sql(shown, relation=relation, quote=quote_duckdb))
-    keys = dict.fromkeys(key for group in groups for key in group.keys)
-    order = ", ".join(
-        quote_duckdb(column) for column in ("window_start", "window_end", *keys, "slice_id", "pane_index")
-    )
-    return query(relations, f"{' UNION ALL '.join(parts)} ORDER BY {order}")
+        panes = PublishedView(keys=group.keys, columns=shown, all_panes=all_panes)
+        parts.append(published_sql(panes, relation=relation, quote=quote_duckdb))
+    result = query(relations, f"{' UNION ALL '.join(parts)} ORDER BY {', '.join(map(quote_duckdb, order))}")
+    return result if columns is None else result.select(list(columns))
 
 
 def read_published_table(

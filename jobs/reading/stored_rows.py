@@ -10,28 +10,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-import numpy as np
-
 from jobs.lake.damage import ADVICE, reading
 from jobs.lake.delta_tables import open_delta
+from jobs.lake.filtered_files import FilteredFiles, filtered_files
 from jobs.lake.lake import Lake
+from jobs.lake.row_filter import RowFilter
 from jobs.lake.store import attempt_batches, count_rows, read_attempts, table_columns
 from jobs.lake.table_files import Attempt
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.plain_text import counted
+from jobs.reading.id_sums import add_sums, id_sums
+from jobs.reading.quality_ids import quality_digest
 from jobs.reading.stored_tables import Columns, spec_of, stored_table
-from jobs.runs import JUDGED, CheckResult
+from jobs.runs import JUDGED
 from windowlib.columnar.row_identity import UNREADABLE, RowIdentity
 from windowlib.columnar.undecodable import readable
 from windowlib.errors import StoreError
 from windowlib.records import tables
-from windowlib.records.named_rows import content_id
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 CONTENT_ROWS = 250_000
 """By default, a reader computes ids from content for at most this many rows."""
@@ -90,7 +90,15 @@ class Stored:
             if with_content and rows.num_rows:
                 yield from self._content(rows)
         except UNREADABLE as error:
-            yield self._finding(None, f"a value cannot be read: {type(error).__name__}: {error}")
+            yield self._unreadable(error)
+
+    def content_findings(self, rows: "pa.Table") -> Iterator[Finding]:
+        """Yield the rows whose content differs from their ids and checks. `rows` may be some rows, with all columns."""
+        try:
+            if rows.num_rows:
+                yield from self._content(rows)
+        except UNREADABLE as error:
+            yield self._unreadable(error)
 
     def _sums(self, rows: "pa.Table") -> Iterator[Finding]:
         yield from self.sum_findings(id_sums(rows) if rows.num_rows else {})
@@ -137,6 +145,9 @@ class Stored:
     def _run_id(self, row: Mapping[str, str]) -> str | None:
         return self.run_ids.get((row["slice_id"], row["attempt_id"]))
 
+    def _unreadable(self, error: BaseException) -> Finding:
+        return self._finding(None, f"a value cannot be read: {type(error).__name__}: {error}")
+
     def _finding(self, attempt: Attempt | None, what: str) -> Finding:
         if attempt is None and len(self.run_ids) == 1:
             attempt = next(iter(self.run_ids))
@@ -145,59 +156,8 @@ class Stored:
         return Finding(table=self.table.name, slice_id=slice_id, attempt_id=attempt_id, file=file, what=what)
 
 
-def id_sums(rows: "pa.Table") -> dict[Attempt, IdSum | None]:
-    """Return the sums of the row ids by attempt; None for an attempt with a row without an id."""
-    pairs, numbers = _numbered_attempts(rows)
-    order = np.argsort(numbers, kind="stable")
-    ids = rows[tables.ROW_ID].fill_null(0).to_numpy()[order]
-    ends = np.cumsum(np.bincount(numbers, minlength=len(pairs)))
-    holes = set(numbers[rows[tables.ROW_ID].is_null().to_numpy()].tolist()) if rows[tables.ROW_ID].null_count else ()
-    return {
-        pair: None if number in holes else IdSum.of_array(part)
-        for number, (pair, part) in enumerate(zip(pairs, np.split(ids, ends[:-1]), strict=True))
-    }
-
-
-def removed_ids(rows: "pa.Table") -> dict[str, IdSum]:
-    """Return the sums of the removed ids by table, from rows of `state_removals`."""
-    import pyarrow.compute as pc
-
-    sums = {}
-    for name in tables.INCREMENTAL_TABLES:
-        own = rows.filter(pc.equal(rows["table_name"], name))
-        sums[name] = IdSum.of_array(own["removed_id"].to_numpy())
-    return sums
-
-
-def _numbered_attempts(rows: "pa.Table") -> "tuple[list[Attempt], NDArray[np.int64]]":
-    """Return the different attempts of some rows, and for each row the number of its attempt."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    slices, attempts = (pc.fill_null(rows[name].cast(pa.string()), "") for name in tables.PARTITION_COLUMNS)
-    slices, attempts = (column.combine_chunks().dictionary_encode() for column in (slices, attempts))
-    codes = slices.indices.to_numpy().astype(np.int64) * len(attempts.dictionary) + attempts.indices.to_numpy()
-    different, numbers = np.unique(codes, return_inverse=True)
-    first, second = np.divmod(different, len(attempts.dictionary))
-    names = slices.dictionary.to_pylist(), attempts.dictionary.to_pylist()
-    places = zip(first.tolist(), second.tolist(), strict=True)
-    return [(names[0][slice_no], names[1][attempt_no]) for slice_no, attempt_no in places], numbers
-
-
 def _attempt_of(rows: "pa.Table", row: int) -> Attempt:
     return rows["slice_id"][row].as_py(), rows["attempt_id"][row].as_py()
-
-
-def _add_sums(sums: "dict[Attempt, IdSum | None]", batch: "pa.RecordBatch") -> None:
-    """Add the ids of a batch to the sums by attempt; the sum of an attempt with a row without an id is None."""
-    import pyarrow as pa
-
-    for attempt, ids in id_sums(pa.Table.from_batches([batch])).items():
-        known = sums.setdefault(attempt, IdSum())
-        if known is None or ids is None:
-            sums[attempt] = None
-        else:
-            known.merge(ids)
 
 
 def attempts_of(rows: "pa.Table") -> list[Attempt]:
@@ -226,29 +186,6 @@ def digest_of(run: StagedRun, table: str) -> str | None:
         return run.result.extras.get(TALLIES_DIGEST)
     result = run.result
     return result.checkpoint.stored_digests.get(table) or result.digests.get(table, IdSum().digest())
-
-
-def quality_digest(checks: Iterable[CheckResult], checks_fingerprint: str | None) -> str | None:
-    """Return the digest of these checks' rows in quality_results; None without a fingerprint (an older ledger)."""
-    if checks_fingerprint is None:
-        return None
-    return IdSum.of(quality_id(check, checks_fingerprint) for check in checks).digest()
-
-
-def quality_id(check: CheckResult, checks_fingerprint: str) -> int:
-    """Return the id of a row of quality_results."""
-    content = {
-        "table_name": check.table,
-        "check": check.check,
-        "column_name": check.column,
-        "severity": check.severity,
-        "verdict": check.verdict.value,
-        "observed": check.observed,
-        "arguments": check.arguments,
-        "message": check.message,
-        "checks_fingerprint": checks_fingerprint,
-    }
-    return content_id(tables.quality_results(), content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,11 +243,62 @@ class StoredRuns:
         needed = tuple(dict.fromkeys((*columns, *IDS)))
         sums: dict[Attempt, IdSum | None] = {}
         for batch in attempt_batches(uri, by_attempt, needed, rows=rows):
-            _add_sums(sums, batch)
+            add_sums(sums, batch)
             wanted = [name for name in columns if name in batch.schema.names]
             yield from readable(pa.Table.from_batches([batch.select(wanted)])).to_batches()
-        stored = self._stored(uri, by_attempt, table=table, attempts=list(by_attempt), columns=table_columns(uri))
-        self._refuse(uri, next(stored.sum_findings(sums), None))
+        self._refuse_sums(uri, by_attempt, table=table, sums=sums)
+
+    def filtered(
+        self, table: str, runs: Sequence[StagedRun], chosen: RowFilter, *, columns: Sequence[str] | None = None
+    ) -> "pa.Table":
+        """Return the chosen rows of some runs. Files and row groups that have none, by their statistics, are not read.
+
+        Of each attempt with a file that is read, all ids are read, and their sums are compared with the ledger. The
+        content of the returned rows is compared with their ids, if there are at most `content_rows` of them. A damaged
+        statistic, or a damaged value in a column of the filter, can hide a row.
+
+        Raises:
+            StoreError: as `read` does.
+        """
+        uri = self.lake.table(self.pipeline, table)
+        by_attempt = {run_attempt(run, table): run for run in runs}
+        with filtered_files(uri, by_attempt, chosen) as files:
+            rows, sums, is_whole = self._chosen(files, chosen, columns)
+        if sums is None:
+            sums = {}
+            for batch in attempt_batches(uri, files.read, IDS, rows=BATCH_ROWS):
+                add_sums(sums, batch)
+        own = {attempt: run for attempt, run in by_attempt.items() if attempt in files.read}
+        self._refuse_sums(uri, own, table=table, sums=sums)
+        if is_whole:
+            self._refuse(uri, next(self._content_findings(rows, uri, own, table=table), None))
+        return readable(rows.select(list(columns)) if columns is not None and rows.column_names else rows)
+
+    def _chosen(
+        self, files: FilteredFiles, chosen: RowFilter, columns: Sequence[str] | None
+    ) -> "tuple[pa.Table, Mapping[Attempt, IdSum | None] | None, bool]":
+        """Return the chosen rows, the sums of all ids of their files if these were read, too, and if rows are whole.
+
+        To open a file costs more than to read a few rows, so files with few rows are read once, and as a whole.
+        """
+        import pyarrow as pa
+
+        most = self.content_rows
+        if files.dataset is None:
+            return pa.table({}), {}, False
+        if files.records <= (CONTENT_ROWS if most is None else most):
+            rows = files.dataset.to_table()
+            has_ids = rows.num_rows and {*IDS} <= {*rows.column_names}
+            return chosen.of(rows), id_sums(rows) if has_ids else {}, True
+        is_whole = most is None or chosen.read(files.dataset, ()).num_rows <= most
+        return chosen.read(files.dataset, None if is_whole else columns), None, is_whole
+
+    def _refuse_sums(
+        self, uri: str, runs: Mapping[Attempt, StagedRun], *, table: str, sums: "Mapping[Attempt, IdSum | None]"
+    ) -> None:
+        if runs:
+            stored = self._stored(uri, runs, table=table, attempts=list(runs), columns=table_columns(uri))
+            self._refuse(uri, next(stored.sum_findings(sums), None))
 
     def checks_content(self, table: str, runs: Sequence[StagedRun]) -> bool:
         """Return whether the ids of the rows of these runs are computed from their content when they are read."""
@@ -338,17 +326,26 @@ class StoredRuns:
     def _findings(
         self, rows: "pa.Table", uri: str, runs: Mapping[Attempt, StagedRun], *, table: str, with_content: bool
     ) -> Iterator[Finding]:
-        """Check the rows spec by spec, because each spec has its own columns. Usually there is one spec."""
+        for stored, part in self._by_spec(rows, uri, runs, table=table):
+            yield from stored.findings(part, with_content=with_content)
+
+    def _content_findings(
+        self, rows: "pa.Table", uri: str, runs: Mapping[Attempt, StagedRun], *, table: str
+    ) -> Iterator[Finding]:
+        for stored, part in self._by_spec(rows, uri, runs, table=table):
+            yield from stored.content_findings(part)
+
+    def _by_spec(
+        self, rows: "pa.Table", uri: str, runs: Mapping[Attempt, StagedRun], *, table: str
+    ) -> "Iterator[tuple[Stored, pa.Table]]":
+        """Yield the rows spec by spec, because each spec has its own columns. Usually there is one spec."""
         specs: dict[str, list[Attempt]] = {}
         for attempt, run in runs.items():
             specs.setdefault(run.result.spec_fingerprint, []).append(attempt)
-        stored = table_columns(uri)
+        columns = table_columns(uri)
         for attempts in specs.values():
-            part = rows
-            if len(specs) > 1 and rows.num_rows:
-                part = of_attempts(rows, set(attempts))
-            stored_rows = self._stored(uri, runs, table=table, attempts=attempts, columns=stored)
-            yield from stored_rows.findings(part, with_content=with_content)
+            part = of_attempts(rows, set(attempts)) if len(specs) > 1 and rows.num_rows else rows
+            yield self._stored(uri, runs, table=table, attempts=attempts, columns=columns), part
 
     def _stored(
         self, uri: str, runs: Mapping[Attempt, StagedRun], *, table: str, attempts: Sequence[Attempt], columns: Columns

@@ -12,13 +12,13 @@ from jobs.lake.damage import log_errors
 from jobs.lake.event_log import files_of_slices
 from jobs.lake.known_log import checked_files, covered_files
 from jobs.lake.lake import Lake
-from jobs.lake.log_places import log_place
 from jobs.lake.log_version import LogVersion
 from jobs.lake.parquet_files import open_parquet
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted
-from jobs.planning.log_state import known_log
+from jobs.reading.log_places import log_place
 from jobs.reading.stored_rows import Finding
 from jobs.reading.verify import Span
 from jobs.storage import file_system

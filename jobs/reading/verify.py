@@ -10,9 +10,9 @@ from typing import Any
 from zlib import crc32
 
 from jobs.durations import UNIT_MS
+from jobs.engine.fingerprints import state_of
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.planning.fingerprints import state_of
 from jobs.reading.stored_rows import Finding, StoredRuns, run_attempt
 from windowlib.errors import HindcastError
 from windowlib.records import tables

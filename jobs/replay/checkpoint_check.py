@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from jobs.lake.damage import data_files, data_problem
 from jobs.lake.store import read_attempts, read_each_attempt
 from jobs.lake.table_files import Attempt
-from jobs.reading.stored_rows import CONTENT_ROWS, Finding, Stored, file_of, removed_ids
+from jobs.reading.id_sums import removed_ids
+from jobs.reading.stored_rows import CONTENT_ROWS, Finding, Stored, file_of
 from jobs.replay.chunk.tallies import Sums, state_fingerprint
 from jobs.runs import CheckpointRef
 from windowlib.columnar.restored import BEFORE, DAMAGED, RESTORED

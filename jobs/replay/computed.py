@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.planning.fingerprints import run_id
+from jobs.engine.fingerprints import run_id
 from jobs.replay.chunk.checkpoint_forms import full_checkpoints, stored_sums
 from jobs.replay.chunk.chunk_run import ChunkRun
 from jobs.replay.chunk.slice_runs import SliceRun

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from expectations.suites import SuiteFile
+from jobs.engine.fingerprints import checks_fingerprint, spec_fingerprint
 from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog
-from jobs.planning.fingerprints import checks_fingerprint, spec_fingerprint
 from jobs.planning.log_pin import pin_input
 from jobs.replay.checkpoint_check import CheckpointCheck, StoredState
 from jobs.replay.checks import load_checks
@@ -17,6 +17,7 @@ from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.sizes import SIZES, Sizes
 from windowlib.columnar.plan import CheckpointRules
+from windowlib.errors import LogError
 from windowlib.watermarks.timeline import SourceRow
 
 RECORDS_PER_STATE_ROW: Final = 3
@@ -125,7 +126,7 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
     """Pin the log, derive tables, suites and fingerprints, and check the checkpoint before the chunk.
 
     Raises:
-        LogError, SpecError: the log, the pipeline or a suite cannot be used.
+        LogError, SpecError: the log, the pipeline or a suite cannot be used, or the log does not have a slice yet.
         CheckpointError: rows of the checkpoint were lost, doubled or changed.
     """
     pipeline, lake, before = order.pipeline, order.lake, order.before
@@ -134,6 +135,8 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
         return lake.table(pipeline.name, table)
 
     log = pin_input(pipeline, lake, order.slices, known=order.known_log)
+    for slice_id, why in log.missing(order.slices).items():
+        raise LogError(f"slice {slice_id} of log {pipeline.log.shown} cannot be read: {why}")
     tables = chunk_tables(
         pipeline, log, stored_records=stored_records(uri, is_distinct=pipeline.log.distinct is not None)
     )

@@ -14,20 +14,20 @@ from typing import Final
 import numpy as np
 
 from jobs.engine.engine import Engine
+from jobs.engine.fingerprints import fingerprint, relevant_document, spec_fingerprint
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match, match_input
-from jobs.lake.log_places import log_place
 from jobs.lake.store import read_attempts
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
 from jobs.planning.event_times import log_engine
-from jobs.planning.fingerprints import fingerprint, relevant_document, spec_fingerprint
 from jobs.planning.log_pin import pin_input
-from jobs.planning.log_state import known_log
 from jobs.planning.request_context import RequestContext
+from jobs.reading.log_places import log_place
 from jobs.reading.stored_tables import spec_of
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.chunk.time_steps import combined, source_rows, warm_up_from
@@ -155,9 +155,9 @@ def times_of_chain(work: RequestContext, view: LedgerView, before: Sequence[Slic
 
 
 def _time_document(pipeline: Pipeline) -> str:
-    """Return what decides about the clock and the watermarks: how the log is read, and the watermark."""
+    """Return what decides about the rows of `watermarks`: how the log is read, the watermark, and use of the clock."""
     document = relevant_document(pipeline_document(pipeline))
-    return fingerprint([document["log"], document.get("watermark")])
+    return fingerprint([document["log"], document.get("watermark"), pipeline.uses_clock])
 
 
 def _of_rows(slice_: Slice, rows: Sequence[SourceRow]) -> SliceTime:

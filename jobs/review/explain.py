@@ -15,13 +15,11 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
-from jobs.planning.chains import RunsByState
 from jobs.reading.plain_values import plain
 from jobs.reading.published import HIDDEN
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.explain_windows import RecordWindows, interval, record_time, windows_of
 from jobs.review.log_search import record_of, slice_of_values
-from jobs.runs import CheckpointRef, Slice
 from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS
 
 if TYPE_CHECKING:
@@ -62,8 +60,8 @@ class Explanation:
         }
 
 
-Locator = Callable[[Slice, str, CheckpointRef | None], tuple[int, int | None]]
-"""(slice, record id, checkpoint before the slice) -> (rank in the slice, watermark before the record)."""
+Locator = Callable[[StagedRun, str], tuple[int, int | None]]
+"""(run of the record's slice, record id) -> (rank in the slice, watermark before the record)."""
 
 
 def explain(
@@ -266,7 +264,7 @@ def _from_log(
         "run_id": run.result.run_id,
     }
     if locate is not None:
-        rank, met_ms = locate(slice_, record_id, RunsByState.of(view).checkpoint_before(run))
+        rank, met_ms = locate(run, record_id)
         details |= {"rank": rank, "watermark_ms": met_ms}
         met = "there was no watermark yet" if met_ms is None else f"the watermark was {show_instant(met_ms)}"
         sentence += f" It is at place {rank + 1:,} of its slice. When it arrived, {met}."

@@ -10,14 +10,14 @@ from jobs.lake.covered_files import CoveredFile, StoredDigests
 from jobs.lake.known_log import REWRITE
 from jobs.lake.lake import Lake
 from jobs.lake.log_cut import Cut, slice_value
-from jobs.lake.log_places import log_place
 from jobs.lake.log_rows import Search, find_record, leaf_columns
 from jobs.lake.log_version import DataFile, LogVersion
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_at, slice_grid
-from jobs.planning.log_state import known_log
+from jobs.reading.log_places import log_place
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 

@@ -18,7 +18,7 @@ from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.stages.counted import chunk_time, counted_log, reading_tasks
 from jobs.replay.stages.judging import ScanPlan, judged_batches
 from jobs.replay.stages.side_records import hash_texts
-from jobs.runs import CheckpointRef, Slice
+from jobs.runs import CheckpointRef, Slice, WarmUp
 from jobs.spark.lazy_session import LazySession
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import RequestError
@@ -36,12 +36,14 @@ class Located:
 class Wanted:
     """The record to find. `before` is the checkpoint before its slice; None at the beginning of a chain.
 
-    `known` is what the ledger has of the slice's part of the log.
+    `warm_up` has the time before the slice if the chain began there with a warm-up. `known` is what the ledger has of
+    the slice's part of the log.
     """
 
     one: Slice
     record_id: str
     before: CheckpointRef | None
+    warm_up: WarmUp | None = None
     known: KnownLog = field(default_factory=KnownLog)
 
 
@@ -63,7 +65,8 @@ def locate(session: LazySession, pipeline: Pipeline, lake: Lake, *, wanted: Want
             raise RequestError(
                 f"slice {wanted.one.slice_id} of the log {pinned.uri} has no record {wanted.record_id!r}"
             )
-        time = chunk_time(chunk, counted.layout, counted.scanned, before=time_before(lake, pipeline, wanted.before))
+        before = time_before(lake, pipeline, wanted.before, warm_up=wanted.warm_up)
+        time = chunk_time(chunk, counted.layout, counted.scanned, before=before)
     sequence, rank = place
     step = int(np.searchsorted(time.steps.sequence, sequence, side="left"))
     met_ms = int(time.steps.watermark_ms[step - 1]) if step else time.beginning.watermark_ms

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.looks import verified_event
+from jobs.ledger.seen_log import known_log
 from jobs.plain_text import counted
 from jobs.planning.log_pin import pin_input
-from jobs.planning.log_state import known_log
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Step

@@ -1,8 +1,14 @@
 """Commands that only look import no library that they do not need: they answer in less than a second."""
 
+from pathlib import Path
+
 import pytest
 
+from jobs.lake.lake import Lake
+from jobs.orchestration.requests import run_request
+from jobs.planning.request_context import Asked, open_request_context
 from tests.architecture.test_imports import loaded_by
+from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
 
 HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow", "scipy", "pyiceberg"}
 
@@ -10,13 +16,13 @@ HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow"
 @pytest.mark.parametrize(
     ("modules", "most"),
     [
-        ("jobs.cli.main", 461),
-        ("jobs.cli.status, jobs.ledger.table", 478),
+        ("jobs.cli.main", 465),
+        ("jobs.cli.status, jobs.ledger.table", 483),
         ("jobs.cli.decide", 474),
-        ("jobs.cli.run", 504),
+        ("jobs.cli.run", 510),
         ("jobs.cli.inspect", 620),
         ("jobs.cli.explain", 620),
-        ("jobs.cli.run, jobs.review.execution", 768),
+        ("jobs.cli.run, jobs.review.execution", 775),
     ],
 )
 def test_a_command_imports_few_modules(modules: str, most: int) -> None:
@@ -41,6 +47,21 @@ def test_reading_a_ledger_imports_neither_pandas_nor_duckdb(tmp_path: object) ->
     loaded = {name.partition(".")[0] for name in loaded_by(read)}
     assert {"pyarrow", "deltalake"} <= loaded
     assert not HEAVY & loaded
+
+
+def test_readers_without_spark_import_neither_spark_nor_airflow(tmp_path: Path) -> None:
+    append_day(tmp_path, "2024-01-01", {"a": 1, "b": 2})
+    work = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: 0)
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="a test", reason="")
+    assert run_request(work, asked, FakeReplayer()).is_published
+    read = (
+        "from hindcast.reading import published; "
+        f"rows = published({str(tmp_path)!r}, 'sales', keys={{'key': ['a']}}, from_='2024-01-01', columns=['total']); "
+        "assert rows.to_pylist() == [{'total': 1}], rows"
+    )
+    loaded = {name.partition(".")[0] for name in loaded_by(read)}
+    assert {"deltalake", "duckdb"} <= loaded
+    assert not (HEAVY - {"duckdb", "pandas"}) & loaded
 
 
 def test_pyarrow_starts_without_pandas_and_pandas_can_be_imported_later() -> None:

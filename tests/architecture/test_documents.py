@@ -16,7 +16,13 @@ from tests.support.places import ROOT
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PLAYED = {"first-pipeline.md", "your-own-table.md"}
 """Pages whose blocks need a lake. tests/e2e/test_tutorial_spark.py runs them."""
-DOCUMENTS = [file for file in PAGES if BLOCK.search(file.read_text(encoding="utf-8")) and file.name not in PLAYED]
+IMPORTED = (ROOT / "README.md", ROOT / "docs" / "how-to" / "read.md")
+"""Pages whose blocks need a Spark session and a lake, so only their imports run."""
+DOCUMENTS = [
+    file
+    for file in PAGES
+    if BLOCK.search(file.read_text(encoding="utf-8")) and file.name not in PLAYED and file not in IMPORTED
+]
 PURE = sorted(module.name for module in pkgutil.walk_packages(windowlib.__path__, "windowlib."))
 
 
@@ -38,9 +44,9 @@ def test_the_python_blocks_of_a_document_run_one_after_the_other(document: Path)
         exec(code, names)  # noqa: S102 - it is our own
 
 
-def test_what_the_readme_imports_is_there() -> None:
-    """Its blocks need a Spark session and a lake, so only their imports run."""
-    for block in BLOCK.finditer((ROOT / "README.md").read_text(encoding="utf-8")):
+@pytest.mark.parametrize("page", IMPORTED, ids=lambda path: path.name)
+def test_what_a_page_imports_is_there(page: Path) -> None:
+    for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
         for node in ast.walk(ast.parse(block[1])):
             if isinstance(node, ast.ImportFrom) and node.module:
                 module = importlib.import_module(node.module)

@@ -78,7 +78,9 @@ def test_a_wheel_has_every_file_of_the_packages(wheel: Path) -> None:
     }
     with zipfile.ZipFile(wheel) as archive:
         found = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert found == wanted
+    public = {path.removeprefix("jobs/public/") for path in wanted if path.startswith("jobs/public/")}
+    assert found == wanted | public
+    assert "hindcast/reading.py" in public
 
 
 def test_the_programs_of_a_wheel_are_executable(installed: Path) -> None:
@@ -99,6 +101,8 @@ def test_a_wheel_replays_and_shows_a_log_without_a_clone(installed: Path, tmp_pa
     python(installed, *hindcast, "run", "sales", *bounds, *places, cwd=tmp_path)
     shown = python(installed, *hindcast, "show", "sales", *places, "--json", cwd=tmp_path)
     assert '"total"' in shown
+    read = f"from hindcast.reading import published; print(published({str(tmp_path / 'lake')!r}, 'sales').num_rows)"
+    assert python(installed, "-c", read, cwd=tmp_path).strip() == "2"
     assert "readers see 2 slices" in python(installed, *hindcast, "status", "sales", *places, cwd=tmp_path)
 
 

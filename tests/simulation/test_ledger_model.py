@@ -28,6 +28,7 @@ from typing import Any
 
 import pytest
 
+from jobs.engine.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import SCRATCH, CommittedFile, LeftoverFile
@@ -40,15 +41,15 @@ from jobs.ledger.history import event_of
 from jobs.ledger.leases import Holder, Lease, is_held
 from jobs.ledger.ledger import Ledger, LedgerLimits
 from jobs.ledger.projection import Projection
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
-from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.planning.lease_keeping import renew
-from jobs.planning.log_state import LogState, known_log
+from jobs.planning.log_state import LogState
 from jobs.planning.request_context import Asked, IfOpen, Opened, RequestContext, covers, open_request_context
 from jobs.publishing.accepting import acceptance_events
 from jobs.publishing.cleaning import clean

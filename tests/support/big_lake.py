@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from jobs.engine.fingerprints import fingerprint, spec_fingerprint
 from jobs.lake.lake import Lake
 from jobs.lake.store import ensure_table
 from jobs.ledger.events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
 from jobs.ledger.ledger import Ledger
 from jobs.pipeline.files import pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.fingerprints import fingerprint, spec_fingerprint
 from jobs.runs import EMPTY_STATE, VERDICTS, Counts, LogCoordinates, RunResult
 from tests.support.report_rows import checks_of, day_slice, ms
 from windowlib.columnar.arrow import arrow_type

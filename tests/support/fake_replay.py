@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.engine.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.lake.event_log import pin_log
 from jobs.lake.file_commits import append_rows
-from jobs.lake.log_places import log_place
 from jobs.lake.store import ensure_table
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.fingerprints import fingerprint, run_id, spec_fingerprint
+from jobs.reading.log_places import log_place
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, Slice, Verdict
 from windowlib.columnar.arrow import arrow_type

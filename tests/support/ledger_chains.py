@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from jobs.engine.fingerprints import fingerprint, spec_fingerprint
 from jobs.ledger.events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.fingerprints import fingerprint, spec_fingerprint
 from jobs.runs import EMPTY_STATE, Counts, LogCoordinates, RunResult, Slice, Verdict
 
 

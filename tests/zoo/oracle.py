@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from jobs.engine import fingerprints
 from jobs.lake.log_cut import Cut
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
-from jobs.planning import fingerprints
 from tests.support.delta_logs import TRACKED, commits_of
 from tests.zoo.entries import Entry, Place, in_order
 from tests.zoo.replaying import Answer, Zoo

@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from markupsafe import Markup
 from pydantic import BaseModel, Field
 
-from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep, opening_once
+from jobs.airflow_ui.context import DecisionPlace, PipelineContext, PipelineDep, opening_once, readers_of
 from jobs.airflow_ui.drawings import plot_caption, plot_svg
 from jobs.airflow_ui.feeds import FeedsDep
 from jobs.airflow_ui.rendering import NO_STORE, page
@@ -101,6 +101,8 @@ def one_slice(
         "dag_runs": dag_runs_of(context.view, slice_.slice_id),
         "feeds": feeds,
         "lineage": None if shown is None else lineage_of(context.lake, context.pipeline, context.view, run=shown),
+        "readers": readers_of(context.name, context.user),
+        "upstream": context.pipeline.log.pipeline,
         "files_href": _files_href(run),
         **(_files_read(context, slice_, shown) if files and shown is not None else _NO_FILES),
         "windows_table": WINDOW_OUTPUTS,

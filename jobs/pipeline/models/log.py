@@ -23,7 +23,9 @@ from jobs.pipeline.models.grammar import (
 )
 from jobs.pipeline.models.kafka import KafkaGrammar, with_kafka_keys
 from jobs.pipeline.models.ready import ReadyGrammar
+from jobs.pipeline.models.upstream import SLICE_COLUMN, TABLES, Panes, is_log_table, order_of, with_upstream_keys
 from jobs.plain_text import shortened, without_credentials
+from windowlib.records.tables import WINDOW_OUTPUTS
 
 CREDENTIALS = "has credentials; write the place alone and set them as variables (docs/how-to/storage.md)"
 """The end of the message for a URI with a user and a password."""
@@ -62,6 +64,7 @@ def _check_iso(value: str) -> str:
     return value
 
 
+PIPELINE_NAME = r"^[a-z][a-z0-9_]{0,62}$"
 IsoText = Annotated[str, AfterValidator(_check_iso)]
 
 
@@ -207,13 +210,16 @@ class LogGrammar(GrammarModel):
     """The event log: its table, the meaning of its columns, columns derived from them, and which records are read.
 
     `partitions` has the types of partition columns of Parquet files, whose paths have texts; others are texts. With
-    `changes`, the log has the rows that were inserted into a table, whatever became of them.
+    `changes`, the log has the rows that were inserted into a table, whatever became of them. With `pipeline`, the log
+    is a table of another pipeline of the lake, as it is published (`jobs.pipeline.models.upstream`).
     """
 
     table: Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(refuse_control_characters)]
     format: LogFormat = "delta"
     partitions: Mapping[ColumnName, PartitionType] | None = None
     changes: Literal["inserts"] | None = None
+    pipeline: Annotated[str, StringConstraints(pattern=PIPELINE_NAME)] | None = None
+    panes: Panes | None = None
     columns: Annotated[Mapping[str, Expression], Field(max_length=64)] | None = None
     where: Expression | None = None
     distinct: DistinctGrammar | None = None
@@ -229,8 +235,8 @@ class LogGrammar(GrammarModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in_kafka(cls, value: object) -> object:
-        return with_kafka_keys(value)
+    def _fill_in(cls, value: object) -> object:
+        return with_upstream_keys(with_kafka_keys(value))
 
     @field_validator("key")
     @classmethod
@@ -299,6 +305,29 @@ class LogGrammar(GrammarModel):
         return self
 
     @model_validator(mode="after")
+    def _fits_a_pipeline(self) -> Self:
+        """Refuse what the published rows of a pipeline do not have."""
+        upstream = self.pipeline
+        if self.panes is not None and (upstream is None or self.table != WINDOW_OUTPUTS):
+            raise ValueError(f"panes: found {self.panes}; only the {WINDOW_OUTPUTS} of a `pipeline` have panes")
+        if upstream is None:
+            return self
+        if not is_log_table(self.table):
+            raise ValueError(f"table: found {self.table!r}; the tables of a pipeline that can be a log are {TABLES}")
+        if self.slice.by != SLICE_COLUMN or self.slice.format is not None:
+            raise ValueError("slice: the slices are those of the other pipeline; leave out by and format")
+        if self.order_columns != (order := order_of(self.table, self.panes)):
+            stated = self.order if isinstance(self.order, str) else list(self.order)
+            raise ValueError(f"order: found {stated}, and published rows have the order {list(order)}; leave order out")
+        if self.ready is not None:
+            raise ValueError(f"ready: a slice is complete when pipeline {upstream} has published it; leave ready out")
+        own = [name for name in ("partitions", "changes", "kafka") if getattr(self, name) is not None]
+        own += [] if self.format == "delta" else ["format"]
+        if own:
+            raise ValueError(f"{own[0]}: the log is the published rows of pipeline {upstream}; leave {own[0]} out")
+        return self
+
+    @model_validator(mode="after")
     def _fits_a_table(self) -> Self:
         """Refuse what a table of this format does not have."""
         if self.format == "parquet":
@@ -339,6 +368,11 @@ class LogGrammar(GrammarModel):
                 "marker: events/dt={slice_id}/_SUCCESS"
             )
         return self
+
+    @property
+    def shown(self) -> str:
+        """The log as messages name it."""
+        return self.table if self.pipeline is None else f"{self.pipeline}/{self.table}"
 
     @property
     def order_columns(self) -> tuple[str, ...] | None:

@@ -21,7 +21,7 @@ from jobs.pipeline.models.grammar import (
     refuse_controls_but_lines,
 )
 from jobs.pipeline.models.kafka import with_kafka_sources
-from jobs.pipeline.models.log import LogGrammar
+from jobs.pipeline.models.log import PIPELINE_NAME, LogGrammar
 from jobs.pipeline.models.process import AggregateGrammar, ProcessGrammar
 from jobs.pipeline.models.publish import PublishGrammar
 from jobs.pipeline.models.repair import RepairGrammar
@@ -62,7 +62,7 @@ class QualityGrammar(GrammarModel):
 class Pipeline(GrammarModel):
     """One pipeline file. `source`, the path of the file, is used in messages and is not a part of the pipeline."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")] = Field(alias="pipeline")
+    name: Annotated[str, StringConstraints(pattern=PIPELINE_NAME)] = Field(alias="pipeline")
     log: LogGrammar
     watermark: WatermarkGrammar | None = None
     windows: WindowsGrammar | None = None
@@ -112,6 +112,12 @@ class Pipeline(GrammarModel):
         check_apart(self.log.key_columns, self.output_columns, "output column")
         for columns in self.process.side_outputs.values() if self.process is not None else ():
             check_apart(self.log.key_columns, columns, "side output column")
+        return self
+
+    @model_validator(mode="after")
+    def _reads_another_pipeline(self) -> Self:
+        if self.log.pipeline == self.name:
+            raise ValueError(f"log.pipeline: {self.name} is this pipeline; a pipeline cannot read its own results")
         return self
 
     @model_validator(mode="after")
@@ -188,6 +194,11 @@ class Pipeline(GrammarModel):
     def needs_clock(self) -> bool:
         """Whether a part of the file needs the replay's clock. Users' functions may need it without this flag."""
         return any(part is not None and part.needs_clock for part in (self.watermark, self.windows))
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether a replay reads arrival times and moves a clock: a part needs it, or a user's function may use it."""
+        return self.needs_clock or (bool(self.functions()) and self.log.arrival_time is not None)
 
     @property
     def output_columns(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jobs.planning.fingerprints import state_of
+from jobs.engine.fingerprints import state_of
 from jobs.replay.chunk.driver_rows import identified
 from jobs.runs import OPTIONAL_FATES, Counts
 from windowlib.records import tables

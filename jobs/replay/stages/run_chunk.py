@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
-from jobs.planning.fingerprints import run_id
+from jobs.engine.fingerprints import run_id
 from jobs.replay.chunk.bucket_plan import plan_buckets
 from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput
 from jobs.replay.chunk.log_bytes import check_log_bytes

@@ -4,13 +4,17 @@ from dataclasses import dataclass
 
 from jobs.lake.event_log import files_of_slices
 from jobs.lake.lake import Lake
-from jobs.lake.log_places import log_place
+from jobs.ledger.ledger import Ledger
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import without_credentials
 from jobs.planning.chains import RunsByState
+from jobs.reading.log_places import log_place
+from jobs.reading.upstream_records import upstream_slices
 from jobs.runs import LogCoordinates, RunResult, Slice
+from jobs.wall_clock import now_ms
+from windowlib.errors import HindcastError
 
 MAX_FILES = 200
 
@@ -32,12 +36,14 @@ class Lineage:
         log: the version of the log, and how much of it the run has read.
         before: the run whose state this run continued; None at the begin of a chain.
         after: the runs that continued from the state of this run.
+        upstream: if the log is a table of another pipeline, the runs of that pipeline whose rows the run has read.
     """
 
     table: str
     log: LogCoordinates
     before: RunPlace | None
     after: tuple[RunPlace, ...]
+    upstream: tuple[RunPlace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +69,21 @@ def lineage_of(lake: Lake, pipeline: Pipeline, view: LedgerView, *, run: StagedR
         log=own.log,
         before=_place(before.result) if before is not None and not run.is_chain_start else None,
         after=tuple(map(_place, after)),
+        upstream=tuple(_place(part.result) for part in _upstream_runs(lake, pipeline, run)),
     )
+
+
+def _upstream_runs(lake: Lake, pipeline: Pipeline, run: StagedRun) -> tuple[StagedRun, ...]:
+    """Return the runs of the other pipeline whose rows a run has read, in slice order; none if that cannot be told."""
+    name, slice_id = pipeline.log.pipeline, run.result.slice.slice_id
+    if name is None:
+        return ()
+    try:
+        view = Ledger(lake.ledger(name), now_ms=now_ms).view(run.result.log.version)
+        slices = upstream_slices(lake, view, pipeline.log)
+    except HindcastError:  # the page still tells what this pipeline's ledger has
+        return ()
+    return next((own.parts for own in slices if own.run.result.slice.slice_id == slice_id), ())
 
 
 def _place(result: RunResult) -> RunPlace:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from jobs.comparing.comparison_keys import BOUNDS
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
+from jobs.reading.published import BOUNDS
 from jobs.review import links
 from windowlib.errors import HindcastError, RequestError
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import RunsByState
-from jobs.planning.fingerprints import spec_fingerprint
 from jobs.planning.request_context import stored_pipeline
 from jobs.replay.chunk.time_steps import time_before
 from jobs.runs import SHOWN_DIGITS, Slice
@@ -71,10 +71,8 @@ class Chain:
         Raises:
             CheckpointError: the checkpoint before it is damaged or was removed.
         """
-        before = self.by_state.checkpoint_before(run)
-        warm_up = self.view.requests[run.request_id].warm_up
-        is_first = warm_up is not None and warm_up.fingerprint == run.result.state_before
-        return time_before(lake, self.pipeline, before, warm_up=warm_up if is_first else None)
+        before, warm_up = self.by_state.checkpoint_before(run), self.by_state.warm_up_before(run)
+        return time_before(lake, self.pipeline, before, warm_up=warm_up)
 
     def spec(self, run: StagedRun) -> Pipeline:
         """Return the spec of a run; users' functions are found beside the pipeline file."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from jobs.lake.lake import Lake
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.log_pin import pin_input
-from jobs.planning.log_state import known_log
 from jobs.replay.chunk.bucket_plan import plan_buckets
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.chunk.time_steps import combined

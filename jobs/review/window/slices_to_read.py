@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from jobs.lake.lake import Lake
-from jobs.lake.log_places import log_place
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.event_times import event_times
-from jobs.planning.log_state import known_log
+from jobs.reading.log_places import log_place
 from jobs.review.window.wanted import WantedWindow
 from jobs.runs import Slice
 

@@ -16,7 +16,8 @@ import pytest
 
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.orchestration.requests import run_request
-from jobs.planning.request_context import Asked
+from jobs.pipeline.files import load_file
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.publishing.publishing import publish
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
@@ -328,6 +329,35 @@ def test_a_held_slice_tells_what_is_usual_where_it_comes_from_and_what_it_feeds(
     request = client.get(links.request_page("sales", request_id)).text
     assert "Checks that did not pass" in request
     assert "earlier published slice" in request
+
+
+TOTALS = """
+pipeline: totals
+log: {pipeline: sales, key: [key], event_time: {column: window_time}}
+watermark: {kind: ascending}
+windows: {tumbling: {size: 1d}}
+aggregates: {total: {sum: total}}
+"""
+
+
+def test_slices_of_pipelines_that_read_each_other_are_linked(clients: Clients, place: Place) -> None:
+    (place.pipelines / "totals.yaml").write_text(TOTALS, encoding="utf-8")
+    reader = load_file(place.pipelines / "totals.yaml")
+    works = place.work, open_request_context(reader, place.work.lake, now_ms=lambda: NOW_MS)
+    session, sizes = LazySession(lambda *_: pytest.fail("no task needs Spark"), is_local=True), Sizes(local_records=99)
+    for work in works:
+        asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="ines", reason="a test")
+        run_request(work, asked, lambda order: replay_chunk(session, order, sizes=sizes))
+    client = clients("viewer")
+    above = client.get(links.slice_page("sales", "2024-01-02")).text
+    assert f'is read by</dt><dd>pipeline <a href="{links.slice_page("totals", "2024-01-02")}">totals</a>' in above
+    below = client.get(links.slice_page("totals", "2024-01-02")).text
+    made_of = [
+        links.slice_page("sales", day, run_id=place.work.ledger.view().published[day])
+        for day in ("2024-01-01", "2024-01-02")
+    ]
+    assert f'href="{made_of[0]}">2024-01-01</a>, <a href="{made_of[1]}">2024-01-02</a>' in below
+    assert all(client.get(shown).status_code == 200 for shown in made_of)
 
 
 def test_dag_runs_are_linked_from_the_slice_and_the_request_out_of_the_frame(clients: Clients, place: Place) -> None:

@@ -22,6 +22,7 @@ log:
   table: event_logs/sales
   key: [k]
   event_time: {column: at, unit: ms}
+  arrival_time: {column: at, unit: ms}
   slice: {by: day}
 watermark: {kind: bounded, out_of_orderness: 6h}
 windows:
@@ -74,17 +75,33 @@ def run_ids(shell: Shell, *command: str) -> dict[str, str]:
     return {run["slice_id"]: run["run_id"] for run in shell.json(*command)["runs"]}
 
 
-def test_the_chain_goes_on_with_the_runs_of_a_chain_that_always_had_the_spec(published: Shell, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "difference"),
+    [
+        ("allowed_lateness: 0s", "allowed_lateness: 9h", "windows.allowed_lateness: 0s -> 9h"),
+        (
+            "allowed_lateness: 0s",
+            "leftovers: fire\n  trigger: {continuous: {every: 5h, time: processing}}",
+            "windows.leftovers",
+        ),
+    ],
+    ids=["lateness", "clock"],
+)
+def test_the_chain_goes_on_with_the_runs_of_a_chain_that_always_had_the_spec(
+    published: Shell, tmp_path: Path, old: str, new: str, difference: str
+) -> None:
+    """Also where the spec uses the replay's clock and the published one does not, so that their times differ."""
     shell = published
-    write(shell, "9h")
-    assert shell("plan", "sales", "--from", day(3), "--to", day(4)) == 1
-    assert "windows.allowed_lateness: 0s -> 9h" in shell.json("status", "sales")["pipelines"][0]["edited"][0]
+    assert shell("run", "sales", "--from", day(3), "--to", day(4)) == 0, shell.err
+    write(shell, "0s", **{old: new})
+    assert shell("plan", "sales", "--from", day(4), "--to", day(DAYS)) == 1
+    assert difference in shell.json("status", "sales")["pipelines"][0]["edited"][0]
     assert shell("adopt", "sales", "--dry-run") == 0, shell.err
-    assert "windows.allowed_lateness: 0s -> 9h" in shell.out
+    assert difference in shell.out
     assert "warm-up" in shell.out
-    adopted = run_ids(shell, "adopt", "sales", "--from", day(1))
-    assert [*adopted] == [day(1), day(2)]
-    after = run_ids(shell, "run", "sales", "--from", day(3), "--to", day(DAYS))
+    adopted = run_ids(shell, "adopt", "sales", "--from", day(3))
+    assert [*adopted] == [day(3)]
+    after = run_ids(shell, "run", "sales", "--from", day(4), "--to", day(DAYS))
     assert shell("verify", "sales") == 0, shell.out
 
     other = tmp_path / "other"
@@ -92,7 +109,7 @@ def test_the_chain_goes_on_with_the_runs_of_a_chain_that_always_had_the_spec(pub
     (other / "event_logs").symlink_to(shell.root / "event_logs")
     (other / "pipelines" / "sales.yaml").write_text((shell.root / "pipelines" / "sales.yaml").read_text())
     whole = run_ids(Shell(other, shell.capsys), "run", "sales", "--from", day(0), "--to", day(DAYS))
-    assert adopted | after == {name: run_id for name, run_id in whole.items() if name != day(0)}
+    assert adopted | after == {name: run_id for name, run_id in whole.items() if name >= day(3)}
 
 
 def test_a_repair_is_shown_made_and_gone(published: Shell) -> None:

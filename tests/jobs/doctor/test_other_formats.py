@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.doctor.finding import Severity
-from jobs.lake.log_places import found_format
+from jobs.reading.log_places import found_format
 from tests.jobs.doctor import tables
 from tests.jobs.doctor.test_examination import examined, found
 from tests.support.iceberg_logs import open_again

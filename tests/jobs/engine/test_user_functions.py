@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.engine.user_functions import Functions
 from jobs.engine.window_spec import engine, pipeline_functions
 from jobs.pipeline.files import load_all, load_file
 from jobs.pipeline.models.grammar import FunctionGrammar
-from jobs.planning.fingerprints import spec_fingerprint
 from tests.support.grammar import COLUMNS, document
 from tests.support.places import ROOT
 from windowlib.errors import SpecError

@@ -14,7 +14,8 @@ from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, Opened, RequestContext, open_request_context
 from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish, publish_request
-from jobs.reading.stored_rows import digest_of, quality_digest
+from jobs.reading.quality_ids import quality_digest
+from jobs.reading.stored_rows import digest_of
 from jobs.runs import SETTLED, CheckResult, Verdict
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.waiving import waive_newest

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import pytest
 import yaml
 
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.engine.window_spec import engine
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.log_schema import input_columns, validate_against_schema
@@ -19,7 +20,6 @@ from jobs.pipeline.models.schedule import ScheduleGrammar
 from jobs.pipeline.models.triggers import TriggerGrammar
 from jobs.pipeline.models.watermarks import WatermarkGrammar
 from jobs.pipeline.models.windows import EvictorGrammar, WindowsGrammar
-from jobs.planning.fingerprints import spec_fingerprint
 from tests.support.grammar import COLUMNS
 from tests.support.places import ROOT
 

@@ -9,11 +9,11 @@ import yaml
 from pydantic import BaseModel
 from pyspark import cloudpickle
 
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.engine.window_spec import engine
 from jobs.pipeline.files import pipeline_document, pipeline_from_json, pipeline_to_json
 from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.fingerprints import spec_fingerprint
 from tests.support.grammar import COLUMNS, document, every_form, pipeline
 from windowlib.errors import SpecError
 

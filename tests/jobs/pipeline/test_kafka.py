@@ -4,10 +4,10 @@ from typing import Any, Final
 
 import pytest
 
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.pipeline.files import build_pipeline, pipeline_from_json, pipeline_to_json
 from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.fingerprints import spec_fingerprint
 from windowlib.errors import SpecError
 
 COLUMNS: Final = {

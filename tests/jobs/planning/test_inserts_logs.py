@@ -12,9 +12,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
-from jobs.lake.log_places import log_place
 from jobs.lake.log_rows import find_record
 from jobs.publishing.accepting import rewrites_of
+from jobs.reading.log_places import log_place
 from tests.support.delta_logs import commits_of
 from tests.support.fuzzing import seeds
 from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row

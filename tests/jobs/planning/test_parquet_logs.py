@@ -13,7 +13,6 @@ from deltalake import write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
-from jobs.lake.log_places import log_place
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.planning.changed_slices import look_at_log
@@ -21,6 +20,7 @@ from jobs.planning.log_state import read_log_state
 from jobs.planning.restating import propose
 from jobs.planning.watching import Watch, read_watch, sign_of
 from jobs.publishing.accepting import rewrites_of
+from jobs.reading.log_places import log_place
 from tests.support.fuzzing import seeds
 from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row
 from tests.support.replays import NOW_MS, pipeline_of

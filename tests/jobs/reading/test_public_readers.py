@@ -11,7 +11,7 @@ from jobs import readers
 ROOT = Path(__file__).parents[3]
 PUBLIC = {
     "published": ("spark", "lake", "pipeline", "at", "all_panes", "verify"),
-    "published_table": ("lake", "pipeline", "at"),
+    "published_table": ("lake", "pipeline", "table", "at", "keys", "from_", "to", "columns"),
     "published_rows": ("spark", "lake", "pipeline", "table", "at", "verify"),
 }
 

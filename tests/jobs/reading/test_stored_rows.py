@@ -17,8 +17,8 @@ from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.reading.id_sums import id_sums
 from jobs.reading.published import read_published, read_published_table
-from jobs.reading.stored_rows import id_sums
 from jobs.reading.verify import Span, Verification, verify
 from jobs.review.report.page import write_report
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales

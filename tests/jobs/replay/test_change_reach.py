@@ -13,7 +13,6 @@ import pytest
 from deltalake import write_deltalake
 
 from jobs.lake.lake import Lake
-from jobs.lake.log_places import log_place
 from jobs.lake.slice_instants import Span
 from jobs.ledger.view import StagedRun
 from jobs.orchestration.outcomes import RequestOutcome
@@ -29,6 +28,7 @@ from jobs.planning.plan import Basis, Plan
 from jobs.planning.plan_total import share_to_replay, to_read
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.steps import Ask, Reason, Step
+from jobs.reading.log_places import log_place
 from jobs.replay.chunk.time_steps import combined
 from jobs.replay.replayer import replay_chunk
 from jobs.runs import Counts, LogCoordinates, RunResult, Sighting, Slice, Verdict

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from jobs.planning.fingerprints import state_of
+from jobs.engine.fingerprints import state_of
 from jobs.replay.checkpoint_check import CheckpointCheck
 from jobs.runs import CheckpointPart, CheckpointRef
 from tests.support.fuzzing import seeds

@@ -20,10 +20,10 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts, table_columns
 from jobs.ledger.ledger import Ledger
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
-from jobs.planning.log_state import known_log
 from jobs.planning.request_context import open_request_context
 from jobs.planning.steps import Ask
 from jobs.readers import published, published_rows

@@ -16,13 +16,13 @@ from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
 from jobs.lake.lake import Lake
 from jobs.ledger import events
+from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.plan_outline import outline
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
-from jobs.planning.log_state import known_log
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.steps import Ask, Reason
 from jobs.reading.verified_log import LogVerification, verify_log

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from jobs.engine.fingerprints import checks_fingerprint, fingerprint, run_id, spec_fingerprint
 from jobs.pipeline.files import parse_pipeline
-from jobs.planning.fingerprints import checks_fingerprint, fingerprint, run_id, spec_fingerprint
 from jobs.runs import Slice
 from tests.support.places import ROOT
 

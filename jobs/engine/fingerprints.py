@@ -25,14 +25,15 @@ CLOCK_VERSION = 2
 
 RUN_ID_DIGITS = 32
 
-# These fields cannot change a row of a run. `table`, `format`, `partitions`, `changes` and `ready` decide where, how
-# and when records are read; the input fingerprint covers the records. `first` and `last` bound the slices; the state
+# These fields cannot change a row of a run. `table`, `format`, `partitions`, `changes`, `pipeline`, `panes` and `ready`
+# decide where, how and when records are read; the input fingerprint covers the records. `first` and `last` bound the
+# slices; the state
 # before covers the start of a chain.
 _IRRELEVANT = (
     "pipeline", "quality", "publish", "restate", "repair", "retention", "schedule", "owner", "description", "tags",
     "alerts",
 )  # fmt: skip
-_IRRELEVANT_OF_LOG = ("table", "format", "partitions", "changes", "ready")
+_IRRELEVANT_OF_LOG = ("table", "format", "partitions", "changes", "pipeline", "panes", "ready")
 _IRRELEVANT_OF_SLICE = ("first", "last")
 
 
@@ -59,7 +60,7 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
         "semantics_version": [SEMANTICS_VERSION, STATE_VERSION],
         "spec": relevant_document(pipeline_document(pipeline)),
     }
-    if pipeline.log.arrival_time is not None and (pipeline.needs_clock or pipeline.functions()):
+    if pipeline.uses_clock:
         whole["clock_version"] = CLOCK_VERSION
     if pipeline.functions():
         code = Functions(source=pipeline.source, directory=pipeline.functions_dir)

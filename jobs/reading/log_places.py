@@ -19,7 +19,12 @@ def log_place(lake: Lake, pipeline: Pipeline) -> LogPlace:
     Raises:
         SpecError: as for `Lake.event_log`, or the tables of the pipeline would be among the files of the log.
     """
-    uri, log = lake.event_log(pipeline), pipeline.log
+    log = pipeline.log
+    if log.pipeline is not None:
+        from jobs.reading.upstream_place import UpstreamPlace  # few pipelines need it
+
+        return UpstreamPlace(lake=lake, pipeline=pipeline)
+    uri = lake.event_log(pipeline)
     if log.format != "delta" and holds_ledger(lake, pipeline.name, uri):
         why = "and all files there would belong to the log (format: parquet)"
         if log.format == "iceberg":

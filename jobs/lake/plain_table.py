@@ -1,0 +1,193 @@
+"""Delta tables for readers without Hindcast: their newest version has exactly the rows that they show.
+
+A table is partitioned by `slice_id`, or not at all. Its files have page checksums, as those of the other tables. A
+commit replaces whole partitions, and stores as its transaction which ledger version the table shows. Two processes
+cannot commit from one version, so a table never goes back.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+from uuid import uuid4
+
+from jobs.lake.arrow_types import arrow_table
+from jobs.lake.damage import reading
+from jobs.lake.delta_tables import OpenedTable, forget_table, open_newest
+from jobs.lake.file_commits import file_statistics
+from jobs.lake.log_files import place_of
+from jobs.lake.parquet_files import parquet_format, write_parquet
+from jobs.lake.store import table_schema
+from jobs.storage import delta_options, file_system
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as pads
+    from deltalake.transaction import AddAction
+
+SLICE: Final = "slice_id"
+APP: Final = "hindcast.ledger"
+"""The application of the transactions. Their version is the ledger version that the table shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainTable:
+    """A plain table at a version. `shows` is the ledger version that it shows; None if no commit has told it."""
+
+    uri: str
+    opened: OpenedTable
+    version: int
+    shows: int | None
+
+    def dataset(self, slices: Collection[str] | None = None) -> "pads.FileSystemDataset":
+        """Return the rows of some slices (None: of all) as an Arrow dataset.
+
+        Raises:
+            DeltaError: the table has a feature that its files alone do not show, such as deletion vectors.
+        """
+        import pyarrow.compute as pc
+        import pyarrow.dataset as pads
+
+        system, root = file_system(self.uri)
+        actions = arrow_table(self.opened.delta.get_add_actions(flatten=True))
+        schema, form = table_schema(self.opened), parquet_format()
+        names = (
+            actions["path"].to_pylist(),
+            actions["size_bytes"].to_pylist(),
+            actions[f"partition.{SLICE}"].to_pylist(),
+        )
+        fragments = [
+            form.make_fragment(
+                place_of(root, path),
+                filesystem=system,
+                file_size=size,
+                partition_expression=pc.field(SLICE) == slice_id,
+            )
+            for path, size, slice_id in zip(*names, strict=True)
+            if slices is None or slice_id in slices
+        ]
+        return pads.FileSystemDataset(fragments, schema, form, system)
+
+
+def open_plain(uri: str) -> PlainTable | None:
+    """Return a plain table at its newest version; None if there is none.
+
+    Raises:
+        StoreError: the table cannot be read.
+    """
+    from deltalake.exceptions import TableNotFoundError
+
+    with reading(uri):
+        try:
+            opened = open_newest(uri)
+        except TableNotFoundError:
+            return None
+        delta = opened.delta
+        return PlainTable(uri=uri, opened=opened, version=delta.version(), shows=delta.transaction_version(APP))
+
+
+def write_rows(uri: str, rows: "pa.Table", *, by_slice: bool = True) -> "Iterator[AddAction]":
+    """Write rows as new files, one for each slice, and yield the actions that add them to the table."""
+    if not by_slice:
+        yield _written(uri, rows, {})
+        return
+    import pyarrow.compute as pc
+
+    ordered = rows.sort_by(SLICE)
+    counts = pc.value_counts(ordered[SLICE].combine_chunks()).to_pylist()  # in the order of the rows
+    start = 0
+    for slice_id, count in ((entry["values"], entry["counts"]) for entry in counts):
+        yield _written(uri, ordered.slice(start, count).drop_columns([SLICE]), {SLICE: slice_id})
+        start += count
+
+
+def create_plain(uri: str, schema: "pa.Schema", *, by_slice: bool = True) -> None:
+    """Create an empty table that shows nothing; one that exists is left as it is."""
+    from deltalake import DeltaTable, Schema
+
+    with reading(uri):
+        partition_by = [SLICE] if by_slice else None
+        options = delta_options(uri)
+        delta = Schema.from_arrow(schema)
+        DeltaTable.create(uri, delta, mode="ignore", partition_by=partition_by, storage_options=options)
+    forget_table(uri)
+
+
+def append_plain(table: PlainTable, actions: "Iterable[AddAction]", *, notes: Mapping[str, str]) -> None:
+    """Add files to a table without partitions, in one commit with some notes."""
+    from deltalake import CommitProperties
+
+    delta = table.opened.delta
+    properties = CommitProperties(custom_metadata=dict(notes))
+    with reading(table.uri):
+        delta.create_write_transaction(
+            [*actions], mode="append", schema=delta.schema(), partition_by=[], commit_properties=properties
+        )
+    forget_table(table.uri)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """What a commit puts in the place of partitions: `slices` (None: of all), and which ledger version it shows."""
+
+    schema: "pa.Schema"
+    slices: Collection[str] | None
+    shows: int
+    notes: Mapping[str, str]
+
+
+def replace_slices(table: PlainTable, actions: "Iterable[AddAction]", new: Replacement) -> bool:
+    """Put files in the place of the partitions of some slices, in one commit directly after the table's version.
+
+    Returns:
+        False if another process committed first. Then nothing was changed.
+
+    Raises:
+        StoreError: the table cannot be written.
+    """
+    from deltalake import CommitProperties, Schema, Transaction
+    from deltalake.exceptions import CommitFailedError
+
+    properties = CommitProperties(
+        custom_metadata=dict(new.notes), app_transactions=[Transaction(APP, new.shows)], max_commit_retries=0
+    )
+    filters = None if new.slices is None else [(SLICE, "in", sorted(new.slices))]
+    with reading(table.uri):
+        try:
+            table.opened.delta.create_write_transaction(
+                [*actions],
+                mode="overwrite",
+                schema=Schema.from_arrow(new.schema),
+                partition_by=[SLICE],
+                partition_filters=filters,
+                commit_properties=properties,
+            )
+        except CommitFailedError:
+            return False
+        finally:
+            forget_table(table.uri)
+    return True
+
+
+def _written(uri: str, rows: "pa.Table", partition: Mapping[str, str]) -> "AddAction":
+    import json
+
+    import pyarrow.parquet as pq
+    from deltalake.transaction import AddAction
+
+    directory = "".join(f"{name}={quote(value, safe='')}/" for name, value in partition.items())
+    path = f"{directory}part-{uuid4()}.parquet"
+    with reading(uri):
+        write_parquet(f"{uri}/{path}", rows)
+        system, root = file_system(uri)
+        info = system.get_file_info(f"{root}/{path}")
+        with system.open_input_file(f"{root}/{path}") as data:
+            footer = pq.read_metadata(data)
+    return AddAction(
+        path=path,
+        size=info.size,
+        partition_values=dict(partition),
+        modification_time=(info.mtime_ns or 0) // 1_000_000,
+        data_change=True,
+        stats=json.dumps(file_statistics(footer), ensure_ascii=False),
+    )

@@ -1,0 +1,1 @@
+"""What users of Hindcast import from their own code: `hindcast.reading`."""

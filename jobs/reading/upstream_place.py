@@ -1,0 +1,247 @@
+"""An event log that is a table of another pipeline, as it is published.
+
+The rows of each slice are stored in a Parquet file whose name is a digest of them. So a slice has another file if its
+rows are others, and no file is ever changed. The directory `<lake>/<pipeline>/upstream` belongs to the pipeline that
+reads the log. It is a cache: if it is removed, the next opening of the log makes the same files again.
+"""
+
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from pydantic import TypeAdapter
+from typing_extensions import override
+
+from jobs.durations import format_duration
+from jobs.engine.fingerprints import fingerprint
+from jobs.lake.damage import log_errors
+from jobs.lake.delta_tables import is_newest
+from jobs.lake.lake import Lake
+from jobs.lake.log_files import encoded_path
+from jobs.lake.log_version import LogTip
+from jobs.lake.parquet_files import write_parquet
+from jobs.lake.parquet_listing import ListedParquet, ParquetListing
+from jobs.lake.parquet_place import ParquetVersion, listed_facts
+from jobs.ledger.ledger import Ledger
+from jobs.ledger.view import LedgerView
+from jobs.pipeline.models.log import SliceGrammar
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.upstream import SLICE_COLUMN
+from jobs.reading.published import published_runs
+from jobs.reading.stored_tables import spec_of
+from jobs.reading.upstream_records import SliceRows, UpstreamSlice, rows_of, upstream_slices
+from jobs.runs import Slice
+from jobs.storage import file_system, is_remote, make_directory, open_output
+from jobs.wall_clock import now_ms
+from windowlib.errors import LogError, SpecError
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
+
+DIRECTORY: Final = "upstream"
+SLICES_AT_ONCE: Final = 64
+"""The rows of so many slices are read together."""
+_INDEX: Final = "_index.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpstreamVersion(ParquetVersion):
+    """The published rows at a version of the other pipeline's ledger."""
+
+    upstream: str
+    published: frozenset[str]
+    why_not_accepted: str = (
+        "the log is a table of another pipeline. If that publishes other rows, their slices are `input changed` "
+        "without a decision"
+    )
+
+    @override
+    def missing(self, slices: Sequence[Slice]) -> dict[str, str]:
+        why = f"pipeline {self.upstream} has not published it"
+        return {slice_.slice_id: why for slice_ in slices if slice_.slice_id not in self.published}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamPlace:
+    """A table of another pipeline as the event log of `pipeline` (`LogPlace`)."""
+
+    lake: Lake
+    pipeline: Pipeline
+    slices_at_once: int = field(default=SLICES_AT_ONCE, repr=False)
+
+    @property
+    def upstream(self) -> str:
+        """The name of the other pipeline."""
+        name = self.pipeline.log.pipeline
+        assert name is not None, "the log is a table of a pipeline"
+        return name
+
+    @property
+    def uri(self) -> str:
+        """The directory of the files."""
+        return self.lake.table(self.pipeline.name, DIRECTORY)
+
+    def open(self, version: int | None = None) -> UpstreamVersion:
+        """Return the rows that are published at a version of the other pipeline's ledger (None: the newest).
+
+        Files that do not exist yet are written.
+
+        Raises:
+            LogError: nothing is published, the table does not exist, or no pane is known to be final.
+            SpecError: the slices of both pipelines differ, or one of them reads the other.
+            StoreError, LedgerError: the other pipeline's tables cannot be read, or differ from its ledger.
+        """
+        view = self._ledger().view(version)
+        self._check(view)
+        log = self.pipeline.log
+        listing = self._listing(view, upstream_slices(self.lake, view, log))
+        return UpstreamVersion(
+            version=view.version,
+            table_id=f"pipeline-{fingerprint([log.pipeline, log.table, log.panes])[:16]}",
+            **listed_facts(listing, is_replaceable=False),
+            upstream=self.upstream,
+            published=frozenset(view.published),
+        )
+
+    def is_newest(self, version: int) -> bool:
+        """Return whether the other pipeline's ledger has this version, and no newer one. No file is read."""
+        return is_newest(self.lake.ledger(self.upstream), version)
+
+    def tip(self) -> LogTip | None:
+        """Return the newest state of what is published; None if nothing is. No row is read."""
+        view = self._ledger().view()
+        if not view.published:
+            return None
+        system, root = file_system(self.uri)
+        listing = ParquetListing(uri=self.uri, system=system, root=root, files=())
+        return LogTip(version=view.version, commit=fingerprint(dict(view.published)), files=listing.log_files())
+
+    def _ledger(self) -> Ledger:
+        return Ledger(self.lake.ledger(self.upstream), now_ms=now_ms)
+
+    def _check(self, view: LedgerView) -> None:
+        """Refuse an upstream without publications, with other slices, or that reads this pipeline."""
+        log, source = self.pipeline.log, self.pipeline.source
+        runs = published_runs(view)
+        if not runs:
+            raise LogError(
+                f"pipeline {self.upstream} has published nothing in lake {self.lake.root}, and its {log.table} is the "
+                f"log of pipeline {self.pipeline.name}; `hindcast status {self.upstream}` shows its open requests"
+            )
+        theirs = spec_of(view, runs[-1]).log.slice
+        if _grid(theirs) != _grid(log.slice):
+            raise SpecError(
+                f"{source}: log.slice: the slices must be those of pipeline {self.upstream}: found {_grid(log.slice)}, "
+                f"allowed: {_grid(theirs)}"
+            )
+        path = [self.pipeline.name, self.upstream]
+        while (further := _upstream_of(view)) is not None:
+            path.append(further)
+            if further in path[:-1]:
+                raise SpecError(f"{source}: log.pipeline: pipelines read each other: {' -> '.join(path)}")
+            view = Ledger(self.lake.ledger(further), now_ms=now_ms).view()
+
+    def _listing(self, view: LedgerView, slices: Sequence[UpstreamSlice]) -> ParquetListing:
+        """Return the files of slices. Those that do not exist are written before."""
+        log, store = self.pipeline.log, _Store.of(self.uri)
+        made_of = [slice_.digest(log) for slice_ in slices]
+        lacking = [
+            (slice_, digest) for slice_, digest in zip(slices, made_of, strict=True) if not store.has(slice_, digest)
+        ]
+        for first in range(0, len(lacking), self.slices_at_once):
+            together = lacking[first : first + self.slices_at_once]
+            made = rows_of(self.lake, view, log, slices=[slice_ for slice_, _ in together])
+            for (_, digest), own in zip(together, made, strict=True):
+                store.add(own, digest)
+        if lacking:
+            store.write_index()
+        files = (store.file(slice_, digest) for slice_, digest in zip(slices, made_of, strict=True))
+        listed = tuple(sorted(files, key=lambda file: file.path))
+        return ParquetListing(uri=self.uri, system=store.system, root=store.root, files=listed)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Store:
+    """The files in the directory: path -> size; and digest of what a slice is made of -> digest of its rows."""
+
+    uri: str
+    system: "pafs.FileSystem"
+    root: str
+    sizes: dict[str, int]
+    index: dict[str, str]
+
+    @classmethod
+    def of(cls, uri: str) -> "_Store":
+        """Read a directory, which may not exist. A damaged index is as good as none."""
+        import pyarrow.fs as pafs
+
+        with log_errors(uri, "listing its files"):
+            system, root = file_system(uri)
+            infos = system.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
+            sizes = {info.path.removeprefix(f"{root}/"): info.size for info in infos if info.type == pafs.FileType.File}
+            index: dict[str, str] = {}
+            if _INDEX in sizes:
+                with system.open_input_stream(f"{root}/{_INDEX}") as stream, suppress(ValueError):
+                    index = TypeAdapter(dict[str, str]).validate_json(stream.read())
+        return cls(uri=uri, system=system, root=root, sizes=sizes, index=index)
+
+    def has(self, slice_: UpstreamSlice, digest: str) -> bool:
+        """Return whether the file of a slice exists."""
+        return _path(slice_, self.index.get(digest, "")) in self.sizes
+
+    def add(self, rows: SliceRows, digest: str) -> None:
+        """Write the file of a slice, if there is none with equal rows."""
+        path = _path(rows.slice, rows.digest)
+        if path not in self.sizes:
+            with log_errors(self.uri, f"writing {path}"):
+                self._write(path, lambda place: write_parquet(place, rows.rows))
+        self.index[digest] = rows.digest
+
+    def write_index(self) -> None:
+        """Store the index. Two processes may replace the index of each other: what it lacks is made again."""
+        text = json.dumps(self.index, sort_keys=True, indent=0).encode("ascii")
+        with log_errors(self.uri, "writing its index"):
+            self._write(_INDEX, lambda place: self._write_bytes(place, text))
+
+    def file(self, slice_: UpstreamSlice, digest: str) -> ListedParquet:
+        """Return the file of a slice. Its name tells its rows, so the time of its writing does not matter."""
+        path, slice_id = _path(slice_, self.index[digest]), slice_.run.result.slice.slice_id
+        place, values = f"{self.root}/{path}", {SLICE_COLUMN: slice_id}
+        return ListedParquet(path=encoded_path(path), place=place, values=values, bytes=self.sizes[path], mtime_ns=0)
+
+    def _write(self, path: str, write: Callable[[str], None]) -> None:
+        """Write a file, whole or not at all. In an object store, a file appears when it is closed."""
+        place, directory = f"{self.uri}/{path}", f"{self.uri}/{path}".rpartition("/")[0]
+        make_directory(directory)
+        if is_remote(self.uri):
+            write(place)
+        else:
+            unfinished = f"{directory}/.{uuid.uuid4().hex}"
+            write(unfinished)
+            Path(unfinished).replace(place)
+        self.sizes[path] = self.system.get_file_info(f"{self.root}/{path}").size
+
+    def _write_bytes(self, place: str, content: bytes) -> None:
+        with open_output(place) as stream:
+            stream.write(content)
+
+
+def _path(slice_: UpstreamSlice, digest: str) -> str:
+    """Return the path of the file of a slice, relative to the directory."""
+    return f"{SLICE_COLUMN}={quote(slice_.run.result.slice.slice_id, safe='')}/{digest}.parquet"
+
+
+def _grid(by: SliceGrammar) -> str:
+    """Return how slices are cut, as a file states it."""
+    return f"{{every: {format_duration(by.every_ms)}, timezone: {by.timezone}}}"
+
+
+def _upstream_of(view: LedgerView) -> str | None:
+    """Return the pipeline whose table the newest published run has read; None if it has read another log."""
+    runs = published_runs(view)
+    return spec_of(view, runs[-1]).log.pipeline if runs else None

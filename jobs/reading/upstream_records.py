@@ -1,0 +1,209 @@
+"""The records of a log that is a table of another pipeline: of which runs a slice is made, and its rows.
+
+A window is one record of the first slice after which no record can change it: the watermark has passed its end and the
+allowed lateness. Its values are those of its last pane, which an earlier slice may have fired. So publications of later
+slices change no record of an earlier one, and a corrected slice changes the slices in which its windows became final.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from jobs.engine.fingerprints import fingerprint
+from jobs.lake.arrow_sql import query
+from jobs.lake.arrow_types import arrow_table
+from jobs.lake.damage import reading
+from jobs.lake.delta_tables import open_table
+from jobs.lake.lake import Lake
+from jobs.lake.store import table_columns
+from jobs.lake.table_files import Attempt
+from jobs.ledger.view import LedgerView, StagedRun
+from jobs.pipeline.models.log import LogGrammar
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.upstream import WINDOW_TIME
+from jobs.reading.published import PublishedView, published_runs, published_sql, quote_duckdb
+from jobs.reading.stored_rows import StoredRuns, of_attempts, run_attempt
+from jobs.reading.stored_tables import spec_of, stored_table
+from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
+from windowlib.errors import LogError
+from windowlib.records import tables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT: Final = 1
+"""Increase it when the rows of a slice get other columns or another order."""
+MOST_MS: Final = 2**53
+"""Instants farther from 1970 are those of no window."""
+_NUMBER: Final = "__number"
+_TIMED: Final = ("tumbling", "sliding", "session", "dynamic_session")
+"""The kinds of windows that end by time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamSlice:
+    """What one slice of the log is made of.
+
+    Attributes:
+        run: the published run of the slice.
+        parts: the published runs whose rows are read: this run, and earlier ones that may have panes of its windows.
+        ends_ms: the slice has the windows that end after the first and up to the second instant; None: all rows.
+    """
+
+    run: StagedRun
+    parts: tuple[StagedRun, ...]
+    ends_ms: tuple[int, int] | None = None
+
+    def digest(self, log: LogGrammar) -> str:
+        """Return a digest of all that its rows follow from. A run's id determines the run's rows (law L1)."""
+        runs = [part.result.run_id for part in self.parts]
+        return fingerprint([FORMAT, log.pipeline, log.table, log.panes, runs, self.ends_ms])
+
+
+def upstream_slices(lake: Lake, view: LedgerView, log: LogGrammar) -> list[UpstreamSlice]:
+    """Return the published slices of the other pipeline as slices of the log, in order.
+
+    Raises:
+        LogError: windows of the other pipeline do not end by time, so that no pane is the final one.
+        StoreError: the table of the other pipeline cannot be read.
+    """
+    runs = published_runs(view)
+    if log.panes != "final":
+        return [UpstreamSlice(run=run, parts=(run,)) for run in runs]
+    assert log.pipeline is not None, "the log is a table of a pipeline"
+    bounds = _window_ends(lake.table(log.pipeline, log.table))
+    low = [bounds.get(run_attempt(run), (MIN_TIME_MS, MAX_TIME_MS))[0] for run in runs]
+    high = [bounds.get(run_attempt(run), (MIN_TIME_MS, MAX_TIME_MS))[1] for run in runs]
+    slices, final_ms = [], MIN_TIME_MS
+    for number, run in enumerate(runs):
+        until_ms = max(final_ms, _final_until_ms(spec_of(view, run), run))
+        may_have = (place for place in range(number) if high[place] > final_ms and low[place] <= until_ms)
+        slices.append(
+            UpstreamSlice(run=run, parts=(*(runs[place] for place in may_have), run), ends_ms=(final_ms, until_ms))
+        )
+        final_ms = until_ms
+    return slices
+
+
+def _final_until_ms(spec: Pipeline, run: StagedRun) -> int:
+    """Return the end of the last windows that are final after a run: no later record changes them."""
+    windows, name, slice_ = spec.windows, spec.name, run.result.slice
+    if windows is None or not any(getattr(windows, kind) is not None for kind in _TIMED):
+        raise LogError(
+            f"panes: final: slice {slice_.slice_id} of pipeline {name} has no windows that end by the time of its "
+            "records, so no pane is known to be the last one. Write panes: all"
+        )
+    if windows.is_processing_time:
+        return slice_.end_ms  # the end of a slice fires all timers before it
+    if run.result.watermark_ms is None:
+        return MIN_TIME_MS
+    beyond_end_ms = 1 if spec.semantics == "beam" else -1  # Beam deletes a window up to 2 ms later than Flink
+    return run.result.watermark_ms - windows.allowed_lateness_ms - beyond_end_ms
+
+
+def _window_ends(uri: str) -> Mapping[Attempt, tuple[int, int]]:
+    """Return attempt -> the first and the last end of its windows, as far as the statistics of the files tell them."""
+    import pyarrow as pa
+
+    with reading(uri):
+        table = open_table(uri)
+        if table is None:
+            return {}
+        added = arrow_table(table.delta.get_add_actions(flatten=True))
+    names = ("min.window_end", "max.window_end", *(f"partition.{name}" for name in tables.PARTITION_COLUMNS))
+    if not {*names} <= {*added.column_names}:
+        return {}
+    bounds: dict[Attempt, tuple[int, int]] = {}
+    times = [added[name].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_pylist() for name in names[:2]]
+    for low, high, *attempt in zip(*times, *(added[name].to_pylist() for name in names[2:]), strict=True):
+        own = bounds.get((attempt[0], attempt[1]), (MAX_TIME_MS, MIN_TIME_MS))
+        first_ms, last_ms = MIN_TIME_MS if low is None else low, MAX_TIME_MS if high is None else high + 1
+        bounds[attempt[0], attempt[1]] = min(own[0], first_ms), max(own[1], last_ms)
+    return bounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceRows:
+    """The rows of a slice in their order, and a digest of them. Equal rows in the same order have the same digest."""
+
+    slice: UpstreamSlice
+    rows: "pa.Table"
+    digest: str
+
+
+def rows_of(lake: Lake, view: LedgerView, log: LogGrammar, *, slices: Sequence[UpstreamSlice]) -> Iterator[SliceRows]:
+    """Yield the rows of slices. The parts of all of them are read at once, and compared with the ledger.
+
+    Raises:
+        LogError: there is no such table.
+        StoreError: a file cannot be read, or the rows differ from those that were written.
+    """
+    assert log.pipeline is not None, "the log is a table of a pipeline"
+    parts = {part.result.run_id: part for slice_ in slices for part in slice_.parts}
+    stored = StoredRuns(lake, log.pipeline, view).read(log.table, parts.values())
+    columns = table_columns(lake.table(log.pipeline, log.table))
+    if not columns:
+        raise LogError(f"pipeline {log.pipeline} has no table {log.table} yet, which log.table names")
+    for slice_ in slices:
+        own = of_attempts(stored, {run_attempt(part, log.table) for part in slice_.parts})
+        table = stored_table(spec_of(view, slice_.run), log.table, columns, log=dict)
+        if slice_.ends_ms is not None:
+            own = _last_panes(own, table.keys, slice_.ends_ms)
+        own = own.sort_by([(name, "ascending") for name in log.order_columns or ()])
+        names = [*table.columns(), tables.ROW_ID]
+        names = [name for name in names if name in own.column_names and name not in _left_out(log)]
+        rows = _with_window_time(_flat(own.select(names)))
+        yield SliceRows(slice=slice_, rows=rows, digest=_digest(own, rows.schema, log))
+
+
+def _left_out(log: LogGrammar) -> frozenset[str]:
+    """Return the columns that are no part of a record: bytes that are no text, and places that have no meaning."""
+    return frozenset({"undecoded"} if log.panes != "final" else {"fired_rank"})
+
+
+def _digest(rows: "pa.Table", schema: "pa.Schema", log: LogGrammar) -> str:
+    """Return a digest of rows in their order: of their ids and, if they are in the record, their places."""
+    digest = hashlib.blake2b(str([(field.name, str(field.type)) for field in schema]).encode(), digest_size=16)
+    places = ("fired_rank", "rank", tables.ROW_CHECK) if log.panes != "final" else ()
+    for name in (tables.ROW_ID, *places):
+        if name in rows.column_names:
+            digest.update(rows[name].fill_null(0).to_numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _last_panes(rows: "pa.Table", keys: Sequence[str], ends_ms: tuple[int, int]) -> "pa.Table":
+    """Return the last panes of the windows that end in an interval."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = rows.schema.field("window_end").type
+    low, high = (pa.scalar(max(min(at_ms, MOST_MS), -MOST_MS) * 1_000, kind) for at_ms in ends_ms)
+    chosen = rows.filter(pc.and_(pc.greater(rows["window_end"], low), pc.less_equal(rows["window_end"], high)))
+    numbered = chosen.append_column(_NUMBER, pa.array(range(chosen.num_rows), pa.int64()))
+    view = PublishedView(keys=keys, columns=[_NUMBER])
+    last = query({"panes": numbered}, published_sql(view, relation="panes", quote=quote_duckdb))
+    return chosen.take(last[_NUMBER])
+
+
+def _flat(rows: "pa.Table") -> "pa.Table":
+    """Return rows with the fields of the record as columns. A column of the table of such a name is left out."""
+    if "record" not in rows.column_names:
+        return rows
+    import pyarrow as pa
+
+    record = rows["record"].combine_chunks()
+    fields = dict(zip((field.name for field in record.type), record.flatten(), strict=True))
+    taken = {name.casefold() for name in fields} | {"record"}
+    others = {name: rows[name] for name in rows.column_names if name.casefold() not in taken}
+    return pa.table(fields | others)
+
+
+def _with_window_time(rows: "pa.Table") -> "pa.Table":
+    if "window_end" not in rows.column_names:
+        return rows
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ends = rows["window_end"]
+    return rows.append_column(WINDOW_TIME, pc.subtract(ends, pa.scalar(1_000, pa.duration("us"))).cast(ends.type))

@@ -1,0 +1,286 @@
+"""A log that is a table of another pipeline: each final window once, and only changed rows change a slice."""
+
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from jobs.lake.lake import Lake
+from jobs.ledger.ledger import Ledger
+from jobs.ledger.view import StagedRun
+from jobs.orchestration.outcomes import RequestOutcome
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import parse_bound
+from jobs.planning.plan import Plan, plan_range
+from jobs.planning.steps import Reason
+from jobs.reading.published import read_published, read_published_table
+from jobs.reading.upstream_place import UpstreamPlace
+from jobs.replay.sizes import Sizes
+from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, days, replay
+from tests.support.fuzzing import seeds
+from tests.support.replays import NOW_MS, pipeline_of
+from windowlib.errors import LogError, RequestError, SpecError
+
+HOUR_MS: Final = 3_600_000
+EPOCH: Final = date(1970, 1, 1)
+SIZES: Final = Sizes(local_records=10**9)
+WINDOWS: Final = (
+    "tumbling: {size: 5h}",
+    "tumbling: {size: 30h}\n  allowed_lateness: 20h",
+    "sliding: {size: 30h, slide: 10h}\n  allowed_lateness: 9h",
+    "session: {gap: 6h}\n  allowed_lateness: 12h",
+    "tumbling: {size: 20h}\n  allowed_lateness: 15h\n  accumulation: discarding",
+    "tumbling: {size: 9h}\n  time: processing",
+)
+
+
+def upstream(random: Random, windows: str | None = None) -> Pipeline:
+    return pipeline_of(
+        "pipeline: hours\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n"
+        "  arrival_time: {column: at, unit: ms}\n  slice: {by: day}\n  order: appended\n"
+        f"watermark: {{kind: bounded, out_of_orderness: {random.choice(('0s', '6h'))}}}\n"
+        f"windows:\n  {windows or random.choice(WINDOWS)}\n"
+        "aggregates: {n: {count: {}}, total: {sum: v}, all: {collect_list: v}}\n"
+    )
+
+
+def downstream(more: str = "", *, name: str = "days", reads: str = "hours", column: str = "window_time") -> Pipeline:
+    aggregates = "{records: {count: {}}}" if more else "{windows: {count: {}}, n: {sum: n}, total: {sum: total}}"
+    return pipeline_of(
+        f"pipeline: {name}\nlog:\n  pipeline: {reads}\n  key: [k]\n  event_time: {{column: {column}}}\n{more}"
+        f"watermark: {{kind: ascending}}\nwindows:\n  tumbling: {{size: 1d}}\naggregates: {aggregates}\n"
+    )
+
+
+def run(lake: Path, pipeline: Pipeline, first: int, last: int) -> RequestOutcome:
+    return replay(lake, pipeline, days(first, last), sizes=SIZES, chunk=None)
+
+
+def records_of(lake: Path, reader: Pipeline, *, slices_at_once: int = 64) -> dict[str, list[dict[str, Any]]]:
+    """The records of each slice of a log, in log order."""
+    version = UpstreamPlace(lake=Lake(root=str(lake)), pipeline=reader, slices_at_once=slices_at_once).open()
+    root = version.listing.root
+    return {
+        str(file.partition["slice_id"]): pq.read_table(f"{root}/{file.path}").to_pylist() for file in version.files()
+    }
+
+
+def window_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["k"], row["window_start"], row["window_end"]
+
+
+def is_final(pipeline: Pipeline, row: dict[str, Any], run_: StagedRun, end_ms: int) -> bool:
+    windows = pipeline.windows
+    assert windows is not None
+    if windows.is_processing_time:
+        return int(row["window_end"].timestamp() * 1_000) <= end_ms
+    at_ms = int(row["window_end"].timestamp() * 1_000) - 1 + windows.allowed_lateness_ms
+    return run_.result.watermark_ms is not None and at_ms <= run_.result.watermark_ms
+
+
+def test_each_window_is_one_record_of_the_first_slice_after_which_nothing_changes_it(tmp_path: Path) -> None:
+    """For random windows and logs: the records are the published windows that are final, and stay as the log grows."""
+    placed = Counter[bool]()
+    for seed in seeds(4):
+        random, lake = Random(seed), tmp_path / str(seed)
+        lake.mkdir()
+        for day in range(DAYS):
+            append(lake / "log", random, day=day, most=8)
+        pipeline, reader = upstream(random), downstream()
+        before: dict[str, list[dict[str, Any]]] = {}
+        for first, last in ((0, 2), (2, 3), (3, DAYS)):
+            run(lake, pipeline, first, last)
+            view = Ledger(Lake(root=str(lake)).ledger("hours"), now_ms=lambda: NOW_MS).view()
+            now = records_of(lake, reader, slices_at_once=random.choice((1, 2, 64)))
+            assert before.items() <= now.items(), seed
+            before = now
+            runs = [view.run(run_id) for run_id in view.published.values()]
+            assert [*now] == [own.result.slice.slice_id for own in runs], seed
+            published = read_published(Lake(root=str(lake)), "hours", view).to_pylist()
+            head = runs[-1]
+            final = [row for row in published if is_final(pipeline, row, head, head.result.slice.end_ms)]
+            records = [record for own in now.values() for record in own]
+            names = ("k", "window_start", "window_end", "n", "total", "all")
+            assert sorted(str([row[name] for name in names]) for row in final) == sorted(
+                str([record[name] for name in names]) for record in records
+            ), seed
+            for own, rows in zip(runs, now.values(), strict=True):
+                assert all(is_final(pipeline, row, own, own.result.slice.end_ms) for row in rows), seed
+                keys = [(row["window_end"], row["window_start"], row["row_id"]) for row in rows]
+                assert keys == sorted(keys), seed
+                placed[bool(rows)] += 1
+            for earlier, rows in zip(runs[:-1], [*now.values()][1:], strict=True):
+                assert not any(is_final(pipeline, row, earlier, earlier.result.slice.end_ms) for row in rows), seed
+    assert placed[True] > 10
+
+
+def test_a_correction_changes_exactly_the_slices_whose_rows_change(tmp_path: Path) -> None:
+    """For random late commits: the plan names the slices with other rows, and the runs are those of a new lake."""
+    changed_slices = equal_slices = 0
+    for seed in seeds(3):
+        random, lake, fresh = Random(seed), tmp_path / str(seed), tmp_path / f"{seed}-fresh"
+        lake.mkdir()
+        for day in range(DAYS):
+            append(lake / "log", random, day=day, most=8)
+        pipeline, reader = upstream(random), downstream()
+        run(lake, pipeline, 0, DAYS)
+        first = run(lake, reader, 0, DAYS).to_json()["runs"]
+        before = records_of(lake, reader)
+        append(lake / "log", random, day=random.randrange(DAYS - 1))
+        run(lake, pipeline, 0, DAYS)
+        after = records_of(lake, reader)
+        plan = plan_of(lake, reader)
+        moved = {slice_id for slice_id in after if before[slice_id] != after[slice_id]}
+        assert {step.slice.slice_id for step in plan.steps if step.reason is Reason.INPUT_CHANGED} == moved, seed
+        changed_slices += len(moved)
+        equal_slices += len(after) - len(moved)
+        second = run(lake, reader, 0, DAYS).to_json()["runs"]
+        fresh.mkdir()
+        (fresh / "log").symlink_to(lake / "log")
+        run(fresh, pipeline, 0, DAYS)
+        assert ids(run(fresh, reader, 0, DAYS).to_json()["runs"]) == {**ids(first), **ids(second)}, seed
+    assert changed_slices
+    assert equal_slices
+
+
+def ids(runs: Sequence[dict[str, Any]]) -> dict[str, str]:
+    return {own["slice_id"]: own["run_id"] for own in runs}
+
+
+def plan_of(lake: Path, pipeline: Pipeline) -> Plan:
+    place = Lake(root=str(lake))
+    view = Ledger(place.ledger(pipeline.name), now_ms=lambda: NOW_MS).view()
+    bounds = [parse_bound(pipeline, text) for text in days(0, DAYS)]
+    return plan_range(pipeline, place, view, from_ms=bounds[0], to_ms=bounds[1], now_ms=NOW_MS)
+
+
+def append(place: Path, random: Random, *, day: int, most: int = 2) -> None:
+    """Append records of a day in one commit. They are up to half a day late."""
+    start_ms = (FIRST - EPOCH).days * DAY_MS + day * DAY_MS
+    rows = [
+        {
+            "k": random.randrange(4),
+            "at": start_ms + random.randrange(-DAY_MS // 2, DAY_MS),
+            "v": random.randrange(9),
+            "day": FIRST + timedelta(days=day),
+        }
+        for _ in range(random.randint(1, most))
+    ]
+    schema = pa.schema([("k", pa.int64()), ("at", pa.int64()), ("v", pa.int64()), ("day", pa.date32())])
+    write_deltalake(str(place), pa.Table.from_pylist(rows, schema), mode="append", partition_by=["day"])
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    random = Random(3)
+    for day in range(DAYS):
+        append(tmp_path / "log", random, day=day, most=8)
+    return tmp_path
+
+
+def test_all_panes_are_the_rows_of_the_slice_that_fired_them(lake: Path) -> None:
+    random = Random(5)
+    run(lake, upstream(random, "tumbling: {size: 2d}\n  trigger: {continuous: {every: 3h}}"), 0, DAYS)
+    view = Ledger(Lake(root=str(lake)).ledger("hours"), now_ms=lambda: NOW_MS).view()
+    rows = read_published_table(Lake(root=str(lake)), "hours", "window_outputs", view=view).to_pylist()
+    records = records_of(lake, downstream("  panes: all\n"))
+    for slice_id, own in records.items():
+        expected = [row["row_id"] for row in rows if row["slice_id"] == slice_id]
+        assert sorted(record["row_id"] for record in own) == sorted(expected)
+        places = [(record["fired_rank"], record["pane_index"], record["row_id"]) for record in own]
+        assert places == sorted(places)
+    assert len(rows) > read_published(Lake(root=str(lake)), "hours", view).num_rows
+    outcome = run(lake, downstream("  panes: all\n"), 0, DAYS)
+    assert sum(own["counts"]["read"] for own in outcome.to_json()["runs"]) == len(rows)
+
+
+def test_a_side_table_is_a_log_of_its_records(lake: Path) -> None:
+    random = Random(5)
+    run(lake, upstream(random, "tumbling: {size: 3h}"), 0, DAYS)
+    view = Ledger(Lake(root=str(lake)).ledger("hours"), now_ms=lambda: NOW_MS).view()
+    late = read_published_table(Lake(root=str(lake)), "hours", "late_records", view=view).to_pylist()
+    reader = downstream("  table: late_records\n", column="at, unit: ms")
+    records = records_of(lake, reader)
+    assert sum(map(len, records.values())) == len(late) > 0
+    expected = sorted(str((row["record"]["at"], row["record"]["v"], row["late_by_ms"])) for row in late)
+    assert sorted(str((row["at"], row["v"], row["late_by_ms"])) for own in records.values() for row in own) == expected
+    outcome = run(lake, reader, 0, DAYS)
+    assert sum(own["counts"]["read"] for own in outcome.to_json()["runs"]) == len(late)
+
+
+def test_the_cached_files_are_made_again_with_the_same_rows(lake: Path) -> None:
+    run(lake, upstream(Random(5), "tumbling: {size: 5h}"), 0, DAYS)
+    run(lake, downstream(), 0, DAYS)
+    place = UpstreamPlace(lake=Lake(root=str(lake)), pipeline=downstream())
+    before = place.open().files()
+    shutil.rmtree(place.uri)
+    assert [step.reason for step in plan_of(lake, downstream()).steps] == [Reason.CURRENT] * DAYS
+    assert place.open().files() == before
+    (Path(place.uri) / "_index.json").write_text("{ damaged")
+    next(Path(place.uri).glob("*/*.parquet")).unlink()
+    assert place.open().files() == before
+    assert [step.reason for step in plan_of(lake, downstream()).steps] == [Reason.CURRENT] * DAYS
+
+
+def test_slices_that_the_other_pipeline_has_not_published_are_refused(lake: Path) -> None:
+    with pytest.raises(LogError, match="pipeline hours has published nothing"):
+        plan_of(lake, downstream())
+    run(lake, upstream(Random(5), "tumbling: {size: 5h}"), 0, 3)
+    run(lake, downstream(), 0, 3)
+    with pytest.raises(RequestError, match=r"cannot read 2 slices of its log hours/window_outputs, 1970-01-08"):
+        run(lake, downstream(), 0, DAYS)
+
+
+def test_an_upstream_that_does_not_fit_is_refused(lake: Path) -> None:
+    run(lake, upstream(Random(5), "count: {size: 3}"), 0, DAYS)
+    with pytest.raises(LogError, match=r"no windows that end by the time of its records.*Write panes: all"):
+        plan_of(lake, downstream())
+    run(lake, downstream("  panes: all\n"), 0, DAYS)
+    with pytest.raises(SpecError, match=r"found \{every: 1h, timezone: UTC\}, allowed: \{every: 1d, timezone: UTC\}"):
+        plan_of(lake, downstream("  panes: all\n  slice: {every: 1h}\n", name="other"))
+    with pytest.raises(LogError, match="has no table side_outputs_none yet"):
+        plan_of(lake, downstream("  table: side_outputs_none\n", name="other"))
+    with pytest.raises(SpecError, match="hours -> days -> hours"):
+        plan_of(lake, downstream("  panes: all\n", name="hours", reads="days"))
+
+
+def test_hourly_slices_and_a_chain_of_three_pipelines(tmp_path: Path) -> None:
+    rows = [{"k": hour % 2, "at": hour * HOUR_MS, "v": hour, "dt": day_and_hour(hour)} for hour in range(30)]
+    for row in rows:
+        write_deltalake(str(tmp_path / "log"), pa.Table.from_pylist([row]), mode="append", partition_by=["dt"])
+    by = "every: 1h"
+    first = pipeline_of(
+        "pipeline: one\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n"
+        f"  slice: {{by: dt, {by}}}\n  order: appended\nwatermark: {{kind: ascending}}\n"
+        "windows:\n  tumbling: {size: 2h}\naggregates: {n: {count: {}}, total: {sum: v}}\n"
+    )
+    more = f"  slice: {{{by}}}\n"
+    chain = [first, counting("two", "one", more, size="4h"), counting("three", "two", more, size="8h")]
+    for pipeline in chain:
+        replay(tmp_path, pipeline, ("1970-01-01T00:00", "1970-01-02T06:00"), sizes=SIZES, chunk=None)
+    view = Ledger(Lake(root=str(tmp_path)).ledger("three"), now_ms=lambda: NOW_MS).view()
+    windows = read_published(Lake(root=str(tmp_path)), "three", view).to_pylist()
+    totals = {window["window_start"].hour: 0 for window in windows}
+    for window in windows:
+        totals[window["window_start"].hour] += window["total"]
+    assert totals == {0: sum(range(8)), 8: sum(range(8, 16))}
+
+
+def counting(name: str, reads: str, more: str, *, size: str) -> Pipeline:
+    return pipeline_of(
+        f"pipeline: {name}\nlog:\n  pipeline: {reads}\n  key: [k]\n  event_time: {{column: window_time}}\n{more}"
+        f"watermark: {{kind: ascending}}\nwindows:\n  tumbling: {{size: {size}}}\n"
+        "aggregates: {n: {sum: n}, total: {sum: total}}\n"
+    )
+
+
+def day_and_hour(hour: int) -> str:
+    return (datetime(1970, 1, 1) + timedelta(hours=hour)).strftime("%Y-%m-%dT%H")  # noqa: DTZ001 - a text in UTC
