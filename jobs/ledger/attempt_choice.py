@@ -91,6 +91,8 @@ class AttemptChoice:
         if not stored:
             return None
         first = chosen = stored[0]
+        if len(attempts) == 1 and not (self.removed or self.removed_checkpoints):
+            return first  # fast path: most runs have one attempt
         if (mended := self.mended.get(run_id)) is not None:
             chosen = next((run for run in stored if run.result.attempt_id == mended.result.attempt_id), first)
         return replace(
