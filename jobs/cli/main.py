@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "init": "jobs.cli.init:init_command",
     "plan": "jobs.cli.plan:plan_command",
     "run": "jobs.cli.run:run_command",
+    "follow": "jobs.cli.follow:follow_command",
     "adopt": "jobs.cli.adopt:adopt_command",
     "repair": "jobs.cli.repair:repair_command",
     "status": "jobs.cli.status:status_command",

@@ -79,7 +79,8 @@ COMMANDS = (
     ("comment", "sales", "--request", ARGUMENT, "--text", "x"),
     ("comment", "sales", "--request", "", "--text", ARGUMENT),
     ("comment", "sales", "--request", "", "--assign", ARGUMENT), ("comment", "sales", "--request", "x"),
-    ("mend", "sales", ARGUMENT), ("mend", "sales", "2024-01-01", "--reason", ARGUMENT, "--dry-run"),
+    ("follow", ARGUMENT), ("follow", "sales", "--reason", ARGUMENT), ("mend", "sales", ARGUMENT),
+    ("mend", "sales", "2024-01-01", "--reason", ARGUMENT, "--dry-run"),
     ("rollback", "sales", "--publication", "2", "--reason", ARGUMENT), ("resume", "sales", "--reason", ARGUMENT),
     ("accept-rewrite", "sales"), ("accept-rewrite", "sales", "--version", "1", "--reason", ARGUMENT, "--yes"),
     ("accept-rewrite", "sales", "--version", ARGUMENT), ("accept-rewrite", "sales", "--reason", ARGUMENT, "--dry-run"),
@@ -226,7 +227,7 @@ ON_A_LAKE = (
     ("comment", "sales", "--request", "x", "--text", "x"), ("accept-rewrite", "sales"), ("repair", "sales"),
     ("adopt", "sales"), ("mend", "sales", "2024-01-01"), ("suite", "propose", "sales"), ("diff", "sales"),
     ("recover", "sales", "--reason", "x"), ("export", "sales", "--format", "csv", "--to", "rows"),
-    ("changes", "sales", "--since", "1"),
+    ("changes", "sales", "--since", "1"), ("follow", "sales"),
     ("doctor", "event_logs/sales"), ("init", "event_logs/sales", "--yes", "--name", "sales2"),
 )  # fmt: skip
 
