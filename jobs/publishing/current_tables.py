@@ -6,8 +6,8 @@ and a second move to the same publication does nothing.
 
 A row of window_outputs is in the partition of the slice of its pane. A slice that changed can hide or show a pane of
 another slice. So the affected windows are those with a pane in the old or in the new run of a changed slice. The
-partitions of the changed slices, and those that have a shown row of an affected window before or after, are replaced:
-rows of other windows are copied, and rows of affected windows are read from the published runs.
+partitions of the changed slices, and those with a row of an affected window, are replaced: rows of other windows are
+copied, and rows of affected windows are read from the published runs.
 """
 
 import logging
@@ -192,8 +192,7 @@ class _Projection:
         affected = AffectedWindows.of(stored, [*old, *new], keys)
         rows = affected.shown(stored)
         with reading(self.plain.uri):
-            hidden = affected.of_dataset(self.plain.dataset())
-            slices = changed.union(*(part["slice_id"].to_pylist() for part in (hidden, rows)))
+            slices = changed.union(affected.of_dataset(self.plain.dataset())["slice_id"].to_pylist())
             others = affected.others(self.plain.dataset(slices).to_table())
         return slices, [fit(others, self.schema), fit(rows, self.schema)]
 

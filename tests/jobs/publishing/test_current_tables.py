@@ -18,15 +18,10 @@ from jobs.pipeline.files import parse_pipeline
 from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.publishing import current_tables
 from jobs.publishing.current_tables import move_current_tables
-from jobs.publishing.decisions import rollback
-from jobs.publishing.publishing import publish
 from jobs.reading.published import read_published
-from jobs.reading.selection import Selection, read_selected
 from tests.jobs.comparing.test_compare import OUTPUTS, TABLE, VALUES
 from tests.support.fuzzing import seeds
 from tests.support.random_views import NAME, Views, random_windows, spec_text
-from tests.support.small_lake import WHO, SmallLake
-from windowlib.errors import StoreError
 
 KEY = "publish: {current_tables: [window_outputs]}\n"
 
