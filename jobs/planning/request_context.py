@@ -278,7 +278,7 @@ def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
     """
     source = f"request {request.request_id} in the ledger"
     stored = pipeline_from_json(request.spec_json, source=source, functions_dir=pipeline.functions_dir)
-    names = [() if one.publish is None else one.publish.current_tables for one in (stored, pipeline)]
+    names = [() if part is None else part.current_tables for part in (stored.publish, pipeline.publish)]
     if names[0] == names[1]:
         return stored
     publish = (stored.publish or PublishGrammar()).model_copy(update={"current_tables": names[1]})

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 from jobs.lake.damage import reading
 from jobs.lake.plain_table import PlainTable, open_plain
 from jobs.ledger.view import LedgerView
+from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
-from jobs.publishing.current_tables import Current, current_tables, fit, published_rows_of
+from jobs.publishing.current_tables import Current, current_tables
+from jobs.publishing.table_move import fit, published_rows_of
 from jobs.reading.blocks import published_schema
 from jobs.reading.selection import Selection
 from jobs.reading.stored_rows import Finding
@@ -56,10 +58,8 @@ def _difference(work: RequestContext, view: LedgerView, current: Current) -> str
         return f"cannot be compared with what readers see: {error}"
     if stored == expected:
         return None
-    return (
-        f"has {stored.count:,} rows, which are not the {expected.count:,} rows that readers see at publication "
-        f"{current.shows}. {_ADVICE}"
-    )
+    rows = [counted(side.count, "row") for side in (stored, expected)]
+    return f"has other rows ({rows[0]}) than readers see at publication {current.shows} ({rows[1]}). {_ADVICE}"
 
 
 def _blocks(plain: PlainTable) -> "Iterator[pa.Table]":

@@ -1,6 +1,5 @@
 """The commands over a pipeline with current tables: publications, rollbacks, kills between the ledger and the table."""
 
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -80,8 +79,7 @@ def test_the_tables_follow_random_commands_of_which_some_are_killed(
                 return True
 
             monkeypatch.setattr(plain_table, "replace_slices", interrupted)
-            with suppress(Killed):
-                random_command(kept, rng)
+            random_command(kept, rng)  # the shell tells a person of a `Killed`
             monkeypatch.setattr(plain_table, "replace_slices", commit)
             if kill is not None:
                 kept("run", "sales", *RANGE)
@@ -102,8 +100,7 @@ def test_a_table_that_is_behind_is_told_and_caught_up(kept: Shell, monkeypatch: 
     append_day(kept.root, "2024-01-03", {"a": 10})
     with monkeypatch.context() as patched:
         patched.setattr(plain_table, "replace_slices", broken)
-        with pytest.raises(Killed):
-            kept("run", "sales", *RANGE)
+        assert kept("run", "sales", *RANGE) != 0
     assert behind(kept) == [True, True]
     assert rows_of(place(kept, WINDOW_OUTPUTS)) == before
     kept("status", "sales")
@@ -121,7 +118,7 @@ def test_verify_finds_a_row_that_readers_do_not_see(kept: Shell) -> None:
     kept("run", "sales", *RANGE)
     DeltaTable(place(kept, WINDOW_OUTPUTS)).delete("slice_id = '2024-01-03'")
     assert kept("verify", "sales") == 1
-    assert "current_window_outputs: has 8 rows, which are not the 10 rows that readers see at publication" in kept.out
+    assert "current_window_outputs: has other rows (8 rows) than readers see at publication" in kept.out
     next(Path(place(kept, LATE_RECORDS)).rglob("*.parquet")).unlink()
     assert kept("verify", "sales") == 1
     assert "table current_late_records: " in kept.out

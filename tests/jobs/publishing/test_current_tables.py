@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
@@ -16,12 +16,15 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, Publication
 from jobs.pipeline.files import parse_pipeline
 from jobs.planning.request_context import RequestContext, open_request_context
-from jobs.publishing import current_tables
-from jobs.publishing.current_tables import move_current_tables
+from jobs.publishing import table_move
+from jobs.publishing.current_tables import current_tables, move_current_tables
 from jobs.reading.published import read_published
 from tests.jobs.comparing.test_compare import OUTPUTS, TABLE, VALUES
 from tests.support.fuzzing import seeds
 from tests.support.random_views import NAME, Views, random_windows, spec_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 KEY = "publish: {current_tables: [window_outputs]}\n"
 
@@ -35,7 +38,9 @@ def rows_of(uri: str) -> list[str]:
     table = DeltaTable(uri)
     rows = table.to_pyarrow_table()
     dataset = table.to_pyarrow_dataset()
-    by_duckdb = duckdb.sql("SET TimeZone = 'UTC'; FROM dataset").to_arrow_table()
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        by_duckdb = connection.sql("FROM dataset").to_arrow_table()
     assert dataset.schema.names == by_duckdb.column_names
     assert plain(by_duckdb.to_pylist()) == plain(rows.to_pylist())
     return plain(rows.to_pylist())
@@ -111,7 +116,7 @@ def test_a_current_table_is_what_readers_see_after_kills_and_races(
     replaced: list[int | None] = []
     for seed in seeds(5):
         rng = Random(seed)
-        monkeypatch.setattr(current_tables, "WHOLE_FROM", rng.choice([0.5, 1, 1]))
+        monkeypatch.setattr(table_move, "WHOLE_FROM", rng.choice([0.5, 1, 1]))
         story = RandomPublications(tmp_path / str(seed), rng)
         plan: list[str] = []
 
@@ -136,7 +141,7 @@ def test_a_current_table_is_what_readers_see_after_kills_and_races(
             plan[:] = [rng.choice(["commit", "commit", "race", "kill before", "kill after"])]
             with suppress(Killed):
                 move_current_tables(story.work)
-                [table] = current_tables.current_tables(story.work, story.work.ledger.view())
+                [table] = current_tables(story.work, story.work.ledger.view())
                 assert not table.is_behind
                 assert rows_of(story.uri) == story.expected()
         plan.clear()
@@ -147,3 +152,17 @@ def test_a_current_table_is_what_readers_see_after_kills_and_races(
         assert DeltaTable(story.uri).version() == before
     assert None in replaced
     assert any(count for count in replaced if count)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_reads_a_current_table_without_code_of_hindcast(tmp_path: Path, spark: "SparkSession") -> None:
+    story = RandomPublications(tmp_path, Random(1))
+    for _ in range(4):
+        story.change()
+        move_current_tables(story.work)
+        expected = read_published(story.work.lake, NAME, story.work.ledger.view())
+        names = sorted(expected.column_names)
+        frame = spark.read.format("delta").load(story.uri)
+        assert plain(frame.select(*names).toArrow().to_pylist()) == plain(expected.to_pylist())
+        assert frame.where("slice_id = '2024-01-01'").count() == expected["slice_id"].to_pylist().count("2024-01-01")
