@@ -1,5 +1,6 @@
 """The commands over a pipeline with current tables: publications, rollbacks, kills between the ledger and the table."""
 
+import shutil
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -122,7 +123,10 @@ def test_verify_finds_a_row_that_readers_do_not_see(kept: Shell) -> None:
     next(Path(place(kept, LATE_RECORDS)).rglob("*.parquet")).unlink()
     assert kept("verify", "sales") == 1
     assert "table current_late_records: " in kept.out
+    for table in TABLES:
+        shutil.rmtree(place(kept, table))
     assert kept("run", "sales", *RANGE) == 0
+    assert_shows_what_readers_see(kept)
 
 
 def test_a_table_that_cannot_be_written_is_told(kept: Shell) -> None:
