@@ -17,8 +17,10 @@ from jobs.spark.child_env import clean_environment
 COMMANDS: Mapping[str, str] = {
     "doctor": "jobs.cli.doctor:doctor_command",
     "init": "jobs.cli.init:init_command",
+    "schema": "jobs.cli.schema:schema_command",
     "plan": "jobs.cli.plan:plan_command",
     "run": "jobs.cli.run:run_command",
+    "follow": "jobs.cli.follow:follow_command",
     "adopt": "jobs.cli.adopt:adopt_command",
     "repair": "jobs.cli.repair:repair_command",
     "status": "jobs.cli.status:status_command",

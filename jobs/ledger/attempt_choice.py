@@ -5,7 +5,7 @@ If a run was mended, its newest mended attempt counts instead. Attempts whose ro
 
 from dataclasses import dataclass, field, replace
 
-from jobs.ledger.events import LedgerEvent, run_result
+from jobs.ledger.events import EventKind, LedgerEvent, run_result
 from jobs.ledger.removals import Removal, StoredAttempt, Why, removals_of
 from jobs.ledger.request_projection import text_of
 from jobs.ledger.view import StagedRun
@@ -61,20 +61,25 @@ class AttemptChoice:
         self.staged_attempts.add(result.attempt_id)
         return run
 
-    def mend(self, event: LedgerEvent) -> None:
+    def change(self, event: LedgerEvent) -> None:
+        """Take in an event of kind `condemned`, `removed` or `mended`."""
+        change = {EventKind.CONDEMNED: self._condemn, EventKind.REMOVED: self._remove, EventKind.MENDED: self._mend}
+        change[event.kind](event)
+
+    def _mend(self, event: LedgerEvent) -> None:
         """Take the attempt in that counts for a run from now on. A view of an earlier version may not have the run."""
         if event.run_id in self.staged:
             run = self.stage(event)
             self.mended[run.result.run_id] = run
 
-    def condemn(self, event: LedgerEvent) -> None:
+    def _condemn(self, event: LedgerEvent) -> None:
         """Take a condemned attempt in: of one run, or of all."""
         if event.run_id is None:
             self.condemned_attempts.add(text_of(event, "attempt_id"))
         else:
             self.condemned.add(f"{event.run_id}/{event.attempt_id}")
 
-    def remove(self, event: LedgerEvent) -> None:
+    def _remove(self, event: LedgerEvent) -> None:
         """Take in what a clean-up has removed."""
         for stored, removal in removals_of(event):
             (self.removed_checkpoints if removal.why is Why.CHECKPOINTS else self.removed)[stored] = removal
@@ -86,6 +91,8 @@ class AttemptChoice:
         if not stored:
             return None
         first = chosen = stored[0]
+        if len(attempts) == 1 and not (self.removed or self.removed_checkpoints):
+            return first  # fast path: most runs have one attempt
         if (mended := self.mended.get(run_id)) is not None:
             chosen = next((run for run in stored if run.result.attempt_id == mended.result.attempt_id), first)
         return replace(

@@ -125,12 +125,8 @@ class Projection:
                 self._roll_back(event)
             case EventKind.RESUMED:
                 self._hold = None
-            case EventKind.CONDEMNED:
-                self._condemn(event)
-            case EventKind.REMOVED:
-                self._remove(event)
-            case EventKind.MENDED:
-                self._mend(event)
+            case EventKind.CONDEMNED | EventKind.REMOVED | EventKind.MENDED:
+                self._choose_again(event)
             case EventKind.FAILED:
                 fail_attempt(event, self._request(event))
             case EventKind.CLOSED:
@@ -145,10 +141,6 @@ class Projection:
                 pass
             case _:
                 assert_never(event.kind)
-
-    def _remove(self, event: LedgerEvent) -> None:
-        self._attempts.remove(event)
-        self._resolved.clear()
 
     def _see_log(self, event: LedgerEvent) -> None:
         """Take in what somebody has seen of the event log, or accepted there."""
@@ -241,14 +233,6 @@ class Projection:
         if request is not None and not event.details.get("warms_up", False):
             request.add_run(result.slice.slice_id, result.run_id)
 
-    def _mend(self, event: LedgerEvent) -> None:
-        """Let another attempt count for a run. It may own the results of the checks that count, too."""
-        self._attempts.mend(event)
-        self._resolved.clear()  # the checkpoints of later runs may have parts of the attempt before
-        checked = self._checked.get(text_of(event, "run_id"))
-        if checked is not None and event.details.get("owns_checks", False):
-            self._checked[text_of(event, "run_id")] = replace(checked, attempt_id=event.attempt_id)
-
     def _complete(self, event: LedgerEvent) -> None:
         request = self._request(event)
         request.change(is_complete=True)
@@ -331,10 +315,16 @@ class Projection:
         publication.frozen = None
         publication.changes[text_of(event, "slice_id")] = event.run_id
 
-    def _condemn(self, event: LedgerEvent) -> None:
-        self._attempts.condemn(event)
-        if event.run_id is None:
-            self._resolved.clear()
+    def _choose_again(self, event: LedgerEvent) -> None:
+        """Take in that other attempts count: some were condemned or removed, or one has mended a run."""
+        self._attempts.change(event)
+        if event.kind is not EventKind.CONDEMNED or event.run_id is None:
+            self._resolved.clear()  # the checkpoints of other runs may have parts of the attempt
+        if event.kind is EventKind.MENDED and event.details.get("owns_checks", False):
+            run_id = text_of(event, "run_id")
+            checked = self._checked.get(run_id)
+            if checked is not None:
+                self._checked[run_id] = replace(checked, attempt_id=event.attempt_id)
 
     def _resolve(self, run_id: str) -> StagedRun | None:
         """Return the attempt that counts for a run, with its verdict and waiver; None if none does."""

@@ -7,17 +7,12 @@ from typing import Annotated, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.plain_text import shortened, without_credentials
 
 MAX_SHOWN = 5
 MAX_TEXT = 80
 MAX_MESSAGE = 600
-
-_NOT_YET: Mapping[type[BaseModel], Mapping[str, str]] = {
-    Pipeline: dict.fromkeys(("retention", "publish"), "leave it out"),
-}
 
 _EXPECTED = {
     "string_type": "a text",
@@ -70,9 +65,6 @@ def _message(details: ErrorDetails, owner: type[BaseModel], key: str) -> str:
 
 
 def _unknown_key(key: str, owner: type[BaseModel]) -> str:
-    later = _NOT_YET.get(owner, {})
-    if key in later:
-        return f"{key} is part of the grammar but not built yet; {later[key]}"
     return f"unknown key {shortened(key, MAX_TEXT)!r}; {_names(owner)}{did_you_mean(key, _keys(owner))}"
 
 

@@ -137,10 +137,9 @@ def clean(
     committed = files.committed(tables) if work.pipeline.retention is not None or has_removed else ()
     view, recorded = _record(work, _Stored(old=old, committed=committed), who=who, dry_run=dry_run)
     deleted = _rows_to_delete(view, recorded.removed, committed)
-    if not dry_run:
-        _delete(work, files, deleted)
-    expired_paths = files.expired(tables, older_than_ms=older_than_ms) if has_removed else frozenset()
-    expired = tuple(file for file in listed if file.path in expired_paths)
+    _delete(work, files, {} if dry_run else deleted)
+    paths = files.expired(tables, older_than_ms=older_than_ms) if has_removed else frozenset()
+    expired = tuple(file for file in listed if file.path in paths)
     removable = view.staged_attempts | view.condemned_attempts | {*recorded.condemned}
     asked = [
         file

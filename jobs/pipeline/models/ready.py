@@ -75,7 +75,7 @@ def _check_count(value: "tuple[ConditionGrammar, ...]") -> "tuple[ConditionGramm
     return value
 
 
-_CONDITIONS = ("after_ms", "newer_commit", "marker", "min_records", "producer", "all_of", "any_of")
+CONDITIONS = ("after_ms", "newer_commit", "marker", "min_records", "producer", "all_of", "any_of")
 
 
 class ConditionGrammar(GrammarModel):
@@ -91,7 +91,7 @@ class ConditionGrammar(GrammarModel):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        one_of(self, _CONDITIONS, "sign of completeness")
+        one_of(self, CONDITIONS, "sign of completeness")
         return self
 
     def leaves(self) -> "Iterator[ConditionGrammar]":
@@ -132,13 +132,13 @@ class ReadyGrammar(ConditionGrammar):
         if self.depth > MAX_DEPTH:
             raise ValueError(f"nests all and any {self.depth} times in each other; allowed are {MAX_DEPTH}")
         if self.has_condition or self.timeout_ms is None:
-            one_of(self, _CONDITIONS, "sign of completeness (all and any combine several)")
+            one_of(self, CONDITIONS, "sign of completeness (all and any combine several)")
         return self
 
     @property
     def has_condition(self) -> bool:
         """Whether the file states a condition, not only a timeout."""
-        return any(getattr(self, name) is not None for name in _CONDITIONS)
+        return any(getattr(self, name) is not None for name in CONDITIONS)
 
     @property
     def producers(self) -> tuple[str, ...]:

@@ -79,7 +79,8 @@ COMMANDS = (
     ("comment", "sales", "--request", ARGUMENT, "--text", "x"),
     ("comment", "sales", "--request", "", "--text", ARGUMENT),
     ("comment", "sales", "--request", "", "--assign", ARGUMENT), ("comment", "sales", "--request", "x"),
-    ("mend", "sales", ARGUMENT), ("mend", "sales", "2024-01-01", "--reason", ARGUMENT, "--dry-run"),
+    ("schema", ARGUMENT), ("follow", ARGUMENT), ("follow", "sales", "--reason", ARGUMENT), ("mend", "sales", ARGUMENT),
+    ("mend", "sales", "2024-01-01", "--reason", ARGUMENT, "--dry-run"),
     ("rollback", "sales", "--publication", "2", "--reason", ARGUMENT), ("resume", "sales", "--reason", ARGUMENT),
     ("accept-rewrite", "sales"), ("accept-rewrite", "sales", "--version", "1", "--reason", ARGUMENT, "--yes"),
     ("accept-rewrite", "sales", "--version", ARGUMENT), ("accept-rewrite", "sales", "--reason", ARGUMENT, "--dry-run"),
@@ -89,7 +90,8 @@ COMMANDS = (
     ("load-flights", "--from", ARGUMENT), ("plan", "sales", "--from", ARGUMENT, "--to", "2024-01-02"),
     ("metrics",), ("metrics", ARGUMENT), ("setup", ARGUMENT),
     ("recover", "sales", "--reason", ARGUMENT), ("clean", "sales"), ("clean", "sales", "--older-than", ARGUMENT),
-    ("clean", "sales", "--older-than", "0s", "--remove"),
+    ("clean", "sales", "--older-than", "0s", "--remove"), ("mend", "sales", ARGUMENT),
+    ("verify", "sales", "--share", ARGUMENT),
     ("suite", "propose", "sales"), ("suite", "propose", "sales", "--output", "proposed.json"),
     ("suite", "try", "proposed.json", "sales"), ("suite", "try", ARGUMENT, "sales"), ("suite", ARGUMENT),
     ("suite", "propose", "sales", "--from", ARGUMENT), ("suite", "propose", "sales", "--output", ARGUMENT),
@@ -133,7 +135,7 @@ def test_texts_that_are_not_utf_8_in_rows_of_an_older_version_are_shown_with_esc
 
 def test_the_lists_of_this_module_have_every_command() -> None:
     assert set(ALL_COMMANDS) <= {command[0] for command in COMMANDS}, "add the new command"
-    assert set(ALL_COMMANDS) - {"setup"} <= {command[0] for command in ON_A_LAKE}, "add the new command"
+    assert set(ALL_COMMANDS) - {"setup", "schema"} <= {command[0] for command in ON_A_LAKE}, "add the new command"
 
 
 def test_json_output_is_the_stored_value(hostile: Shell) -> None:
@@ -225,7 +227,7 @@ ON_A_LAKE = (
     ("comment", "sales", "--request", "x", "--text", "x"), ("accept-rewrite", "sales"), ("repair", "sales"),
     ("adopt", "sales"), ("mend", "sales", "2024-01-01"), ("suite", "propose", "sales"), ("diff", "sales"),
     ("recover", "sales", "--reason", "x"), ("export", "sales", "--format", "csv", "--to", "rows"),
-    ("changes", "sales", "--since", "1"),
+    ("changes", "sales", "--since", "1"), ("follow", "sales"),
     ("doctor", "event_logs/sales"), ("init", "event_logs/sales", "--yes", "--name", "sales2"),
 )  # fmt: skip
 

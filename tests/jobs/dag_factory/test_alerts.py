@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.orchestration import dag_orders, dag_tasks, scheduling
+from jobs.orchestration import dag_orders, dag_tasks, maintenance, scheduling
 from jobs.orchestration.alerts import Alert, Event
+from jobs.orchestration.requests import run_request
+from jobs.planning.request_context import Asked, open_request_context
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.message_sinks import HOST, MailSink, WebhookSink, mail_sink, webhook_sink
@@ -275,3 +277,32 @@ def test_a_message_of_the_alert_dag_that_nobody_got_fails_its_task_so_that_airfl
     with pytest.raises(ConnectionError, match="was sent to nobody"):
         check.execute({"ti": ti})
     assert ti.kept == {}
+
+
+def test_the_maintenance_tells_damage_and_how_to_mend_it_and_cleans_up_what_is_whole(
+    load_dags: "LoadDags", tmp_path: Path, lake: Lake, connections: None, hooks: WebhookSink,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    from jobs.dag_factory.task_errors import RowsDamaged
+
+    assert connections is None
+    monkeypatch.setattr(maintenance, "SHARES", 1)
+    (tmp_path / "sales.yaml").write_text(PIPELINE + ALERTS + "retention: {superseded: 90d}\n", encoding="utf-8")
+    dag: Any = load_dags(tmp_path)["maintain_sales"]
+    assert dag.timetable.expression == "0 4 * * *"
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="me", reason="test")
+    run_request(open_request_context(sales(), lake, now_ms=now_ms), asked, FakeReplayer())
+    run = SimpleNamespace(dag_id="maintain_sales", run_id="scheduled__1")
+    scrub, clean = (dag.get_task(name) for name in ("scrub", "clean"))
+    assert clean.upstream_task_ids == {"scrub"}
+    assert scrub.execute({"dag_run": run}).endswith("everything is as it was written")
+    removed = clean.execute({"dag_run": run})
+    assert (removed["rows"], removed["files"], removed["removed"]) == ([], 0, True)
+    [path] = Path(lake.root).glob("sales/window_outputs/slice_id=2024-01-01/*/*.parquet")
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(RowsDamaged, match="hindcast mend sales 2024-01-01") as caught:
+        scrub.execute({"dag_run": run, "ti": SimpleNamespace(xcom_push=lambda **_kept: None)})
+    failed(dag, "scrub", caught.value)
+    [hook] = hooks.bodies
+    assert (hook["event"], hook["slices"]["first"]) == ("damaged", "2024-01-01")
+    assert "What to do: Make the rows again: `hindcast mend sales 2024-01-01`." in hook["text"]

@@ -190,7 +190,7 @@ def test_a_pipeline_survives_json(name: str) -> None:
             "process: {}",
             "process.function: is missing; allowed keys here: function, output, state",
         ),
-        ("owner: operations", "retention: {}", "retention: retention is part of the grammar but not built yet"),
+        ("owner: operations", "retention: {superseded: 1h}", "retention.superseded: must be at least 1d"),
         ("owner: operations", "max_parallelism: 0", "max_parallelism"),
         ("owner: operations", "max_parallelism: '8'", "max_parallelism: expected a whole number, found '8'"),
         ("pipeline: flights", "pipeline: Flights", "pipeline: found 'Flights'; allowed: lower-case letters"),

@@ -113,6 +113,15 @@ def test_restatements_survive_json_and_change_no_row(text: str, mode: str, age_d
     assert spec_fingerprint(one) == spec_fingerprint(pipeline())
 
 
+@pytest.mark.parametrize(
+    "text", ["{}", "{superseded: 90d, unpublished: 30d, checkpoints: 400d, schedule: '5 3 * * 0'}"]
+)
+def test_a_retention_survives_json_and_changes_no_row(text: str) -> None:
+    written = pipeline(retention=yaml.safe_load(text))
+    assert pipeline_from_json(pipeline_to_json(written), source="ledger").retention == written.retention is not None
+    assert spec_fingerprint(written) == spec_fingerprint(pipeline())
+
+
 READY: list[dict[str, Any]] = [
     {"after": "2h"},
     {"min_records": 100, "timeout": "12h"},
@@ -225,11 +234,22 @@ def test_parts_that_do_not_fit_together_are_refused(changes: dict[str, Any], mes
 _ELSEWHERE = {
     "LogGrammar", "SliceGrammar", "ReadyGrammar", "TimeColumn", "QualityGrammar", "AggregateGrammar", "AlertsGrammar",
     "Recipient", "PublishGrammar", "SettledGrammar", "ChangeGrammar", "ConditionGrammar", "MinRecordsGrammar",
-    "ScheduleGrammar", "RestateGrammar", "RepairGrammar",
+    "ScheduleGrammar", "RestateGrammar", "RepairGrammar", "RetentionGrammar",
 }  # fmt: skip
 _OF_THE_FILE = {
     ("Pipeline", name)
-    for name in ("quality", "publish", "restate", "repair", "schedule", "owner", "description", "tags", "alerts")
+    for name in (
+        "quality",
+        "publish",
+        "restate",
+        "repair",
+        "retention",
+        "schedule",
+        "owner",
+        "description",
+        "tags",
+        "alerts",
+    )
 } | {("Pipeline", "max_parallelism")}
 
 

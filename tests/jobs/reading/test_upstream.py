@@ -20,6 +20,8 @@ from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.plan import Plan, plan_range
+from jobs.planning.request_context import open_request_context
+from jobs.planning.standing import standing
 from jobs.planning.steps import Reason
 from jobs.reading.published import read_published, read_published_table
 from jobs.reading.upstream_place import UpstreamPlace
@@ -237,6 +239,14 @@ def test_slices_that_the_other_pipeline_has_not_published_are_refused(lake: Path
     run(lake, downstream(), 0, 3)
     with pytest.raises(RequestError, match=r"cannot read 2 slices of its log hours/window_outputs, 1970-01-08"):
         run(lake, downstream(), 0, DAYS)
+    work = open_request_context(downstream(), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    stands = standing(work, work.ledger.view(), until_ms=(FIRST - EPOCH).days * DAY_MS + DAYS * DAY_MS)
+    assert (stands.ready, [slice_.slice_id for slice_ in stands.due]) == ((), ["1970-01-08", "1970-01-09"])
+    assert stands.waiting is not None
+    assert "1970-01-08 is not complete: pipeline hours has not published it" in stands.waiting.line(NOW_MS)
+    run(lake, upstream(Random(5), "tumbling: {size: 5h}"), 3, 4)
+    ready = standing(work, work.ledger.view(), until_ms=(FIRST - EPOCH).days * DAY_MS + DAYS * DAY_MS).ready
+    assert [slice_.slice_id for slice_ in ready] == ["1970-01-08"]
 
 
 def test_an_upstream_that_does_not_fit_is_refused(lake: Path) -> None:

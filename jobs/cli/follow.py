@@ -1,0 +1,77 @@
+"""The command `hindcast follow`."""
+
+import click
+
+from jobs.cli import options
+from jobs.cli.plan import suite_fingerprint
+from jobs.cli.progress import progress_option
+from jobs.cli.run import Shown, run_asked
+from jobs.cli.slice_lines import all_option, show_plan
+from jobs.orchestration.following import readers_of, slices_to_follow
+from jobs.orchestration.requests import Staging
+from jobs.planning.change_reach import with_reach
+from jobs.planning.plan import Plan, plan
+from jobs.planning.request_context import Asked, RequestContext
+from jobs.planning.steps import Ask
+
+
+@click.command(
+    "follow",
+    short_help="Bring the pipelines that read a pipeline up to what it has published.",
+    epilog="Examples: hindcast follow flights --dry-run; hindcast follow flights",
+)
+@click.argument("pipeline_name", metavar="PIPELINE")
+@click.option("--dry-run", is_flag=True, help="Only print the plans, as far as they are known now.")
+@click.option("--no-publish", is_flag=True, help="Only stage the slices of the nearest pipelines.")
+@click.option("--reason", default="", help="Why. The ledgers store it.")
+@progress_option
+@options.master_option
+@all_option
+@options.json_option
+@options.existing_place_options
+def follow_command(  # noqa: PLR0913 - one parameter per option
+    *, pipeline_name: str, dry_run: bool, no_publish: bool, reason: str, progress: str, master: str | None,
+    fold_from: int, as_json: bool, places: options.Places,
+) -> int:  # fmt: skip
+    """Replay and publish, in the pipelines that read PIPELINE, what follows from its publications.
+
+    A pipeline that reads another one comes after it. Each is one request, which is published whole or not at all, and
+    reads one version of the other ledger. If a request is not published, the pipelines that read it are left out, and
+    the exit status is 1: run the command again after the decision. --json prints one object for each pipeline.
+    """
+    name = places.pipeline(pipeline_name).name
+    readers = readers_of(places.chosen(None).good, name)
+    if not readers and as_json:
+        options.print_json({"pipeline": name, "readers": []})
+    elif not readers:
+        options.say(f"no pipeline reads {name}")
+    shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
+    stopped: set[str] = set()
+    for reader in readers:
+        if reader.log.pipeline in stopped:
+            stopped.add(reader.name)
+            continue
+        work = places.request_context(reader, checks=suite_fingerprint(reader))
+        if dry_run:
+            planned = _planned(work)
+            if as_json:
+                options.print_json(planned.to_json())
+            else:
+                show_plan(planned, at_least=fold_from)
+            continue
+        slices = slices_to_follow(work)
+        asked = Asked(
+            from_ms=slices[0].start_ms,
+            to_ms=slices[-1].end_ms,
+            who=options.who(),
+            reason=reason or f"follows the publications of {reader.log.pipeline}",
+        )
+        status = run_asked(work, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)
+        if no_publish or status != options.OK:
+            stopped.add(reader.name)
+    return options.REFUSED if stopped and not no_publish else options.OK
+
+
+def _planned(work: RequestContext) -> Plan:
+    ask = Ask(slices=slices_to_follow(work))
+    return with_reach(work.pipeline, plan(work.pipeline, work.lake, work.ledger.view(), ask=ask))

@@ -1,0 +1,58 @@
+"""The pipelines that read what a pipeline has published, and which of their slices they have to bring up to it."""
+
+from collections.abc import Sequence
+
+from jobs.ledger.ledger import Ledger
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import slice_grid, slice_of_id
+from jobs.planning.request_context import RequestContext
+from jobs.runs import Slice
+from windowlib.errors import RequestError, SpecError
+
+
+def readers_of(pipelines: Sequence[Pipeline], name: str) -> tuple[Pipeline, ...]:
+    """Return the pipelines that read a pipeline, directly or not; each comes after the one that it reads.
+
+    Raises:
+        SpecError: pipelines read each other.
+    """
+    ordered: list[Pipeline] = []
+    reached = [name]
+    while reached:
+        nearest = [pipeline for pipeline in pipelines if pipeline.log.pipeline in reached]
+        again = next((reader for reader in nearest if reader in ordered or reader.name == name), None)
+        if again is not None:
+            raise SpecError(f"{again.source}: log.pipeline: {again.name} reads {again.log.pipeline}, which reads it")
+        ordered += nearest
+        reached = [pipeline.name for pipeline in nearest]
+    return tuple(ordered)
+
+
+def slices_to_follow(work: RequestContext) -> tuple[Slice, ...]:
+    """Return the published slices of the pipeline that `work.pipeline` reads, from the start of its own chain on.
+
+    They end before the first slice that is not published. Their plan tells which of them are replayed.
+
+    Raises:
+        RequestError: the other pipeline has published nothing there.
+    """
+    pipeline, upstream = work.pipeline, work.pipeline.log.pipeline
+    assert upstream is not None, "the log is a table of a pipeline"
+    own, grid = work.ledger.view(), slice_grid(pipeline)
+    theirs = [
+        slice_of_id(pipeline, slice_id)
+        for slice_id in Ledger(work.lake.ledger(upstream), now_ms=work.ledger.now_ms).view().published
+    ]
+    starts = [slice_of_id(pipeline, slice_id).start_ms for slice_id in own.published][:1]
+    first_ms = max([start for start in (*starts, grid.first_ms) if start is not None], default=None)
+    chosen = [
+        slice_
+        for slice_ in theirs
+        if (first_ms is None or slice_.start_ms >= first_ms)
+        and (grid.last_ms is None or slice_.start_ms <= grid.last_ms)
+    ]
+    if not chosen:
+        raise RequestError(f"pipeline {upstream} has published no slice that pipeline {pipeline.name} could read")
+    ends = [slice_.end_ms for slice_ in chosen]
+    whole = next((place for place, end in enumerate(ends[:-1], 1) if chosen[place].start_ms != end), len(chosen))
+    return tuple(chosen[:whole])

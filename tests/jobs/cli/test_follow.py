@@ -1,0 +1,104 @@
+"""`hindcast follow`: pipelines that read a pipeline replay what follows from its publications, and nothing else."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date, timedelta
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from jobs.replay import replayer
+from jobs.replay.orders import Replayer
+from jobs.replay.replayer import replay_chunk
+from jobs.replay.sizes import Sizes
+from jobs.spark.lazy_session import LazySession
+from tests.jobs.cli.conftest import Shell
+from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, no_session
+
+HOURS = """
+pipeline: hours
+log:
+  table: event_logs/hours
+  key: [k]
+  event_time: {column: at, unit: ms}
+  slice: {by: day}
+  order: appended
+watermark: {kind: ascending}
+windows: {tumbling: {size: 3h}}
+aggregates: {n: {count: {}}}
+"""
+READER = """
+pipeline: NAME
+log: {pipeline: READS, key: [k], event_time: {column: window_time}}
+watermark: {kind: ascending}
+windows: {tumbling: {size: SIZE}}
+aggregates: {n: {sum: n}}
+"""
+
+
+def append(root: Path, day: int, hours: list[int]) -> None:
+    start_ms = (FIRST - date(1970, 1, 1)).days * DAY_MS + day * DAY_MS
+    rows = [{"k": hour % 2, "at": start_ms + hour * 3_600_000, "day": FIRST + timedelta(days=day)} for hour in hours]
+    schema = pa.schema([("k", pa.int64()), ("at", pa.int64()), ("day", pa.date32())])
+    place = str(root / "event_logs" / "hours")
+    write_deltalake(place, pa.Table.from_pylist(rows, schema), mode="append", partition_by=["day"])
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A shell whose replays are real. Days read hours, and pairs of days read days."""
+
+    @contextmanager
+    def local_replayer(_master: str | None = None) -> Iterator[Replayer]:
+        session = LazySession(no_session, is_local=True)
+        yield lambda order: replay_chunk(session, order, sizes=Sizes(local_records=10**9))
+
+    monkeypatch.setattr(replayer, "spark_replayer", local_replayer)
+    monkeypatch.setenv("HINDCAST_WHO", "ann")
+    monkeypatch.setenv("COLUMNS", "200")
+    pipelines = tmp_path / "pipelines"
+    pipelines.mkdir()
+    (pipelines / "hours.yaml").write_text(HOURS)
+    for name, reads, size in (("days", "hours", "1d"), ("pairs", "days", "2d")):
+        text = READER.replace("NAME", name).replace("READS", reads).replace("SIZE", size)
+        (pipelines / f"{name}.yaml").write_text(text)
+    random = Random(7)
+    for day in range(DAYS):
+        append(tmp_path, day, sorted(random.sample(range(24), 12)))
+    return Shell(tmp_path, capsys)
+
+
+def test_what_follows_is_replayed_and_nothing_else(shell: Shell) -> None:
+    assert shell("follow", "hours") == 1
+    assert "has published nothing" in shell.err or "no slice" in shell.err
+    first, last = str(FIRST), str(FIRST + timedelta(days=DAYS))
+    assert shell("run", "hours", "--from", first, "--to", str(FIRST + timedelta(days=3))) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert "days" in shell.out
+    assert "pairs" in shell.out
+    assert "3 slices replayed" in shell.out
+    assert shell("run", "hours", "--from", first, "--to", last) == 0, shell.err
+    assert shell("follow", "hours", "--dry-run") == 0
+    assert "2 of 5 slices to replay" in shell.out
+    assert shell("follow", "hours") == 0, shell.err
+    append(shell.root, 1, [23])
+    assert shell("run", "hours", "--from", first, "--to", last) == 0, shell.err
+    plan = shell.json("plan", "days", "--from", first, "--to", last)
+    assert [step["slice_id"] for step in plan["steps"] if step["reason"] == "input changed"] == ["1970-01-07"]
+    assert shell("follow", "hours") == 0, shell.err
+    assert shell("follow", "hours", "--dry-run") == 0
+    assert shell.out.count("0 of 5 slices to replay") == 2
+    for name in ("hours", "days", "pairs"):
+        assert shell("verify", name) == 0, shell.out
+
+
+def test_a_pipeline_that_nobody_reads_and_a_cycle(shell: Shell) -> None:
+    assert shell("follow", "pairs") == 0
+    assert "no pipeline reads pairs" in shell.out
+    text = READER.replace("NAME", "hours").replace("READS", "pairs").replace("SIZE", "1d")
+    (shell.root / "pipelines" / "hours.yaml").write_text(text)
+    assert shell("follow", "days") == 2
+    assert "which reads it" in " ".join(shell.err.split())
