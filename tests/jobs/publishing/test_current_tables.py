@@ -11,11 +11,12 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake import plain_table
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, Publication
 from jobs.pipeline.files import parse_pipeline
-from jobs.planning.request_context import RequestContext, open_request_context
+from jobs.planning.request_context import RequestContext, open_request_context, stored_pipeline
 from jobs.publishing import table_move
 from jobs.publishing.current_tables import current_tables, move_current_tables
 from jobs.reading.published import read_published
@@ -152,6 +153,16 @@ def test_a_current_table_is_what_readers_see_after_kills_and_races(
         assert DeltaTable(story.uri).version() == before
     assert None in replaced
     assert any(count for count in replaced if count)
+
+
+def test_the_key_of_the_file_counts_for_older_requests(tmp_path: Path) -> None:
+    views = Views(tmp_path, OUTPUTS)
+    request = views.requests[views.spec(["key"], list(OUTPUTS))]
+    text = spec_text(["key"], list(OUTPUTS))
+    for edited, tables in ((text, ()), (text + KEY, ("window_outputs",))):
+        stored = stored_pipeline(parse_pipeline(edited, source="views.yaml"), request)
+        assert (() if stored.publish is None else stored.publish.current_tables) == tables
+        assert spec_fingerprint(stored) == spec_fingerprint(parse_pipeline(text, source="views.yaml"))
 
 
 @pytest.mark.spark
