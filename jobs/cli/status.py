@@ -16,6 +16,7 @@ from jobs.planning.change_sentences import told_changes
 from jobs.planning.event_time_progress import EventTimeProgress, progress_of
 from jobs.planning.request_context import RequestContext, context_of, is_live, on_published_spec
 from jobs.planning.standing import empty_slices
+from jobs.publishing.current_tables import current_tables
 from jobs.publishing.rules import describe_hold, judge_publication
 from jobs.review.freshness import freshness_line
 from jobs.review.pages.state import awaited
@@ -90,6 +91,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
         "newest_publication": _newest_publication(view),
         "freshness": freshness_line(work, view),
         "waits": None if (waits := awaited(work, view)) is None else waits.line,
+        "current_tables": [table.to_json() | {"line": str(table)} for table in current_tables(work, view)],
         "held": None if view.hold is None else describe_hold(view.hold),
         "edited": list(on_published_spec(work)[1]),
         "changed": told_changes(work, view).to_json(),
@@ -216,6 +218,7 @@ def _show_state(state: Mapping[str, Any]) -> None:
     options.say(f"  {state['freshness']}")
     if state["waits"]:
         options.say(f"  the schedule {state['waits']}")
+    options.say(*(f"  {table['line']}" for table in state["current_tables"] if table["behind"]))
     if state["held"]:
         options.say(f"  {state['held']}")
     for sentence in (*state["edited"], *state["changed"]["sentences"]):

@@ -13,6 +13,7 @@ from jobs.pipeline.files import load_file
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.publishing.cleaning import Leftovers, clean_lake
+from jobs.publishing.verified_current import verify_current_tables
 from jobs.reading.verified_ledger import LedgerVerification, verify_ledger
 from jobs.reading.verified_log import LogVerification, verify_log
 from jobs.reading.verify import Span, Verification, verify
@@ -26,7 +27,7 @@ OLDER_THAN_MS: Final = 7 * UNIT_MS["d"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What was compared. `report` has the findings of all three."""
+    """What was compared. `report` has all findings, also those of the current tables."""
 
     report: Verification
     ledger: LedgerVerification
@@ -36,6 +37,8 @@ class Verified:
 def verify_all(work: RequestContext, span: Span) -> Verified:
     """Compare the ledger, the stored rows and the log's files of some slices with what was written.
 
+    The current tables are compared with what readers see: their rows, if all slices are compared.
+
     Raises:
         LedgerError: the ledger cannot be read.
         StoreError: a table cannot be read.
@@ -44,7 +47,8 @@ def verify_all(work: RequestContext, span: Span) -> Verified:
     report = verify(work.lake, name, view, span=span)
     ledger = verify_ledger(work.ledger)
     log = verify_log(work.lake, work.pipeline, view, span=span)
-    findings = (*ledger.findings, *report.findings, *log.findings)
+    current = verify_current_tables(work, with_rows=span == Span())
+    findings = (*ledger.findings, *report.findings, *current, *log.findings)
     return Verified(report=replace(report, findings=findings), ledger=ledger, log=log)
 
 

@@ -22,6 +22,7 @@ from jobs.planning.plan import Plan, continued_run, make_plan
 from jobs.planning.plan_file import PlanFile
 from jobs.planning.request_context import Asked, RequestContext, context_of
 from jobs.planning.steps import Ask, Reason, Step
+from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import PublicationAttempt
@@ -107,6 +108,7 @@ def run_request(
     if accepted is not None:
         accepted.check(view, planned)
     if all(step.is_published and step.reason is Reason.CURRENT for step in planned.range):
+        move_current_tables(work)  # a process may have been killed after its publication
         return _nothing_to_do(work, view, planned)
     for warning in planned.warnings:
         log.warning("%s", warning)

@@ -15,6 +15,7 @@ from jobs.ledger.provenance import DagRunOrigin, origin_details
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.publish import PublishGrammar
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.plan import Plan, make_plan
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
@@ -271,9 +272,17 @@ def context_of(work: RequestContext, request_id: str) -> tuple[RequestContext, R
 
 
 def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
-    """Return the pipeline of a request as the ledger stores it. Users' functions are found beside the pipeline file."""
+    """Return the pipeline of a request as the ledger stores it.
+
+    Users' functions are found beside the pipeline file, and `publish.current_tables` is that of the file.
+    """
     source = f"request {request.request_id} in the ledger"
-    return pipeline_from_json(request.spec_json, source=source, functions_dir=pipeline.functions_dir)
+    stored = pipeline_from_json(request.spec_json, source=source, functions_dir=pipeline.functions_dir)
+    names = [() if part is None else part.current_tables for part in (stored.publish, pipeline.publish)]
+    if names[0] == names[1]:
+        return stored
+    publish = (stored.publish or PublishGrammar()).model_copy(update={"current_tables": names[1]})
+    return stored.model_copy(update={"publish": publish})
 
 
 def on_published_spec(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:

@@ -16,6 +16,7 @@ from jobs.ledger.provenance import decision_details
 from jobs.ledger.view import Hold, LedgerView, Request
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
+from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.optimistic_check import By, check_seen_chain, check_seen_request
 from jobs.publishing.rules import PublicationAttempt, changed_slices, listed, other_holders
 from windowlib.errors import RequestError
@@ -84,6 +85,7 @@ def rollback(
     """
     decider = by or By(who=who, decision_id=work.new_id())
     view = work.ledger.write(partial(rollback_events, work, publication=publication, reason=reason, by=decider))
+    move_current_tables(work)
     done = next(past for past in view.publications if past.seq == view.decisions[decider.decision_id].seq)
     return PublicationAttempt(
         request_id="",

@@ -8,6 +8,7 @@ from jobs.ledger.provenance import decision_details
 from jobs.ledger.view import LedgerView, Publication, Request, RequestState
 from jobs.pipeline.slices import slice_of_id, slices_between
 from jobs.planning.request_context import Opened, RequestContext, covers, is_live
+from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
 from jobs.publishing.optimistic_check import By, check_seen_request
 from jobs.publishing.rules import PublicationAttempt, changed_slices, has_equal_rows, judge_publication, other_holders
@@ -117,6 +118,7 @@ def _publish(work: RequestContext, request_id: str, by: By, *, lease_id: str | N
         if attempt.is_published or request is None or not is_due(work, view, request):
             break
         view = judge_request(work, request_id)  # another publication came first, so readers see something else now
+    move_current_tables(work)
     return replace(attempt, ledger_version=view.version)
 
 

@@ -31,6 +31,7 @@ from jobs.pipeline.models.schedule import ScheduleGrammar
 from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.pipeline.models.watermarks import WatermarkGrammar
 from jobs.pipeline.models.windows import WindowsGrammar
+from windowlib.records.tables import RECORD_TABLES, WINDOW_OUTPUTS, side_outputs_name
 
 MAX_PARALLELISM = 32_768  # Flink's bound on key groups
 
@@ -170,6 +171,20 @@ class Pipeline(GrammarModel):
                     f"publish.settled.change_at_most.columns: found {name!r}, allowed: {', '.join(known)}"
                     f"{did_you_mean(name, known)}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _has_the_current_tables(self) -> Self:
+        side_outputs = () if self.process is None else tuple(self.process.side_outputs)
+        known = (WINDOW_OUTPUTS, *RECORD_TABLES, *map(side_outputs_name, side_outputs))
+        names = () if self.publish is None else self.publish.current_tables
+        for name in names:
+            if name not in known:
+                raise ValueError(
+                    f"publish.current_tables: found {name!r}, allowed: {', '.join(known)}{did_you_mean(name, known)}"
+                )
+        if len(set(names)) < len(names):
+            raise ValueError(f"publish.current_tables: found {list(names)}; name each table once")
         return self
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The `publish` part of a pipeline file: what a publication may change of windows that readers take as final."""
+"""The `publish` part of a pipeline file: what a publication may change of settled windows, and which tables show it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Self
@@ -39,6 +39,7 @@ class SettledGrammar(GrammarModel):
 
 
 class PublishGrammar(GrammarModel):
-    """The rules of publication besides the checks."""
+    """The rules of publication besides the checks, and the tables of which a plain copy shows what readers see."""
 
     settled: SettledGrammar | None = None
+    current_tables: Annotated[tuple[str, ...], Strict(strict=False)] = ()

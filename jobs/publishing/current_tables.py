@@ -1,0 +1,89 @@
+"""Plain Delta tables of exactly what readers see (`publish.current_tables`), for readers without Hindcast.
+
+A table is a projection of the ledger. Each commit stores which publication or rollback it shows, and moves the table
+from there to the newest one in one step (`jobs.publishing.table_move`). So a move that a killed process has left out is
+made up for by the next one, and a second move to the same publication does nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.ledger.view import LedgerView
+from jobs.planning.request_context import RequestContext
+from windowlib.errors import HindcastError, StoreError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Current:
+    """A current table. `shows` and `newest` are publications or rollbacks; None: nothing.
+
+    The ledger's view decides what it is to show: `newest`.
+    """
+
+    table: str
+    uri: str
+    shows: int | None
+    newest: int | None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it does not show the newest publication or rollback."""
+        return self.shows != self.newest
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the values as JSON data."""
+        return {"table": self.table, "uri": self.uri, "shows": self.shows, "behind": self.is_behind}
+
+    def __str__(self) -> str:
+        shown = "nothing" if self.shows is None else f"publication {self.shows}"
+        if not self.is_behind:
+            return f"current table {self.table} shows {shown}, the newest"
+        return (
+            f"current table {self.table} is behind: it shows {shown}, and readers of the ledger see publication "
+            f"{self.newest}. The next run, publication or rollback moves it"
+        )
+
+
+def current_tables(work: RequestContext, view: LedgerView) -> tuple[Current, ...]:
+    """Return which publication each current table of the pipeline file shows.
+
+    Raises:
+        StoreError: a table cannot be read.
+    """
+    return tuple(_current(work, view, name) for name in _names(work))
+
+
+def _names(work: RequestContext) -> tuple[str, ...]:
+    return () if work.pipeline.publish is None else work.pipeline.publish.current_tables
+
+
+def _current(work: RequestContext, view: LedgerView, table: str) -> Current:
+    from jobs.lake.plain_table import open_plain
+    from jobs.lake.store import table_columns
+
+    uri = work.lake.table(work.pipeline.name, f"current_{table}")
+    plain = open_plain(uri)
+    shows = None if plain is None else plain.shows
+    is_written = bool(view.publications and table_columns(work.lake.table(work.pipeline.name, table)))
+    return Current(table=table, uri=uri, shows=shows, newest=view.publications[-1].seq if is_written else shows)
+
+
+def move_current_tables(work: RequestContext) -> None:
+    """Move each current table of the pipeline file to the newest publication or rollback of the ledger.
+
+    Raises:
+        StoreError: a table could not be moved. The message tells that the ledger has the publication.
+    """
+    if not _names(work):
+        return
+    from jobs.publishing.table_move import move_table  # imports Arrow
+
+    try:
+        for current in current_tables(work, work.ledger.view()):
+            if current.is_behind:
+                move_table(work, current.table, uri=current.uri)
+    except HindcastError as error:
+        raise StoreError(
+            f"readers of the ledger of pipeline {work.pipeline.name} see its newest publication, but a current table "
+            f"was not moved to it: {error}. Run the same command again when the cause is gone"
+        ) from error

@@ -1,0 +1,75 @@
+"""Compares the current tables with what the ledger lets readers see (law L9)."""
+
+from typing import TYPE_CHECKING
+
+from jobs.lake.damage import reading
+from jobs.lake.plain_table import PlainTable, open_plain
+from jobs.ledger.view import LedgerView
+from jobs.plain_text import counted
+from jobs.planning.request_context import RequestContext
+from jobs.publishing.current_tables import Current, current_tables
+from jobs.publishing.table_move import fit, published_rows_of
+from jobs.reading.blocks import published_schema
+from jobs.reading.selection import Selection
+from jobs.reading.stored_rows import Finding
+from windowlib.columnar.hashing import row_hashes
+from windowlib.errors import StoreError
+from windowlib.records.row_ids import IdSum
+from windowlib.records.xxh64 import SEED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+_ADVICE = "Remove its directory; the next run, publication or rollback writes the table again"
+
+
+def verify_current_tables(work: RequestContext, *, with_rows: bool) -> "Iterator[Finding]":
+    """Yield what is wrong with the current tables: one that is behind, and one with other rows than readers see.
+
+    With `with_rows`, all rows are compared by a digest, in any order. `attempt_id` is left out: after `hindcast mend`,
+    readers see an equal row of another attempt.
+
+    Raises:
+        StoreError: a table cannot be opened.
+    """
+    view = work.ledger.view()
+    for current in current_tables(work, view):
+        what = str(current) if current.is_behind else None
+        if what is None and with_rows:
+            what = _difference(work, view, current)
+        if what is not None:
+            yield Finding(table=f"current_{current.table}", slice_id=None, attempt_id=None, file=None, what=what)
+
+
+def _difference(work: RequestContext, view: LedgerView, current: Current) -> str | None:
+    plain = open_plain(current.uri)
+    if plain is None:
+        return None  # nothing was published
+    schema = published_schema(work.lake, work.pipeline.name, Selection(table=current.table))
+    try:
+        stored = _sum(_blocks(plain), schema)
+    except StoreError as error:
+        return f"{error}. {_ADVICE}"
+    try:
+        expected = _sum(published_rows_of(work, current.table, view), schema)
+    except StoreError as error:
+        return f"cannot be compared with what readers see: {error}"
+    if stored == expected:
+        return None
+    rows = [counted(side.count, "row") for side in (stored, expected)]
+    return f"has other rows ({rows[0]}) than readers see at publication {current.shows} ({rows[1]}). {_ADVICE}"
+
+
+def _blocks(plain: PlainTable) -> "Iterator[pa.Table]":
+    import pyarrow as pa
+
+    with reading(plain.uri):
+        yield from (pa.Table.from_batches([batch]) for batch in plain.dataset().to_batches())
+
+
+def _sum(blocks: "Iterable[pa.Table]", schema: "pa.Schema") -> IdSum:
+    """Return the number of rows and the sum of their hashes, which do not depend on the order of rows and columns."""
+    rows = (fit(block, schema).drop_columns(["attempt_id"]) for block in blocks)
+    return IdSum.together(IdSum.of_array(row_hashes(part, SEED)) for part in rows)

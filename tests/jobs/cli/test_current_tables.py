@@ -1,0 +1,137 @@
+"""The commands over a pipeline with current tables: publications, rollbacks, kills between the ledger and the table."""
+
+import shutil
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from jobs.lake import plain_table
+from jobs.readers import published_table
+from tests.jobs.cli.conftest import Shell
+from tests.jobs.publishing.test_current_tables import Killed, plain, rows_of
+from tests.jobs.reading.test_stored_rows import LATE
+from tests.support.fake_replay import PIPELINE, append_day
+from tests.support.fuzzing import seeds
+from windowlib.records.tables import LATE_RECORDS, WINDOW_OUTPUTS
+
+TABLES = (WINDOW_OUTPUTS, LATE_RECORDS)
+RANGE = ("--from", "2024-01-01", "--to", "2024-01-06")
+
+
+@pytest.fixture
+def kept(shell: Shell) -> Shell:
+    """A shell whose pipeline has current tables of its windows and late records."""
+    text = f"{PIPELINE}publish: {{current_tables: [{', '.join(TABLES)}]}}\n"
+    (shell.root / "pipelines" / "sales.yaml").write_text(text)
+    shell.replayer.beside = {"2024-01-02": {LATE_RECORDS: [{**LATE, "slice_id": "2024-01-02"}]}}
+    return shell
+
+
+def place(shell: Shell, table: str) -> str:
+    return str(shell.root / "sales" / f"current_{table}")
+
+
+def assert_shows_what_readers_see(shell: Shell) -> None:
+    for table in TABLES:
+        seen = published_table(str(shell.root), "sales", table=table).to_pylist()
+        assert rows_of(place(shell, table)) == plain(seen)
+    status = shell.json("status", "sales")["pipelines"][0]
+    assert [table["behind"] for table in status["current_tables"]] == [False, False]
+
+
+def behind(shell: Shell) -> list[bool]:
+    return [table["behind"] for table in shell.json("status", "sales")["pipelines"][0]["current_tables"]]
+
+
+def random_command(shell: Shell, rng: Random) -> None:
+    """Publish changed records, at once or later, or roll back."""
+    day = f"2024-01-{rng.randrange(1, 6):02d}"
+    newest = shell.json("status", "sales")["pipelines"][0]["newest_publication"]
+    if newest is not None and rng.random() < 0.3:
+        shell("rollback", "sales", "--publication", str(newest["publication"]), "--reason", "a test")
+        return
+    append_day(shell.root, day, {rng.choice("abc"): rng.randrange(1, 9)})
+    if rng.random() < 0.5:
+        shell("run", "sales", *RANGE)
+    else:
+        shell("run", "sales", *RANGE, "--no-publish")
+        shell("publish", "sales")
+
+
+def test_the_tables_follow_random_commands_of_which_some_are_killed(
+    kept: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = plain_table.replace_slices
+    for seed in seeds(1):
+        rng = Random(seed)
+        kept("run", "sales", *RANGE)
+        for _ in range(4):
+            kill = rng.choice([None, None, "before", "after"])
+
+            def interrupted(*arguments: Any, kill: str | None = kill) -> bool:  # noqa: ANN401
+                if kill == "before":
+                    raise Killed
+                assert commit(*arguments)
+                if kill == "after":
+                    raise Killed
+                return True
+
+            monkeypatch.setattr(plain_table, "replace_slices", interrupted)
+            random_command(kept, rng)  # the shell tells a person of a `Killed`
+            monkeypatch.setattr(plain_table, "replace_slices", commit)
+            if kill is not None:
+                kept("run", "sales", *RANGE)
+            assert_shows_what_readers_see(kept)
+
+
+def test_a_table_that_is_behind_is_told_and_caught_up(kept: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept("run", "sales", *RANGE)
+    history = DeltaTable(place(kept, WINDOW_OUTPUTS)).history(1)[0]
+    newest = kept.json("status", "sales")["pipelines"][0]["newest_publication"]["publication"]
+    assert history["hindcast.ledger_version"] == str(newest)
+    assert kept("verify", "sales") == 0
+
+    def broken(*_arguments: object) -> bool:
+        raise Killed
+
+    before = rows_of(place(kept, WINDOW_OUTPUTS))
+    append_day(kept.root, "2024-01-03", {"a": 10})
+    with monkeypatch.context() as patched:
+        patched.setattr(plain_table, "replace_slices", broken)
+        assert kept("run", "sales", *RANGE) != 0
+    assert behind(kept) == [True, True]
+    assert rows_of(place(kept, WINDOW_OUTPUTS)) == before
+    kept("status", "sales")
+    assert (
+        f"current table window_outputs is behind: it shows publication {newest}, and readers of the ledger" in kept.out
+    )
+    assert kept("verify", "sales") == 1
+    assert "table current_window_outputs: current table window_outputs is behind" in kept.out
+    assert kept("run", "sales", *RANGE) == 0
+    assert_shows_what_readers_see(kept)
+    assert kept("verify", "sales") == 0
+
+
+def test_verify_finds_a_row_that_readers_do_not_see(kept: Shell) -> None:
+    kept("run", "sales", *RANGE)
+    DeltaTable(place(kept, WINDOW_OUTPUTS)).delete("slice_id = '2024-01-03'")
+    assert kept("verify", "sales") == 1
+    assert "current_window_outputs: has other rows (8 rows) than readers see at publication" in kept.out
+    next(Path(place(kept, LATE_RECORDS)).rglob("*.parquet")).unlink()
+    assert kept("verify", "sales") == 1
+    assert "table current_late_records: " in kept.out
+    for table in TABLES:
+        shutil.rmtree(place(kept, table))
+    assert kept("run", "sales", *RANGE) == 0
+    assert_shows_what_readers_see(kept)
+
+
+def test_a_table_that_cannot_be_written_is_told(kept: Shell) -> None:
+    Path(place(kept, WINDOW_OUTPUTS)).mkdir(parents=True)
+    Path(place(kept, WINDOW_OUTPUTS), "_delta_log").write_text("no directory")
+    assert kept("run", "sales", *RANGE) == 1
+    assert "a current table was not moved to it" in kept.err
+    assert len(published_table(str(kept.root), "sales")) == 10

@@ -1,0 +1,179 @@
+"""The current tables: plain Delta tables of exactly what readers see, moved by the slices that changed."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+
+from jobs.engine.fingerprints import spec_fingerprint
+from jobs.lake import plain_table
+from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView, Publication
+from jobs.pipeline.files import parse_pipeline
+from jobs.planning.request_context import RequestContext, open_request_context, stored_pipeline
+from jobs.publishing import table_move
+from jobs.publishing.current_tables import current_tables, move_current_tables
+from jobs.reading.published import read_published
+from tests.jobs.comparing.test_compare import OUTPUTS, TABLE, VALUES
+from tests.support.fuzzing import seeds
+from tests.support.random_views import NAME, Views, random_windows, spec_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KEY = "publish: {current_tables: [window_outputs]}\n"
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+def rows_of(uri: str) -> list[str]:
+    """Return the rows of a table as Delta's own reader and as DuckDB read it; both must be equal."""
+    table = DeltaTable(uri)
+    rows = table.to_pyarrow_table()
+    dataset = table.to_pyarrow_dataset()
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        by_duckdb = connection.sql("FROM dataset").to_arrow_table()
+    assert dataset.schema.names == by_duckdb.column_names
+    assert plain(by_duckdb.to_pylist()) == plain(rows.to_pylist())
+    return plain(rows.to_pylist())
+
+
+def plain(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(repr(sorted((name, shown(value)) for name, value in row.items())) for row in rows)
+
+
+def shown(value: object) -> str:
+    """The text of a value, whatever library has made its time zone."""
+    return value.isoformat() if hasattr(value, "isoformat") else repr(value)
+
+
+@dataclass
+class StoredView:
+    """A ledger of which only the view is read."""
+
+    current: LedgerView
+    uri: str = ""
+    now_ms: Callable[[], int] = field(default=lambda: 0)
+
+    def view(self) -> LedgerView:
+        return self.current
+
+
+class RandomPublications:
+    """Random attempts at a few days, and publications of some of them: windows with panes in several slices."""
+
+    def __init__(self, root: Path, rng: Random) -> None:
+        self.rng = rng
+        self.views = Views(root, OUTPUTS)
+        spec = self.views.spec(["key"], list(OUTPUTS))
+        self.attempts: list[list[str | None]] = []
+        alternatives = [random_windows(rng, (), days=5, values=(0,)) for _ in range(3)]
+        for day in range(5):
+            choices = [
+                [row | {name: rng.choice(VALUES[name]) for name in OUTPUTS} for row in days[day]]
+                for days in alternatives
+            ]
+            self.attempts.append([None, *(self.views.run(day, spec, (TABLE, rows)) for rows in choices)])
+        self.views.commit()
+        self.published: dict[str, str] = {}
+        self.publications: list[Publication] = []
+        pipeline = parse_pipeline(spec_text(["key"], list(OUTPUTS)) + KEY, source="views.yaml")
+        self.work: RequestContext = replace(
+            open_request_context(pipeline, Lake(root=str(root)), now_ms=lambda: 0),
+            ledger=StoredView(self.views.view()),  # type: ignore[arg-type]
+        )
+        self.uri = str(root / NAME / "current_window_outputs")
+
+    def change(self) -> None:
+        """Publish, replace or hide some slices."""
+        changes: dict[str, str | None] = {}
+        for day in self.rng.sample(range(5), self.rng.choice([1, 1, 1, 2, 4])):
+            changes[f"2024-01-{day + 1:02d}"] = self.rng.choice(self.attempts[day])
+        merged: Mapping[str, str | None] = {**self.published, **changes}
+        self.published = {slice_id: run for slice_id, run in sorted(merged.items()) if run is not None}
+        seq = len(self.publications) * 2 + 2
+        self.publications.append(Publication(seq=seq, at_ms=0, request_id=None, who="me", undoes=None, changes=changes))
+        view = replace(self.views.view(self.published), version=seq + 1, publications=tuple(self.publications))
+        self.work.ledger.current = view  # type: ignore[attr-defined]
+
+    def expected(self) -> list[str]:
+        view = self.work.ledger.view()
+        return plain(read_published(self.work.lake, NAME, view).to_pylist()) if view.published else []
+
+
+def test_a_current_table_is_what_readers_see_after_kills_and_races(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = plain_table.replace_slices
+    replaced: list[int | None] = []
+    for seed in seeds(5):
+        rng = Random(seed)
+        monkeypatch.setattr(table_move, "WHOLE_FROM", rng.choice([0.5, 1, 1]))
+        story = RandomPublications(tmp_path / str(seed), rng)
+        plan: list[str] = []
+
+        def interrupted(*arguments: Any, story: RandomPublications = story, plan: list[str] = plan) -> bool:  # noqa: ANN401
+            step = plan.pop() if plan else "commit"
+            if step == "kill before":
+                raise Killed
+            if step == "race":  # another process publishes and moves the table first
+                story.change()
+                move_current_tables(story.work)
+                assert not commit(*arguments)
+                return False
+            replaced.append(None if arguments[2].slices is None else len(arguments[2].slices))
+            assert commit(*arguments)
+            if step == "kill after":
+                raise Killed
+            return True
+
+        monkeypatch.setattr(plain_table, "replace_slices", interrupted)
+        for _ in range(5):
+            story.change()
+            plan[:] = [rng.choice(["commit", "commit", "race", "kill before", "kill after"])]
+            with suppress(Killed):
+                move_current_tables(story.work)
+                [table] = current_tables(story.work, story.work.ledger.view())
+                assert not table.is_behind
+                assert rows_of(story.uri) == story.expected()
+        plan.clear()
+        move_current_tables(story.work)
+        assert rows_of(story.uri) == story.expected()
+        before = DeltaTable(story.uri).version()
+        move_current_tables(story.work)
+        assert DeltaTable(story.uri).version() == before
+    assert None in replaced
+    assert any(count for count in replaced if count)
+
+
+def test_the_key_of_the_file_counts_for_older_requests(tmp_path: Path) -> None:
+    views = Views(tmp_path, OUTPUTS)
+    request = views.requests[views.spec(["key"], list(OUTPUTS))]
+    text = spec_text(["key"], list(OUTPUTS))
+    for edited, tables in ((text, ()), (text + KEY, ("window_outputs",))):
+        stored = stored_pipeline(parse_pipeline(edited, source="views.yaml"), request)
+        assert (() if stored.publish is None else stored.publish.current_tables) == tables
+        assert spec_fingerprint(stored) == spec_fingerprint(parse_pipeline(text, source="views.yaml"))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_reads_a_current_table_without_code_of_hindcast(tmp_path: Path, spark: "SparkSession") -> None:
+    story = RandomPublications(tmp_path, Random(1))
+    for _ in range(4):
+        story.change()
+        move_current_tables(story.work)
+        expected = read_published(story.work.lake, NAME, story.work.ledger.view())
+        names = sorted(expected.column_names)
+        frame = spark.read.format("delta").load(story.uri)
+        assert plain(frame.select(*names).toArrow().to_pylist()) == plain(expected.to_pylist())
+        assert frame.where("slice_id = '2024-01-01'").count() == expected["slice_id"].to_pylist().count("2024-01-01")
