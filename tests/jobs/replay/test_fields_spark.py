@@ -171,9 +171,9 @@ def test_each_field_of_a_result_and_of_a_staged_run_arrives_in_the_report(replay
         "checks_attempt_id": f"of attempt {run.checks_attempt_id[:SHORT]}",
         "checks_fingerprint": f"checks {str(run.checks_fingerprint)[:SHORT]}",
     }
-    # Contradictions, waivers and times of staging are in tests/report, which makes them without Spark. Sightings are
-    # for plans. A judgement adds its checks to those of the result.
-    elsewhere = {"result", "at_ms", "is_contradicted", "waiver", "sightings", "judgement"}
+    # Contradictions, waivers and times of staging are in tests/report, which makes them without Spark. Sightings and
+    # removed states are for plans. A judgement adds its checks to those of the result.
+    elsewhere = {"result", "at_ms", "is_contradicted", "waiver", "sightings", "judgement", "checkpoint_removal"}
     assert staged.keys() | elsewhere == {one.name for one in fields(StagedRun)}
     missing = [name for name, text in {**shown, **staged}.items() if text not in replayed.page]
     assert missing == []
