@@ -27,6 +27,7 @@ SLICES = tuple(
 )
 
 
+@pytest.mark.slow
 def test_files_and_row_ids_give_the_order_of_spark_before_and_after_a_checkpoint(
     spark: "SparkSession", tmp_path: Path
 ) -> None:

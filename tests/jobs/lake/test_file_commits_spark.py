@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 def test_spark_finds_every_row_with_and_without_a_filter(spark: "SparkSession", tmp_path: Path) -> None:
     rows = random_rows(random.Random(5), 24)
     committed(tmp_path / "t", [("2024-01-01T05:15 x", rows.slice(at, 4)) for at in range(0, 24, 4)])

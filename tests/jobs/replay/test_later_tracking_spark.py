@@ -42,6 +42,7 @@ def _switch_on(spark: "SparkSession", path: Path) -> None:
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')")
 
 
+@pytest.mark.slow
 def test_a_replay_reads_the_old_commits_in_their_order(spark: "SparkSession", tmp_path: Path) -> None:
     pipeline = pipeline_of(PIPELINE)
     logs = {"born": tmp_path / "born" / "log", "later": tmp_path / "later" / "log"}

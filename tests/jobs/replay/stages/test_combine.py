@@ -160,6 +160,7 @@ def random_sizes(random: Random) -> Sizes:
     )
 
 
+@pytest.mark.slow
 def test_combining_records_changes_no_run(tmp_path: Path, exchanged: Counter[str]) -> None:
     """Run ids, digests, fingerprints, counts and tallies are equal, with either way, for any cut into chunks."""
     for seed in seeds(12):
