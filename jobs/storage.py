@@ -10,12 +10,13 @@ version. `storage_settings` refuses the variables that would replace it by somet
 import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
@@ -248,6 +249,21 @@ def open_output(place: str) -> "pa.NativeFile":
         return pa.OSFile(place, "wb")
     system, path = file_system(place)
     return system.open_output_stream(path)
+
+
+def put_file(place: str, write: Callable[[str], None]) -> None:
+    """Let a function write a file that readers see whole or not at all. An object store shows a file when it is closed.
+
+    Args:
+        place: the path or URI of the file. Its directory exists.
+        write: writes the file at the path or URI that it gets.
+    """
+    if is_remote(place):
+        write(place)
+        return
+    hidden = Path(place).with_name(f".{Path(place).name}.{uuid4().hex}")
+    write(str(hidden))
+    hidden.replace(place)
 
 
 def file_stamp(file: Path) -> FileStamp:

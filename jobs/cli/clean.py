@@ -5,9 +5,7 @@ import click
 from jobs.cli import options
 from jobs.durations import format_duration
 from jobs.plain_text import counted
-from jobs.publishing.cleaning import Leftovers, clean_lake
-
-AGE = "7d"
+from jobs.publishing.cleaning import OLDER_THAN_MS, Leftovers, clean_lake
 
 
 @click.command(
@@ -19,7 +17,7 @@ AGE = "7d"
 @click.option(
     "--older-than",
     "age",
-    default=AGE,
+    default=format_duration(OLDER_THAN_MS),
     show_default=True,
     metavar="AGE",
     help="Keep files that were written, or whose rows were deleted, later than this time ago, such as 12h.",

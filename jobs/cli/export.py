@@ -23,14 +23,7 @@ FORMATS = ("parquet", "csv", "delta")
     "--format", "form", type=click.Choice(FORMATS), required=True, help="A Parquet or CSV file, or a Delta table."
 )
 @click.option("--to", "target", required=True, metavar="PATH", help="The new file, or the directory of the new table.")
-@click.option(
-    "--at",
-    "at_version",
-    type=click.IntRange(min=0),
-    default=None,
-    metavar="VERSION",
-    help="Write what was published at this ledger version.  [default: the newest]",
-)
+@options.at_option("Write what was published at this ledger version.  [default: the newest]")
 @click.option(
     "--table",
     default=WINDOW_OUTPUTS,

@@ -29,14 +29,7 @@ from jobs.storage import is_remote
     help="Print only the rows of this slice. The option can be given several times.",
 )
 @click.option("--all-panes", is_flag=True, help="Print every firing of every window, not only the final result.")
-@click.option(
-    "--at",
-    "at_version",
-    type=click.IntRange(min=0),
-    default=None,
-    metavar="VERSION",
-    help="Print what was published at this ledger version.",
-)
+@options.at_option("Print what was published at this ledger version.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),

@@ -106,6 +106,13 @@ def _default_lake() -> str:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+def at_option(purpose: str) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
+    """Return the option --at, a version of the ledger, with a text that tells what it is for."""
+    return click.option("--at", "at_version", type=click.IntRange(min=0), default=None, metavar="VERSION", help=purpose)
+
+
 master_option = click.option(
     "--master", envvar="HINDCAST_MASTER", default=None, help="Spark master, such as local[2].  [default: local[*]]"
 )

@@ -113,8 +113,8 @@ class PinnedLog:
         """Whether Spark can read the log where tasks cannot."""
         return self._table.is_read_by_spark
 
-    def missing(self, slices: Sequence[Slice]) -> Mapping[str, str]:
-        """Return slice -> why the log does not have its records yet, of those of which it is known."""
+    def missing(self, slices: Sequence[Slice]) -> Mapping[str, str] | None:
+        """Return slice -> why the log does not have its records yet; None if the log cannot tell that."""
         return self._table.missing(slices)
 
     def refuse_replaced(self) -> None:

@@ -166,9 +166,9 @@ class LogVersion(ABC):
         """Return `path`, `low`, `high` and `nulls` of the files of which the log tells all three of a column."""
         return no_bounds()
 
-    def missing(self, slices: Sequence[Slice]) -> Mapping[str, str]:  # noqa: ARG002 - of most logs, nothing tells it
-        """Return slice -> why the log does not have its records yet, of those of which it is known."""
-        return {}
+    def missing(self, slices: Sequence[Slice]) -> Mapping[str, str] | None:  # noqa: ARG002 - most logs cannot tell it
+        """Return slice -> why the log does not have its records yet; None if the log cannot tell that."""
+        return None
 
     def lost(self) -> Mapping[str, str]:
         """Return path -> why it is not known which records of a file belong to the log."""

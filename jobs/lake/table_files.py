@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.row_filter import RowFilter
+from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.records.tables import PARTITION_COLUMNS
 
 if TYPE_CHECKING:
@@ -63,6 +64,25 @@ class Listing:
         import pyarrow.compute as pc
 
         return frozenset(self._columns["path"].filter(pc.invert(chosen.may_match(self._actions))).to_pylist())
+
+    def times(self, column: str) -> dict[Attempt, tuple[int, int]]:
+        """Return attempt -> two instants in ms, between which all values of a column of times are.
+
+        An instant without statistics is the first or the last one of all. If no file has any, no attempt is returned.
+        """
+        import pyarrow as pa
+
+        names = (f"min.{column}", f"max.{column}")
+        if not {*names} <= {*self._actions.column_names}:
+            return {}
+        kind = pa.timestamp("ms", "UTC")
+        low, high = (self._actions[name].cast(kind, safe=False).cast(pa.int64()).to_pylist() for name in names)
+        times: dict[Attempt, tuple[int, int]] = {}
+        for file, first, last in zip(_as_files(self._columns), low, high, strict=True):
+            own = times.get(file.attempt, (MAX_TIME_MS, MIN_TIME_MS))
+            first_ms, last_ms = MIN_TIME_MS if first is None else first, MAX_TIME_MS if last is None else last + 1
+            times[file.attempt] = min(own[0], first_ms), max(own[1], last_ms)
+        return times
 
     def cuts(self, attempts: AbstractSet[Attempt], column: str, *, rows: int) -> "list[pa.Scalar]":
         """Return the least values of a column in some files, so that the files between two have enough rows."""

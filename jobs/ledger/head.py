@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from jobs.lake.damage import one_line, reading
 from jobs.lake.delta_tables import open_newest
 from jobs.ledger.chain import event_hash
 from jobs.ledger.events import EventKind, LedgerEvent
-from jobs.storage import file_system, is_remote, make_directory
+from jobs.storage import file_system, is_remote, make_directory, open_output, put_file
 from windowlib.errors import LedgerError
 from windowlib.records.tables import TALLIES
 
@@ -175,14 +176,15 @@ def _content(path: str) -> bytes:
 
 def _put(path: str, content: bytes) -> None:
     """Write a file that readers see whole or not at all."""
-    if is_remote(path):
-        system, place = file_system(path)
-        with system.open_output_stream(place) as stream:
-            stream.write(content)
+    put_file(path, partial(_write, content=content))
+
+
+def _write(path: str, *, content: bytes) -> None:
+    if not is_remote(path):
+        Path(path).write_bytes(content)  # without Arrow
         return
-    hidden = Path(path).with_name(f".{Path(path).name}.{os.getpid()}")
-    hidden.write_bytes(content)
-    hidden.replace(path)
+    with open_output(path) as stream:
+        stream.write(content)
 
 
 def _remove(path: str) -> None:

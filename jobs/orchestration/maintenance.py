@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from jobs.durations import UNIT_MS
 from jobs.lake.lake import Lake
 from jobs.pipeline.files import load_file
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext, open_request_context
-from jobs.publishing.cleaning import Leftovers, clean_lake
+from jobs.publishing.cleaning import OLDER_THAN_MS, Leftovers, clean_lake
 from jobs.publishing.verified_current import verify_current_tables
 from jobs.reading.verified_ledger import LedgerVerification, verify_ledger
 from jobs.reading.verified_log import LogVerification, verify_log
@@ -21,8 +20,6 @@ from jobs.wall_clock import now_ms
 
 SHARES: Final = 30
 """The DAG reads each slice once in so many days."""
-OLDER_THAN_MS: Final = 7 * UNIT_MS["d"]
-"""The clean-up of the DAG keeps younger files, as the command does by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

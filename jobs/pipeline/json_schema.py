@@ -8,7 +8,6 @@ function by its name) and the choices of which exactly one must be made. Rules a
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 from typing_extensions import override
@@ -16,14 +15,12 @@ from typing_extensions import override
 from jobs import durations
 from jobs.pipeline.models import (
     alerts,
-    atlas,
     grammar,
     log,
     process,
     ready,
     schedule,
     storm,
-    triggers,
     watermarks,
     windows,
 )
@@ -60,19 +57,6 @@ _SHORT: Final[Mapping[type, Sequence[JsonSchemaValue]]] = {
 }
 """Part of a file -> what it may be instead of a mapping."""
 
-_ONE_OF: Final[Mapping[type[BaseModel], Sequence[str]]] = {
-    atlas.AtlasGrammar: atlas.STAGES,
-    ready.ConditionGrammar: ready.CONDITIONS,
-    storm.StormLength: ("count", "ms"),
-    triggers.TriggerGrammar: (*triggers.FLINK_KINDS, *triggers.COMPOSITE_KINDS, "function"),
-    watermarks.EmitGrammar: ("on", "records", "every_ms"),
-    windows.StaggerGrammar: ("by", "random"),
-    windows.GapGrammar: ("fixed_ms", "column", "function"),
-    windows.EvictorGrammar: ("count", "time", "delta", "function"),
-    windows.WindowsGrammar: (*windows.ASSIGNERS, *windows.FRONT_ENDS),
-}
-"""Part of a file -> the fields of which exactly one is set."""
-
 
 class _FileSchema(GenerateJsonSchema):
     """The schema of a file that a person writes, by the aliases of the fields."""
@@ -92,11 +76,11 @@ class _FileSchema(GenerateJsonSchema):
             made = _aggregate(made)
         elif model is log.LogGrammar:
             made = _log(made)
-        elif model in _ONE_OF:
-            made = made | {"oneOf": _choices(model, _ONE_OF[model])}
         elif model is ready.ReadyGrammar:
-            choices = _choices(model, ready.CONDITIONS)
+            choices = _choices(model)
             made = made | {"oneOf": [*choices, {**_has("timeout"), "not": {"anyOf": choices}}]}
+        elif issubclass(model, grammar.GrammarModel) and model.ONE_OF:
+            made = made | {"oneOf": _choices(model)}
         return made if model not in _SHORT else {"anyOf": [*_SHORT[model], made]}
 
 
@@ -105,9 +89,8 @@ def _has(key: str) -> JsonSchemaValue:
     return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
 
 
-def _choices(model: type[BaseModel], names: Sequence[str]) -> list[JsonSchemaValue]:
-    fields = model.model_fields
-    return [_has(fields[name].alias or name) for name in names]
+def _choices(model: type[grammar.GrammarModel]) -> list[JsonSchemaValue]:
+    return [*map(_has, grammar.keys_of_choice(model).values())]
 
 
 def _aggregate(made: JsonSchemaValue) -> JsonSchemaValue:
@@ -118,7 +101,7 @@ def _aggregate(made: JsonSchemaValue) -> JsonSchemaValue:
 
 def _log(made: JsonSchemaValue) -> JsonSchemaValue:
     """Return the schema of `log`: `kafka` and `pipeline` stand for some of its keys."""
-    choice = {"oneOf": [_has("key"), _has("over")]}
+    choice = {"oneOf": _choices(log.LogGrammar)}
     rules = [
         {"if": _has("pipeline"), "else": {"required": ["table", "slice"]}},
         {

@@ -29,7 +29,8 @@ class LogState:
     that have records, ascending. `newest_data_ms` is when the newest commit that adds data was made, if the readiness
     of a slice of the range depends on it; else None. `known` saves the next `pin_log` from reading the same
     commits again. `warnings` are sentences for the person who plans. `missing` maps the slices whose records the log
-    does not have yet to the reason, if the log `tells_missing` itself: it is a table of another pipeline.
+    does not have yet to the reason, if the log is a table of another pipeline;
+    None of other logs, which cannot tell that.
     """
 
     version: int
@@ -40,8 +41,7 @@ class LogState:
     newest_data_ms: int | None = None
     known: KnownLog = field(default_factory=KnownLog)
     warnings: tuple[str, ...] = ()
-    missing: Mapping[str, str] = field(default_factory=dict)
-    tells_missing: bool = False
+    missing: Mapping[str, str] | None = None
 
     def has_records(self, slice_: Slice) -> bool:
         """Return whether a slice has a record."""
@@ -81,7 +81,6 @@ def read_log_state(
         known=pinned.known(),
         warnings=tuple(_unprotected(pinned)),
         missing=pinned.missing(slices),
-        tells_missing=pipeline.log.pipeline is not None,
     )
 
 

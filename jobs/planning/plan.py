@@ -206,11 +206,12 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
 
 
 def _refuse_missing(pipeline: Pipeline, log: LogState, ask: Ask) -> None:
-    lacking = [slice_.slice_id for slice_ in ask.slices if slice_.slice_id in log.missing]
+    missing = log.missing or {}
+    lacking = [slice_.slice_id for slice_ in ask.slices if slice_.slice_id in missing]
     if lacking:
         raise RequestError(
             f"pipeline {pipeline.name} cannot read {counted(len(lacking), 'slice')} of its log {pipeline.log.shown}, "
-            f"{shortened(', '.join(lacking))}: {log.missing[lacking[0]]}. Publish the slices first, or ask for others"
+            f"{shortened(', '.join(lacking))}: {missing[lacking[0]]}. Publish the slices first, or ask for others"
         )
 
 

@@ -164,9 +164,9 @@ def first_not_ready(ready: ReadyGrammar | None, slices: Sequence[Slice], evidenc
 
 def missing_of(ready: ReadyGrammar | None, slice_: Slice, evidence: Evidence) -> str | None:
     """Return what a slice lacks to be complete, as a sentence; None if it is complete."""
-    if evidence.log.tells_missing:
-        missing = evidence.log.missing.get(slice_.slice_id)
-        return None if missing is None else f"slice {slice_.slice_id} is not complete: {missing}"
+    if evidence.log.missing is not None:
+        why = evidence.log.missing.get(slice_.slice_id)
+        return None if why is None else f"slice {slice_.slice_id} is not complete: {why}"
     answer = (
         _default(slice_, evidence) if ready is None or not ready.has_condition else _answer(ready, slice_, evidence)
     )

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from jobs.durations import UNIT_MS
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import PROBE, SCRATCH, AttemptFiles, CommittedFile, LakeFiles, LeftoverFile
 from jobs.ledger.events import EventKind, LedgerEvent
@@ -35,6 +36,9 @@ from windowlib.records.tables import STATE_TABLES
 
 PROBE_MS: Final = 3_600_000
 """A file of `_probe` that is younger than this may belong to a process that makes its first commit now."""
+
+OLDER_THAN_MS: Final = 7 * UNIT_MS["d"]
+"""By default, files stay that were written, or whose rows were deleted, later than this time ago."""
 
 CheckRows = Callable[[LedgerView, Sequence[StagedRun]], None]
 """Compares the stored rows of runs with the ledger; raises a `StoreError` if they differ."""

@@ -6,11 +6,9 @@ reads the log. It is a cache: if it is removed, the next opening of the log make
 """
 
 import json
-import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -36,7 +34,7 @@ from jobs.reading.published import published_runs
 from jobs.reading.stored_tables import spec_of
 from jobs.reading.upstream_records import SliceRows, UpstreamSlice, rows_of, upstream_slices
 from jobs.runs import Slice
-from jobs.storage import file_system, is_remote, make_directory, open_output
+from jobs.storage import file_system, make_directory, open_output, put_file
 from jobs.wall_clock import now_ms
 from windowlib.errors import LogError, SpecError
 
@@ -215,15 +213,10 @@ class _Store:
         return ListedParquet(path=encoded_path(path), place=place, values=values, bytes=self.sizes[path], mtime_ns=0)
 
     def _write(self, path: str, write: Callable[[str], None]) -> None:
-        """Write a file, whole or not at all. In an object store, a file appears when it is closed."""
-        place, directory = f"{self.uri}/{path}", f"{self.uri}/{path}".rpartition("/")[0]
-        make_directory(directory)
-        if is_remote(self.uri):
-            write(place)
-        else:
-            unfinished = f"{directory}/.{uuid.uuid4().hex}"
-            write(unfinished)
-            Path(unfinished).replace(place)
+        """Write a file, whole or not at all."""
+        place = f"{self.uri}/{path}"
+        make_directory(place.rpartition("/")[0])
+        put_file(place, write)
         self.sizes[path] = self.system.get_file_info(f"{self.root}/{path}").size
 
     def _write_bytes(self, place: str, content: bytes) -> None:

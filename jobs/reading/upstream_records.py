@@ -6,18 +6,16 @@ slices change no record of an earlier one, and a corrected slice changes the sli
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from jobs.engine.fingerprints import fingerprint
 from jobs.lake.arrow_sql import query
-from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import open_table
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
-from jobs.lake.table_files import Attempt
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.pipeline import Pipeline
@@ -72,16 +70,16 @@ def upstream_slices(lake: Lake, view: LedgerView, log: LogGrammar) -> list[Upstr
     if log.panes != "final":
         return [UpstreamSlice(run=run, parts=(run,)) for run in runs]
     assert log.pipeline is not None, "the log is a table of a pipeline"
-    bounds = _window_ends(lake.table(log.pipeline, log.table))
-    low = [bounds.get(run_attempt(run), (MIN_TIME_MS, MAX_TIME_MS))[0] for run in runs]
-    high = [bounds.get(run_attempt(run), (MIN_TIME_MS, MAX_TIME_MS))[1] for run in runs]
+    with reading(uri := lake.table(log.pipeline, log.table)):
+        table = open_table(uri)
+        bounds = {} if table is None else table.listing().times("window_end")
+    ends = [bounds.get(run_attempt(run), (MIN_TIME_MS, MAX_TIME_MS)) for run in runs]
     slices, final_ms = [], MIN_TIME_MS
     for number, run in enumerate(runs):
         until_ms = max(final_ms, _final_until_ms(spec_of(view, run), run))
-        may_have = (place for place in range(number) if high[place] > final_ms and low[place] <= until_ms)
-        slices.append(
-            UpstreamSlice(run=run, parts=(*(runs[place] for place in may_have), run), ends_ms=(final_ms, until_ms))
-        )
+        earlier = zip(runs[:number], ends[:number], strict=True)
+        may_have = (part for part, (first_ms, last_ms) in earlier if last_ms > final_ms and first_ms <= until_ms)
+        slices.append(UpstreamSlice(run=run, parts=(*may_have, run), ends_ms=(final_ms, until_ms)))
         final_ms = until_ms
     return slices
 
@@ -100,27 +98,6 @@ def _final_until_ms(spec: Pipeline, run: StagedRun) -> int:
         return MIN_TIME_MS
     beyond_end_ms = 1 if spec.semantics == "beam" else -1  # Beam deletes a window up to 2 ms later than Flink
     return run.result.watermark_ms - windows.allowed_lateness_ms - beyond_end_ms
-
-
-def _window_ends(uri: str) -> Mapping[Attempt, tuple[int, int]]:
-    """Return attempt -> the first and the last end of its windows, as far as the statistics of the files tell them."""
-    import pyarrow as pa
-
-    with reading(uri):
-        table = open_table(uri)
-        if table is None:
-            return {}
-        added = arrow_table(table.delta.get_add_actions(flatten=True))
-    names = ("min.window_end", "max.window_end", *(f"partition.{name}" for name in tables.PARTITION_COLUMNS))
-    if not {*names} <= {*added.column_names}:
-        return {}
-    bounds: dict[Attempt, tuple[int, int]] = {}
-    times = [added[name].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_pylist() for name in names[:2]]
-    for low, high, *attempt in zip(*times, *(added[name].to_pylist() for name in names[2:]), strict=True):
-        own = bounds.get((attempt[0], attempt[1]), (MAX_TIME_MS, MIN_TIME_MS))
-        first_ms, last_ms = MIN_TIME_MS if low is None else low, MAX_TIME_MS if high is None else high + 1
-        bounds[attempt[0], attempt[1]] = min(own[0], first_ms), max(own[1], last_ms)
-    return bounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,7 +135,7 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
         return lake.table(pipeline.name, table)
 
     log = pin_input(pipeline, lake, order.slices, known=order.known_log)
-    for slice_id, why in log.missing(order.slices).items():
+    for slice_id, why in (log.missing(order.slices) or {}).items():
         raise LogError(f"slice {slice_id} of log {pipeline.log.shown} cannot be read: {why}")
     tables = chunk_tables(
         pipeline, log, stored_records=stored_records(uri, is_distinct=pipeline.log.distinct is not None)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
@@ -18,6 +18,8 @@ STAGES: Final = ("tumbling_window", "hopping_window", "session_window")
 class AtlasGrammar(GrammarModel):
     """One window stage, the options of `$source` that windows use, and the column of a record's partition."""
 
+    ONE_OF: ClassVar[tuple[str, ...]] = STAGES
+
     tumbling_window: Mapping[str, Any] | None = Field(default=None, alias="$tumblingWindow")
     hopping_window: Mapping[str, Any] | None = Field(default=None, alias="$hoppingWindow")
     session_window: Mapping[str, Any] | None = Field(default=None, alias="$sessionWindow")
@@ -26,7 +28,7 @@ class AtlasGrammar(GrammarModel):
 
     @model_validator(mode="after")
     def _check_stage(self) -> Self:
-        one_of(self, STAGES, "window stage")
+        one_of(self, "window stage")
         try:
             json.dumps([self.stage, self.source], allow_nan=False)
         except (TypeError, ValueError) as error:

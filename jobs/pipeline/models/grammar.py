@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -24,7 +24,12 @@ from jobs.plain_text import shortened
 
 
 class GrammarModel(BaseModel):
-    """Base of all parts of a pipeline file: refuses unknown keys, converts no types, and is immutable."""
+    """Base of all parts of a pipeline file: refuses unknown keys, converts no types, and is immutable.
+
+    `ONE_OF` are the fields of which exactly one is set (`one_of`); none if there is no such choice.
+    """
+
+    ONE_OF: ClassVar[tuple[str, ...]] = ()
 
     model_config = ConfigDict(
         frozen=True,
@@ -128,11 +133,16 @@ def not_yet(what: str, instead: str) -> ValueError:
     return ValueError(f"{what} is part of the grammar but not built yet; {instead}")
 
 
-def one_of(model: GrammarModel, names: tuple[str, ...], what: str) -> None:
-    """Refuse a model unless exactly one of the given fields is set; `what` names the choice in the message."""
-    fields = type(model).model_fields
-    keys = {name: fields[name].alias or name for name in names}
-    given = [keys[name] for name in names if getattr(model, name) is not None]
+def keys_of_choice(model: type[GrammarModel]) -> dict[str, str]:
+    """Return the fields of a model of which exactly one is set, and the keys that a file has for them."""
+    fields = model.model_fields
+    return {name: fields[name].alias or name for name in model.ONE_OF}
+
+
+def one_of(model: GrammarModel, what: str) -> None:
+    """Refuse a model unless exactly one of the fields in `ONE_OF` is set; `what` names the choice in the message."""
+    keys = keys_of_choice(type(model))
+    given = [key for name, key in keys.items() if getattr(model, name) is not None]
     if len(given) != 1:
         choice = f"found {' and '.join(given)}" if given else "found none of them"
         raise ValueError(f"needs exactly one {what}; allowed: {', '.join(keys.values())}; {choice}")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, Strict, StringConstraints, field_validator, model_validator
@@ -214,6 +214,8 @@ class LogGrammar(GrammarModel):
     is a table of another pipeline of the lake, as it is published (`jobs.pipeline.models.upstream`).
     """
 
+    ONE_OF: ClassVar[tuple[str, ...]] = ("key", "over")
+
     table: Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(refuse_control_characters)]
     format: LogFormat = "delta"
     partitions: Mapping[ColumnName, PartitionType] | None = None
@@ -271,7 +273,7 @@ class LogGrammar(GrammarModel):
 
     @model_validator(mode="after")
     def _keyed_or_over_all(self) -> Self:
-        one_of(self, ("key", "over"), "of `key: [columns]` and `over: all` (one set of windows for all records)")
+        one_of(self, "of `key: [columns]` and `over: all` (one set of windows for all records)")
         return self
 
     @model_validator(mode="after")

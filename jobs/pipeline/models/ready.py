@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
 
@@ -75,11 +75,12 @@ def _check_count(value: "tuple[ConditionGrammar, ...]") -> "tuple[ConditionGramm
     return value
 
 
-CONDITIONS = ("after_ms", "newer_commit", "marker", "min_records", "producer", "all_of", "any_of")
-
-
 class ConditionGrammar(GrammarModel):
     """One condition on a slice, or several that must all hold (`all`), or of which one must hold (`any`)."""
+
+    ONE_OF: ClassVar[tuple[str, ...]] = (
+        "after_ms", "newer_commit", "marker", "min_records", "producer", "all_of", "any_of"
+    )  # fmt: skip
 
     after_ms: Duration | None = Field(default=None, alias="after")
     newer_commit: Literal[True] | None = None
@@ -91,7 +92,7 @@ class ConditionGrammar(GrammarModel):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        one_of(self, CONDITIONS, "sign of completeness")
+        one_of(self, "sign of completeness")
         return self
 
     def leaves(self) -> "Iterator[ConditionGrammar]":
@@ -132,13 +133,13 @@ class ReadyGrammar(ConditionGrammar):
         if self.depth > MAX_DEPTH:
             raise ValueError(f"nests all and any {self.depth} times in each other; allowed are {MAX_DEPTH}")
         if self.has_condition or self.timeout_ms is None:
-            one_of(self, CONDITIONS, "sign of completeness (all and any combine several)")
+            one_of(self, "sign of completeness (all and any combine several)")
         return self
 
     @property
     def has_condition(self) -> bool:
         """Whether the file states a condition, not only a timeout."""
-        return any(getattr(self, name) is not None for name in CONDITIONS)
+        return any(getattr(self, name) is not None for name in self.ONE_OF)
 
     @property
     def producers(self) -> tuple[str, ...]:

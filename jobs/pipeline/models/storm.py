@@ -1,6 +1,6 @@
 """`windows: {storm: ...}` of a pipeline file: Apache Storm's windows, with all options of Storm's builder."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,8 @@ _LENGTHS = "{count: 100}, {ms: 5000}, 5s"
 
 class StormLength(GrammarModel):
     """A number of tuples, or a time."""
+
+    ONE_OF: ClassVar[tuple[str, ...]] = ("count", "ms")
 
     count: Annotated[int, Field(ge=1)] | None = None
     ms: Annotated[int, Field(ge=1)] | None = None
@@ -26,7 +28,7 @@ class StormLength(GrammarModel):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        one_of(self, ("count", "ms"), f"of {_LENGTHS}")
+        one_of(self, f"of {_LENGTHS}")
         return self
 
 

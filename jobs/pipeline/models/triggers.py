@@ -1,6 +1,6 @@
 """The `trigger` part of a pipeline file: when a window fires. It is a mapping with one key, and may be nested."""
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, Strict, model_validator
 
@@ -79,6 +79,8 @@ COMPOSITE_KINDS: Final = (
 class TriggerGrammar(GrammarModel):
     """One trigger: of Flink (`event_time` .. `end_of_stream`), of Beam (`after_watermark` .. `default`) or a user's."""
 
+    ONE_OF: ClassVar[tuple[str, ...]] = (*FLINK_KINDS, *COMPOSITE_KINDS, "function")
+
     event_time: Nothing | None = None
     processing_time: Nothing | None = None
     continuous: ContinuousGrammar | None = None
@@ -102,7 +104,7 @@ class TriggerGrammar(GrammarModel):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        one_of(self, (*FLINK_KINDS, *COMPOSITE_KINDS, "function"), "kind of trigger")
+        one_of(self, "kind of trigger")
         return self
 
     @property

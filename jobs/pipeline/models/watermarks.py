@@ -1,6 +1,6 @@
 """The `watermark` part of a pipeline file: how the watermark is computed."""
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, Strict, field_validator, model_serializer, model_validator
 
@@ -38,6 +38,8 @@ _EMISSIONS: Final = "every_record, commit, {records: 100}, {every: 200ms}"
 class EmitGrammar(GrammarModel):
     """When the watermark is emitted: with records, at ticks of the clock, or after a commit of the log."""
 
+    ONE_OF: ClassVar[tuple[str, ...]] = ("on", "records", "every_ms")
+
     on: Literal["every_record", "commit"] | None = None
     records: Annotated[int, Field(ge=1)] | None = None
     every_ms: PositiveDuration | None = Field(default=None, alias="every")
@@ -52,7 +54,7 @@ class EmitGrammar(GrammarModel):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        one_of(self, ("on", "records", "every_ms"), f"of {_EMISSIONS}")
+        one_of(self, f"of {_EMISSIONS}")
         return self
 
     @model_serializer(mode="wrap")

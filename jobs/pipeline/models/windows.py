@@ -1,7 +1,7 @@
 """The `windows` part of a pipeline file: the windows of a record, when they fire, and which records they keep."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
 
@@ -33,6 +33,8 @@ class RandomStagger(GrammarModel):
 class StaggerGrammar(GrammarModel):
     """How the windows of a pipeline are shifted. The shift is fixed at the log's first record."""
 
+    ONE_OF: ClassVar[tuple[str, ...]] = ("by", "random")
+
     by: Literal["aligned", "natural"] | None = None
     random: RandomStagger | None = None
 
@@ -46,7 +48,7 @@ class StaggerGrammar(GrammarModel):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        one_of(self, ("by", "random"), f"of {_STAGGERS}")
+        one_of(self, f"of {_STAGGERS}")
         return self
 
     @model_serializer(mode="wrap")
@@ -101,6 +103,8 @@ _GAPS: Final = "30m, {column: gap_ms}, {function: module:name}"
 class GapGrammar(GrammarModel):
     """The gap that ends a session: one duration, or a value from each record (a column or a function)."""
 
+    ONE_OF: ClassVar[tuple[str, ...]] = ("fixed_ms", "column", "function")
+
     fixed_ms: PositiveDuration | None = Field(default=None, alias="fixed")
     column: ColumnName | None = None
     unit: UnitName | None = None
@@ -113,7 +117,7 @@ class GapGrammar(GrammarModel):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        one_of(self, ("fixed_ms", "column", "function"), f"of {_GAPS}")
+        one_of(self, f"of {_GAPS}")
         if self.unit is not None and self.column is None:
             raise ValueError("unit is allowed with column only; a function returns ms")
         return self
@@ -174,6 +178,8 @@ class KeepDelta(GrammarModel):
 class EvictorGrammar(GrammarModel):
     """Which records a window drops at a firing: before the function gets them, or `after`."""
 
+    ONE_OF: ClassVar[tuple[str, ...]] = ("count", "time", "delta", "function")
+
     count: KeepRecords | None = None
     time: KeepTime | None = None
     delta: KeepDelta | None = None
@@ -181,7 +187,7 @@ class EvictorGrammar(GrammarModel):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        one_of(self, ("count", "time", "delta", "function"), "kind of evictor")
+        one_of(self, "kind of evictor")
         return self
 
 
@@ -202,6 +208,8 @@ _SETTINGS: Final = (
 class WindowsGrammar(GrammarModel):
     """The windows of a record, when they fire, and how long they accept late records."""
 
+    ONE_OF: ClassVar[tuple[str, ...]] = (*ASSIGNERS, *FRONT_ENDS)
+
     tumbling: Tumbling | None = None
     sliding: Sliding | None = None
     session: Session | None = None
@@ -220,7 +228,7 @@ class WindowsGrammar(GrammarModel):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        one_of(self, (*ASSIGNERS, *FRONT_ENDS), "kind of window")
+        one_of(self, "kind of window")
         return self
 
     @model_validator(mode="after")
