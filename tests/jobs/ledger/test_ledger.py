@@ -251,7 +251,7 @@ def test_a_commit_that_is_removed_under_a_reader_is_detected(tmp_path: Path) -> 
     reader = Ledger(str(uri), now_ms=lambda: 1)
     version = reader.view().version
     max((uri / "_delta_log").glob("*.json")).unlink()
-    with pytest.raises(LedgerError, match=f"has read version {version} before|cannot be read"):
+    with pytest.raises(LedgerError, match=f"has seen version {version} before|cannot be read"):
         reader.view()
 
 
