@@ -1,11 +1,9 @@
 """Actors: threads that run product code one at a time, and stop at every access to the ledger or to a file.
 
-A scheduler resumes one actor and waits until it stops again, so the choices of the scheduler determine the interleaving.
+A scheduler resumes one actor and waits until it stops again, so its choices determine the interleaving.
 The threads of one simulated process share its pid. A killed process ends at its next stop. After that it writes
 nothing, not even in `finally`.
 """
-
-from __future__ import annotations
 
 import threading
 from collections.abc import Callable
@@ -32,7 +30,7 @@ class Actor:
     name: str
     host: str
     pid: int
-    work: Callable[[Actor], None]
+    work: Callable[["Actor"], None]
     is_dead: bool = False
     error: BaseException | None = None
     done: bool = False

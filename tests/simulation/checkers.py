@@ -4,12 +4,10 @@ A checker gets the commit, the view before and after it, and what the `Observer`
 raises an AssertionError; the schedule then fails with the name of the checker.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
 
 from jobs.ledger.chain import Link, Row, check_chain
 from jobs.ledger.events import EventKind, LedgerEvent
@@ -18,16 +16,14 @@ from jobs.ledger.leases import Lease, is_held
 from jobs.ledger.projection import Projection
 from jobs.ledger.view import LedgerView, RequestKind
 from jobs.planning.request_context import covers
+from tests.simulation.actors import Actor
 from tests.simulation.world import SLICES, World, judged_by_hash
-
-if TYPE_CHECKING:
-    from tests.simulation.actors import Actor
 
 Seen = dict[str, str | None]
 """Slice -> the run that readers see; None after a rollback."""
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818
     """An invariant does not hold. `checker` is the name of its checker."""
 
     def __init__(self, checker: str, error: object) -> None:
@@ -51,7 +47,7 @@ class Observer:
     started_by: dict[str, int] = field(default_factory=dict)  # attempt -> pid
     written: Counter[str] = field(default_factory=Counter)  # kind of event -> commits with such events
 
-    def copy(self, world: World) -> Observer:
+    def copy(self, world: World) -> "Observer":
         """Return an observer that has seen the same, for another world."""
         return Observer(
             world=world,
@@ -327,7 +323,7 @@ class Checkers:
             actor=actor, rows=rows, events=events, before=before, view=observer.view, version=version, observer=observer
         )
         for checker in AFTER_COMMITS:
-            self._run(checker.__name__, lambda checker=checker: checker(commit))
+            self._run(checker.__name__, partial(checker, commit))
         self.removed()
 
     def removed(self) -> None:
@@ -344,7 +340,9 @@ class Checkers:
             a_reader_sees_a_published_state.__name__, lambda: a_reader_sees_a_published_state(observer, view, at=at)
         )
         if at is None:
-            self._run(a_reader_never_goes_back.__name__, lambda: a_reader_never_goes_back(observer.world, view, newest=newest))
+            self._run(
+                a_reader_never_goes_back.__name__, lambda: a_reader_never_goes_back(observer.world, view, newest=newest)
+            )
 
     def _run(self, name: str, check: Callable[[], None]) -> None:
         try:

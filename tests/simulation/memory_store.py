@@ -13,7 +13,7 @@ from tests.simulation.actors import Actor
 
 @dataclass
 class MemoryTable:
-    """The commits of a ledger, version 1 first; a version without rows is a compaction. `heads` are all stored heads."""
+    """The commits of a ledger, version 1 first, and all stored heads. A version without rows is a compaction."""
 
     commits: list[list[dict[str, Any]]] = field(default_factory=list)
     heads: list[Head] = field(default_factory=list)

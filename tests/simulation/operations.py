@@ -5,10 +5,9 @@ steps before the write are taken first, so both operations have seen the same le
 interleavings. The steps that an operation takes after its six, for example after a lost race, come at the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from random import Random
 from typing import Any
@@ -26,7 +25,7 @@ from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
 from jobs.publishing.waivers import waive
 from jobs.replay.orders import ReplayOrder
-from jobs.runs import Verdict, WarmUp
+from jobs.runs import Slice, Verdict, WarmUp
 from tests.simulation.actors import Actor
 from tests.simulation.checkers import Checkers, Observer
 from tests.simulation.memory_store import MemoryTable
@@ -67,7 +66,7 @@ class Start:
     history: EventHistory = field(default_factory=EventHistory)
     opened: Opened | None = None
 
-    def copy(self) -> Start:
+    def copy(self) -> "Start":
         """Return the same start for another run."""
         source = self.world
         world = World(Random(0))
@@ -95,8 +94,7 @@ def made_start() -> Start:
         def work_on(actor: Actor) -> None:
             work = world.request_context(actor, text)
             opened = open_request(work, asked)
-            slices = (SLICES[3],) if asked.from_ms is None else slices_of(asked)
-            stage(work, opened.request_id, slices, replayer=MemoryReplayer(world, actor), staging=Staging())
+            stage(work, opened.request_id, slices_of(asked), replayer=MemoryReplayer(world, actor), staging=Staging())
             release(work, opened)
             start.requests[name] = opened.request_id
             if publishes:
@@ -129,7 +127,10 @@ def asked_for(first: int, end: int, **options: Any) -> Asked:  # noqa: ANN401 - 
     return Asked(from_ms=SLICES[first].start_ms, to_ms=SLICES[end - 1].end_ms, who="ann", reason="a test", **options)
 
 
-def slices_of(asked: Asked) -> tuple[Any, ...]:
+def slices_of(asked: Asked) -> tuple[Slice, ...]:
+    """Return the slices of a range; the last slice without a range."""
+    if asked.from_ms is None or asked.to_ms is None:
+        return (SLICES[3],)
     return tuple(slice_ for slice_ in SLICES if asked.from_ms <= slice_.start_ms < asked.to_ms)
 
 
@@ -232,11 +233,12 @@ Outcome = tuple[object, ...]
 
 @dataclass
 class Pair:
-    """Two operations, and how many steps each takes before its last write."""
+    """Two operations, and how many steps each takes before its last write. `trace` has the steps that were played."""
 
     start: Start
     names: tuple[str, str]
     first_steps: tuple[int, int] = (0, 0)
+    trace: Sequence[tuple[str, str]] = ()
 
     def __post_init__(self) -> None:
         self.first_steps = (self._steps_before(self.names[0]), self._steps_before(self.names[1]))
@@ -245,7 +247,7 @@ class Pair:
         """Play an operation alone; return how many steps it takes before those of its last write."""
         start = self.start.copy()
         world = start.world
-        actor = world.start(name, lambda actor: OPERATIONS[name](start, actor), host="h1")
+        actor = world.start(name, partial(OPERATIONS[name], start), host="h1")
         names = []
         with simulated(world):
             while not actor.done and actor.step_name != WORKING:
@@ -266,9 +268,7 @@ class Pair:
         world, checkers = start.world, Checkers(start.observer)
         world.on_commit, world.on_removal = checkers.committed, checkers.removed
         world.pass_time(HOUR_MS)
-        actors = [
-            world.start(name, lambda actor, name=name: OPERATIONS[name](start, actor), host="h1") for name in self.names
-        ]
+        actors = [world.start(name, partial(OPERATIONS[name], start), host="h1") for name in self.names]
         world.kinds.update({actor.pid: HUMAN for actor in actors})
         firsts = [index for index, count in enumerate(self.first_steps) for _ in range(count)]
         rest = [index for index in (0, 1) for _ in range(10 * STEPS)]
@@ -283,6 +283,7 @@ class Pair:
                     if not actors[index].done:
                         step(world, checkers, actors[index])
         finally:
+            self.trace = tuple(world.trace)
             world.end()
         return outcome_of(start.observer.view, actors)
 

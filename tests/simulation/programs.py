@@ -174,9 +174,7 @@ def tidy(world: World, actor: Actor, rng: Random) -> None:
     work, files = world.request_context(actor, SPECS[0]), MemoryFiles(world, actor)
     for _ in range(rng.choice([1, 3])):
         older_than_ms = rng.choice([0, 0, 5_000, LEASE_MS])
-        clean(
-            work, files, older_than_ms=older_than_ms, who=actor.name, check_rows=no_rows, dry_run=rng.random() < 0.1
-        )
+        clean(work, files, older_than_ms=older_than_ms, who=actor.name, check_rows=no_rows, dry_run=rng.random() < 0.1)
 
 
 def reader_of(checkers: Checkers) -> Program:

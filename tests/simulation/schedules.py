@@ -4,8 +4,6 @@ At the end, a person runs all slices, which publishes the rows of an undisturbed
 leaves no file that no commit names.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -211,7 +209,7 @@ class Disturbances:
     erase: float
 
     @classmethod
-    def drawn(cls, rng: Random) -> Disturbances:
+    def drawn(cls, rng: Random) -> "Disturbances":
         rates = (0.0, 0.001, 0.003, 0.01)
         jump, kill, pause, late = (rng.choice(rates) for _ in range(4))
         return cls(jump=jump, kill=kill, pause=pause, late=late, erase=rng.choice((0.0, 0.0, 0.0, 0.003, 0.02)))
@@ -276,9 +274,7 @@ def _alone(world: World, checkers: Checkers, work: Callable[[Actor], None]) -> N
 def _run_all(world: World, actor: Actor) -> None:
     work = world.request_context(actor, SPECS[0])
     accept_erased(world, work, actor, None)
-    asked = Asked(
-        from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="last", reason="settle", if_open=IfOpen.REPLACE
-    )
+    asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="last", reason="settle", if_open=IfOpen.REPLACE)
     outcome = run_request(work, asked, MemoryReplayer(world, actor), staging=Staging(chunk=1))
     for run in outcome.runs:
         if run.verdict is Verdict.FAIL and not run.is_publishable:

@@ -3,8 +3,6 @@
 Only Delta, Spark, clocks and threads are replaced. All decisions are those of the product's code.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -231,7 +229,9 @@ class MemoryReplayer:
         for slice_ in order.slices:
             amounts = list(self.world.log[SLICES.index(slice_)])
             log = self.world.coordinates(slice_)
-            results.append(result_of(order.pipeline, slice_, amounts, state=state, attempt_id=order.attempt_id, log=log))
+            results.append(
+                result_of(order.pipeline, slice_, amounts, state=state, attempt_id=order.attempt_id, log=log)
+            )
             state = results[-1].state_after
         self.actor.stop_here("end of replay")
         return results
@@ -314,7 +314,10 @@ class SimulatedThread:
     def start(self) -> None:
         parent = self.world.running()
         self.actor = Actor(
-            name=f"lease of {parent.name}", host=parent.host, pid=parent.pid, work=lambda _actor: self.target(*self.args)
+            name=f"lease of {parent.name}",
+            host=parent.host,
+            pid=parent.pid,
+            work=lambda _actor: self.target(*self.args),
         )
         self.world.actors.append(self.actor)
 
