@@ -124,14 +124,26 @@ def decide(world: World, actor: Actor, rng: Random) -> None:
     work = world.request_context(actor, SPECS[0])
     view = work.ledger.view()
     match rng.choice(
-        ["publish", "publish one", "waive", "rollback", "rollback", "resume", "accept", "accept", "cancel"]
+        [
+            "publish",
+            "publish one",
+            "publish one",
+            "waive",
+            "rollback",
+            "rollback",
+            "resume",
+            "accept",
+            "accept",
+            "cancel",
+        ]
     ):
         case "accept":
             accept_erased(world, work, actor, rng.choice([*world.erased, None]))
         case "publish":
             publish(work, who=actor.name)
         case "publish one" if view.requests:
-            publish(work, who=actor.name, request_id=rng.choice(list(view.requests)))
+            open_ids = [request.request_id for request in view.open_requests()]
+            publish(work, who=actor.name, request_id=rng.choice(open_ids or list(view.requests)))
         case "waive":
             failed = [run for run in view.runs.values() if run.verdict is Verdict.FAIL and run.waiver is None]
             if failed:

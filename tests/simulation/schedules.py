@@ -46,6 +46,8 @@ from tests.simulation.world import (
     HOUR_MS,
     LEASE_MS,
     PLAIN,
+    RETENTION,
+    RULE,
     SLICES,
     SPECS,
     YEAR_MS,
@@ -108,7 +110,7 @@ def play(seed: int) -> Played:
     checkers = Checkers(Observer(world))
     world.on_commit, world.on_removal = checkers.committed, checkers.removed
     world.log = [[rng.randrange(1, 9)] for _ in range(DAYS)]
-    world.is_ruled = rng.random() < 0.5
+    world.rule, world.retention = rng.choice(["", RULE]), rng.choice(["", RETENTION])
     with simulated(world):
         try:
             if rng.random() < 0.5:
@@ -253,9 +255,8 @@ def _settle(world: World, checkers: Checkers) -> None:
     _alone(world, checkers, lambda actor: _run_all(world, actor))
     _check(SETTLED_ROWS, lambda: _is_as_undisturbed(world, checkers.observer.view))
     world.pass_time(YEAR_MS)
-    named = world.named & world.files.keys()
     _alone(world, checkers, lambda actor: _clean_all(world, actor))
-    _check(CLEAN_FILES, lambda: _has_only(world, named))
+    _check(CLEAN_FILES, lambda: _has_only_named_files(world))
 
 
 def _alone(world: World, checkers: Checkers, work: Callable[[Actor], None]) -> None:
@@ -305,8 +306,9 @@ def _is_as_undisturbed(world: World, view: LedgerView) -> None:
         state = run.result.state_after
 
 
-def _has_only(world: World, named: set[str]) -> None:
-    assert world.files.keys() == named, "files that no commit names are left, or others are gone"
+def _has_only_named_files(world: World) -> None:
+    assert world.named <= world.files.keys(), "a file that a commit names is gone"
+    assert world.files.keys() <= world.named | world.deleted.keys(), "a file that no commit names is left"
 
 
 def _check(checker: str, check: Callable[[], None]) -> None:

@@ -17,8 +17,8 @@ from tests.support.fuzzing import seeds
 from tests.support.places import ROOT
 
 FOUND = {
-    71: "a decision read a ledger without its own commit, which a delayed listing did not show: KeyError",
-    703: "a publication closed a newer request as settled, whose other spec gave equal rows and was not adopted",
+    381: "a publication closed a newer request as settled, whose other spec gave equal rows and was not adopted",
+    2000419: "a checker took the error of a reader of an earlier version, whose rows were removed, for a defect",
 }
 """Seeds that violated an invariant once -> the defect."""
 SHARDS = 4
@@ -26,7 +26,7 @@ SHARDS = 4
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_random_schedules_keep_the_invariants(shard: int) -> None:
-    for seed in seeds(40, among=SHARDS):
+    for seed in seeds(30, among=SHARDS):
         play(seed + shard * 1_000_000)
 
 

@@ -40,7 +40,14 @@ LAKE = Lake(root="/nowhere")
 SPECS = (PIPELINE, PIPELINE.replace("size: 1d", "size: 2d"))
 PIPELINES = {text: sales(text) for text in SPECS}
 RULE = "publish: {settled: {after: 1d, change_at_most: {share: 0.1}}}\n"
-RULED = {text: sales(text + RULE) for text in SPECS}
+RETENTION = "retention: {superseded: 1d, unpublished: 1d, checkpoints: 30d}\n"
+FILES = {
+    (text, rule, retention): sales(text + rule + retention)
+    for text in SPECS
+    for rule in ("", RULE)
+    for retention in ("", RETENTION)
+}
+"""The pipeline files: by spec, rule for settled windows, and retention."""
 PLAIN = PIPELINES[PIPELINE]
 SLICES = slices_between(PLAIN, FIRST_MS, FIRST_MS + DAYS * DAY_MS)
 FIRST_ERASURE = 1_000
@@ -72,13 +79,16 @@ class World:
     ahead_ms: dict[int, int] = field(default_factory=dict)  # pid -> how far the clock of its host is ahead
     paused_until_ms: dict[int, int] = field(default_factory=dict)  # pid -> the elapsed time at which it comes back
     files: dict[str, LeftoverFile] = field(default_factory=dict)  # path -> a file in the lake
-    named: set[str] = field(default_factory=set)  # the paths that a commit of a table names
+    named: set[str] = field(default_factory=set)  # the paths that the newest versions of the tables name
+    places: dict[str, Attempt] = field(default_factory=dict)  # path -> the attempt at a slice whose rows it has
+    deleted: dict[str, int] = field(default_factory=dict)  # path -> when its rows were deleted
     faults: Counter[str] = field(default_factory=Counter)
     trace: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=TRACED))
     steps: int = 0
     next_pid: int = 100
     ids: int = 0
-    is_ruled: bool = False  # whether the pipeline files have a rule for settled windows
+    rule: str = ""  # the rule for settled windows of the pipeline files
+    retention: str = ""  # their retention
     on_commit: Callable[[Actor, Sequence[Row]], None] = field(default=lambda _actor, _rows: None)
     on_removal: Callable[[], None] = field(default=lambda: None)
 
@@ -165,7 +175,7 @@ class World:
         """The context of one process."""
         place = {"host": actor.host, "boot_id": "b", "pid_namespace": "n"}
         return replace(
-            open_request_context((RULED if self.is_ruled else PIPELINES)[text], LAKE, now_ms=self.clock_of(actor)),
+            open_request_context(FILES[text, self.rule, self.retention], LAKE, now_ms=self.clock_of(actor)),
             ledger=self.ledger(actor),
             new_id=self.new_id,
             holder=Holder(**place, pid=actor.pid, start_ticks=1),
@@ -200,6 +210,13 @@ class World:
         if any(slice_ in slices and version not in accepted for version, slice_ in self.erased.items()):
             raise LogError("a commit removed records")
 
+    def has_rows(self, table: str, slice_id: str, attempt_id: str) -> bool:
+        """Return whether a table has the rows of an attempt at a slice."""
+        return any(
+            path.startswith(f"{table}/") and self.places[path] == (slice_id, attempt_id) and path in self.files
+            for path in self.named
+        )
+
     def coordinates(self, slice_: Slice) -> LogCoordinates:
         amounts = self.log[SLICES.index(slice_)]
         erased = [version for version, own in self.erased.items() if own == slice_]
@@ -208,8 +225,9 @@ class World:
             table_id="log", version=0, commits=commits, files=len(amounts), records=len(amounts), bytes=1
         )
 
-    def write_file(self, table: str, attempt_id: str) -> str:
+    def write_file(self, table: str, attempt_id: str, slice_id: str = "") -> str:
         path = f"{table}/attempt_id={attempt_id}/{len(self.files)}-{self.new_id()}"
+        self.places[path] = slice_id, attempt_id
         self.files[path] = LeftoverFile(path=path, table=table, attempt_id=attempt_id, bytes=1, modified_ms=self.now_ms)
         return path
 
@@ -223,7 +241,10 @@ class MemoryReplayer:
 
     def __call__(self, order: ReplayOrder) -> list[RunResult]:
         self.actor.stop_here("replay")
-        self._write(order.attempt_id)
+        before = order.before
+        if before is not None and not self.world.has_rows("timers", before.slice_id, before.attempt_id):
+            raise StoreError(f"the state after slice {before.slice_id} is not stored")
+        self._write(order)
         self.world.refuse_erased(order.slices, order.known_log)
         results, state = [], order.state_before
         for slice_ in order.slices:
@@ -236,16 +257,19 @@ class MemoryReplayer:
         self.actor.stop_here("end of replay")
         return results
 
-    def _write(self, attempt_id: str) -> None:
+    def _write(self, order: ReplayOrder) -> None:
         """Write shuffle files, a file of a task that is tried again, and files that are committed, table by table."""
-        world = self.world
+        world, attempt_id = self.world, order.attempt_id
         scratch, _tried = world.write_file(SCRATCH, attempt_id), world.write_file("panes", attempt_id)
-        written = [world.write_file(table, attempt_id) for table in ("panes", "late", "timers")]
-        for path in written:
+        written = {
+            table: {world.write_file(table, attempt_id, slice_.slice_id) for slice_ in order.slices}
+            for table in ("panes", "late", "timers")
+        }
+        for paths in written.values():
             self.actor.stop_here("commit rows")
-            if path not in world.files:
-                raise StoreError(f"the new file {path} cannot be read")
-            world.named.add(path)
+            if not paths <= world.files.keys():
+                raise StoreError("a new file cannot be read")
+            world.named |= paths
         self.actor.stop_here("remove shuffle files")
         world.files.pop(scratch, None)
 
@@ -266,22 +290,43 @@ class MemoryFiles:
 
     def named(self, tables: Iterable[str]) -> frozenset[str]:
         self.actor.stop_here("read the names of files")
-        return frozenset(path for path in self.world.named if path.partition("/")[0] in {*tables})
+        return frozenset(_of_tables({*self.world.named, *self.world.deleted}, tables))
 
-    def committed(self, tables: Iterable[str]) -> list[CommittedFile]:  # noqa: ARG002 - this world has no retention
-        return []
+    def committed(self, tables: Iterable[str]) -> list[CommittedFile]:
+        self.actor.stop_here("read the rows of tables")
+        files = (self.world.files[path] for path in sorted(_of_tables(self.world.named, tables)))
+        return [
+            CommittedFile(table=file.table, attempt=self.world.places[file.path], bytes=1, modified_ms=file.modified_ms)
+            for file in files
+        ]
 
     def delete_rows(self, table: str, attempts: Collection[Attempt], *, metadata: Mapping[str, str]) -> None:
-        raise AssertionError((table, attempts, metadata))
+        del metadata
+        self.actor.stop_here("delete rows")
+        world = self.world
+        for path in [path for path in _of_tables(world.named, [table]) if world.places[path] in attempts]:
+            world.named.discard(path)
+            world.deleted[path] = world.now_ms
+        world.fault("rows deleted")
+        world.on_removal()
 
     def expired(self, tables: Iterable[str], *, older_than_ms: int) -> frozenset[str]:
-        raise AssertionError((tables, older_than_ms))
+        self.actor.stop_here("read deleted files")
+        limit_ms = self.world.clock_of(self.actor)() - older_than_ms
+        deleted = self.world.deleted
+        return frozenset(path for path in _of_tables(deleted, tables) if deleted[path] <= limit_ms)
 
     def remove(self, paths: Iterable[str]) -> None:
         for path in self.world.rng.sample(wanted := list(paths), len(wanted)):
             self.actor.stop_here("remove a file")
             self.world.files.pop(path, None)
+            self.world.deleted.pop(path, None)
             self.world.on_removal()
+
+
+def _of_tables(paths: Iterable[str], tables: Iterable[str]) -> list[str]:
+    names = {*tables}
+    return [path for path in paths if path.partition("/")[0] in names]
 
 
 @dataclass
