@@ -307,7 +307,7 @@ def _is_as_undisturbed(world: World, view: LedgerView) -> None:
 
 
 def _has_only_named_files(world: World) -> None:
-    assert world.named <= world.files.keys(), "a file that a commit names is gone"
+    """Only a condemned attempt may have committed a file that is gone: `no_file_of_a_run_is_gone` has checked that."""
     assert world.files.keys() <= world.named | world.deleted.keys(), "a file that no commit names is left"
 
 
