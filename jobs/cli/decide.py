@@ -27,7 +27,8 @@ from windowlib.errors import RequestError
     "request_id",
     default=None,
     metavar="ID",
-    help="The request to publish.  [default: the newest open request that can be published]",
+    help="The request to publish, or the first letters of its id.  "
+    "[default: the newest open request that can be published]",
 )
 @options.json_option
 @options.existing_place_options
@@ -44,7 +45,8 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
 
     airflow = airflow_of_environment()
     work = places.request_context(places.pipeline(pipeline_name))
-    done = publish(work, who=options.who(), request_id=request_id)
+    chosen = None if request_id is None else options.request_of(work, request_id)
+    done = publish(work, who=options.who(), request_id=chosen)
     status = _tell(done, as_json=as_json)
     runs = runs_of_request(work.ledger.view(), done.request_id) if done.is_published else ()
     if airflow is None:
