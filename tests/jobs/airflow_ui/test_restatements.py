@@ -147,7 +147,7 @@ def test_a_proposal_is_declined_by_the_form_of_a_decision(
 ) -> None:
     client = clients("admin")
     html = client.get(links.request_page("sales", proposal.request_id)).text
-    assert "Decline the restatement" in html
+    assert "Decline the proposal" in html
     data = {"action": "cancel", "request_id": proposal.request_id, "reason": "a test sale"}
     answer = client.post(
         links.decisions_path("sales"), data=data | {"ledger_version": place.work.ledger.view().version}
