@@ -62,6 +62,7 @@ class Ledger:
         self._table = LedgerTable(uri) if store is None else None  # a ledger in another store is not remembered
         self._store: LedgerStore = self._table or store or LedgerTable(uri)
         self._given_up: Head | None = None
+        self._written = 0  # the version of the last own commit
         self._forget()
 
     def twin(self) -> "Ledger":
@@ -185,8 +186,8 @@ class Ledger:
                 table_id=self._table.table_id
             )
         known = self._history.known
-        if version < known:
-            raise self._lost_commits(version, known)
+        if version < max(known, self._written):
+            raise self._lost_commits(version, max(known, self._written))
         if version > known:
             self._read(after=known)
         return version
@@ -205,7 +206,7 @@ class Ledger:
 
     def _lost_commits(self, version: int, known: int) -> LedgerError:
         return LedgerError(
-            f"ledger {self.uri} is at version {version}, but this process has read version {known} before: "
+            f"ledger {self.uri} is at version {version}, but this process has seen version {known} before: "
             "commits were removed. Restore the ledger's directory from a backup. If it was restored to version "
             f"{version} on purpose, start this process again"
         )
@@ -243,6 +244,7 @@ class Ledger:
                 raise LedgerError(f"ledger {self.uri} cannot be written: {error}") from error
             if self._history.commits.get(version + 1) != commit_id:
                 return False
+        self._written = version + 1
         self._put_head(Head(version=version + 1, tip=rows[-1]["hash"]))
         return True
 

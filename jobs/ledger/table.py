@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -356,6 +357,7 @@ def _rows(table: "DeltaTable", path: str) -> list[dict[str, Any]]:
     return [empty | dict(zip(filled, values, strict=True)) for values in zip(*filled.values(), strict=True)]
 
 
+@cache
 def ledger_schema() -> "pa.Schema":
     """Return the schema of the table: the columns of an event, of its commit, and of the hash chain."""
     import pyarrow as pa

@@ -178,7 +178,8 @@ def _published_events(
 def _settles(work: RequestContext, view: LedgerView, request: Request, *, other: Request) -> bool:
     """Return whether the publication of `request` leaves nothing to decide in `other`, on which nobody works.
 
-    That is so if readers then see each slice of `other` by a run that an equal or a later request has made.
+    That is so if readers then see each slice of `other` by the rows and the spec of its own run, or by a run that a
+    later request has made. Equal rows of another spec do not settle it: the spec of `other` is not published then.
     """
     if other.request_id == request.request_id or is_live(work, other):
         return False
@@ -197,7 +198,8 @@ def _settles(work: RequestContext, view: LedgerView, request: Request, *, other:
     def is_settled(slice_: Slice) -> bool:
         if slice_.slice_id not in shown:
             return False
-        if has_equal_rows(view, other.runs.get(slice_.slice_id), shown[slice_.slice_id]):
+        is_same_spec = view.past_run(shown[slice_.slice_id]).result.spec_fingerprint == other.spec_fingerprint
+        if is_same_spec and has_equal_rows(view, other.runs.get(slice_.slice_id), shown[slice_.slice_id]):
             return True
         seq = request.opened_seq if covers(request, slice_) else opened.get(slice_.slice_id, 0)
         return seq > other.opened_seq
