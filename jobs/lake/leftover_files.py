@@ -1,7 +1,8 @@
 """The files and rows of attempts below a pipeline's directory: lists, tells which a commit names, removes. No Spark.
 
-A process that was killed leaves Parquet files that no commit names, shuffle files below `_scratch/<attempt>`, and
-perhaps a table of `_probe/` (`jobs.ledger.conditional_put`). No reader sees them.
+A process that was killed leaves Parquet files that no commit names, shuffle files below `_scratch/<attempt>`, perhaps
+a table of `_probe/` (`jobs.ledger.conditional_put`), and on a disk files of Delta and of the ledger's head that did not
+get their name yet. No reader sees them.
 
 Rows are deleted by a commit without their files. The files stay for the readers of older versions of the table, until
 `expired` names them.
@@ -34,18 +35,25 @@ T = TypeVar("T")
 LEDGER = "ledger"
 SCRATCH = "_scratch"
 PROBE = "_probe"
+UNNAMED = "_unnamed"
+"""Stands for the table of files that were written under a temporary name, and did not get their name."""
+NO_TABLES = frozenset({SCRATCH, PROBE, UNNAMED})
 _DELETERS = 8
 _OF_TABLE = re.compile(r"(?P<table>[a-z][a-z0-9_]*)/(?:[^/]+/)*attempt_id=(?P<attempt>[0-9A-Za-z-]+)/[^/]+\.parquet")
 _OF_SCRATCH = re.compile(rf"{SCRATCH}/(?P<attempt>[0-9A-Za-z-]+)/.+")
 _OF_PROBE = re.compile(rf"{PROBE}/.+")
+# deltalake writes `name#1` and gives it its name; `put_file` does so with a hidden file.
+_OF_UNNAMED = re.compile(
+    rf"[a-z][a-z0-9_]*/(?:[^/]+/)*[^/]+\.(?:json|parquet)#\d+|{LEDGER}/_head/\.\d{{20}}\.json\.[0-9a-f]{{32}}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftoverFile:
     """A file that an attempt has written, as the file system lists it. No commit need name it, so it is no `TableFile`.
 
-    `path` is in the file system of the lake. `table` is the name of a table, `_scratch` or `_probe`. `attempt_id` is
-    None for a file of `_probe`.
+    `path` is in the file system of the lake. `table` is the name of a table, or one of NO_TABLES. `attempt_id` is None
+    for a file of `_probe` and for one without its name.
     """
 
     path: str
@@ -101,7 +109,7 @@ class LakeFiles:
     pipeline: str
 
     def listed(self) -> list[LeftoverFile]:
-        """Return the files of tables, of `_scratch` and of `_probe`, by path.
+        """Return the files of tables, of `_scratch` and of `_probe`, and those without their names, by path.
 
         Raises:
             StoreError: the store does not answer.
@@ -235,13 +243,14 @@ def _quoted(text: str) -> str:
 
 def _listed(info: "pafs.FileInfo", root: str) -> LeftoverFile | None:
     relative = info.path[len(root) :].lstrip("/")
-    for pattern in (_OF_TABLE, _OF_SCRATCH, _OF_PROBE):
+    for pattern in (_OF_UNNAMED, _OF_TABLE, _OF_SCRATCH, _OF_PROBE):
         match = pattern.fullmatch(relative)
-        if match is not None and relative.partition("/")[0] != LEDGER:
+        table = UNNAMED if pattern is _OF_UNNAMED else relative.partition("/")[0]
+        if match is not None and table != LEDGER:
             parts = match.groupdict()
             return LeftoverFile(
                 path=info.path,
-                table=relative.partition("/")[0],
+                table=table,
                 attempt_id=parts.get("attempt"),
                 bytes=info.size,
                 modified_ms=(info.mtime_ns or 0) // 1_000_000,

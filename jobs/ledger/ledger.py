@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from jobs.disk_errors import disk_problem
 from jobs.lake.delta_tables import pause_s
 from jobs.ledger.chain import linked
 from jobs.ledger.events import STORAGE_KINDS, LedgerEvent
@@ -241,7 +242,9 @@ class Ledger:
         except ConflictError as error:
             # The store may have written the commit although it reported a failure: look for the commit's id.
             if self._take_in_new_events() <= version:
-                raise LedgerError(f"ledger {self.uri} cannot be written: {error}") from error
+                problem = disk_problem(error)
+                cause = f"{error}" if problem is None else f"{problem} ({error})"
+                raise LedgerError(f"ledger {self.uri} cannot be written: {cause}") from error
             if self._history.commits.get(version + 1) != commit_id:
                 return False
         self._written = version + 1

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jobs.disk_errors import disk_problem
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import REMOTE_ADVICE, damaged_file, one_line, table_errors
 from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, open_delta
@@ -312,6 +313,8 @@ class LedgerTable:
         """Turn the errors of an unreadable table into a `LedgerError`; after any error, open the table again."""
 
         def make_error(error: BaseException) -> LedgerError:
+            if (problem := disk_problem(error)) is not None:
+                return LedgerError(f"ledger {self.uri} cannot be {what}: {problem} ({one_line(error)})")
             file = damaged_file(self.uri)
             cause = one_line(error) if file is None else f"file {file[0]} is damaged, truncated or lost ({file[1]})"
             advice = REMOTE_ADVICE if is_remote(self.uri) else "Restore the ledger's directory from a backup"

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from jobs.durations import UNIT_MS
 from jobs.lake.lake import Lake
-from jobs.lake.leftover_files import PROBE, SCRATCH, AttemptFiles, CommittedFile, LakeFiles, LeftoverFile
+from jobs.lake.leftover_files import NO_TABLES, SCRATCH, AttemptFiles, CommittedFile, LakeFiles, LeftoverFile
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.removals import StoredAttempt, Why, removed_event
 from jobs.ledger.view import LedgerView, StagedRun
@@ -35,7 +35,7 @@ from windowlib.errors import StoreError
 from windowlib.records.tables import STATE_TABLES
 
 PROBE_MS: Final = 3_600_000
-"""A file of `_probe` that is younger than this may belong to a process that makes its first commit now."""
+"""A file without an attempt that is younger than this may belong to a process that makes a commit now."""
 
 OLDER_THAN_MS: Final = 7 * UNIT_MS["d"]
 """By default, files stay that were written, or whose rows were deleted, later than this time ago."""
@@ -135,7 +135,7 @@ def clean(
     """
     limit_ms, listed = (now_ms := work.ledger.now_ms()) - older_than_ms, files.listed()
     old = [file for file in listed if file.modified_ms <= limit_ms]
-    tables = sorted({file.table for file in listed} - {SCRATCH, PROBE})
+    tables = sorted({file.table for file in listed} - NO_TABLES)
     view = work.ledger.view()
     has_removed = bool(view.removed or view.removed_checkpoints)
     committed = files.committed(tables) if work.pipeline.retention is not None or has_removed else ()
@@ -150,7 +150,7 @@ def clean(
         for file in old
         if (file.modified_ms <= now_ms - PROBE_MS if file.attempt_id is None else file.attempt_id in removable)
     ]
-    named = files.named(sorted({file.table for file in asked} - {SCRATCH, PROBE}))
+    named = files.named(sorted({file.table for file in asked} - NO_TABLES))
     leftovers = tuple(file for file in asked if file.path not in named)
     if not dry_run:
         touched = {file.attempt_id for file in leftovers}
@@ -186,7 +186,7 @@ def delete_removed(work: RequestContext, files: AttemptFiles) -> None:
     Raises:
         LedgerError, StoreError: as for `clean`.
     """
-    tables = sorted({file.table for file in files.listed()} - {SCRATCH, PROBE})
+    tables = sorted({file.table for file in files.listed()} - NO_TABLES)
     _delete(work, files, _rows_to_delete(work.ledger.view(), {}, files.committed(tables)))
 
 

@@ -7,6 +7,7 @@ from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.provenance import decision_details
 from jobs.ledger.view import LedgerView, Publication, Request, RequestState
 from jobs.pipeline.slices import slice_of_id, slices_between
+from jobs.plain_text import counted
 from jobs.planning.request_context import Opened, RequestContext, covers, is_live
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
@@ -136,9 +137,9 @@ def publish(work: RequestContext, *, who: str, request_id: str | None = None) ->
     view = work.ledger.view()
     waiting = [request for request in reversed(view.open_requests()) if request.runs]
     if not waiting:
+        move_current_tables(work)  # a process may have been killed after its publication
         raise RequestError(
-            f"pipeline {work.pipeline.name} has no open request with runs; make one with "
-            f"`hindcast run {work.pipeline.name} …`"
+            f"pipeline {work.pipeline.name} has no open request with runs{_newest_publication(work, view)}"
         )
     newer: set[str] = set()
     for request in waiting:
@@ -148,6 +149,19 @@ def publish(work: RequestContext, *, who: str, request_id: str | None = None) ->
                 return publish_request(work, request.request_id, who=who)
         newer |= set(request.runs)
     return publish_request(work, waiting[0].request_id, who=who)
+
+
+def _newest_publication(work: RequestContext, view: LedgerView) -> str:
+    """Return the end of a message about nothing to publish, also for a command whose first try has published."""
+    name = work.pipeline.name
+    if not view.standing:
+        return f"; make one with `hindcast run {name} …`"
+    newest = view.standing[-1]
+    slices = counted(len(newest.changes), "slice")
+    return (
+        f". The newest publication that readers see is {newest.seq}, by {newest.who}, of {slices}; "
+        f"`hindcast status {name}` shows it"
+    )
 
 
 def _published_events(
