@@ -91,6 +91,8 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 def test_what_follows_is_replayed_and_nothing_else(shell: Shell) -> None:
     assert shell("follow", "hours") == 1
     assert "has published nothing" in shell.err or "no slice" in shell.err
+    assert shell("follow", "hours", "--dry-run") == 0
+    assert "pairs: pipeline days has published no slice" in shell.out
     first, last = str(FIRST), str(FIRST + timedelta(days=DAYS))
     assert shell("run", "hours", "--from", first, "--to", str(FIRST + timedelta(days=3))) == 0, shell.err
     assert shell("follow", "hours") == 0, shell.err
@@ -100,6 +102,11 @@ def test_what_follows_is_replayed_and_nothing_else(shell: Shell) -> None:
     assert shell("run", "hours", "--from", first, "--to", last) == 0, shell.err
     assert shell("follow", "hours", "--dry-run") == 0
     assert "2 of 5 slices to replay" in shell.out
+    asked = ("plan", "hours", "--from", first, "--to", last, "--with-downstream")
+    told, whole = shell.out, shell.json(*asked)
+    assert [(plan["pipeline"], plan["certain"]) for plan in whole["downstream"]] == [("days", 2), ("pairs", 0)]
+    assert shell(*asked) == 0
+    assert shell.out.endswith(told)
     assert shell("follow", "hours") == 0, shell.err
     append(shell.root, 1, [23])
     assert shell("run", "hours", "--from", first, "--to", last) == 0, shell.err
