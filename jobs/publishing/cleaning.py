@@ -19,7 +19,7 @@ ledger and record in one compare-and-set, delete rows, and then read which files
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from jobs.durations import UNIT_MS
@@ -29,6 +29,7 @@ from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.removals import StoredAttempt, Why, removed_event
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.planning.request_context import RequestContext, holders
+from jobs.publishing.replaced_files import replaced_files
 from jobs.publishing.retention import Need
 from jobs.reading.verify import Span, verify
 from windowlib.errors import StoreError
@@ -70,6 +71,7 @@ class Leftovers:
         young: the number of files that stay because they are too young.
         rows: the rows past their retention, by table and reason; deleted unless it was a dry run.
         expired: the files of rows that earlier clean-ups deleted; removed unless it was a dry run.
+        replaced: the files of current tables and of the cache of the log that nothing needs; removed likewise.
         is_removed: whether the files were removed.
     """
 
@@ -81,6 +83,7 @@ class Leftovers:
     is_removed: bool
     rows: tuple[RemovedRows, ...] = ()
     expired: tuple[LeftoverFile, ...] = ()
+    replaced: tuple[LeftoverFile, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -90,7 +93,7 @@ class Leftovers:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to remove."""
-        return not (self.files or self.rows or self.expired)
+        return not (self.files or self.rows or self.expired or self.replaced)
 
     def to_json(self) -> dict[str, Any]:
         """Return the content as plain data."""
@@ -105,6 +108,8 @@ class Leftovers:
             "rows": [rows.to_json() for rows in self.rows],
             "expired_files": len(self.expired),
             "expired_bytes": sum(file.bytes for file in self.expired),
+            "replaced_files": dict(sorted(Counter(file.table for file in self.replaced).items())),
+            "replaced_bytes": sum(file.bytes for file in self.replaced),
             "removed": self.is_removed,
         }
 
@@ -170,14 +175,20 @@ def clean(
 
 
 def clean_lake(work: RequestContext, *, older_than_ms: int, who: str, dry_run: bool) -> Leftovers:
-    """Clean the lake of a pipeline, as `clean` does. Before a file is removed, rows are compared as by `verify`.
+    """Clean the lake of a pipeline, as `clean` does, and remove the files of copies that nothing needs.
+
+    Before a file of an attempt is removed, rows are compared as by `verify`.
 
     Raises:
         LedgerError, StoreError: as for `clean`.
     """
     files = LakeFiles(lake=work.lake, pipeline=work.pipeline.name)
     check = rows_checker(work.lake, work.pipeline.name)
-    return clean(work, files, older_than_ms=older_than_ms, who=who, check_rows=check, dry_run=dry_run)
+    leftovers = clean(work, files, older_than_ms=older_than_ms, who=who, check_rows=check, dry_run=dry_run)
+    replaced = replaced_files(work, files, older_than_ms=older_than_ms)
+    if not dry_run:
+        files.remove(file.path for file in replaced)
+    return replace(leftovers, replaced=replaced)
 
 
 def delete_removed(work: RequestContext, files: AttemptFiles) -> None:
