@@ -5,13 +5,15 @@ from dataclasses import replace
 
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.provenance import decision_details
-from jobs.ledger.view import LedgerView, Publication, Request, RequestState
+from jobs.ledger.publications import Publication
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.slices import slice_of_id, slices_between
 from jobs.planning.request_context import Opened, RequestContext, covers, is_live
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
 from jobs.publishing.optimistic_check import By, check_seen_request
 from jobs.publishing.rules import PublicationAttempt, changed_slices, has_equal_rows, judge_publication, other_holders
+from jobs.publishing.stop_reasons import listed
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -125,8 +127,8 @@ def _publish(work: RequestContext, request_id: str, by: By, *, lease_id: str | N
 def publish(work: RequestContext, *, who: str, request_id: str | None = None) -> PublicationAttempt:
     """Publish for a person: the request with an id, or the newest open request whose runs are all publishable.
 
-    An older request is skipped if a newer open one has runs of the same slices. A request that is worked on is skipped,
-    too.
+    A candidate is published only by its id. An older request is skipped if a newer open one has runs of the same
+    slices. A request that is worked on is skipped, too.
 
     Raises:
         RequestError: there is nothing to publish.
@@ -134,11 +136,13 @@ def publish(work: RequestContext, *, who: str, request_id: str | None = None) ->
     if request_id is not None:
         return publish_request(work, request_id, who=who)
     view = work.ledger.view()
-    waiting = [request for request in reversed(view.open_requests()) if request.runs]
+    waiting = [request for request in reversed(view.awaited_requests()) if request.runs]
     if not waiting:
+        candidates = view.open_requests(RequestKind.CANDIDATE)
         raise RequestError(
             f"pipeline {work.pipeline.name} has no open request with runs; make one with "
             f"`hindcast run {work.pipeline.name} …`"
+            + (f", or name a candidate with --request: {listed([c.request_id for c in candidates])}" * bool(candidates))
         )
     newer: set[str] = set()
     for request in waiting:
@@ -170,7 +174,7 @@ def _published_events(
         )
         for slice_id, run_id in changed.items()
     ]
-    settled = [other for other in view.open_requests() if _settles(work, view, request, other=other)]
+    settled = [other for other in view.awaited_requests() if _settles(work, view, request, other=other)]
     why = f"settled by publication {view.version + 1} of {by.who}"
     return events + [_closed(other, why, by=request) for other in settled]
 
