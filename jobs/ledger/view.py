@@ -329,6 +329,17 @@ class LedgerView:
                 seen.update(publication.changes)
         return {slice_id: run_id for slice_id, run_id in seen.items() if run_id is not None}
 
+    def newest_runs(self) -> dict[str, StagedRun]:
+        """Return slice -> the run that was staged last, published or not. A candidate's counts if there is no other."""
+        ordered = sorted(self.runs.values(), key=lambda run: (not self._is_tried(run), run.seq))
+        return {run.result.slice.slice_id: run for run in ordered}
+
+    def _is_tried(self, run: StagedRun) -> bool:
+        """Return whether a candidate has staged a run, and readers do not see it."""
+        request = self.requests.get(run.request_id)
+        is_seen = self.published.get(run.result.slice.slice_id) == run.result.run_id
+        return request is not None and request.is_candidate and not is_seen
+
     def rewrites_since(self, run: StagedRun) -> tuple[AcceptedRewrite, ...]:
         """Return the accepted commits that removed or changed records of a slice after a run had read it, in order."""
         seen, slice_id = run.result.log, run.result.slice.slice_id
