@@ -13,6 +13,8 @@ Only Delta and Spark are replaced. The test checks these laws after every commit
 - A clean-up removes no file of a run that the ledger has, and condemns no attempt on which somebody works. No run of an
   attempt that was condemned is staged.
 - With a rule for settled windows, each published run was judged against what readers saw directly before.
+- A candidate is published only by a person, and only in place of what it was compared with. It changes no check of a
+  run that readers see, and no publication closes it. Afterwards, the chain ends with its spec.
 - A commit that removed records is accepted by one event, and no run of what it left is staged before.
 
 At the end, one more run of all slices publishes the same rows as an undisturbed run over the same log, and one more
@@ -251,7 +253,8 @@ def judged_by_hash(view: LedgerView, request: Request) -> dict[str, tuple[CheckR
         check = CheckResult(
             slice_id=slice_id, table=SETTLED, check="settled", severity="critical", verdict=verdict, observed=word
         )
-        found[own] = (check,) if is_change else ()
+        if view.published.get(slice_id) != own:
+            found[own] = (check,) if is_change else ()
     return found
 
 
@@ -295,6 +298,22 @@ def run_by_hand(world: World, writer: Writer, rng: Random) -> None:
     )  # fmt: skip
     staging = Staging(chunk=rng.choice([None, 1, 2]))
     run_request(work, asked, world.replayer(writer), staging=staging, publish=rng.random() < 0.8)
+
+
+def try_candidate(world: World, writer: Writer, rng: Random) -> None:
+    """Play a person who runs a candidate, mostly up to the head, looks at it, and publishes it."""
+    world.kinds[writer.pid] = HUMAN
+    work = world.request_context(writer, rng.choice(SPECS))
+    published = [one for one in SLICES if one.slice_id in work.ledger.view().published]
+    end_ms = published[-1].end_ms if published and rng.random() < 0.8 else rng.choice(SLICES).end_ms
+    asked = Asked(
+        from_ms=FIRST_MS, to_ms=end_ms, who=writer.name, reason="candidate", is_fresh=rng.random() < 0.2,
+        kind=RequestKind.CANDIDATE,
+    )  # fmt: skip
+    outcome = run_request(work, asked, world.replayer(writer), staging=Staging(chunk=rng.choice([None, 1, 2])))
+    writer.stop_here()
+    if outcome.request_id and rng.random() < 0.7:
+        publish(work, who=writer.name, request_id=outcome.request_id)
 
 
 def run_as_dag(world: World, writer: Writer, rng: Random) -> None:
@@ -355,7 +374,9 @@ def decide(world: World, writer: Writer, rng: Random) -> None:
         case "publish":
             publish(work, who=writer.name)
         case "publish one" if view.requests:
-            publish(work, who=writer.name, request_id=rng.choice(list(view.requests)))
+            candidates = [request.request_id for request in view.requests.values() if request.is_candidate]
+            chosen = candidates if candidates and rng.random() < 0.5 else list(view.requests)
+            publish(work, who=writer.name, request_id=rng.choice(chosen))
         case "waive":
             failed = [run for run in view.runs.values() if run.verdict is Verdict.FAIL and run.waiver is None]
             if failed:
@@ -437,6 +458,28 @@ class Laws:
         self._a_condemned_attempt_has_no_holder_and_no_run(writer, before, rows)
         self._no_file_of_a_run_is_gone()
         self._an_erasure_is_accepted_once_and_before_it_is_replayed(before, rows)
+        self._a_candidate_stays_beside_the_chain_until_a_person_publishes_it(writer, before, rows)
+
+    def _a_candidate_stays_beside_the_chain_until_a_person_publishes_it(
+        self, writer: Writer, before: LedgerView, rows: Sequence[Row]
+    ) -> None:
+        kinds = {row["event"] for row in rows}
+        for row in rows:
+            request = before.requests.get(row["request_id"] or "")
+            if request is None or not request.is_candidate:
+                continue
+            if row["event"] == EventKind.CHECKED.value:
+                assert not before.is_in_chain(row["run_id"]), "a candidate has checked a run of the chain"
+            if row["event"] == EventKind.CLOSED.value:
+                assert EventKind.PUBLISHED.value not in kinds, "a publication has closed a candidate"
+            if row["event"] == EventKind.PUBLISHED.value:
+                assert self.world.kinds[writer.pid] == HUMAN, "only a person publishes a candidate"
+                for slice_id, then in request.compared_with.items():
+                    seen = before.published.get(slice_id)
+                    assert seen in {then, request.runs.get(slice_id)}, "it replaces what it was not compared with"
+                head = self.view.head
+                assert head is not None
+                assert head.result.spec_fingerprint == request.spec_fingerprint
 
     def _an_erasure_is_accepted_once_and_before_it_is_replayed(self, before: LedgerView, rows: Sequence[Row]) -> None:
         versions = [one.rewrite.version for one in self.view.accepted]
@@ -538,8 +581,19 @@ class Laws:
             if row["event"] == EventKind.CLOSED.value:
                 other = before.requests[row["request_id"]]
                 theirs = {one.slice_id for one in SLICES if covers(other, one)}
-                assert other.opened_seq < request.opened_seq, "only an older request is superseded"
-                assert theirs <= wanted, "it is superseded only by one that covers it"
+                if not self._has_rows_that_readers_see(other, theirs):
+                    assert other.opened_seq < request.opened_seq, "only an older request is superseded"
+                    assert theirs <= wanted, "it is superseded only by one that covers it"
+
+    def _has_rows_that_readers_see(self, request: Request, slice_ids: Collection[str]) -> bool:
+        """Return whether the publication of a request would change no row. A candidate may settle a newer one so."""
+        shown = {slice_id: self.view.published_run(slice_id) for slice_id in slice_ids}
+        return all(
+            run is not None
+            and slice_id in request.runs
+            and self.view.run(request.runs[slice_id]).result.digests == run.result.digests
+            for slice_id, run in shown.items()
+        )
 
     def _a_condemned_attempt_has_no_holder_and_no_run(
         self, writer: Writer, before: LedgerView, rows: Sequence[Row]
@@ -613,7 +667,7 @@ def _text(pipeline: Pipeline) -> str:
 
 def _writer(world: World, rng: Random) -> Writer:
     world.next_pid += 1
-    act, own = rng.choice([run_by_hand, run_as_dag, decide, tidy]), Random(rng.random())
+    act, own = rng.choice([run_by_hand, run_as_dag, try_candidate, decide, tidy]), Random(rng.random())
 
     def work(writer: Writer) -> None:
         act(world, writer, own)

@@ -46,7 +46,7 @@ from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
-from jobs.runs import RunResult, Slice, Verdict, WarmUp
+from jobs.runs import RunResult, Slice, WarmUp
 from jobs.spark.lazy_session import LazySession
 from tests.jobs.replay.test_without_spark import no_session
 from tests.support.fuzzing import cases
@@ -94,8 +94,8 @@ DEATHS: Final = st.one_of(
     st.tuples(st.sampled_from(("before commit", "after commit")), st.integers(1, 12)),
 )
 """Where the process of a step is killed: at a chunk or a commit of the ledger, before or after it was written."""
-CHECKS: Final = st.sampled_from(("suite a", "suite b"))
-"""The fingerprints of suites. A candidate has one, and the other steps have none."""
+CHECKS: Final = st.sampled_from((None, "an edited suite"))
+"""The fingerprint of the suite of a candidate. Its own runs are then checked again, and those of the chain are not."""
 RETENTIONS: Final = st.tuples(*(st.sampled_from((None, 1, 1, 2)) for _ in range(3)))
 """The days for which superseded rows, unpublished rows and states are kept. None is for ever."""
 CLEANING_DEATHS: Final = st.one_of(
@@ -114,7 +114,6 @@ class Process:
     number: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     is_dead: bool = False
-    checks: str | None = None
 
     def reach(self, place: str) -> None:
         """Die here if this is the place."""
@@ -130,15 +129,9 @@ class Process:
             self.reach("before chunk")
             results = list(replay_chunk(SESSION, order, sizes=SIZES))
             self.reach("after chunk")
-            return results if self.checks is None else [checked_by(self.checks, result) for result in results]
+            return results
 
         return replay
-
-
-def checked_by(checks: str, result: RunResult) -> RunResult:
-    """Return the result with the fingerprint of a suite, which warns if it is the suite b."""
-    verdict = Verdict.WARN if checks == "suite b" else result.verdict
-    return replace(result, verdict=verdict, extras={**result.extras, "checks_fingerprint": checks})
 
 
 class MortalLedger(Ledger):
@@ -276,8 +269,8 @@ class RepairMachine(RuleBasedStateMachine):
         edited=st.one_of(st.none(), SPECS), promotes=st.booleans(),
     )  # fmt: skip
     def candidate(
-        self, *, days: tuple[int, int], to_head: bool, warms_up: bool, checks: str, death: tuple[str, int] | None,
-        edited: Spec | None, promotes: bool,
+        self, *, days: tuple[int, int], to_head: bool, warms_up: bool, checks: str | None,
+        death: tuple[str, int] | None, edited: Spec | None, promotes: bool,
     ) -> None:  # fmt: skip
         """Run a candidate. Neither readers, nor the runs of the chain, nor what the schedule does next change."""
         self.spec = edited or self.spec
@@ -286,8 +279,6 @@ class RepairMachine(RuleBasedStateMachine):
             first, last = min(first, max(self.shown)), max(self.shown)
         before = self._of_the_chain(self.seen)
         work = replace(self._work(death), checks=checks)
-        assert isinstance(work.ledger, MortalLedger)
-        work.ledger.process.checks = checks
         self._run_range(work, range(first, last + 1), publishes=False, warms_up=warms_up, kind=RequestKind.CANDIDATE)
         assert self._of_the_chain(self.seen) == before
         if promotes and death is None and self._candidates():

@@ -1,4 +1,4 @@
-"""`hindcast run --as-candidate`: an edited pipeline file is tried beside what is published, and promoted by `publish`."""
+"""`hindcast run --as-candidate`: an edited pipeline file is tried beside what is published, and then promoted."""
 
 import pytest
 
