@@ -27,7 +27,7 @@ from windowlib.errors import RequestError
     "request_id",
     default=None,
     metavar="ID",
-    help="The request to publish, or the first letters of its id.  "
+    help="The request to publish: its id, or its first letters. A candidate is published only if it is named.  "
     "[default: the newest open request that can be published]",
 )
 @options.json_option
@@ -37,6 +37,9 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
 
     The command publishes nothing and has exit status 1 if a check failed for one of the slices, or if published slices
     after the request were computed from a state that the request changes. The message has the slices.
+
+    A candidate (`hindcast run --as-candidate`) is also refused if readers see other runs of its slices than when it
+    was planned, or published slices after it. After its publication, the schedule goes on with its spec.
 
     If a DAG run of Airflow has made the request, the command tells what to clear there. With HINDCAST_AIRFLOW_URL and
     HINDCAST_AIRFLOW_TOKEN (or HINDCAST_AIRFLOW_USER and HINDCAST_AIRFLOW_PASSWORD), it clears it and waits.

@@ -60,7 +60,7 @@ def gauges(view: LedgerView, *, grid: SliceGrid, now_ms: int, changed: int | Non
 
 
 def _open_work(view: LedgerView) -> Iterator[tuple[str, float]]:
-    requests = view.open_requests()
+    requests = view.awaited_requests()
     staged = [view.run(run_id) for request in requests for run_id in request.runs.values()]
     yield "held_slices", len({run.result.slice.slice_id for run in staged if not run.is_publishable})
     proposed = sum(request.is_proposed for request in requests)

@@ -10,8 +10,8 @@ from jobs.plain_text import counted
 from jobs.planning.change_sentences import ToldChanges, told_changes
 from jobs.planning.request_context import RequestContext, holders
 from jobs.planning.standing import awaited_slice, empty_slices
-from jobs.publishing.rules import UNVERIFIED, judge_publication, listed, unverified_slices
-from jobs.publishing.stop_reasons import stop_reasons
+from jobs.publishing.rules import UNVERIFIED, judge_publication, unverified_slices
+from jobs.publishing.stop_reasons import listed, stop_reasons
 from jobs.review.freshness import last_tick_ms
 from jobs.runs import Slice, Verdict
 from windowlib.errors import HindcastError
@@ -124,7 +124,7 @@ class PipelineState:
 
 def held_slices(view: LedgerView) -> tuple[HeldSlice, ...]:
     """Return the slices that stop the publication of open requests, oldest first. A slice is listed once."""
-    by_id = {held.slice_id: held for request in view.open_requests() for held in _held(view, request)}
+    by_id = {held.slice_id: held for request in view.awaited_requests() for held in _held(view, request)}
     return tuple(by_id[slice_id] for slice_id in sorted(by_id))
 
 
@@ -266,9 +266,9 @@ def _waits(work: RequestContext, view: LedgerView, request: Request, *, held: in
     outcome = judge_publication(work, view, request)
     if not outcome.is_published:
         return outcome.why
-    slices = unverified_slices(view, request)
-    return (
-        f"is ready to be published by a person ({listed(slices)}: {UNVERIFIED})"
-        if slices
-        else "is ready to be published"
-    )
+    if request.is_candidate:
+        why = "the chain goes on with its spec"
+    else:
+        slices = unverified_slices(view, request)
+        why = f"{listed(slices)}: {UNVERIFIED}" if slices else ""
+    return f"is ready to be published by a person ({why})" if why else "is ready to be published"
