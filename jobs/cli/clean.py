@@ -33,6 +33,8 @@ def clean_command(*, pipeline_name: str, age: str, is_real: bool, as_json: bool,
     when no reader of an older version of the table can be at work (--older-than).
 
     Files that no commit names, and shuffle files, of killed replays. Those of requests on which a process works stay.
+
+    Snapshots of the ledger that are not the newest of this version of Hindcast. They are a cache, and are made again.
     """
     older_than_ms = options.duration_ms(age, "--older-than", least_ms=0)
     work = places.request_context(places.pipeline(pipeline_name))
@@ -58,6 +60,8 @@ def _lines(leftovers: Leftovers, older_than_ms: int) -> list[str]:
     if leftovers.expired:
         size = counted(sum(file.bytes for file in leftovers.expired), "byte")
         lines.append(f"{name}: {verb}{counted(len(leftovers.expired), 'file')} ({size}) of rows removed before")
+    if leftovers.snapshots:
+        lines.append(f"{name}: {verb}{counted(len(leftovers.snapshots), 'snapshot')} of the ledger")
     if not (leftovers.is_removed or leftovers.is_empty):
         lines.append(f"next: hindcast clean {name} --remove")
     if leftovers.held:
