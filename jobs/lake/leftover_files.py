@@ -48,7 +48,8 @@ _OF_SCRATCH = re.compile(rf"{SCRATCH}/(?P<attempt>[0-9A-Za-z-]+)/.+")
 _OF_PROBE = re.compile(rf"{PROBE}/.+")
 # deltalake writes `name#1` and gives it its name; `put_file` does so with a hidden file.
 _OF_UNNAMED = re.compile(
-    rf"[a-z][a-z0-9_]*/(?:[^/]+/)*[^/]+\.(?:json|parquet)#\d+|{LEDGER}/_head/\.\d{{20}}\.json\.[0-9a-f]{{32}}"
+    rf"[a-z][a-z0-9_]*/(?:[^/]+/)*[^/]+\.(?:json|parquet)#\d+|"
+    rf"{LEDGER}/(?:_head|_snapshot)/\.\d{{20}}[-0-9a-f]*\.(?:json|zst)\.[0-9a-f]{{32}}"
 )
 _OF_CURRENT = re.compile(rf"{CURRENT}[^/]+/(?:slice_id=[^/]+/)?part-[0-9a-f-]+\.parquet")
 _OF_UPSTREAM = re.compile(rf"{UPSTREAM}/slice_id=[^/]+/\.?[0-9a-f]+\.parquet(?:\.[0-9a-f]+)?")
