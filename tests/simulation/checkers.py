@@ -277,6 +277,27 @@ def no_needed_row_is_deleted(world: World, view: LedgerView) -> None:
         assert world.has_rows("timers", result.slice.slice_id, result.attempt_id), "the state of the head is deleted"
 
 
+def a_candidate_stays_beside_the_chain(commit: Commit) -> None:
+    """Only a person publishes it, in place of what it was compared with. It checks no run that readers see."""
+    before, kinds = commit.before, {event.kind for event in commit.events}
+    for event in commit.events:
+        request = before.requests.get(event.request_id or "")
+        if request is None or not request.is_candidate:
+            continue
+        if event.kind is EventKind.CHECKED:
+            assert not before.is_in_chain(str(event.run_id)), "a candidate has checked a run of the chain"
+        if event.kind is EventKind.CLOSED:
+            assert EventKind.PUBLISHED not in kinds, "a publication has closed a candidate"
+        if event.kind is EventKind.PUBLISHED:
+            assert commit.world.kinds.get(commit.actor.pid) == "person", "only a person publishes a candidate"
+            for slice_id, then in request.compared_with.items():
+                seen = before.published.get(slice_id)
+                assert seen in {then, request.runs.get(slice_id)}, "it replaces what it was not compared with"
+            head = commit.view.head
+            assert head is not None, "a promotion publishes slices"
+            assert head.result.spec_fingerprint == request.spec_fingerprint, "the chain ends with another spec"
+
+
 AFTER_COMMITS: tuple[Callable[[Commit], None], ...] = (
     the_history_is_linear_and_chained,
     no_run_is_staged_twice,
@@ -292,6 +313,7 @@ AFTER_COMMITS: tuple[Callable[[Commit], None], ...] = (
     a_publication_closes_only_settled_requests,
     a_condemned_attempt_has_no_holder_and_no_run,
     an_erasure_is_accepted_once_and_before_it_is_replayed,
+    a_candidate_stays_beside_the_chain,
 )
 
 

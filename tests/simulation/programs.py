@@ -6,7 +6,7 @@ from functools import partial
 from random import Random
 
 from jobs.lake.rewrites import Rewrite, RewrittenSlice
-from jobs.ledger.view import LedgerView, StagedRun
+from jobs.ledger.view import LedgerView, RequestKind, StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay
@@ -69,6 +69,23 @@ def adopt(world: World, actor: Actor, rng: Random) -> None:
         warm_up=WarmUp(first=SLICES[max(first - 1, 0)]), if_open=rng.choice([IfOpen.REPLACE, IfOpen.REFUSE]),
     )  # fmt: skip
     run_request(work, asked, MemoryReplayer(world, actor), publish=rng.random() < 0.8)
+
+
+def try_candidate(world: World, actor: Actor, rng: Random) -> None:
+    """Play a person who runs a candidate, mostly up to the head, looks at it, and publishes it."""
+    world.kinds[actor.pid] = HUMAN
+    work = world.request_context(actor, rng.choice(SPECS))
+    published = [slice_ for slice_ in SLICES if slice_.slice_id in work.ledger.view().published]
+    end_ms = published[-1].end_ms if published and rng.random() < 0.8 else rng.choice(SLICES).end_ms
+    asked = Asked(
+        from_ms=FIRST_MS, to_ms=end_ms, who=actor.name, reason="candidate", is_fresh=rng.random() < 0.2,
+        kind=RequestKind.CANDIDATE,
+    )  # fmt: skip
+    staging = Staging(chunk=rng.choice([None, 1, 2]))
+    outcome = run_request(work, asked, MemoryReplayer(world, actor), staging=staging)
+    actor.stop_here("look")
+    if outcome.request_id and rng.random() < 0.7:
+        publish(work, who=actor.name, request_id=outcome.request_id)
 
 
 def run_as_dag(world: World, actor: Actor, rng: Random) -> None:

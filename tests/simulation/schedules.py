@@ -37,6 +37,7 @@ from tests.simulation.programs import (
     run_as_dag,
     run_by_hand,
     tidy,
+    try_candidate,
 )
 from tests.simulation.world import (
     DAY_MS,
@@ -171,7 +172,18 @@ def _disturbed(world: World, checkers: Checkers) -> None:
     """Play processes with faults until all have ended."""
     rng, left = world.rng, world.rng.randrange(3, 13)
     most, rates = rng.randint(2, 5), Disturbances.drawn(rng)
-    programs = [run_by_hand, run_as_dag, decide, tidy, run_by_hand, run_as_dag, decide, adopt, reader_of(checkers)]
+    programs = [
+        run_by_hand,
+        run_as_dag,
+        decide,
+        tidy,
+        run_by_hand,
+        run_as_dag,
+        decide,
+        adopt,
+        try_candidate,
+        reader_of(checkers),
+    ]
     while left or world.actors:
         if left and len(world.alive) < most and (not world.actors or rng.random() < 0.2):
             left -= 1

@@ -395,7 +395,8 @@ def judged_by_hash(view: LedgerView, request: Request) -> dict[str, tuple[CheckR
         check = CheckResult(
             slice_id=slice_id, table=SETTLED, check="settled", severity="critical", verdict=verdict, observed=word
         )
-        judged[own] = (check,) if is_change else ()
+        if view.published.get(slice_id) != own:
+            judged[own] = (check,) if is_change else ()
     return judged
 
 
