@@ -93,7 +93,8 @@ static enum mode arrive(const char *call, const char *path) {
     int64_t number = __atomic_add_fetch(&control->counter, 1, __ATOMIC_SEQ_CST);
     if (control->trace[0]) {
         char line[PATH_MAX + 64];
-        int size = snprintf(line, sizeof line, "%s %s\n", call, path + strlen(control->directory));
+        size_t prefix = strlen(control->directory); /* the path of the directory itself is shorter */
+        int size = snprintf(line, sizeof line, "%s %s\n", call, strlen(path) < prefix ? "." : path + prefix);
         int fd = (int)syscall(SYS_openat, AT_FDCWD, control->trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         if (fd >= 0) {
             syscall(SYS_write, fd, line, (size_t)size);
