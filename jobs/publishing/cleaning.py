@@ -19,16 +19,20 @@ ledger and record in one compare-and-set, delete rows, and then read which files
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from jobs.durations import UNIT_MS
+from jobs.lake.damage import table_errors
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import NO_TABLES, SCRATCH, AttemptFiles, CommittedFile, LakeFiles, LeftoverFile
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.removals import StoredAttempt, Why, removed_event
+from jobs.ledger.snapshot import remove_old_snapshots
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.planning.request_context import RequestContext, holders
+from jobs.publishing.replaced_files import replaced_files
 from jobs.publishing.retention import Need
 from jobs.reading.verify import Span, verify
 from windowlib.errors import StoreError
@@ -70,7 +74,9 @@ class Leftovers:
         young: the number of files that stay because they are too young.
         rows: the rows past their retention, by table and reason; deleted unless it was a dry run.
         expired: the files of rows that earlier clean-ups deleted; removed unless it was a dry run.
+        replaced: the files of current tables and of the cache of the log that nothing needs; removed likewise.
         is_removed: whether the files were removed.
+        snapshots: the names of the snapshots of the ledger that no reader uses any more; removed unless a dry run.
     """
 
     pipeline: str
@@ -81,6 +87,8 @@ class Leftovers:
     is_removed: bool
     rows: tuple[RemovedRows, ...] = ()
     expired: tuple[LeftoverFile, ...] = ()
+    replaced: tuple[LeftoverFile, ...] = ()
+    snapshots: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -90,7 +98,7 @@ class Leftovers:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to remove."""
-        return not (self.files or self.rows or self.expired)
+        return not (self.files or self.rows or self.expired or self.replaced or self.snapshots)
 
     def to_json(self) -> dict[str, Any]:
         """Return the content as plain data."""
@@ -105,6 +113,9 @@ class Leftovers:
             "rows": [rows.to_json() for rows in self.rows],
             "expired_files": len(self.expired),
             "expired_bytes": sum(file.bytes for file in self.expired),
+            "replaced_files": dict(sorted(Counter(file.table for file in self.replaced).items())),
+            "replaced_bytes": sum(file.bytes for file in self.replaced),
+            "ledger_snapshots": list(self.snapshots),
             "removed": self.is_removed,
         }
 
@@ -170,14 +181,26 @@ def clean(
 
 
 def clean_lake(work: RequestContext, *, older_than_ms: int, who: str, dry_run: bool) -> Leftovers:
-    """Clean the lake of a pipeline, as `clean` does. Before a file is removed, rows are compared as by `verify`.
+    """Clean the lake of a pipeline, as `clean` does, and remove the files of copies that nothing needs.
+
+    Before a file of an attempt is removed, rows are compared as by `verify`.
 
     Raises:
         LedgerError, StoreError: as for `clean`.
     """
     files = LakeFiles(lake=work.lake, pipeline=work.pipeline.name)
     check = rows_checker(work.lake, work.pipeline.name)
-    return clean(work, files, older_than_ms=older_than_ms, who=who, check_rows=check, dry_run=dry_run)
+    leftovers = clean(work, files, older_than_ms=older_than_ms, who=who, check_rows=check, dry_run=dry_run)
+    replaced = replaced_files(work, files, older_than_ms=older_than_ms)
+    if not dry_run:
+        files.remove(file.path for file in replaced)
+    with table_errors(partial(_unlisted, work.ledger.uri)):
+        snapshots = remove_old_snapshots(work.ledger.uri, dry_run=dry_run)
+    return replace(leftovers, replaced=replaced, snapshots=snapshots)
+
+
+def _unlisted(uri: str, error: BaseException) -> StoreError:
+    return StoreError(f"old snapshots of ledger {uri} cannot be removed: {error}")
 
 
 def delete_removed(work: RequestContext, files: AttemptFiles) -> None:

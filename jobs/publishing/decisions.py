@@ -13,12 +13,14 @@ from functools import partial
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.leases import Lease
 from jobs.ledger.provenance import decision_details
-from jobs.ledger.view import Hold, LedgerView, Request
+from jobs.ledger.publications import Hold
+from jobs.ledger.view import LedgerView, Request
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.optimistic_check import By, check_seen_chain, check_seen_request
-from jobs.publishing.rules import PublicationAttempt, changed_slices, listed, other_holders
+from jobs.publishing.rules import PublicationAttempt, changed_slices, other_holders
+from jobs.publishing.stop_reasons import listed
 from windowlib.errors import RequestError
 
 
