@@ -12,7 +12,7 @@ import pytest
 from tests.support.fuzzing import first_seed
 from tests.support.write_faults import COMPILER, ERRORS, KILLS, Fault, ForkServer, compiled
 from tests.support.write_sweeps import Played, Point, Sweep
-from tests.support.written_lakes import TOPOLOGIES, Topology
+from tests.support.written_lakes import IN_SPARK, TOPOLOGIES, Topology
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler (cc, gcc or clang) on this machine")
 
@@ -20,6 +20,7 @@ BY_NAME = {topology.name: topology for topology in TOPOLOGIES}
 IN_MAKE_TEST = 6
 IN_MAKE_SLOW = 6
 """Points of each topology and kind of fault."""
+IN_SPARK_POINTS = 3
 Prepared = Callable[[Topology], Sweep]
 of_each = pytest.mark.parametrize("topology", TOPOLOGIES, ids=[topology.name for topology in TOPOLOGIES])
 
@@ -86,6 +87,13 @@ def test_some_kills(prepared: Prepared, topology: Topology) -> None:
 def test_some_errors(prepared: Prepared, topology: Topology) -> None:
     sweep = prepared(topology)
     _play(sweep, _sample(sweep, ERRORS, IN_MAKE_SLOW))
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_kills_of_a_driver_its_jvm_and_their_workers(prepared: Prepared) -> None:
+    sweep = prepared(IN_SPARK)
+    _play(sweep, _sample(sweep, KILLS, IN_SPARK_POINTS))
 
 
 @pytest.mark.soak

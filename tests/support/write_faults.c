@@ -28,7 +28,7 @@ struct control {
     int32_t mode;
     int32_t error;        /* the errno of FAIL, FAIL_FROM and DONE_THEN_FAIL */
     int32_t fired;        /* how many calls were disturbed */
-    int32_t unused;
+    int32_t group;        /* the process group of the command; its first process sets it */
     char directory[1024]; /* calls for files below it are counted; it ends with "/" */
     char trace[1024];     /* a file that gets one line for each call; empty for none */
     char call[32];        /* the first disturbed call */
@@ -44,6 +44,8 @@ void write_faults_use(const char *path) {
     syscall(SYS_close, fd);
     if (mapped == MAP_FAILED) abort();
     control = mapped;
+    int32_t none = 0;
+    __atomic_compare_exchange_n(&control->group, &none, getpgrp(), 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
 __attribute__((constructor)) static void begin(void) {
@@ -81,6 +83,7 @@ static int is_file_below(int fd, char *out) {
 }
 
 static void die(void) {
+    if (control->group != getpgrp()) syscall(SYS_kill, -control->group, SIGKILL); /* Spark's workers have their own */
     syscall(SYS_kill, 0, SIGKILL);
     for (;;) pause();
 }
@@ -90,7 +93,8 @@ static enum mode arrive(const char *call, const char *path) {
     int64_t number = __atomic_add_fetch(&control->counter, 1, __ATOMIC_SEQ_CST);
     if (control->trace[0]) {
         char line[PATH_MAX + 64];
-        int size = snprintf(line, sizeof line, "%s %s\n", call, path + strlen(control->directory));
+        size_t prefix = strlen(control->directory); /* the path of the directory itself is shorter */
+        int size = snprintf(line, sizeof line, "%s %s\n", call, strlen(path) < prefix ? "." : path + prefix);
         int fd = (int)syscall(SYS_openat, AT_FDCWD, control->trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         if (fd >= 0) {
             syscall(SYS_write, fd, line, (size_t)size);

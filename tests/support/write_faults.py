@@ -169,7 +169,7 @@ def _prepare(control: Path, below: Path, fault: Fault | None, *, point: int, tra
 def _disturbed(control: Path) -> Call | None:
     if not control.exists():
         return None
-    *_, fired, _unused, below, _trace, call, path = _CONTROL.unpack(control.read_bytes())
+    *_, fired, _group, below, _trace, call, path = _CONTROL.unpack(control.read_bytes())
     text, root, name = (word.partition(b"\0")[0].decode() for word in (path, below, call))
     return Call(name, text.removeprefix(root)) if fired else None
 

@@ -81,6 +81,10 @@ class Sweep:
     def _prepared(self) -> Path:
         return self.place / "prepared"
 
+    @property
+    def _function(self) -> str:
+        return f"{HERE}:{self.topology.function}"
+
     def _copy(self, name: str) -> Path:
         shutil.rmtree(self.place / name, ignore_errors=True)
         return Path(shutil.copytree(self._prepared, self.place / name))
@@ -92,7 +96,7 @@ class Sweep:
 
     def _undisturbed(self, home: Path) -> Ended:
         ended = self.server.call(
-            f"{HERE}:command", str(home), self.topology.command, self.topology.later_days, below=home / "lake",
+            self._function, str(home), self.topology.command, self.topology.later_days, below=home / "lake",
             learns=True,
         )  # fmt: skip
         assert ended.status == 0, ended
@@ -100,7 +104,7 @@ class Sweep:
 
     def _command(self, home: Path, *, fault: Fault, point: int) -> Ended:
         return self.server.call(
-            f"{HERE}:command", str(home), self.topology.command, self.topology.later_days, below=home / "lake",
+            self._function, str(home), self.topology.command, self.topology.later_days, below=home / "lake",
             fault=fault, point=point,
         )  # fmt: skip
 

@@ -26,6 +26,7 @@ from jobs.planning.request_context import open_request_context
 from jobs.publishing.cleaning import clean_lake
 from jobs.readers import published_table
 from jobs.reading.verify import verify
+from jobs.replay.pinned import Pinned
 from windowlib.errors import LedgerError
 
 DAY_MS: Final = 86_400_000
@@ -62,6 +63,7 @@ class Topology(NamedTuple):
         command: the arguments of the command.
         later_days: how many days later than the preparation the command runs.
         done_already: what the command answers if it has been done before; empty if it succeeds again.
+        function: the function of this module that runs the command. It runs again with `command`.
         killed_at: the preparation ends with the command itself, killed at this share of its calls. 0: it does not.
     """
 
@@ -71,6 +73,7 @@ class Topology(NamedTuple):
     later_days: int = 0
     done_already: str = ""
     killed_at: float = 0
+    function: str = "command"
 
 
 _RANGE: Final = ("--from", "2024-01-01", "--to", "2024-01-03")
@@ -98,6 +101,9 @@ TOPOLOGIES: Final = (
         later_days=30,
     ),
 )
+
+IN_SPARK: Final = TOPOLOGIES[0]._replace(name="fresh run in Spark", function="command_in_spark")
+"""The tasks of this command run in Python workers of a JVM. Its first lake is that of the first topology."""
 
 
 def make_log(home: str) -> None:
@@ -148,6 +154,12 @@ def command(home: str, arguments: Sequence[str], later_days: int = 0) -> int:
     file = str(Path(home, "late.yaml"))
     words = [Path(home, NEWEST).read_text(encoding="utf-8") if word == NEWEST else word for word in arguments[1:]]
     return run_cli(hindcast, [arguments[0], file, *words, "--lake", str(Path(home, "lake"))])
+
+
+def command_in_spark(home: str, arguments: Sequence[str], later_days: int = 0) -> int:
+    """Run a command as `command` does; its tasks run in Spark, however small they are."""
+    Pinned.runs_here = lambda _pinned, *, has_session: False  # type: ignore[assignment, method-assign]  # noqa: ARG005
+    return command(home, [*arguments, "--master", "local[1]"], later_days)
 
 
 def look(home: str) -> int:
