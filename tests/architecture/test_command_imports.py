@@ -17,12 +17,12 @@ HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow"
     ("modules", "most"),
     [
         ("jobs.cli.main", 465),
-        ("jobs.cli.status, jobs.ledger.table", 483),
+        ("jobs.cli.status, jobs.ledger.table", 484),
         ("jobs.cli.decide", 474),
-        ("jobs.cli.run", 510),
+        ("jobs.cli.run", 511),
         ("jobs.cli.inspect", 620),
         ("jobs.cli.explain", 620),
-        ("jobs.cli.run, jobs.review.execution", 775),
+        ("jobs.cli.run, jobs.review.execution", 776),
     ],
 )
 def test_a_command_imports_few_modules(modules: str, most: int) -> None:
