@@ -86,7 +86,11 @@ def rollback(
         RequestError: as `rollback_events` raises. Nothing was written.
     """
     decider = by or By(who=who, decision_id=work.new_id())
-    view = work.ledger.write(partial(rollback_events, work, publication=publication, reason=reason, by=decider))
+    try:
+        view = work.ledger.write(partial(rollback_events, work, publication=publication, reason=reason, by=decider))
+    except RequestError:
+        move_current_tables(work)  # a process may have been killed after it had written this rollback
+        raise
     move_current_tables(work)
     done = next(past for past in view.publications if past.seq == view.decisions[decider.decision_id].seq)
     return PublicationAttempt(

@@ -267,7 +267,8 @@ def _incomplete(work: RequestContext, request: Request) -> PublicationAttempt | 
         return _refused(request, why)
     wanted = slices_between(work.pipeline, request.from_ms, request.to_ms)
     missing = tuple(slice_.slice_id for slice_ in wanted if slice_.slice_id not in request.runs)
-    why = f"the request is not finished: {listed(missing)} left to replay; run it again and it continues there"
+    left = f"{listed(missing)} left to replay" if missing else "all its slices are staged, and it was not closed"
+    why = f"the request is not finished: {left}; run it again and it continues there"
     return _refused(request, why, stopped_by=missing)
 
 

@@ -32,7 +32,7 @@ HELP: Final[Mapping[str, str]] = {
     "waiting_seconds": "Seconds since the end of the first of these slices; 0 if there is none.",
     "held_slices": "Slices of open requests whose checks failed and that nobody has waived.",
     "open_requests": "Requests that are not published and not closed, without proposed restatements.",
-    "proposed_restatements": "Restatements of changed slices that wait to be replayed or declined.",
+    "proposed_restatements": "Proposed restatements and late repairs that wait to be replayed or declined.",
     "failed_requests": "Open requests whose newest attempt failed.",
     "rolled_back": "1 if a rollback holds the schedule until a person publishes or resumes, else 0.",
     "newest_publication_age_seconds": "Seconds since readers saw a change.",
