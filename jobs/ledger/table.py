@@ -186,14 +186,9 @@ class LedgerTable:
             return False
 
     def _stamps(self, paths: Collection[str]) -> dict[str, FileStamp]:
-        """Return the stamps of files that the table lists.
-
-        Raises:
-            OSError: there is no such file.
-        """
-        assert self._table is not None, "read() has opened the table"
-        if not is_remote(self.uri):
-            return {path: _stamp(self.uri, path) for path in paths}
+        """Return the stamps of files that the table lists. Raises OSError if one of them does not exist."""
+        if self._table is None or not is_remote(self.uri):
+            return {path: file_stamp(Path(place_of(self.uri, path))) for path in paths}
         actions = arrow_table(self._table.get_add_actions(flatten=True))
         sizes, times = actions["size_bytes"].to_pylist(), actions["modification_time"].cast("int64").to_pylist()
         listed = zip(actions["path"].to_pylist(), sizes, times, strict=True)
@@ -350,10 +345,6 @@ def _operation(uri: str, version: int) -> str | None:
 
 def _columns(table: "DeltaTable") -> set[str]:
     return {field["name"] for field in json.loads(table.schema().to_json())["fields"]}
-
-
-def _stamp(root: str, path: str) -> FileStamp:
-    return file_stamp(Path(place_of(root, path)))
 
 
 def _rows(table: "DeltaTable", path: str) -> list[dict[str, Any]]:
