@@ -4,6 +4,7 @@ import click
 
 from jobs.cli import options
 from jobs.durations import format_duration
+from jobs.lake.leftover_files import CURRENT
 from jobs.plain_text import counted
 from jobs.publishing.cleaning import OLDER_THAN_MS, Leftovers, clean_lake
 
@@ -34,6 +35,9 @@ def clean_command(*, pipeline_name: str, age: str, is_real: bool, as_json: bool,
 
     Files that no commit names, and shuffle files, of killed replays. Those of requests on which a process works stay.
 
+    Files of current tables that publications have replaced, and cached files of a log that is a table of another
+    pipeline, if the log has not had them since that time.
+
     Snapshots of the ledger that are not the newest of this version of Hindcast. They are a cache, and are made again.
     """
     older_than_ms = options.duration_ms(age, "--older-than", least_ms=0)
@@ -60,6 +64,10 @@ def _lines(leftovers: Leftovers, older_than_ms: int) -> list[str]:
     if leftovers.expired:
         size = counted(sum(file.bytes for file in leftovers.expired), "byte")
         lines.append(f"{name}: {verb}{counted(len(leftovers.expired), 'file')} ({size}) of rows removed before")
+    for table in sorted({file.table for file in leftovers.replaced}):
+        own = [file.bytes for file in leftovers.replaced if file.table == table]
+        what = "replaced" if table.startswith(CURRENT) else "that the log does not have any more"
+        lines.append(f"{name}: {verb}{counted(len(own), 'file')} ({counted(sum(own), 'byte')}) of {table}, {what}")
     if leftovers.snapshots:
         lines.append(f"{name}: {verb}{counted(len(leftovers.snapshots), 'snapshot')} of the ledger")
     if not (leftovers.is_removed or leftovers.is_empty):

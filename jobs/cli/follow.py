@@ -1,18 +1,18 @@
 """The command `hindcast follow`."""
 
+from collections.abc import Sequence
+
 import click
 
 from jobs.cli import options
-from jobs.cli.plan import suite_fingerprint
+from jobs.cli.plan import NoPlanYet, downstream_plans, show_downstream, suite_fingerprint
 from jobs.cli.progress import progress_option
 from jobs.cli.run import Shown, run_asked
-from jobs.cli.slice_lines import all_option, show_plan
+from jobs.cli.slice_lines import all_option
 from jobs.orchestration.following import readers_of, slices_to_follow
 from jobs.orchestration.requests import Staging
-from jobs.planning.change_reach import with_reach
-from jobs.planning.plan import Plan, plan
-from jobs.planning.request_context import Asked, RequestContext
-from jobs.planning.steps import Ask
+from jobs.planning.plan import Plan
+from jobs.planning.request_context import Asked
 
 
 @click.command(
@@ -41,10 +41,9 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
     """
     name = places.pipeline(pipeline_name).name
     readers = readers_of(places.chosen(None).good, name)
-    if not readers and as_json:
-        options.print_json({"pipeline": name, "readers": []})
-    elif not readers:
-        options.say(f"no pipeline reads {name}")
+    if dry_run or not readers:
+        _print_plans(name, downstream_plans(places, name), fold_from=None if as_json else fold_from)
+        return options.OK
     shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
     stopped: set[str] = set()
     for reader in readers:
@@ -52,13 +51,6 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
             stopped.add(reader.name)
             continue
         work = places.request_context(reader, checks=suite_fingerprint(reader))
-        if dry_run:
-            planned = _planned(work)
-            if as_json:
-                options.print_json(planned.to_json())
-            else:
-                show_plan(planned, at_least=fold_from)
-            continue
         slices = slices_to_follow(work)
         asked = Asked(
             from_ms=slices[0].start_ms,
@@ -72,6 +64,10 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
     return options.REFUSED if stopped and not no_publish else options.OK
 
 
-def _planned(work: RequestContext) -> Plan:
-    ask = Ask(slices=slices_to_follow(work))
-    return with_reach(work.pipeline, plan(work.pipeline, work.lake, work.ledger.view(), ask=ask))
+def _print_plans(name: str, plans: Sequence[Plan | NoPlanYet], *, fold_from: int | None) -> None:
+    """Print the plans of the pipelines that read a pipeline; as JSON if `fold_from` is None."""
+    if fold_from is not None:
+        show_downstream(name, plans, fold_from=fold_from)
+        return
+    for planned in [planned.to_json() for planned in plans] or [{"pipeline": name, "readers": []}]:
+        options.print_json(planned)

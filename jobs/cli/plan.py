@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,7 @@ from jobs.planning.plan_file import PlanFile
 from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Ask
 from jobs.runs import Slice, WarmUp
+from windowlib.errors import RequestError
 
 if TYPE_CHECKING:
     from jobs.review.execution import Execution
@@ -78,14 +79,21 @@ With --json, a current slice has the id and the verdict of its run. If a person 
     metavar="FILE",
     help="Store the plan. `hindcast run PIPELINE --plan FILE` does what it says, or nothing.",
 )
+@click.option(
+    "--with-downstream",
+    "tells_downstream",
+    is_flag=True,
+    help="Print as well what `hindcast follow PIPELINE` would replay in the pipelines that read this one. It can "
+    "change when slices of this plan are published.",
+)
 @options.master_option
 @all_option
 @options.json_option
 @options.place_options
 def plan_command(  # noqa: PLR0913 - one parameter per option
     *, pipeline_name: str, from_text: str | None, to_text: str | None, event_time_text: str | None, fresh: bool,
-    warms_up: bool, verify: bool, explains: bool, plan_file: Path | None, master: str | None, fold_from: int,
-    as_json: bool, places: options.Places,
+    warms_up: bool, verify: bool, explains: bool, plan_file: Path | None, tells_downstream: bool, master: str | None,
+    fold_from: int, as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
     """Print the plan of a range; its help is PLAN_HELP."""
     from jobs.planning.change_reach import with_reach  # `run` imports this module, too
@@ -109,9 +117,14 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
     if plan_file is not None:
         PlanFile.of(planned, view).store(plan_file)
     how = _execution(work, planned, slices) if explains else None
+    further = downstream_plans(places, pipeline.name) if tells_downstream else None
     if as_json:
-        verified = {} if verification is None else {"verified": asdict(verification)}
-        options.print_json(planned.to_json() | verified | ({} if how is None else {"execution": asdict(how)}))
+        parts = {
+            "verified": None if verification is None else asdict(verification),
+            "execution": None if how is None else asdict(how),
+            "downstream": None if further is None else [each.to_json() for each in further],
+        }
+        options.print_json(planned.to_json() | {key: part for key, part in parts.items() if part is not None})
     else:
         show_plan(planned, at_least=fold_from)
         for sentence in () if how is None else how.sentences:
@@ -120,7 +133,52 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
             options.say(verification.summary)
         if plan_file is not None:
             options.say(f"stored in {plan_file}; run it with `hindcast run {pipeline_name} --plan {plan_file}`")
+        show_downstream(pipeline.name, further, fold_from=fold_from)
     return options.REFUSED if verification is not None and verification.different else options.OK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPlanYet:
+    """Why a pipeline that reads another one has no plan: the other one has published nothing that it could read."""
+
+    pipeline: str
+    why: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content as plain data."""
+        return {"pipeline": self.pipeline, "why": self.why}
+
+
+def downstream_plans(places: options.Places, name: str) -> list[Plan | NoPlanYet]:
+    """Return the plans of the pipelines that read a pipeline, directly or not, for what is published now.
+
+    Raises:
+        SpecError, LogError, RequestError: as for `plan`, or pipelines read each other.
+    """
+    from jobs.orchestration.following import readers_of, slices_to_follow
+    from jobs.planning.change_reach import with_reach
+
+    plans: list[Plan | NoPlanYet] = []
+    for reader in readers_of(places.chosen(None).good, name):
+        work = places.request_context(reader, checks=suite_fingerprint(reader))
+        try:
+            ask = Ask(slices=slices_to_follow(work))
+        except RequestError as error:
+            plans.append(NoPlanYet(pipeline=reader.name, why=str(error)))
+        else:
+            plans.append(with_reach(reader, plan(reader, work.lake, work.ledger.view(), ask=ask)))
+    return plans
+
+
+def show_downstream(name: str, plans: Sequence[Plan | NoPlanYet] | None, *, fold_from: int) -> None:
+    """Print the plans of the pipelines that read a pipeline; nothing if they are None."""
+    for planned in plans or ():
+        if isinstance(planned, NoPlanYet):
+            options.say(f"{planned.pipeline}: {planned.why}")
+        else:
+            show_plan(planned, at_least=fold_from)
+    if plans is not None and not plans:
+        options.say(f"no pipeline reads {name}")
 
 
 def _execution(work: RequestContext, planned: Plan, slices: Sequence[Slice]) -> "Execution":

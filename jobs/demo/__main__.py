@@ -33,7 +33,7 @@ from jobs.runs import Verdict
 from jobs.wall_clock import now_ms
 from windowlib.records.tables import LATE_RECORDS
 
-PIPELINE, SECOND_PIPELINE, LIVE_PIPELINE = "flights", "carriers", "clicks_live"
+PIPELINE, SECOND_PIPELINE, LIVE_PIPELINE, DAILY_PIPELINE = "flights", "carriers", "clicks_live", "airports_daily"
 FIRST, SINGLE_DAYS_END, END = date(2013, 2, 1), date(2013, 2, 4), date(2013, 2, 15)
 BLIZZARD = ("2013-02-08", "2013-02-09")
 LEFT_HELD = BLIZZARD[0]
@@ -65,6 +65,7 @@ def story() -> None:
     with _airflow(stage, stays=stays) as follower:
         _single_days(stage, follower)
         _decision(stage, follower, _blizzard(stage, follower))
+        _chain(stage)
         request_id = _left_for_you(stage, follower)
         _ending(stage)
         login = follower.api
@@ -195,6 +196,18 @@ def _decision(stage: Stage, follower: Follower, held: DagRunState) -> None:
         "UTC (noon in New York): the number of flights, and their mean delay in minutes. The blizzard is in red."
     )
     _show_noon(stage)
+
+
+def _chain(stage: Stage) -> None:
+    """Bring the pipeline that reads the published windows of the first one up to them."""
+    stage.chapter(
+        "A pipeline that reads a pipeline",
+        f"The log of {DAILY_PIPELINE} is what readers see of {PIPELINE}: hours become days. The command replays the "
+        f"slices that follow from the publications. In Airflow, each publication starts replay_{DAILY_PIPELINE}, as "
+        "soon as you unpause it.",
+    )
+    stage.hindcast("follow", PIPELINE)
+    stage.hindcast("show", DAILY_PIPELINE, "--limit", "3")
 
 
 def _show_noon(stage: Stage) -> None:

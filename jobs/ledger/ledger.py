@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from jobs.disk_errors import disk_problem
 from jobs.lake.delta_tables import pause_s
 from jobs.ledger.chain import Link, check_chain, linked
 from jobs.ledger.events import STORAGE_KINDS, LedgerEvent
@@ -67,6 +68,7 @@ class Ledger:
         self._table = LedgerTable(uri) if store is None else None  # a ledger in another store is not remembered
         self._store: LedgerStore = self._table or store or LedgerTable(uri)
         self._given_up: Head | None = None
+        self._written = 0  # the version of the last own commit
         self._forget()
 
     def twin(self) -> "Ledger":
@@ -207,8 +209,8 @@ class Ledger:
                 or EventHistory(table_id=self._table.table_id)
             )
         known = self._history.known
-        if version < known:
-            raise self._lost_commits(version, known)
+        if version < max(known, self._written):
+            raise self._lost_commits(version, max(known, self._written))
         if version > known:
             self._read(after=known)
         return version
@@ -258,7 +260,7 @@ class Ledger:
 
     def _lost_commits(self, version: int, known: int) -> LedgerError:
         return LedgerError(
-            f"ledger {self.uri} is at version {version}, but this process has read version {known} before: "
+            f"ledger {self.uri} is at version {version}, but this process has seen version {known} before: "
             "commits were removed. Restore the ledger's directory from a backup. If it was restored to version "
             f"{version} on purpose, start this process again"
         )
@@ -298,9 +300,12 @@ class Ledger:
         except ConflictError as error:
             # The store may have written the commit although it reported a failure: look for the commit's id.
             if self._take_in_new_events() <= version:
-                raise LedgerError(f"ledger {self.uri} cannot be written: {error}") from error
+                problem = disk_problem(error)
+                cause = f"{error}" if problem is None else f"{problem} ({error})"
+                raise LedgerError(f"ledger {self.uri} cannot be written: {cause}") from error
             if self._history.commits.get(version + 1) != commit_id:
                 return False
+        self._written = version + 1
         self._put_head(Head(version=version + 1, tip=rows[-1]["hash"]))
         return True
 

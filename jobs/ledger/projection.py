@@ -22,6 +22,7 @@ from jobs.ledger.events import EventKind, LedgerEvent, checks_fingerprint_of, ju
 from jobs.ledger.looks import Look, look_of, verified_sighting
 from jobs.ledger.plain_codec import CACHE
 from jobs.ledger.provenance import Decided, decision_of
+from jobs.ledger.publications import Hold, Publication
 from jobs.ledger.request_projection import (
     RequestProjection,
     add_comment,
@@ -32,7 +33,7 @@ from jobs.ledger.request_projection import (
     start_attempt,
     text_of,
 )
-from jobs.ledger.view import Hold, Judgement, LedgerView, Publication, RequestState, StagedRun, Waiver
+from jobs.ledger.view import Judgement, LedgerView, RequestState, StagedRun, Waiver
 from jobs.runs import Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
@@ -114,7 +115,7 @@ class Projection:
             case EventKind.STAGED:
                 self._stage(event)
             case EventKind.ADOPTED:
-                self._request(event).add_run(text_of(event, "slice_id"), text_of(event, "run_id"))
+                self._take_over(event)
             case EventKind.COMPLETED:
                 self._complete(event)
             case EventKind.CHECKED:
@@ -237,9 +238,18 @@ class Projection:
         if request is not None and not event.details.get("warms_up", False):
             request.add_run(result.slice.slice_id, result.run_id)
 
+    def _take_over(self, event: LedgerEvent) -> None:
+        run_id = text_of(event, "run_id")
+        self._request(event).add_run(text_of(event, "slice_id"), run_id)
+        if event.details.get("chain_start", False):
+            self._attempts.begin_chain(run_id)
+
     def _complete(self, event: LedgerEvent) -> None:
         request = self._request(event)
         request.change(is_complete=True)
+        compared_with = event.details.get("compared_with")
+        if compared_with is not None:
+            request.change(compared_with=compared_with)
         repairs = event.details.get("repairs")
         if repairs is not None:
             request.keep_runs(repairs)

@@ -4,9 +4,11 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jobs.disk_errors import disk_problem
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import REMOTE_ADVICE, damaged_file, one_line, table_errors
 from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, open_delta
@@ -321,6 +323,8 @@ class LedgerTable:
         """Turn the errors of an unreadable table into a `LedgerError`; after any error, open the table again."""
 
         def make_error(error: BaseException) -> LedgerError:
+            if (problem := disk_problem(error)) is not None:
+                return LedgerError(f"ledger {self.uri} cannot be {what}: {problem} ({one_line(error)})")
             file = damaged_file(self.uri)
             cause = one_line(error) if file is None else f"file {file[0]} is damaged, truncated or lost ({file[1]})"
             advice = REMOTE_ADVICE if is_remote(self.uri) else "Restore the ledger's directory from a backup"
@@ -362,21 +366,15 @@ def _rows(table: "DeltaTable", path: str) -> list[dict[str, Any]]:
     return [empty | dict(zip(filled, values, strict=True)) for values in zip(*filled.values(), strict=True)]
 
 
+@cache
 def ledger_schema() -> "pa.Schema":
     """Return the schema of the table: the columns of an event, of its commit, and of the hash chain."""
     import pyarrow as pa
 
     whole = (
-        "slice_start_ms",
-        "slice_end_ms",
-        "watermark_ms",
-        "records_read",
-        "assigned",
-        "late",
-        "unassigned",
-        "invalid",
-        "panes",
-    )
+        "slice_start_ms", "slice_end_ms", "watermark_ms",
+        "records_read", "assigned", "late", "unassigned", "invalid", "panes",
+    )  # fmt: skip
     kinds = {"ordinal": pa.int32(), "commit_events": pa.int32(), "seconds": pa.float64()}
     kinds |= {name: pa.int64() for name in ("seq", "at_ms", *whole)}
     first = ("seq", "ordinal", "at_ms", "event", "commit_id", "commit_events", "previous")

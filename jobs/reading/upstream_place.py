@@ -8,7 +8,7 @@ reads the log. It is a cache: if it is removed, the next opening of the log make
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -20,6 +20,7 @@ from jobs.engine.fingerprints import fingerprint
 from jobs.lake.damage import log_errors
 from jobs.lake.delta_tables import is_newest
 from jobs.lake.lake import Lake
+from jobs.lake.leftover_files import UPSTREAM
 from jobs.lake.log_files import encoded_path
 from jobs.lake.log_version import LogTip
 from jobs.lake.parquet_files import write_parquet
@@ -41,7 +42,6 @@ from windowlib.errors import LogError, SpecError
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
-DIRECTORY: Final = "upstream"
 SLICES_AT_ONCE: Final = 64
 """The rows of so many slices are read together."""
 _INDEX: Final = "_index.json"
@@ -82,7 +82,7 @@ class UpstreamPlace:
     @property
     def uri(self) -> str:
         """The directory of the files."""
-        return self.lake.table(self.pipeline.name, DIRECTORY)
+        return self.lake.table(self.pipeline.name, UPSTREAM)
 
     def open(self, version: int | None = None) -> UpstreamVersion:
         """Return the rows that are published at a version of the other pipeline's ledger (None: the newest).
@@ -118,6 +118,23 @@ class UpstreamPlace:
         system, root = file_system(self.uri)
         listing = ParquetListing(uri=self.uri, system=system, root=root, files=())
         return LogTip(version=view.version, commit=fingerprint(dict(view.published)), files=listing.log_files())
+
+    def files_since(self, since_ms: int) -> frozenset[str]:
+        """Return the paths of the files that the log has now, or had at a publication since an instant. Reads no row.
+
+        Raises:
+            LogError, StoreError, LedgerError: as for `open`.
+        """
+        view, log, store = self._ledger().view(), self.pipeline.log, _Store.of(self.uri)
+        before = [publication.seq for publication in view.publications if publication.at_ms <= since_ms]
+        since = [publication.seq for publication in view.publications if publication.at_ms > since_ms]
+        paths: set[str] = set()
+        for seq in (*before[-1:], *since):
+            seen = view.published_at(seq)
+            published = {slice_id: run_id for slice_id, run_id in sorted(seen.items()) if run_id in view.runs}
+            slices = upstream_slices(self.lake, replace(view, published=published), log)
+            paths.update(store.place(slice_, slice_.digest(log)) for slice_ in slices)
+        return frozenset(paths)
 
     def _ledger(self) -> Ledger:
         return Ledger(self.lake.ledger(self.upstream), now_ms=now_ms)
@@ -192,6 +209,10 @@ class _Store:
         """Return whether the file of a slice exists."""
         return _path(slice_, self.index.get(digest, "")) in self.sizes
 
+    def place(self, slice_: UpstreamSlice, digest: str) -> str:
+        """Return the path of the file of a slice in the file system. If the index does not have it, there is none."""
+        return f"{self.root}/{_path(slice_, self.index.get(digest, ''))}"
+
     def add(self, rows: SliceRows, digest: str) -> None:
         """Write the file of a slice, if there is none with equal rows."""
         path = _path(rows.slice, rows.digest)
@@ -201,8 +222,13 @@ class _Store:
         self.index[digest] = rows.digest
 
     def write_index(self) -> None:
-        """Store the index. Two processes may replace the index of each other: what it lacks is made again."""
-        text = json.dumps(self.index, sort_keys=True, indent=0).encode("ascii")
+        """Store the index of the files that exist.
+
+        Two processes may replace the index of each other: what it lacks is made again.
+        """
+        names = {path.rpartition("/")[2].removesuffix(".parquet") for path in self.sizes}
+        index = {made_of: digest for made_of, digest in self.index.items() if digest in names}
+        text = json.dumps(index, sort_keys=True, indent=0).encode("ascii")
         with log_errors(self.uri, "writing its index"):
             self._write(_INDEX, lambda place: self._write_bytes(place, text))
 

@@ -70,7 +70,7 @@ def test_an_expectation_that_great_expectations_drops_is_an_error() -> None:
         runner.prepare(suite_of(good, ("expect_column_values_to_not_be_nul", {"column": "k"})))
 
 
-@pytest.mark.parametrize("name", ["flights", "rotations", "carriers"])
+@pytest.mark.parametrize("name", ["flights", "rotations", "carriers", "airports_daily"])
 def test_great_expectations_accepts_the_suites_of_this_repository(name: str) -> None:
     for suite in load_suite_file(EXPECTATIONS_DIR / f"{name}.json"):
         runner.prepare(suite)

@@ -1,5 +1,6 @@
 """`hindcast follow`: pipelines that read a pipeline replay what follows from its publications, and nothing else."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
@@ -8,6 +9,7 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+import yaml
 from deltalake import write_deltalake
 
 from jobs.replay import replayer
@@ -17,6 +19,7 @@ from jobs.replay.sizes import Sizes
 from jobs.spark.lazy_session import LazySession
 from tests.jobs.cli.conftest import Shell
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, no_session
+from tests.support.places import ROOT
 
 HOURS = """
 pipeline: hours
@@ -37,6 +40,20 @@ watermark: {kind: ascending}
 windows: {tumbling: {size: SIZE}}
 aggregates: {n: {sum: n}}
 """
+FLIGHTS = """
+pipeline: flights
+log:
+  table: event_logs/flights
+  key: [origin]
+  event_time: {column: departed_at, unit: ms}
+  slice: {by: day}
+  order: appended
+watermark: {kind: ascending}
+windows: {tumbling: {size: 1h}}
+aggregates: {flights: {count: {}}}
+"""
+DAILY, BURSTS = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "how-to" / "chain.md").read_text(), re.DOTALL)
+"""The pipeline files in the documentation."""
 
 
 def append(root: Path, day: int, hours: list[int]) -> None:
@@ -74,6 +91,8 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 def test_what_follows_is_replayed_and_nothing_else(shell: Shell) -> None:
     assert shell("follow", "hours") == 1
     assert "has published nothing" in shell.err or "no slice" in shell.err
+    assert shell("follow", "hours", "--dry-run") == 0
+    assert "pairs: pipeline days has published no slice" in shell.out
     first, last = str(FIRST), str(FIRST + timedelta(days=DAYS))
     assert shell("run", "hours", "--from", first, "--to", str(FIRST + timedelta(days=3))) == 0, shell.err
     assert shell("follow", "hours") == 0, shell.err
@@ -83,6 +102,11 @@ def test_what_follows_is_replayed_and_nothing_else(shell: Shell) -> None:
     assert shell("run", "hours", "--from", first, "--to", last) == 0, shell.err
     assert shell("follow", "hours", "--dry-run") == 0
     assert "2 of 5 slices to replay" in shell.out
+    asked = ("plan", "hours", "--from", first, "--to", last, "--with-downstream")
+    told, whole = shell.out, shell.json(*asked)
+    assert [(plan["pipeline"], plan["certain"]) for plan in whole["downstream"]] == [("days", 2), ("pairs", 0)]
+    assert shell(*asked) == 0
+    assert shell.out.endswith(told)
     assert shell("follow", "hours") == 0, shell.err
     append(shell.root, 1, [23])
     assert shell("run", "hours", "--from", first, "--to", last) == 0, shell.err
@@ -102,3 +126,38 @@ def test_a_pipeline_that_nobody_reads_and_a_cycle(shell: Shell) -> None:
     (shell.root / "pipelines" / "hours.yaml").write_text(text)
     assert shell("follow", "days") == 2
     assert "which reads it" in " ".join(shell.err.split())
+
+
+def test_the_shipped_chain_is_the_documented_chain_with_more_keys() -> None:
+    documented, shipped = (
+        yaml.safe_load(DAILY),
+        yaml.safe_load((ROOT / "pipelines" / "airports_daily.yaml").read_text()),
+    )
+    for key in ("log", "aggregates"):
+        assert shipped[key].items() >= documented.pop(key).items()
+    assert shipped.items() >= documented.items()
+
+
+def test_late_records_become_the_sessions_of_the_documented_pipeline(shell: Shell) -> None:
+    (shell.root / "pipelines" / "flights.yaml").write_text(FLIGHTS)
+    (shell.root / "pipelines" / "late_bursts.yaml").write_text(BURSTS)
+    start_ms = (FIRST - date(1970, 1, 1)).days * DAY_MS
+    # Flights of 03:00 and 06:00 of the first day are reported on the second. The flight of hour 72 ends their session.
+    hours = ([5, 20], [44, 3, 6], [68], [140], [72])
+    for day, departures in enumerate(hours):
+        rows = [
+            {
+                "origin": "JFK",
+                "departed_at": start_ms + hour * 3_600_000,
+                "flight_id": str(hour),
+                "day": FIRST + timedelta(days=day),
+            }
+            for hour in departures
+        ]
+        place = str(shell.root / "event_logs" / "flights")
+        write_deltalake(place, pa.Table.from_pylist(rows), mode="append", partition_by=["day"])
+    ends = ("--from", str(FIRST), "--to", str(FIRST + timedelta(days=len(hours))))
+    assert shell("run", "flights", *ends) == 0, shell.err
+    assert shell("follow", "flights") == 0, shell.err
+    window = shell.json("show", "late_bursts")
+    assert (window["late_flights"], window["window_start"]) == (2, "1970-01-05T03:00:00Z")

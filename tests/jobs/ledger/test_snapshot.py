@@ -5,7 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -45,7 +45,7 @@ def random_events(chance: Random, number: int) -> list[LedgerEvent]:
     own = request(number, chance.randrange(1, 4))
     runs = [event for event in own if event.kind is EventKind.STAGED]
     run = chance.choice(runs)
-    place = {"run_id": run.run_id, "slice_id": run.slice_id, "attempt_id": run.attempt_id}
+    place: dict[str, Any] = {"run_id": run.run_id, "slice_id": run.slice_id, "attempt_id": run.attempt_id}
     place |= {"slice_start_ms": run.slice_start_ms, "slice_end_ms": run.slice_end_ms}
     lease = {"lease_id": "l", "holder": None, "length_ms": 5}
     look = {"table_id": "t", "version": number, "commit": "c", "changed": {}}
