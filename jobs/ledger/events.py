@@ -53,6 +53,9 @@ class EventKind(Enum):
     NOTE = "note"  # a comment or an assignee of a request, or free text; changes no rule, so older readers skip it
 
 
+CACHE: Mapping[str, bool] = {"is_cache": True}
+"""The metadata of a field of a fold that can be computed from the other fields. A snapshot leaves it out."""
+
 STORAGE_KINDS = frozenset({EventKind.REMOVED, EventKind.MENDED})
 """The kinds that tell where rows are stored now. They are true of earlier versions of the ledger, too."""
 

@@ -20,7 +20,6 @@ from jobs.ledger.events import STORAGE_KINDS, LedgerEvent
 from jobs.ledger.head import Head, recovered_event
 from jobs.ledger.history import REMEMBERED, EventHistory
 from jobs.ledger.projection import project
-from jobs.ledger.snapshot import read_snapshot, write_snapshot
 from jobs.ledger.table import ConflictError, LedgerStore, LedgerTable, event_rows
 from jobs.ledger.view import LedgerView
 from jobs.storage import is_remote
@@ -230,6 +229,8 @@ class Ledger:
 
     def _stored(self, table: LedgerTable, version: int) -> EventHistory | None:
         """Return what a snapshot holds, if a read of the present version would give it again."""
+        from jobs.ledger.snapshot import read_snapshot  # a ledger in another store does not need it
+
         history = read_snapshot(self.uri) if version and not REMEMBERED.is_off else None
         if history is None or history.table_id != table.table_id or history.known > version:
             return None
@@ -237,6 +238,8 @@ class Ledger:
 
     def _save(self, table: LedgerTable, history: EventHistory) -> None:
         """Write a snapshot, if the next reader could use it."""
+        from jobs.ledger.snapshot import write_snapshot
+
         if not REMEMBERED.is_off and table.still_has(history.files, after=history.known):
             write_snapshot(self.uri, history)
         history.saved = history.count

@@ -1,17 +1,15 @@
 """Turns the state of a fold into plain JSON data and back, by the annotations of its dataclasses.
 
 A dataclass is the list of its fields in their order, an enum its value, a set a sorted list, and a mapping whose keys
-are no texts the list of its pairs. Fields with the metadata `CACHE` are left out. Nothing is ever unpickled (law L8).
+are no texts the list of its pairs. Fields with the metadata `CACHE` (jobs.ledger.events) are left out. Nothing is ever
+unpickled (law L8).
 """
 
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
-
-CACHE: Final[Mapping[str, bool]] = {"is_cache": True}
-"""The metadata of a field that can be computed from the other fields."""
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 Turn = Callable[[Any], Any]
 _PLAIN = frozenset({str, int, float, bool, type(None), Any})

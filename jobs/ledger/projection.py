@@ -18,9 +18,8 @@ from typing import Any, assert_never
 
 from jobs.ledger.acceptances import AcceptedRewrite
 from jobs.ledger.attempt_choice import AttemptChoice
-from jobs.ledger.events import EventKind, LedgerEvent, checks_fingerprint_of, judged_checks, with_checks
+from jobs.ledger.events import CACHE, EventKind, LedgerEvent, checks_fingerprint_of, judged_checks, with_checks
 from jobs.ledger.looks import Look, look_of, verified_sighting
-from jobs.ledger.plain_codec import CACHE
 from jobs.ledger.provenance import Decided, decision_of
 from jobs.ledger.publications import Hold, Publication
 from jobs.ledger.request_projection import (

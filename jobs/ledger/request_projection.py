@@ -4,10 +4,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jobs.ledger.events import LedgerEvent
+from jobs.ledger.events import CACHE, LedgerEvent
 from jobs.ledger.leases import Lease, lease_from_details
 from jobs.ledger.looks import stored_changes
-from jobs.ledger.plain_codec import CACHE
 from jobs.ledger.provenance import Comment, DagRunOrigin, comment_of, origin_of
 from jobs.ledger.view import Attempt, Request, RequestKind, RequestState
 from jobs.runs import Slice, WarmUp

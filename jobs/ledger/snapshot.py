@@ -83,9 +83,9 @@ def write_snapshot(uri: str, history: EventHistory) -> None:
     If the file cannot be written, nothing is lost: the next reader reads the events.
     """
     try:
+        make_directory(f"{uri}/{DIRECTORY}")  # first, because it fails in a lake that nobody may write to
         content = _encoded(history, uri)
         name = f"{history.known:020}-{code_digest()}.zst"
-        make_directory(f"{uri}/{DIRECTORY}")
         put_file(f"{uri}/{DIRECTORY}/{name}", partial(_write, content=content))
         for other in _own_names(uri):
             if other < name:

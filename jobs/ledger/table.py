@@ -188,14 +188,9 @@ class LedgerTable:
             return False
 
     def _stamps(self, paths: Collection[str]) -> dict[str, FileStamp]:
-        """Return the stamps of files that the table lists.
-
-        Raises:
-            OSError: there is no such file.
-        """
-        assert self._table is not None, "read() has opened the table"
-        if not is_remote(self.uri):
-            return {path: _stamp(self.uri, path) for path in paths}
+        """Return the stamps of files that the table lists. Raises OSError if one of them does not exist."""
+        if self._table is None or not is_remote(self.uri):
+            return {path: file_stamp(Path(place_of(self.uri, path))) for path in paths}
         actions = arrow_table(self._table.get_add_actions(flatten=True))
         sizes, times = actions["size_bytes"].to_pylist(), actions["modification_time"].cast("int64").to_pylist()
         listed = zip(actions["path"].to_pylist(), sizes, times, strict=True)
@@ -356,10 +351,6 @@ def _columns(table: "DeltaTable") -> set[str]:
     return {field["name"] for field in json.loads(table.schema().to_json())["fields"]}
 
 
-def _stamp(root: str, path: str) -> FileStamp:
-    return file_stamp(Path(place_of(root, path)))
-
-
 def _rows(table: "DeltaTable", path: str) -> list[dict[str, Any]]:
     """Return the rows of a data file. pyarrow.dataset would import pandas, which takes longer than the reading."""
     system, root = file_system(table.table_uri)
@@ -381,16 +372,9 @@ def ledger_schema() -> "pa.Schema":
     import pyarrow as pa
 
     whole = (
-        "slice_start_ms",
-        "slice_end_ms",
-        "watermark_ms",
-        "records_read",
-        "assigned",
-        "late",
-        "unassigned",
-        "invalid",
-        "panes",
-    )
+        "slice_start_ms", "slice_end_ms", "watermark_ms",
+        "records_read", "assigned", "late", "unassigned", "invalid", "panes",
+    )  # fmt: skip
     kinds = {"ordinal": pa.int32(), "commit_events": pa.int32(), "seconds": pa.float64()}
     kinds |= {name: pa.int64() for name in ("seq", "at_ms", *whole)}
     first = ("seq", "ordinal", "at_ms", "event", "commit_id", "commit_events", "previous")
