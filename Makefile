@@ -37,7 +37,7 @@ PICTURES ?=
 # the tests would compile all test modules again (6 s of 18 s).
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test slow test-ui soak test-compose env fuzz mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster s3 test-s3 check docs docs-serve demo year up down lock clean FORCE
+.PHONY: help setup test slow test-ui soak test-compose env fuzz simulate mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster s3 test-s3 check docs docs-serve demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ fuzz: $(SET_UP)  ## test every property on 10,000 random cases, or for 5 minutes
 	@seed="$${SEED:-$$RANDOM$$RANDOM}"; echo "fuzz: CASES=$(CASES) SECONDS_EACH=$(SECONDS_EACH) SEED=$$seed"; \
 	HINDCAST_FUZZ=$(CASES) HINDCAST_FUZZ_SECONDS=$(SECONDS_EACH) HINDCAST_SEED="$$seed" $(PY) -m pytest -n 2 --timeout 7200 --hypothesis-seed "$$seed" \
 		-m "(hypothesis or fuzz) and not s3 and not ($(HEAVY))" $(PYTEST_ARGS)
+
+simulate: $(SET_UP)  ## play schedules of the simulated ledger, requests and readers, one per seed (SEED=0 SCHEDULES=1000; SEED=... repeats one)
+	@$(PY) -m tests.simulation --seed $(or $(SEED),0) --schedules $(or $(SCHEDULES),1)
 
 mutate: $(SET_UP)  ## change windowlib's core in 3,000 places, one at a time, and count the changes that no test finds (hours)
 	@$(UV) pip install --quiet --python $(PY) --target .cache/mutmut mutmut==3.8.1

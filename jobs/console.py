@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from jobs.disk_errors import disk_problem
 from jobs.plain_text import EscapingFormatter, escaped, escaped_json
 from windowlib.errors import HindcastError, RangeError, SpecError
 
@@ -227,7 +228,7 @@ def run_command(
         complain(f"{failed}: {error}")
         return REFUSED
     except BaseException as error:  # noqa: BLE001  (a panic of a Rust library is a BaseException, not an Exception)
-        return _report_bug(error, name)
+        return _report_other(error, name, failed)
     return result if isinstance(result, int) else OK
 
 
@@ -238,6 +239,16 @@ def _usage(error: click.ClickException) -> int:
         complain(*context.get_usage().splitlines(), f"Try '{context.command_path} --help' for help.", "")
     complain(f"error: {error.format_message()}")
     return USAGE
+
+
+def _report_other(error: BaseException, name: str, failed: str) -> int:
+    """Print the problem of the disk from which an error comes. Any other error is a bug in Hindcast."""
+    problem = disk_problem(error) if isinstance(error, OSError) else None
+    if problem is None:
+        return _report_bug(error, name)
+    place = error.filename if isinstance(error, OSError) and error.filename else error
+    complain(f"{failed}: {place}: {problem}")
+    return REFUSED
 
 
 def _report_bug(error: BaseException, name: str) -> int:

@@ -37,6 +37,8 @@ def clean_command(*, pipeline_name: str, age: str, is_real: bool, as_json: bool,
 
     Files of current tables that publications have replaced, and cached files of a log that is a table of another
     pipeline, if the log has not had them since that time.
+
+    Snapshots of the ledger that are not the newest of this version of Hindcast. They are a cache, and are made again.
     """
     older_than_ms = options.duration_ms(age, "--older-than", least_ms=0)
     work = places.request_context(places.pipeline(pipeline_name))
@@ -66,6 +68,8 @@ def _lines(leftovers: Leftovers, older_than_ms: int) -> list[str]:
         own = [file.bytes for file in leftovers.replaced if file.table == table]
         what = "replaced" if table.startswith(CURRENT) else "that the log does not have any more"
         lines.append(f"{name}: {verb}{counted(len(own), 'file')} ({counted(sum(own), 'byte')}) of {table}, {what}")
+    if leftovers.snapshots:
+        lines.append(f"{name}: {verb}{counted(len(leftovers.snapshots), 'snapshot')} of the ledger")
     if not (leftovers.is_removed or leftovers.is_empty):
         lines.append(f"next: hindcast clean {name} --remove")
     if leftovers.held:

@@ -27,7 +27,8 @@ from windowlib.errors import RequestError
     "request_id",
     default=None,
     metavar="ID",
-    help="The request to publish.  [default: the newest open request that can be published]",
+    help="The request to publish: its id, or its first letters. A candidate is published only if it is named.  "
+    "[default: the newest open request that can be published]",
 )
 @options.json_option
 @options.existing_place_options
@@ -37,6 +38,9 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
     The command publishes nothing and has exit status 1 if a check failed for one of the slices, or if published slices
     after the request were computed from a state that the request changes. The message has the slices.
 
+    A candidate (`hindcast run --as-candidate`) is also refused if readers see other runs of its slices than when it
+    was planned, or published slices after it. After its publication, the schedule goes on with its spec.
+
     If a DAG run of Airflow has made the request, the command tells what to clear there. With HINDCAST_AIRFLOW_URL and
     HINDCAST_AIRFLOW_TOKEN (or HINDCAST_AIRFLOW_USER and HINDCAST_AIRFLOW_PASSWORD), it clears it and waits.
     """
@@ -44,7 +48,8 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
 
     airflow = airflow_of_environment()
     work = places.request_context(places.pipeline(pipeline_name))
-    done = publish(work, who=options.who(), request_id=request_id)
+    chosen = None if request_id is None else options.request_of(work, request_id)
+    done = publish(work, who=options.who(), request_id=chosen)
     status = _tell(done, as_json=as_json)
     runs = runs_of_request(work.ledger.view(), done.request_id) if done.is_published else ()
     if airflow is None:

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 import click
 
 from jobs.cli import options
-from jobs.comparing.views import Sides, differing_request, request_sides, run_sides, version_sides
+from jobs.comparing.views import (
+    Sides,
+    differing_request,
+    request_sides,
+    run_sides,
+    two_requests_sides,
+    version_sides,
+)
 from jobs.ledger.view import LedgerView
 from jobs.planning.request_context import RequestContext
 
@@ -21,11 +28,12 @@ SAMPLES, SAMPLES_JSON, SAMPLES_AFTER_A_RUN = 5, 20, 3
 @click.argument("pipeline_name", metavar="PIPELINE")
 @click.option(
     "--request",
-    "request_id",
-    default=None,
+    "request_ids",
+    multiple=True,
     metavar="ID",
-    help="Compare this request with what readers see; a published one with what they saw before it. The first letters "
-    "of an id are enough.  [default: the newest open request that would change something]",
+    help="Compare this request with what readers see; a published one with what they saw before it. Given twice: "
+    "compare two requests. The first letters of an id are enough.  [default: the newest open request that would "
+    "change something]",
 )
 @click.option(
     "--at",
@@ -54,7 +62,7 @@ SAMPLES, SAMPLES_JSON, SAMPLES_AFTER_A_RUN = 5, 20, 3
 @options.json_option
 @options.existing_place_options
 def diff_command(  # noqa: PLR0913 - one parameter per option
-    *, pipeline_name: str, request_id: str | None, versions: Sequence[int], run_ids: Sequence[str], all_panes: bool,
+    *, pipeline_name: str, request_ids: Sequence[str], versions: Sequence[int], run_ids: Sequence[str], all_panes: bool,
     limit: int | None, verify: bool, as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
     """Print the windows and records that two views of a pipeline have differently: before, and after.
@@ -64,7 +72,7 @@ def diff_command(  # noqa: PLR0913 - one parameter per option
     """
     pipeline = places.pipeline(pipeline_name)
     view = places.request_context(pipeline).ledger.view()
-    sides = _sides(view, request_id, versions=versions, run_ids=run_ids)
+    sides = _sides(view, request_ids, versions=versions, run_ids=run_ids)
     samples = limit if limit is not None else SAMPLES_JSON if as_json else SAMPLES
     from jobs.comparing.compare import Comparison, compare
 
@@ -90,16 +98,18 @@ def say_differences(work: RequestContext, request_id: str) -> None:
     options.say(*differences.lines(samples=None))
 
 
-def _sides(view: LedgerView, request_id: str | None, *, versions: Sequence[int], run_ids: Sequence[str]) -> Sides:
-    options = (("--request", request_id is not None), ("--at", bool(versions)), ("--run", bool(run_ids)))
+def _sides(view: LedgerView, request_ids: Sequence[str], *, versions: Sequence[int], run_ids: Sequence[str]) -> Sides:
+    options = (("--request", bool(request_ids)), ("--at", bool(versions)), ("--run", bool(run_ids)))
     given = [name for name, is_given in options if is_given]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} exclude each other; give one of them")
-    for name, values in (("--at", versions), ("--run", run_ids)):
+    for name, values in (("--request", request_ids), ("--at", versions), ("--run", run_ids)):
         if len(values) > BOTH:
             raise click.UsageError(f"{name} was given {len(values)} times; give it once or twice")
     if versions:
         return version_sides(view, *versions)
     if run_ids:
         return run_sides(view, *run_ids)
-    return request_sides(view, request_id)
+    if len(request_ids) == BOTH:
+        return two_requests_sides(view, *request_ids)
+    return request_sides(view, next(iter(request_ids), None))

@@ -11,7 +11,7 @@ from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option
 from jobs.durations import human_duration
 from jobs.folding import fold, folded_line
-from jobs.orchestration.late_repair import LateRepair, asked_for, repair_of, repairing
+from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing
 from jobs.orchestration.repair_proposals import propose
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import parse_bound
@@ -79,6 +79,7 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     if not (runs or proposes):
         _show(repair, at_least=fold_from)
         return options.OK
+    check_current(work, repair)
     repaired = repairing(work, repair)
     warm_up = restart_of(repaired, repair.slices, master=master)
     if proposes:

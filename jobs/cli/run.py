@@ -14,6 +14,7 @@ from jobs.cli import options
 from jobs.cli.plan import GivenRange, chosen_restart, suite_fingerprint
 from jobs.cli.progress import progress_option, told_progress
 from jobs.cli.slice_lines import all_option, show_outcome
+from jobs.ledger.view import RequestKind
 from jobs.orchestration.open_ranges import RangeTaken, in_the_way
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import RECORDS_PER_CHUNK, Staging, run_request
@@ -22,7 +23,7 @@ from jobs.planning.plan_file import PlanFile
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
 from jobs.replay.orders import Replayer, ReplayOrder
-from jobs.runs import RunResult
+from jobs.runs import SHOWN_DIGITS, RunResult
 from windowlib.errors import RequestError
 
 WAIT_POLL_S: Final = 5.0
@@ -70,6 +71,13 @@ _WAYS: Final = (
     show_default=True,
     help="The largest number of their records. A slice with more has a job of its own. More records need more memory.",
 )
+@click.option(
+    "--as-candidate",
+    "is_candidate",
+    is_flag=True,
+    help="Try the pipeline file beside what is published. The runs are staged and compared, are in the way of no other "
+    "request, and are published only by `hindcast publish --request`, which the chain then goes on from.",
+)
 @click.option("--no-publish", is_flag=True, help="Stage the results without publishing. Then `hindcast publish`.")
 @click.option(
     "--fresh",
@@ -94,12 +102,13 @@ _WAYS: Final = (
 @options.place_options
 def run_command(  # noqa: PLR0913  (its options)
     *, pipeline_name: str, from_text: str | None, to_text: str | None, event_time_text: str | None,
-    request_text: str | None, plan_file: Path | None, chunk: int | None, chunk_records: int, no_publish: bool,
-    fresh: bool, warms_up: bool, reason: str, if_open: str | None, progress: str, master: str | None, fold_from: int,
-    as_json: bool,
-    places: options.Places,
+    request_text: str | None, plan_file: Path | None, chunk: int | None, chunk_records: int, is_candidate: bool,
+    no_publish: bool, fresh: bool, warms_up: bool, reason: str, if_open: str | None, progress: str,
+    master: str | None, fold_from: int, as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
     """Replay the missing and stale slices of [from, to), check them, and publish all of them or none.
+
+    With --as-candidate, nothing is published. The same command with the same pipeline file continues the candidate.
 
     With --request, the range is that of an open request. A proposed restatement reaches to the published head.
 
@@ -112,13 +121,13 @@ def run_command(  # noqa: PLR0913  (its options)
     given = _Given(
         from_text=from_text, to_text=to_text, event_time_text=event_time_text, request_text=request_text,
         plan_file=plan_file, is_fresh=fresh, warms_up=warms_up, if_open=if_open, reason=reason, master=master,
+        is_candidate=is_candidate,
     )  # fmt: skip
     work, asked, accepted = given.asked(places.request_context(pipeline, checks=suite_fingerprint(pipeline)))
     staging = Staging(chunk=chunk, chunk_records=chunk_records)
     shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
-    return run_asked(
-        work, asked, staging=staging, publishes=not no_publish, accepted=accepted, master=master, shown=shown
-    )
+    publishes = not no_publish and asked.kind is not RequestKind.CANDIDATE
+    return run_asked(work, asked, staging=staging, publishes=publishes, accepted=accepted, master=master, shown=shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +159,8 @@ def run_asked(
         from jobs.cli.diff import say_differences
 
         say_differences(work, outcome.request_id)
+        if asked.kind is RequestKind.CANDIDATE and outcome.request_id:
+            options.say(f"next: hindcast publish {work.pipeline.name} --request {outcome.request_id[:SHOWN_DIGITS]}")
     return options.OK if _is_good(outcome) else options.REFUSED
 
 
@@ -187,14 +198,25 @@ class _Given:
     if_open: str | None
     reason: str
     master: str | None
+    is_candidate: bool
 
     def asked(self, work: RequestContext) -> tuple[RequestContext, Asked, PlanFile | None]:
         """Return the context, the request, and the plan that the person has accepted; the request's spec is used."""
+        if self.is_candidate and (self.request_text is not None or self.if_open is not None):
+            other = "--request" if self.request_text is not None else "--replace and --wait"
+            raise click.UsageError(
+                f"--as-candidate begins or continues a candidate, which is in the way of no request; leave out {other}"
+            )
         if self.plan_file is not None:
             return work, *self._accepted(work, self.plan_file)
         if self.request_text is not None:
             return *self._continued(work, self.request_text), None
         return work, self._range(work), None
+
+    @property
+    def kind(self) -> RequestKind:
+        """The kind of a request for a range."""
+        return RequestKind.CANDIDATE if self.is_candidate else RequestKind.RANGE
 
     def _refuse(self, option: str, *names: str) -> None:
         given = {
@@ -214,7 +236,9 @@ class _Given:
         )  # fmt: skip
         from_ms, to_ms = given.bounds(work)
         slices = check_range(pipeline, from_ms, to_ms, now_ms=work.ledger.now_ms())
-        asked = Asked(from_ms=from_ms, to_ms=to_ms, who=options.who(), reason=self.reason, is_fresh=self.is_fresh)
+        asked = Asked(
+            from_ms=from_ms, to_ms=to_ms, who=options.who(), reason=self.reason, is_fresh=self.is_fresh, kind=self.kind
+        )
         warm_up = chosen_restart(work, slices, is_fresh=self.is_fresh, warms_up=self.warms_up, master=self.master)
         return replace(asked, if_open=IfOpen(self.if_open or IfOpen.REFUSE.value), warm_up=warm_up)
 
@@ -226,8 +250,9 @@ class _Given:
             raise RequestError(f"the plan {path} is of pipeline {stored.pipeline}, not of {work.pipeline.name}")
         check_range(work.pipeline, stored.from_ms, stored.to_ms, now_ms=work.ledger.now_ms())
         asked = Asked(
-            from_ms=stored.from_ms, to_ms=stored.to_ms, who=options.who(), reason=self.reason, is_fresh=stored.fresh
-        )
+            from_ms=stored.from_ms, to_ms=stored.to_ms, who=options.who(), reason=self.reason, is_fresh=stored.fresh,
+            kind=self.kind,
+        )  # fmt: skip
         if_open = IfOpen(self.if_open or IfOpen.REFUSE.value)
         return replace(asked, if_open=if_open, warm_up=stored.stored_warm_up()), stored
 

@@ -143,7 +143,7 @@ def _request(work: RequestContext, view: LedgerView, request: Request) -> dict[s
         "failure": request.failure,
         "assignee": request.assignee,
         "comments": len(request.comments),
-        "publication": judge_publication(work, view, request).why if request.runs else _not_staged(work, request),
+        "publication": _publication(work, view, request) if request.runs else _not_staged(work, request),
     }
 
 
@@ -190,6 +190,14 @@ def _tell(work: RequestContext, request: Request, now: EventTimeProgress, *, as_
         options.print_json({"pipeline": name, "request_id": request.request_id, **now.to_json()})
     else:
         options.say(f"{name}, request {request.request_id[:SHOWN_DIGITS]}: {now.sentence}")
+
+
+def _publication(work: RequestContext, view: LedgerView, request: Request) -> str:
+    attempt = judge_publication(work, view, request)
+    if request.is_candidate and attempt.is_published and not attempt.is_seen_already:
+        name = request.request_id[:SHOWN_DIGITS]
+        return f"ready: hindcast publish {work.pipeline.name} --request {name} promotes it"
+    return attempt.why
 
 
 def _not_staged(work: RequestContext, request: Request) -> str:

@@ -54,7 +54,7 @@ def request_sides(view: LedgerView, request_id: str | None = None) -> Sides:
         raise RequestError(
             "no open request would change what readers see; name a request, two ledger versions or two runs"
         )
-    what = f"request {request.request_id[:12]}"
+    what = _name(request)
     if request.state is RequestState.PUBLISHED:
         publications = [publication for publication in view.publications if not publication.is_rollback]
         seqs = [publication.seq for publication in publications if publication.request_id == request.request_id]
@@ -68,6 +68,17 @@ def request_sides(view: LedgerView, request_id: str | None = None) -> Sides:
         after=_side(view, what, {**view.published, **request.runs}),
         request_id=request.request_id,
     )
+
+
+def two_requests_sides(view: LedgerView, before: str, after: str) -> Sides:
+    """Return what readers would see after the publication of one request, and of another one in its place.
+
+    Raises:
+        RequestError: there is no such request, or several.
+    """
+    requests = [view.requests[_full_id("request", given, view.requests)] for given in (before, after)]
+    sides = [_side(view, _name(request), {**view.published, **request.runs}) for request in requests]
+    return Sides(view=view, before=sides[0], after=sides[1])
 
 
 def version_sides(view: LedgerView, before: int, after: int | None = None) -> Sides:
@@ -132,6 +143,10 @@ def differing_request(view: LedgerView, request_id: str) -> Request | None:
     """Return the request if the ledger has it and it has a run that readers do not see."""
     request = view.requests.get(request_id)
     return request if request is not None and changes_something(view, request) else None
+
+
+def _name(request: Request) -> str:
+    return f"{'candidate' if request.is_candidate else 'request'} {request.request_id[:12]}"
 
 
 def _full_id(what: str, given: str, ids: Collection[str]) -> str:

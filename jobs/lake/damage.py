@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
+from jobs.disk_errors import disk_problem
 from jobs.lake.delta_tables import open_delta
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import is_remote
@@ -96,7 +97,13 @@ def is_panic(error: BaseException) -> bool:
 
 
 def unreadable(uri: str, error: BaseException, attempts: Collection[tuple[str, str]] = ()) -> StoreError:
-    """Return a `StoreError` that names the table and, if one is found, the damaged file. `attempts` as in `reading`."""
+    """Return a `StoreError` that names the table and, if one is found, the damaged file. `attempts` as in `reading`.
+
+    If the disk is full or fails, the message tells that instead.
+    """
+    problem = disk_problem(error)
+    if problem is not None:
+        return StoreError(f"table {uri}: {problem} ({one_line(error)})")
     damaged = damaged_file(uri, attempts)
     if damaged is None:
         advice = REMOTE_ADVICE if is_remote(uri) else ADVICE

@@ -1,7 +1,8 @@
 """The files and rows of attempts below a pipeline's directory: lists, tells which a commit names, removes. No Spark.
 
-A process that was killed leaves Parquet files that no commit names, shuffle files below `_scratch/<attempt>`, and
-perhaps a table of `_probe/` (`jobs.ledger.conditional_put`). No reader sees them.
+A process that was killed leaves Parquet files that no commit names, shuffle files below `_scratch/<attempt>`, perhaps
+a table of `_probe/` (`jobs.ledger.conditional_put`), and on a disk files of Delta and of the ledger's head that did not
+get their name yet. No reader sees them.
 
 Rows are deleted by a commit without their files. The files stay for the readers of older versions of the table, until
 `expired` names them.
@@ -34,6 +35,9 @@ T = TypeVar("T")
 LEDGER = "ledger"
 SCRATCH = "_scratch"
 PROBE = "_probe"
+UNNAMED = "_unnamed"
+"""Stands for the table of files that were written under a temporary name, and did not get their name."""
+NO_TABLES = frozenset({SCRATCH, PROBE, UNNAMED})
 UPSTREAM = "upstream"
 """The directory of the cached files of a log that is a table of another pipeline."""
 CURRENT = "current_"
@@ -42,6 +46,11 @@ _DELETERS = 8
 _OF_TABLE = re.compile(r"(?P<table>[a-z][a-z0-9_]*)/(?:[^/]+/)*attempt_id=(?P<attempt>[0-9A-Za-z-]+)/[^/]+\.parquet")
 _OF_SCRATCH = re.compile(rf"{SCRATCH}/(?P<attempt>[0-9A-Za-z-]+)/.+")
 _OF_PROBE = re.compile(rf"{PROBE}/.+")
+# deltalake writes `name#1` and gives it its name; `put_file` does so with a hidden file.
+_OF_UNNAMED = re.compile(
+    rf"[a-z][a-z0-9_]*/(?:[^/]+/)*[^/]+\.(?:json|parquet)#\d+|"
+    rf"{LEDGER}/(?:_head|_snapshot)/\.\d{{20}}[-0-9a-f]*\.(?:json|zst)\.[0-9a-f]{{32}}"
+)
 _OF_CURRENT = re.compile(rf"{CURRENT}[^/]+/(?:slice_id=[^/]+/)?part-[0-9a-f-]+\.parquet")
 _OF_UPSTREAM = re.compile(rf"{UPSTREAM}/slice_id=[^/]+/\.?[0-9a-f]+\.parquet(?:\.[0-9a-f]+)?")
 
@@ -50,8 +59,8 @@ _OF_UPSTREAM = re.compile(rf"{UPSTREAM}/slice_id=[^/]+/\.?[0-9a-f]+\.parquet(?:\
 class LeftoverFile:
     """A file that an attempt has written, as the file system lists it. No commit need name it, so it is no `TableFile`.
 
-    `path` is in the file system of the lake. `table` is the name of a table, `_scratch` or `_probe`. `attempt_id` is
-    None for a file of `_probe`, of a current table and of the cache.
+    `path` is in the file system of the lake. `table` is the name of a table, or one of NO_TABLES. `attempt_id` is None
+    for a file of `_probe`, of a current table and of the cache, and for one without its name.
     """
 
     path: str
@@ -107,12 +116,12 @@ class LakeFiles:
     pipeline: str
 
     def listed(self) -> list[LeftoverFile]:
-        """Return the files of tables, of `_scratch` and of `_probe`, by path.
+        """Return the files of tables, of `_scratch` and of `_probe`, and those without their names, by path.
 
         Raises:
             StoreError: the store does not answer.
         """
-        return self._listed((_OF_TABLE, _OF_SCRATCH, _OF_PROBE))
+        return self._listed((_OF_UNNAMED, _OF_TABLE, _OF_SCRATCH, _OF_PROBE))
 
     def listed_copies(self) -> list[LeftoverFile]:
         """Return the files of current tables and of the cache of an upstream log, by path.
@@ -254,11 +263,12 @@ def _listed(info: "pafs.FileInfo", root: str, patterns: Sequence[re.Pattern[str]
     relative = info.path[len(root) :].lstrip("/")
     for pattern in patterns:
         match = pattern.fullmatch(relative)
-        if match is not None and relative.partition("/")[0] != LEDGER:
+        table = UNNAMED if pattern is _OF_UNNAMED else relative.partition("/")[0]
+        if match is not None and table != LEDGER:
             parts = match.groupdict()
             return LeftoverFile(
                 path=info.path,
-                table=relative.partition("/")[0],
+                table=table,
                 attempt_id=parts.get("attempt"),
                 bytes=info.size,
                 modified_ms=(info.mtime_ns or 0) // 1_000_000,

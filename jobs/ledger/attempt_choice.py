@@ -61,6 +61,11 @@ class AttemptChoice:
         self.staged_attempts.add(result.attempt_id)
         return run
 
+    def begin_chain(self, run_id: str) -> None:
+        """Take in that a chain begins with a run, although its attempts continued another one."""
+        if run_id in self.staged:
+            self.staged[run_id] = [replace(run, is_chain_start=True) for run in self.staged[run_id]]
+
     def change(self, event: LedgerEvent) -> None:
         """Take in an event of kind `condemned`, `removed` or `mended`."""
         change = {EventKind.CONDEMNED: self._condemn, EventKind.REMOVED: self._remove, EventKind.MENDED: self._mend}

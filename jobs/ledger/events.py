@@ -71,8 +71,13 @@ class StoredDetails(Mapping[str, Any]):
 
     def _decoded(self) -> dict[str, Any]:
         if self._found is None:
-            self._found = _shared(json.loads(self._text))
+            self._found = _shared(json.loads(self.text))
         return self._found
+
+    @property
+    def text(self) -> str:
+        """The stored JSON text."""
+        return self._text
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - JSON
         return self._decoded()[name]
@@ -92,7 +97,7 @@ class StoredDetails(Mapping[str, Any]):
 
         JSON has an escape in other names than identifiers, so it is decoded for them.
         """
-        if self._found is None and name.isascii() and name.isidentifier() and f'"{name}":' not in self._text:
+        if self._found is None and name.isascii() and name.isidentifier() and f'"{name}":' not in self.text:
             return default
         return self._decoded().get(name, default)
 
@@ -102,9 +107,9 @@ class StoredDetails(Mapping[str, Any]):
         The names of canonical JSON are sorted. A text inside a value has no `"` without an escape, so only a name can
         match, and only the last name of the outermost object is followed by nothing but its end.
         """
-        if self._found is None and (place := self._text.rfind(quoted := f'"{name}":')) >= 0:
-            value, end = _DECODER.raw_decode(self._text, place + len(quoted))
-            if self._text[end:] == "}":
+        if self._found is None and (place := self.text.rfind(quoted := f'"{name}":')) >= 0:
+            value, end = _DECODER.raw_decode(self.text, place + len(quoted))
+            if self.text[end:] == "}":
                 return value
         return self.get(name)
 

@@ -30,6 +30,9 @@ class EventHistory:
     last event. `given_up` maps the hash of a lost event without which a person has decided to go on to the versions
     that were lost with it. `files` are the data files that were read, and `table_id` is Delta's id of their table
     (None: of no table).
+
+    A history of a snapshot (jobs.ledger.snapshot) has no `events` up to version `begun_after`, and `tips` of the last
+    of these versions only. `count` is the number of all events, `saved` the number of those in the newest snapshot.
     """
 
     table_id: str | None = None
@@ -40,12 +43,11 @@ class EventHistory:
     tips: dict[int, str] = field(default_factory=dict)
     given_up: dict[str, range] = field(default_factory=dict)
     files: dict[str, FileStamp] = field(default_factory=dict)
+    known: int = 0
+    begun_after: int = 0
+    count: int = 0
+    saved: int = 0
     _lock: Lock = field(default_factory=Lock, repr=False)
-
-    @property
-    def known(self) -> int:
-        """The version of the last event; 0 without events."""
-        return self.events[-1].seq if self.events else 0
 
     def take_in(
         self,
@@ -64,15 +66,17 @@ class EventHistory:
             self.link = check_chain(rows, self.link, uri=uri, file_of=file_of)
             for row in rows:
                 event = event_of(row)
-                if event.seq != self.known and self.events:
+                if event.seq != self.known and self.known:
                     self.tips[self.known] = row["previous"]
                 self.events.append(event)
+                self.known = event.seq
                 self.project.add(event)
                 self.commits[event.seq] = row["commit_id"]
                 if (lost := lost_head(event)) is not None:
                     self.given_up[lost.tip] = range(event.seq, lost.version + 1)
             if rows:
                 self.tips[self.known] = self.link.tip
+            self.count += len(rows)
             self.files.update(files)
 
     def copy(self) -> "EventHistory":
@@ -87,6 +91,10 @@ class EventHistory:
                 tips=self.tips.copy(),
                 given_up=self.given_up.copy(),
                 files=self.files.copy(),
+                known=self.known,
+                begun_after=self.begun_after,
+                count=self.count,
+                saved=self.saved,
             )
 
 
@@ -101,12 +109,12 @@ class Remembered:
         """Drop all histories. A forked process does so, because another thread may have held a lock at the fork."""
         self._lock = Lock()
         self._histories: LRUCache[str, EventHistory] = LRUCache(self._most)
-        self._is_off = False
+        self.is_off = False
 
     def keep(self, uri: str, history: EventHistory) -> None:
         """Remember a history, which its `Ledger` may still extend."""
         with self._lock:
-            if not self._is_off:
+            if not self.is_off:
                 self._histories[uri] = history
 
     def drop(self, uri: str, history: EventHistory) -> None:
@@ -125,11 +133,11 @@ class Remembered:
     def off(self) -> Iterator[None]:
         """Forget all histories, and remember none in the context: each `Ledger` reads its table from the beginning."""
         self.forget_all()
-        self._is_off = True
+        self.is_off = True
         try:
             yield
         finally:
-            self._is_off = False
+            self.is_off = False
 
 
 MOST_LEDGERS = 16

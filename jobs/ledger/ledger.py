@@ -13,14 +13,17 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from jobs.disk_errors import disk_problem
 from jobs.lake.delta_tables import pause_s
-from jobs.ledger.chain import linked
+from jobs.ledger.chain import Link, check_chain, linked
 from jobs.ledger.events import STORAGE_KINDS, LedgerEvent
 from jobs.ledger.head import Head, recovered_event
 from jobs.ledger.history import REMEMBERED, EventHistory
 from jobs.ledger.projection import project
+from jobs.ledger.snapshot import read_snapshot, write_snapshot
 from jobs.ledger.table import ConflictError, LedgerStore, LedgerTable, event_rows
 from jobs.ledger.view import LedgerView
+from jobs.storage import is_remote
 from windowlib.errors import LedgerError
 
 _log = logging.getLogger(__name__)
@@ -34,10 +37,14 @@ Decide = Callable[[LedgerView], Sequence[LedgerEvent]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLimits:
-    """A write fails after `attempts` lost races. Every `compact_every` versions, a writer merges small files."""
+    """A write fails after `attempts` lost races. Every `compact_every` versions, a writer merges small files.
+
+    A reader that has read `snapshot_every` events, or more, that no snapshot has writes a snapshot.
+    """
 
     attempts: int = 200
     compact_every: int = 100
+    snapshot_every: int = 2_000
 
 
 DEFAULT_LIMITS = LedgerLimits()
@@ -62,6 +69,7 @@ class Ledger:
         self._table = LedgerTable(uri) if store is None else None  # a ledger in another store is not remembered
         self._store: LedgerStore = self._table or store or LedgerTable(uri)
         self._given_up: Head | None = None
+        self._written = 0  # the version of the last own commit
         self._forget()
 
     def twin(self) -> "Ledger":
@@ -80,6 +88,8 @@ class Ledger:
             raise LedgerError(f"ledger {self.uri} has no version {at} yet; its newest is {version}")
         if at is None:
             return self._history.project.view(version)
+        if self._history.begun_after:
+            self.read_whole()
         events = (event for event in self._history.events if event.seq <= at or event.kind in STORAGE_KINDS)
         return project(events, version=at)
 
@@ -103,13 +113,24 @@ class Ledger:
                 return view
             if self._append(events, version=view.version):
                 if (view.version + 1) % self._limits.compact_every == 0:
-                    self._store.compact()
+                    self._compact()
                 return self.view()
             self._sleep(pause_s(attempt))
         raise LedgerError(
             f"ledger {self.uri} was not written: other writers committed first {self._limits.attempts} times in a row. "
             "Find the other processes that run this pipeline, and run again"
         )
+
+    def read_whole(self) -> None:
+        """Read and check all events from the first one on, without what was remembered or a snapshot holds.
+
+        Raises:
+            LedgerError: the table cannot be read, or an event was changed or lost.
+        """
+        version = self._store.refresh()
+        self._history = EventHistory(table_id=None if self._table is None else self._table.table_id)
+        if version:
+            self._read(after=0)
 
     def newest(self) -> Head | None:
         """Return the newest event that this object has read or written; None for a ledger without events."""
@@ -150,6 +171,8 @@ class Ledger:
         if head is None or head == self._given_up or not self._is_unknown(head):
             return version
         version = self._take_in_new_events()  # another process may have committed between the two reads
+        if self._is_unknown(head) and self._history.begun_after:
+            self.read_whole()  # the snapshot may be of other events, or the head is older than what it keeps
         if self._is_unknown(head):
             raise LedgerError(
                 f"ledger {self.uri} has lost its last commits: its head names version {head.version} with hash "
@@ -178,15 +201,17 @@ class Ledger:
 
     def _take_in_new_events(self) -> int:
         # Before the table, because another thread may commit between the two reads.
-        remembered = None if self._history.events else REMEMBERED.find(self.uri)
+        remembered = None if self._history.known else REMEMBERED.find(self.uri)
         version = self._store.refresh()
-        if self._table is not None and not self._history.events:
-            self._history = self._usable(remembered, self._table, version) or EventHistory(
-                table_id=self._table.table_id
+        if self._table is not None and not self._history.known:
+            self._history = (
+                self._usable(remembered, self._table, version)
+                or self._stored(self._table, version)
+                or EventHistory(table_id=self._table.table_id)
             )
         known = self._history.known
-        if version < known:
-            raise self._lost_commits(version, known)
+        if version < max(known, self._written):
+            raise self._lost_commits(version, max(known, self._written))
         if version > known:
             self._read(after=known)
         return version
@@ -203,9 +228,36 @@ class Ledger:
             raise self._lost_commits(version, history.known)
         return history if table.still_has(history.files, after=history.known) else None
 
+    def _stored(self, table: LedgerTable, version: int) -> EventHistory | None:
+        """Return what a snapshot holds, if a read of the present version would give it again."""
+        history = read_snapshot(self.uri) if version and not REMEMBERED.is_off else None
+        if history is None or history.table_id != table.table_id or history.known > version:
+            return None
+        return history if table.still_has(history.files, after=history.known) else None
+
+    def _save(self, table: LedgerTable, history: EventHistory) -> None:
+        """Write a snapshot, if the next reader could use it."""
+        if not REMEMBERED.is_off and table.still_has(history.files, after=history.known):
+            write_snapshot(self.uri, history)
+        history.saved = history.count
+
+    def _compact(self) -> None:
+        """Merge small files, and take the new files for the old ones if they hold the same chain of events.
+
+        Otherwise, the next process would read and fold all events again.
+        """
+        self._store.compact()
+        table, history = self._table, self._history
+        if table is None or history.count < self._limits.snapshot_every or table.refresh() < history.known:
+            return
+        rows = [row for row in table.read(after=0) if row["seq"] <= history.known]
+        if check_chain(rows, Link(), uri=self.uri, file_of=table.file_of) == history.link:
+            history.files = table.read_files
+            self._save(table, history)
+
     def _lost_commits(self, version: int, known: int) -> LedgerError:
         return LedgerError(
-            f"ledger {self.uri} is at version {version}, but this process has read version {known} before: "
+            f"ledger {self.uri} is at version {version}, but this process has seen version {known} before: "
             "commits were removed. Restore the ledger's directory from a backup. If it was restored to version "
             f"{version} on purpose, start this process again"
         )
@@ -222,9 +274,14 @@ class Ledger:
         except LedgerError:
             REMEMBERED.drop(self.uri, history)
             self._forget()  # the history may have taken in a part of the rows
-            raise
-        if history.files:
+            if not history.begun_after:
+                raise
+            self.read_whole()  # the snapshot may be of other events
+            return
+        if history.files and not is_remote(self.uri):
             REMEMBERED.keep(self.uri, history)
+        if table is not None and history.count - history.saved >= self._limits.snapshot_every:
+            self._save(table, history)
 
     def _append(self, events: Sequence[LedgerEvent], *, version: int) -> bool:
         """Commit version `version + 1`; return False if another writer has committed it.
@@ -240,9 +297,12 @@ class Ledger:
         except ConflictError as error:
             # The store may have written the commit although it reported a failure: look for the commit's id.
             if self._take_in_new_events() <= version:
-                raise LedgerError(f"ledger {self.uri} cannot be written: {error}") from error
+                problem = disk_problem(error)
+                cause = f"{error}" if problem is None else f"{problem} ({error})"
+                raise LedgerError(f"ledger {self.uri} cannot be written: {cause}") from error
             if self._history.commits.get(version + 1) != commit_id:
                 return False
+        self._written = version + 1
         self._put_head(Head(version=version + 1, tip=rows[-1]["hash"]))
         return True
 

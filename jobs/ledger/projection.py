@@ -20,7 +20,9 @@ from jobs.ledger.acceptances import AcceptedRewrite
 from jobs.ledger.attempt_choice import AttemptChoice
 from jobs.ledger.events import EventKind, LedgerEvent, checks_fingerprint_of, judged_checks, with_checks
 from jobs.ledger.looks import Look, look_of, verified_sighting
+from jobs.ledger.plain_codec import CACHE
 from jobs.ledger.provenance import Decided, decision_of
+from jobs.ledger.publications import Hold, Publication
 from jobs.ledger.request_projection import (
     RequestProjection,
     add_comment,
@@ -31,7 +33,7 @@ from jobs.ledger.request_projection import (
     start_attempt,
     text_of,
 )
-from jobs.ledger.view import Hold, Judgement, LedgerView, Publication, RequestState, StagedRun, Waiver
+from jobs.ledger.view import Judgement, LedgerView, RequestState, StagedRun, Waiver
 from jobs.runs import Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
@@ -54,7 +56,7 @@ class _PublicationProjection:
 
     publication: Publication
     changes: dict[str, str | None] = field(default_factory=dict)
-    frozen: Publication | None = None
+    frozen: Publication | None = field(default=None, metadata=CACHE)
 
     def freeze(self) -> Publication:
         if self.frozen is None:
@@ -65,25 +67,28 @@ class _PublicationProjection:
         return replace(self, changes=self.changes.copy())
 
 
+@dataclass(slots=True, eq=False)
 class Projection:
-    """The state of a fold: `add` takes one event, `view` returns the view of the events so far."""
+    """The state of a fold: `add` takes one event, `view` returns the view of the events so far.
 
-    def __init__(self) -> None:
-        self._requests: dict[str, RequestProjection] = {}
-        self._attempts = AttemptChoice()
-        self._checked: dict[str, LedgerEvent] = {}  # run -> its newest `checked` event
-        self._judgements: dict[str, Judgement] = {}  # run -> its newest judgement
-        self._waivers: dict[str, Waiver] = {}
-        self._publications: dict[int, _PublicationProjection] = {}
-        self._slices: dict[str, Slice] = {}
-        self._hold: Hold | None = None
-        self._look: Look | None = None
-        self._accepted: tuple[AcceptedRewrite, ...] = ()
-        self._decisions: dict[str, Decided] = {}
-        self._repairs: dict[str, str] = {}  # run of a repair -> run of the chain
-        self._sightings: dict[str, list[Sighting]] = {}  # run -> in ledger order
-        self._resolved: dict[str, StagedRun | None] = {}  # cache: run -> its attempt that counts
-        self._view: LedgerView | None = None  # cache: the view of the events so far
+    A snapshot (jobs.ledger.snapshot) stores all fields but the caches, by their annotations.
+    """
+
+    _requests: dict[str, RequestProjection] = field(default_factory=dict)
+    _attempts: AttemptChoice = field(default_factory=AttemptChoice)
+    _checked: dict[str, LedgerEvent] = field(default_factory=dict)  # run -> its newest `checked` event
+    _judgements: dict[str, Judgement] = field(default_factory=dict)  # run -> its newest judgement
+    _waivers: dict[str, Waiver] = field(default_factory=dict)
+    _publications: dict[int, _PublicationProjection] = field(default_factory=dict)
+    _slices: dict[str, Slice] = field(default_factory=dict)
+    _hold: Hold | None = None
+    _look: Look | None = None
+    _accepted: tuple[AcceptedRewrite, ...] = ()
+    _decisions: dict[str, Decided] = field(default_factory=dict)
+    _repairs: dict[str, str] = field(default_factory=dict)  # run of a repair -> run of the chain
+    _sightings: dict[str, list[Sighting]] = field(default_factory=dict)  # run -> in ledger order
+    _resolved: dict[str, StagedRun | None] = field(default_factory=dict, metadata=CACHE)  # run -> attempt that counts
+    _view: LedgerView | None = field(default=None, metadata=CACHE)  # the view of the events so far
 
     def add(self, event: LedgerEvent) -> None:  # noqa: C901, PLR0912, PLR0915  (one flat match over the kinds)
         """Take one event in.
@@ -110,7 +115,7 @@ class Projection:
             case EventKind.STAGED:
                 self._stage(event)
             case EventKind.ADOPTED:
-                self._request(event).add_run(text_of(event, "slice_id"), text_of(event, "run_id"))
+                self._take_over(event)
             case EventKind.COMPLETED:
                 self._complete(event)
             case EventKind.CHECKED:
@@ -233,9 +238,18 @@ class Projection:
         if request is not None and not event.details.get("warms_up", False):
             request.add_run(result.slice.slice_id, result.run_id)
 
+    def _take_over(self, event: LedgerEvent) -> None:
+        run_id = text_of(event, "run_id")
+        self._request(event).add_run(text_of(event, "slice_id"), run_id)
+        if event.details.get("chain_start", False):
+            self._attempts.begin_chain(run_id)
+
     def _complete(self, event: LedgerEvent) -> None:
         request = self._request(event)
         request.change(is_complete=True)
+        compared_with = event.details.get("compared_with")
+        if compared_with is not None:
+            request.change(compared_with=compared_with)
         repairs = event.details.get("repairs")
         if repairs is not None:
             request.keep_runs(repairs)

@@ -7,6 +7,7 @@ from typing import Any
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.leases import Lease, lease_from_details
 from jobs.ledger.looks import stored_changes
+from jobs.ledger.plain_codec import CACHE
 from jobs.ledger.provenance import Comment, DagRunOrigin, comment_of, origin_of
 from jobs.ledger.view import Attempt, Request, RequestKind, RequestState
 from jobs.runs import Slice, WarmUp
@@ -28,7 +29,7 @@ class RequestProjection:
     lease_runs: dict[str, tuple[str, str]] = field(default_factory=dict)
     origins: dict[tuple[str, str], DagRunOrigin] = field(default_factory=dict)
     comments: list[Comment] = field(default_factory=list)
-    frozen: Request | None = None
+    frozen: Request | None = field(default=None, metadata=CACHE)
 
     def add_run(self, slice_id: str, run_id: str) -> None:
         """Take a run of a slice in."""

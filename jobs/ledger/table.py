@@ -1,12 +1,14 @@
 """The storage of a ledger in a Delta table: read new rows, append one commit at a given version, compact."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jobs.disk_errors import disk_problem
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import REMOTE_ADVICE, damaged_file, one_line, table_errors
 from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, open_delta
@@ -81,7 +83,8 @@ class LedgerStore(Protocol):
 class LedgerTable:
     """A ledger in a Delta table, through deltalake: put-if-absent commits in milliseconds, no JVM.
 
-    `read_files` are the data files that the last `read` has read; none in an object store, which tells no change.
+    `read_files` are the data files that the last `read` has read. In an object store, which tells no change of a file,
+    their stamps have the size and time in the Delta log.
     """
 
     def __init__(self, uri: str) -> None:
@@ -156,7 +159,7 @@ class LedgerTable:
                     "it. Use that version, or another lake"
                 )
             paths = self._files(after)
-            self.read_files = {} if is_remote(self.uri) else {path: _stamp(self.uri, path) for path in paths}
+            self.read_files = self._stamps(paths)
             rows = []
             self._greatest = []
             for path in paths:
@@ -180,9 +183,23 @@ class LedgerTable:
             if not files.keys() <= listed or not listed - files.keys() <= set(self._files(after)):
                 return False
         try:
-            return all(_stamp(self.uri, path) == stamp for path, stamp in files.items())
+            return self._stamps(files) == files
         except OSError:
             return False
+
+    def _stamps(self, paths: Collection[str]) -> dict[str, FileStamp]:
+        """Return the stamps of files that the table lists.
+
+        Raises:
+            OSError: there is no such file.
+        """
+        assert self._table is not None, "read() has opened the table"
+        if not is_remote(self.uri):
+            return {path: _stamp(self.uri, path) for path in paths}
+        actions = arrow_table(self._table.get_add_actions(flatten=True))
+        sizes, times = actions["size_bytes"].to_pylist(), actions["modification_time"].cast("int64").to_pylist()
+        listed = zip(actions["path"].to_pylist(), sizes, times, strict=True)
+        return {path: (size, at, 0, 0) for path, size, at in listed if path in paths}
 
     def _files(self, after: int) -> list[str]:
         """Return the files of the table that may have events of commits after version `after`."""
@@ -311,6 +328,8 @@ class LedgerTable:
         """Turn the errors of an unreadable table into a `LedgerError`; after any error, open the table again."""
 
         def make_error(error: BaseException) -> LedgerError:
+            if (problem := disk_problem(error)) is not None:
+                return LedgerError(f"ledger {self.uri} cannot be {what}: {problem} ({one_line(error)})")
             file = damaged_file(self.uri)
             cause = one_line(error) if file is None else f"file {file[0]} is damaged, truncated or lost ({file[1]})"
             advice = REMOTE_ADVICE if is_remote(self.uri) else "Restore the ledger's directory from a backup"
@@ -356,6 +375,7 @@ def _rows(table: "DeltaTable", path: str) -> list[dict[str, Any]]:
     return [empty | dict(zip(filled, values, strict=True)) for values in zip(*filled.values(), strict=True)]
 
 
+@cache
 def ledger_schema() -> "pa.Schema":
     """Return the schema of the table: the columns of an event, of its commit, and of the hash chain."""
     import pyarrow as pa

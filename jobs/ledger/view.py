@@ -9,6 +9,7 @@ from jobs.ledger.acceptances import AcceptedRewrite
 from jobs.ledger.leases import IsAlive, Lease, is_held
 from jobs.ledger.looks import Look
 from jobs.ledger.provenance import Comment, DagRunOrigin, Decided
+from jobs.ledger.publications import Hold, Publication
 from jobs.ledger.removals import Removal, StoredAttempt
 from jobs.runs import (
     VERDICTS,
@@ -32,6 +33,7 @@ class RequestKind(Enum):
     AIRFLOW_BACKFILL = "airflow-backfill"  # shared by the DAG runs of Airflow's own backfill
     RESTATEMENT = "restatement"  # the schedule has found published slices whose records have changed
     REPAIR = "repair"  # late records of published slices are put into their windows, by another allowed lateness
+    CANDIDATE = "candidate"  # runs of an edited pipeline file, which only a person publishes, by the id of the request
 
     @property
     def is_by_person(self) -> bool:
@@ -165,7 +167,8 @@ class Request:
     `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
     `stopped_by` is the person who has stopped the newest holder; None if nobody has, or if there is a newer holder.
     `warm_up` is set if the chain begins in the middle of the log (`jobs.replay.restart`). Runs of its slices are not
-    among `runs`. When a repair is complete, `runs` has the runs with other rows than those of the chain.
+    among `runs`. When a repair is complete, `runs` has the runs with other rows than those of the chain. When a
+    candidate is complete, `compared_with` maps each slice of its range to the run that readers saw when it was planned.
     """
 
     request_id: str
@@ -192,6 +195,7 @@ class Request:
     changes: Mapping[str, LogCoordinates] = field(default_factory=dict)
     stopped_by: str | None = None
     warm_up: WarmUp | None = None
+    compared_with: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def assignee(self) -> str:
@@ -215,6 +219,11 @@ class Request:
         return self.kind is RequestKind.REPAIR
 
     @property
+    def is_candidate(self) -> bool:
+        """Whether its runs are tried beside the published chain, until a person publishes the request by its id."""
+        return self.kind is RequestKind.CANDIDATE
+
+    @property
     def slice_ids(self) -> frozenset[str]:
         """The slices of the request's runs and attempts."""
         return frozenset(self.runs).union(*(attempt.slice_ids for attempt in self.attempts))
@@ -224,45 +233,6 @@ class Request:
         if not self.is_open:
             return ()
         return tuple(lease for lease in self.leases if is_held(lease, now_ms=now_ms, is_alive=is_alive))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
-    """One change of what readers see. `changes` maps a slice id to its run id, or to None if the slice is hidden again.
-
-    `seq` is the ledger version of the commit and names the publication. `undoes` is set for a rollback: it is the `seq`
-    of the publication that the rollback reverts. `decision_id` names the decision or the DAG run that has published.
-    `told_by` names the task that sends the asset events; None if no task does, because a command has published. It is
-    empty in the ledgers of earlier versions.
-    """
-
-    seq: int
-    at_ms: int
-    request_id: str | None
-    who: str
-    undoes: int | None
-    decision_id: str | None = None
-    told_by: str | None = ""
-    changes: Mapping[str, str | None] = field(default_factory=dict)
-
-    @property
-    def is_rollback(self) -> bool:
-        """Whether it reverts another publication."""
-        return self.undoes is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """A rollback holds the chain: the schedule publishes nothing until a person publishes or resumes.
-
-    `seq` is the ledger version of the rollback, `undoes` the publication that it reverted.
-    """
-
-    seq: int
-    undoes: int
-    who: str
-    reason: str
-    at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,6 +329,17 @@ class LedgerView:
                 seen.update(publication.changes)
         return {slice_id: run_id for slice_id, run_id in seen.items() if run_id is not None}
 
+    def newest_runs(self) -> dict[str, StagedRun]:
+        """Return slice -> the run that was staged last, published or not. A candidate's counts if there is no other."""
+        ordered = sorted(self.runs.values(), key=lambda run: (not self._is_tried(run), run.seq))
+        return {run.result.slice.slice_id: run for run in ordered}
+
+    def _is_tried(self, run: StagedRun) -> bool:
+        """Return whether a candidate has staged a run, and readers do not see it."""
+        request = self.requests.get(run.request_id)
+        is_seen = self.published.get(run.result.slice.slice_id) == run.result.run_id
+        return request is not None and request.is_candidate and not is_seen
+
     def rewrites_since(self, run: StagedRun) -> tuple[AcceptedRewrite, ...]:
         """Return the accepted commits that removed or changed records of a slice after a run had read it, in order."""
         seen, slice_id = run.result.log, run.result.slice.slice_id
@@ -377,6 +358,19 @@ class LedgerView:
         """Return the open requests of one kind (None: of every kind), oldest first."""
         requests = (request for request in self.requests.values() if request.is_open)
         return tuple(request for request in requests if kind is None or request.kind is kind)
+
+    def awaited_requests(self) -> tuple[Request, ...]:
+        """Return the open requests that are to be published, oldest first: all but the candidates.
+
+        A candidate is in the way of no other request, and no schedule uses or decides it.
+        """
+        return tuple(request for request in self.open_requests() if not request.is_candidate)
+
+    def is_in_chain(self, run_id: str) -> bool:
+        """Return whether readers see a run, or the published chain has it in place of the run that they see."""
+        run = self.runs.get(run_id)
+        shown = None if run is None else self.published.get(run.result.slice.slice_id)
+        return shown is not None and run_id in {shown, self.chain_run_id(shown)}
 
     def settling(self, request: Request) -> Publication | None:
         """Return the publication that a request led to: its own, or that of a request that replaced or settled it.

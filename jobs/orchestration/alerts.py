@@ -10,7 +10,7 @@ from typing import Any
 
 from jobs.orchestration.gating import Gate
 from jobs.plain_text import counted, escaped, shortened
-from jobs.publishing.rules import listed
+from jobs.publishing.stop_reasons import listed
 from jobs.reading.verify import Verification
 
 MAX_REASONS = 10

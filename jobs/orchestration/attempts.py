@@ -93,13 +93,14 @@ def _staged(view: LedgerView, order: ReplayOrder, results: Sequence[RunResult]) 
         is_start = index == 0 and order.before is None
         warms_up = request.warm_up is not None and result.slice.start_ms < (request.from_ms or 0)
         if request.warm_up is not None and result.slice.start_ms == request.from_ms:
-            is_start = _begins_chain(order.pipeline, view, result)
+            is_start = begins_chain(order.pipeline, view, result)
         events.append(staged_event(order.request_id, result, is_chain_start=is_start, warms_up=warms_up))
-        events.append(checked_event(order.request_id, result))
+        if not (request.is_candidate and view.is_in_chain(result.run_id)):  # the checks of the chain stay what they are
+            events.append(checked_event(order.request_id, result))
     return events
 
 
-def _begins_chain(pipeline: Pipeline, view: LedgerView, result: RunResult) -> bool:
+def begins_chain(pipeline: Pipeline, view: LedgerView, result: RunResult) -> bool:
     """Return whether a run after a warm-up does not continue the published chain."""
     before = previous_slice(slice_grid(pipeline), result.slice)
     published = None if before is None else view.published_chain_run(before.slice_id)

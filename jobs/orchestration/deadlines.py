@@ -226,7 +226,7 @@ def _grouped(place: _Place, state: Standing, missing: Sequence[Slice]) -> Iterat
 
 def _of_a_request(place: _Place, slice_: Slice) -> str:
     """Return what an open request does with a slice; empty if none has it."""
-    for request in reversed(place.view.open_requests()):
+    for request in reversed(place.view.awaited_requests()):
         run = place.view.run(request.runs[slice_.slice_id]) if slice_.slice_id in request.runs else None
         if run is not None and not run.is_publishable:
             return f"held since {show_instant(run.at_ms)}: {'; '.join(stop_reasons(run))}"

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from jobs.orchestration.decision_actions import MAX_REASON, Action
 from jobs.plain_text import escaped, shortened
 from jobs.publishing.comments import MAX_ASSIGNEE, Entry
-from jobs.publishing.rules import listed
+from jobs.publishing.stop_reasons import listed
 from jobs.publishing.waivers import SliceWaiver
 from windowlib.errors import RequestError
 

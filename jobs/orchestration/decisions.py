@@ -39,7 +39,8 @@ from jobs.publishing.decisions import (
 from jobs.publishing.judging import is_due, judge_request
 from jobs.publishing.optimistic_check import By, OutdatedDecision
 from jobs.publishing.publishing import publish_events, publish_request
-from jobs.publishing.rules import PublicationAttempt, judge_publication, listed
+from jobs.publishing.rules import PublicationAttempt, judge_publication
+from jobs.publishing.stop_reasons import listed
 from jobs.publishing.waivers import waive_all, waive_events
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError

@@ -10,8 +10,7 @@ from jobs.plain_text import counted
 from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import Opened, open_request_context
 from jobs.publishing.judging import judge_request
-from jobs.publishing.rules import listed
-from jobs.publishing.stop_reasons import stop_reasons, waiver_advice
+from jobs.publishing.stop_reasons import listed, stop_reasons, waiver_advice
 from windowlib.errors import RequestError
 
 

@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from jobs.durations import format_duration, human_duration
 from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
+from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import slices_between
+from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import counted
+from jobs.planning.changed_slices import changed_slices, in_words
 from jobs.planning.event_times import log_engine
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.reading.log_places import log_place
@@ -135,6 +137,26 @@ def repairing(work: RequestContext, repair: LateRepair) -> RequestContext:
         raise InvariantBroken("a pipeline without windows has no late records; please report this")
     windows = windows.model_copy(update={"allowed_lateness_ms": repair.lateness_ms})
     return replace(work, pipeline=work.pipeline.model_copy(update={"windows": windows}))
+
+
+def check_current(work: RequestContext, repair: LateRepair) -> None:
+    """Refuse to replay a repair of slices whose records in the log are others than their published runs read.
+
+    Raises:
+        RequestError: a slice has other records now; the message has the command that replays them.
+        LogError: the log is missing, or cannot be read.
+    """
+    ids = {slice_.slice_id for slice_ in repair.slices}
+    changes = changed_slices(work, work.ledger.view())
+    changed = [change for change in changes if change.slice.slice_id in ids and change.match is not Match.UNKNOWN]
+    if not changed:
+        return
+    grid, name = slice_grid(work.pipeline), work.pipeline.name
+    start, end = show_ms(grid, changed[0].slice.start_ms), show_ms(grid, repair.slices[-1].end_ms)
+    raise RequestError(
+        f"{in_words(work, changed)}. A repair needs the records that the published runs read. Replay the changed "
+        f"slices first: hindcast run {name} --from {start} --to {end}"
+    )
 
 
 def asked_for(repair: LateRepair, *, who: str, warm_up: WarmUp | None, reason: str = "") -> Asked:

@@ -104,7 +104,7 @@ def in_the_way(work: RequestContext, view: LedgerView, asked: Asked) -> tuple[Re
     slices = slices_between(work.pipeline, asked.from_ms, asked.to_ms)
     return tuple(
         request
-        for request in view.open_requests()
+        for request in view.awaited_requests()
         if request.request_id != asked.request_id
         and (request.runs or holders(work, request))
         and any(covers(request, slice_) for slice_ in slices)

@@ -7,14 +7,14 @@ from jobs.durations import format_duration, human_duration
 from jobs.lake.lake import Lake
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
-from jobs.orchestration.late_repair import LateRepair, asked_for, repair_of, repairing
+from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
 from jobs.planning.estimate import estimator
 from jobs.planning.request_context import RequestContext, on_published_spec, open_request_context, requested_event
 from jobs.replay.restart import restart_before
 from jobs.runs import WarmUp
-from windowlib.errors import InvariantBroken, RequestError, StoreError
+from windowlib.errors import InvariantBroken, LogError, RequestError, StoreError
 
 SHOWN_ID: Final = 8
 
@@ -41,13 +41,19 @@ def propose_repairs(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) ->
             return ()
         warm_up = restart_before(None, repairing(work, repair), repair.slices)
         request = propose(work, repair, warm_up=warm_up, who=who)
-    except (RequestError, StoreError) as error:
+    except (LogError, RequestError, StoreError) as error:
         return (f"no late repair is proposed: {error}",)
     return (f"{repair.reason}: proposed as request {request.request_id[:SHOWN_ID]}",)
 
 
 def propose(work: RequestContext, repair: LateRepair, *, warm_up: WarmUp | None, who: str, reason: str = "") -> Request:
-    """Open the request of a repair without a holder. If a repair is open, that one is returned."""
+    """Open the request of a repair without a holder. If a repair is open, that one is returned.
+
+    Raises:
+        RequestError: a slice of the repair has changed in the log.
+        LogError: the log is missing, or cannot be read.
+    """
+    check_current(work, repair)
     repaired, request_id = repairing(work, repair), work.new_id()
     asked = asked_for(repair, who=who, warm_up=warm_up, reason=reason)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
-from jobs.ledger.view import LedgerView, RequestKind
-from jobs.orchestration.attempts import may_stage, replay_until_closed
+from jobs.ledger.view import LedgerView, RequestKind, StagedRun
+from jobs.orchestration.attempts import begins_chain, may_stage, replay_until_closed
 from jobs.orchestration.open_ranges import check_range_is_free, open_range
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.slices import slices_between
@@ -84,7 +84,7 @@ def run_request(
 ) -> RequestOutcome:
     """Open or resume a request for a range, replay stale slices, and publish all of it if every verdict allows.
 
-    With a plan that a person has `accepted`, nothing else is done.
+    A candidate is never published by this call. With a plan that a person has `accepted`, nothing else is done.
 
     Raises:
         RangeTaken: other open requests have slices of the range. Nothing was written.
@@ -102,6 +102,7 @@ def run_request(
         is_fresh=asked.is_fresh,
         request_id=resumed,
         checks=work.checks,
+        is_candidate=asked.kind is RequestKind.CANDIDATE,
     )
     log_state = work.log_state(view, ask.slices)
     planned = make_plan(work.pipeline, view, log_state, ask=ask)
@@ -124,7 +125,7 @@ def run_request(
         )
         view = judge_request(work, opened.request_id)
         outcome = replace(outcome, runs=tuple(view.runs.get(run.result.run_id, run) for run in outcome.runs))
-        if not publish:
+        if not publish or asked.kind is RequestKind.CANDIDATE:
             return outcome
         return replace(outcome, publication=publish_staged(work, opened, who=asked.who))
 
@@ -162,27 +163,30 @@ def stage(
         request_id=request_id,
         is_fresh=request.is_fresh,
         checks=work.checks,
+        is_candidate=request.is_candidate,
     )
     # The scheduled chain stops at a failed check.
     stops_on_fail = staging.stop_on_fail or request.kind is RequestKind.SCHEDULED
     replayed: set[str] = set()
     log_state, current = (None, None) if planned is None else planned
+    first = current
     growing = 1
     while True:
         view = work.ledger.view()
         if not may_stage(view.requests[request_id]):
             return _outcome(work, request_id, slices, replayed=len(replayed))
         if len(replayed) == len(ask.slices):  # no plan can order more
-            _complete(work, request_id)
+            _complete(work, request_id, first)
             return _outcome(work, request_id, slices, replayed=len(replayed))
         log_state = work.log_state(view, ask.slices, before=log_state)
         asked = replace(ask, trusted=frozenset(replayed))
         current = make_plan(work.pipeline, view, log_state, ask=asked, earlier=current)
+        first = first or current
         _adopt(work, request_id, current)
         chunk = next_chunk(current, staging, growing=growing, skip=frozenset(replayed))
         if not chunk or (stops_on_fail and _has_unpublishable(current)):
             if not chunk:
-                _complete(work, request_id)
+                _complete(work, request_id, first)
             return _outcome(work, request_id, slices, replayed=len(replayed))
         growing = 1 if chunk[0].is_certain else growing * 2
         order = _order(work, request_id, _Next(plan=current, chunk=chunk))
@@ -238,8 +242,14 @@ def _has_unpublishable(current: Plan) -> bool:
 def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
     """Record in the request the current runs that it does not have.
 
-    A run that readers see is recorded only if the request has another run of the same slice.
+    A run that readers see is recorded only if the request has another run of the same slice. If the chain of the
+    request begins with a run that another request has staged inside its own chain, the event tells it.
     """
+
+    def is_start(view: LedgerView, run: StagedRun) -> bool:
+        request = view.requests[request_id]
+        is_first = request.warm_up is not None and run.result.slice.start_ms == request.from_ms
+        return is_first and not run.is_chain_start and begins_chain(work.pipeline, view, run.result)
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         request = view.requests[request_id]
@@ -253,6 +263,7 @@ def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
                 **slice_columns(step.slice),
                 run_id=step.run.result.run_id,
                 attempt_id=step.run.result.attempt_id,
+                details={"chain_start": True} if is_start(view, step.run) else {},
             )
             for step in current.range
             if step.reason is Reason.CURRENT
@@ -265,8 +276,10 @@ def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
         work.ledger.write(decide)
 
 
-def _complete(work: RequestContext, request_id: str) -> None:
+def _complete(work: RequestContext, request_id: str, first: Plan | None) -> None:
     """Record that no slice of the request's range is left to replay.
+
+    Of a candidate, the ledger stores what readers saw of the range when the `first` plan of this call was made.
 
     Raises:
         RequestError: the request is a repair, and the chain could not go on after it.
@@ -274,9 +287,12 @@ def _complete(work: RequestContext, request_id: str) -> None:
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         request = view.requests[request_id]
-        if not request.is_open or request.from_ms is None or request.is_complete:
+        if not request.is_open or request.from_ms is None:
             return []
-        details = {}
+        compared_with = _seen_by(first) if request.is_candidate else {}
+        if request.is_complete and request.compared_with == compared_with:
+            return []
+        details: dict[str, object] = {"compared_with": compared_with} if request.is_candidate else {}
         if request.is_repair:
             from jobs.orchestration.late_repair import repairs_of
 
@@ -284,6 +300,13 @@ def _complete(work: RequestContext, request_id: str) -> None:
         return [LedgerEvent(kind=EventKind.COMPLETED, request_id=request_id, details=details)]
 
     work.ledger.write(decide)
+
+
+def _seen_by(planned: Plan | None) -> dict[str, str | None]:
+    """Return the run that readers saw of each slice of a plan's range when the plan was made; None: no run."""
+    if planned is None or planned.basis is None:
+        raise InvariantBroken("a candidate is complete, and no plan was made; please report this")
+    return {step.slice.slice_id: planned.basis.published.get(step.slice.slice_id) for step in planned.range}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,7 +142,7 @@ def _stopped(work: RequestContext, view: LedgerView, wanted: Request) -> str:
         return describe_hold(view.hold)
     if wanted.stopped_by is not None and _was_started(wanted):
         return f"restatement {wanted.request_id} was stopped by {wanted.stopped_by}"
-    for request in view.open_requests():
+    for request in view.awaited_requests():
         if request is wanted:
             continue
         if request.kind is RequestKind.RESTATEMENT and not request.is_proposed:

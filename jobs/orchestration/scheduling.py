@@ -375,7 +375,7 @@ def busy_with(
     """
     before = previous_slice(slice_grid(work.pipeline), slices[0])
     wanted = [*((before,) if before else ()), *slices]
-    for request in view.open_requests():
+    for request in view.awaited_requests():
         others = [lease for lease in holders(work, request) if lease.lease_id != own]
         if request.kind not in kinds or not others:
             continue

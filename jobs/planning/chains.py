@@ -156,7 +156,7 @@ def _gap(
         before=before,
         nearest=nearest,
         log_start=log_start,
-        staged_by=() if is_other_spec else _staged_by(view.open_requests(), before),
+        staged_by=() if is_other_spec else _staged_by(view.awaited_requests(), before),
         specs=None if published is None else (published.result.spec_fingerprint, spec),
     )
 

@@ -68,6 +68,8 @@ class RequestContext:
         if ask.warm_up is None and request is not None and request.warm_up is not None:
             longer = Ask.of_range(ask.slices, pipeline=self.pipeline, warm_up=request.warm_up)
             ask = replace(ask, slices=longer.slices, warm_up=longer.warm_up, from_ms=longer.from_ms)
+        if request is not None and request.is_candidate:
+            ask = replace(ask, is_candidate=True)
         return make_plan(self.pipeline, view, self.log_state(view, ask.slices), ask=ask)
 
     def log_state(self, view: LedgerView, slices: Sequence[Slice], *, before: LogState | None = None) -> LogState:

@@ -162,7 +162,7 @@ class _Assessor:
 
     def _replayed_by(self, change: ChangedSlice) -> Request | None:
         """Return the open request that replays a slice now, or has a run of its present records."""
-        for request in reversed(self.view.open_requests()):
+        for request in reversed(self.view.awaited_requests()):
             if request is self.proposal:
                 continue
             if self._has_run_of(request, change):
@@ -218,7 +218,8 @@ class _Assessor:
     def _declined(self, change: ChangedSlice) -> str:
         """Return who declined to restate the present records of a slice, or that this was rolled back; else empty."""
         for request in reversed(list(self.view.requests.values())):
-            if request.state is RequestState.ROLLED_BACK and self._has_run_of(request, change):
+            is_undone = request.state is RequestState.ROLLED_BACK and not request.is_candidate
+            if is_undone and self._has_run_of(request, change):
                 return f"its restatement by request {request.request_id[:SHOWN_ID]} was rolled back"
             if request.state is not RequestState.CLOSED or not _is_in(request, change):
                 continue

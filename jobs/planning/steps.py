@@ -75,7 +75,8 @@ class Ask:
     """The input of a plan. `slices` begin with those of the `warm_up`, if there is one; `from_ms` is then the range's.
 
     `request_id` is the request that is continued. `checks` is the suite's fingerprint. `trusted` are slices that this
-    process has just replayed: their runs are valid even if the log has changed since.
+    process has just replayed: their runs are valid even if the log has changed since. `is_candidate`: the runs of the
+    published chain are valid with the checks that they had.
     """
 
     slices: tuple[Slice, ...]
@@ -85,6 +86,7 @@ class Ask:
     trusted: frozenset[str] = frozenset()
     warm_up: WarmUp | None = None
     from_ms: int | None = None
+    is_candidate: bool = False
 
     @classmethod
     def of_range(cls, slices: Sequence[Slice], *, pipeline: Pipeline, warm_up: WarmUp | None) -> "Ask":
@@ -169,9 +171,10 @@ class StepJudge:
 
     def _still_good(self, run: StagedRun) -> tuple[Reason, str]:
         is_trusted = self.slice.slice_id in self.ask.trusted
-        if run.verdict is Verdict.ERROR and not is_trusted:
+        is_kept = is_trusted or (self.ask.is_candidate and self.view.is_in_chain(run.result.run_id))
+        if run.verdict is Verdict.ERROR and not is_kept:
             return Reason.CHECKS_CHANGED, "its checks broke in the last run"
-        if self.ask.checks is not None and run.checks_fingerprint not in {None, self.ask.checks} and not is_trusted:
+        if self.ask.checks is not None and run.checks_fingerprint not in {None, self.ask.checks} and not is_kept:
             return Reason.CHECKS_CHANGED, "the suite has changed since the run was checked"
         where = "published" if self._is_published(run) else "staged"
         return Reason.CURRENT, f"{where} as run {run.result.run_id[:12]}"

@@ -20,13 +20,16 @@ ledger and record in one compare-and-set, delete rows, and then read which files
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from jobs.durations import UNIT_MS
+from jobs.lake.damage import table_errors
 from jobs.lake.lake import Lake
-from jobs.lake.leftover_files import PROBE, SCRATCH, AttemptFiles, CommittedFile, LakeFiles, LeftoverFile
+from jobs.lake.leftover_files import NO_TABLES, SCRATCH, AttemptFiles, CommittedFile, LakeFiles, LeftoverFile
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.removals import StoredAttempt, Why, removed_event
+from jobs.ledger.snapshot import remove_old_snapshots
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.planning.request_context import RequestContext, holders
 from jobs.publishing.replaced_files import replaced_files
@@ -36,7 +39,7 @@ from windowlib.errors import StoreError
 from windowlib.records.tables import STATE_TABLES
 
 PROBE_MS: Final = 3_600_000
-"""A file of `_probe` that is younger than this may belong to a process that makes its first commit now."""
+"""A file without an attempt that is younger than this may belong to a process that makes a commit now."""
 
 OLDER_THAN_MS: Final = 7 * UNIT_MS["d"]
 """By default, files stay that were written, or whose rows were deleted, later than this time ago."""
@@ -73,6 +76,7 @@ class Leftovers:
         expired: the files of rows that earlier clean-ups deleted; removed unless it was a dry run.
         replaced: the files of current tables and of the cache of the log that nothing needs; removed likewise.
         is_removed: whether the files were removed.
+        snapshots: the names of the snapshots of the ledger that no reader uses any more; removed unless a dry run.
     """
 
     pipeline: str
@@ -84,6 +88,7 @@ class Leftovers:
     rows: tuple[RemovedRows, ...] = ()
     expired: tuple[LeftoverFile, ...] = ()
     replaced: tuple[LeftoverFile, ...] = ()
+    snapshots: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -93,7 +98,7 @@ class Leftovers:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to remove."""
-        return not (self.files or self.rows or self.expired or self.replaced)
+        return not (self.files or self.rows or self.expired or self.replaced or self.snapshots)
 
     def to_json(self) -> dict[str, Any]:
         """Return the content as plain data."""
@@ -110,6 +115,7 @@ class Leftovers:
             "expired_bytes": sum(file.bytes for file in self.expired),
             "replaced_files": dict(sorted(Counter(file.table for file in self.replaced).items())),
             "replaced_bytes": sum(file.bytes for file in self.replaced),
+            "ledger_snapshots": list(self.snapshots),
             "removed": self.is_removed,
         }
 
@@ -140,7 +146,7 @@ def clean(
     """
     limit_ms, listed = (now_ms := work.ledger.now_ms()) - older_than_ms, files.listed()
     old = [file for file in listed if file.modified_ms <= limit_ms]
-    tables = sorted({file.table for file in listed} - {SCRATCH, PROBE})
+    tables = sorted({file.table for file in listed} - NO_TABLES)
     view = work.ledger.view()
     has_removed = bool(view.removed or view.removed_checkpoints)
     committed = files.committed(tables) if work.pipeline.retention is not None or has_removed else ()
@@ -155,7 +161,7 @@ def clean(
         for file in old
         if (file.modified_ms <= now_ms - PROBE_MS if file.attempt_id is None else file.attempt_id in removable)
     ]
-    named = files.named(sorted({file.table for file in asked} - {SCRATCH, PROBE}))
+    named = files.named(sorted({file.table for file in asked} - NO_TABLES))
     leftovers = tuple(file for file in asked if file.path not in named)
     if not dry_run:
         touched = {file.attempt_id for file in leftovers}
@@ -188,7 +194,13 @@ def clean_lake(work: RequestContext, *, older_than_ms: int, who: str, dry_run: b
     replaced = replaced_files(work, files, older_than_ms=older_than_ms)
     if not dry_run:
         files.remove(file.path for file in replaced)
-    return replace(leftovers, replaced=replaced)
+    with table_errors(partial(_unlisted, work.ledger.uri)):
+        snapshots = remove_old_snapshots(work.ledger.uri, dry_run=dry_run)
+    return replace(leftovers, replaced=replaced, snapshots=snapshots)
+
+
+def _unlisted(uri: str, error: BaseException) -> StoreError:
+    return StoreError(f"old snapshots of ledger {uri} cannot be removed: {error}")
 
 
 def delete_removed(work: RequestContext, files: AttemptFiles) -> None:
@@ -197,7 +209,7 @@ def delete_removed(work: RequestContext, files: AttemptFiles) -> None:
     Raises:
         LedgerError, StoreError: as for `clean`.
     """
-    tables = sorted({file.table for file in files.listed()} - {SCRATCH, PROBE})
+    tables = sorted({file.table for file in files.listed()} - NO_TABLES)
     _delete(work, files, _rows_to_delete(work.ledger.view(), {}, files.committed(tables)))
 
 

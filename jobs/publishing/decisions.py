@@ -13,12 +13,14 @@ from functools import partial
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.leases import Lease
 from jobs.ledger.provenance import decision_details
-from jobs.ledger.view import Hold, LedgerView, Request
+from jobs.ledger.publications import Hold
+from jobs.ledger.view import LedgerView, Request
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.optimistic_check import By, check_seen_chain, check_seen_request
-from jobs.publishing.rules import PublicationAttempt, changed_slices, listed, other_holders
+from jobs.publishing.rules import PublicationAttempt, changed_slices, other_holders
+from jobs.publishing.stop_reasons import listed
 from windowlib.errors import RequestError
 
 
@@ -84,7 +86,11 @@ def rollback(
         RequestError: as `rollback_events` raises. Nothing was written.
     """
     decider = by or By(who=who, decision_id=work.new_id())
-    view = work.ledger.write(partial(rollback_events, work, publication=publication, reason=reason, by=decider))
+    try:
+        view = work.ledger.write(partial(rollback_events, work, publication=publication, reason=reason, by=decider))
+    except RequestError:
+        move_current_tables(work)  # a process may have been killed after it had written this rollback
+        raise
     move_current_tables(work)
     done = next(past for past in view.publications if past.seq == view.decisions[decider.decision_id].seq)
     return PublicationAttempt(

@@ -68,6 +68,7 @@ def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -
     checks: dict[str, tuple[CheckResult, ...]] = {
         run_id: (_not_arrived(slice_id, request.unarrived[slice_id]),) if slice_id in request.unarrived else ()
         for slice_id, run_id in request.runs.items()
+        if view.published.get(slice_id) != run_id  # the judgement of a run that readers see stays what it is
     }
     rule = work.pipeline.publish.settled if work.pipeline.publish is not None else None
     if rule is None or not view.published:
@@ -81,7 +82,7 @@ def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -
     change = settled_change(work.lake, work.pipeline.name, sides, settled=settled)
     for slice_id in change.by_slice:
         run_id = request.runs[slice_id]
-        checks[run_id] = (*checks[run_id], _check(rule, change, slice_id))
+        checks[run_id] = (*checks.get(run_id, ()), _check(rule, change, slice_id))
     return checks
 
 

@@ -5,13 +5,16 @@ from dataclasses import replace
 
 from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
 from jobs.ledger.provenance import decision_details
-from jobs.ledger.view import LedgerView, Publication, Request, RequestState
+from jobs.ledger.publications import Publication
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.slices import slice_of_id, slices_between
+from jobs.plain_text import counted
 from jobs.planning.request_context import Opened, RequestContext, covers, is_live
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
 from jobs.publishing.optimistic_check import By, check_seen_request
 from jobs.publishing.rules import PublicationAttempt, changed_slices, has_equal_rows, judge_publication, other_holders
+from jobs.publishing.stop_reasons import listed
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -125,8 +128,8 @@ def _publish(work: RequestContext, request_id: str, by: By, *, lease_id: str | N
 def publish(work: RequestContext, *, who: str, request_id: str | None = None) -> PublicationAttempt:
     """Publish for a person: the request with an id, or the newest open request whose runs are all publishable.
 
-    An older request is skipped if a newer open one has runs of the same slices. A request that is worked on is skipped,
-    too.
+    A candidate is published only by its id. An older request is skipped if a newer open one has runs of the same
+    slices. A request that is worked on is skipped, too.
 
     Raises:
         RequestError: there is nothing to publish.
@@ -134,11 +137,14 @@ def publish(work: RequestContext, *, who: str, request_id: str | None = None) ->
     if request_id is not None:
         return publish_request(work, request_id, who=who)
     view = work.ledger.view()
-    waiting = [request for request in reversed(view.open_requests()) if request.runs]
+    waiting = [request for request in reversed(view.awaited_requests()) if request.runs]
     if not waiting:
+        move_current_tables(work)  # a process may have been killed after its publication
+        candidates = view.open_requests(RequestKind.CANDIDATE)
+        named = listed([candidate.request_id for candidate in candidates])
         raise RequestError(
-            f"pipeline {work.pipeline.name} has no open request with runs; make one with "
-            f"`hindcast run {work.pipeline.name} …`"
+            f"pipeline {work.pipeline.name} has no open request with runs{_newest_publication(work, view)}"
+            + (f"; or name a candidate with --request: {named}" if candidates else "")
         )
     newer: set[str] = set()
     for request in waiting:
@@ -148,6 +154,19 @@ def publish(work: RequestContext, *, who: str, request_id: str | None = None) ->
                 return publish_request(work, request.request_id, who=who)
         newer |= set(request.runs)
     return publish_request(work, waiting[0].request_id, who=who)
+
+
+def _newest_publication(work: RequestContext, view: LedgerView) -> str:
+    """Return the end of a message about nothing to publish, also for a command whose first try has published."""
+    name = work.pipeline.name
+    if not view.standing:
+        return f"; make one with `hindcast run {name} …`"
+    newest = view.standing[-1]
+    slices = counted(len(newest.changes), "slice")
+    return (
+        f". The newest publication that readers see is {newest.seq}, by {newest.who}, of {slices}; "
+        f"`hindcast status {name}` shows it"
+    )
 
 
 def _published_events(
@@ -170,7 +189,7 @@ def _published_events(
         )
         for slice_id, run_id in changed.items()
     ]
-    settled = [other for other in view.open_requests() if _settles(work, view, request, other=other)]
+    settled = [other for other in view.awaited_requests() if _settles(work, view, request, other=other)]
     why = f"settled by publication {view.version + 1} of {by.who}"
     return events + [_closed(other, why, by=request) for other in settled]
 
@@ -178,7 +197,8 @@ def _published_events(
 def _settles(work: RequestContext, view: LedgerView, request: Request, *, other: Request) -> bool:
     """Return whether the publication of `request` leaves nothing to decide in `other`, on which nobody works.
 
-    That is so if readers then see each slice of `other` by a run that an equal or a later request has made.
+    That is so if readers then see each slice of `other` by the rows and the spec of its own run, or by a run that a
+    later request has made. Equal rows of another spec do not settle it: the spec of `other` is not published then.
     """
     if other.request_id == request.request_id or is_live(work, other):
         return False
@@ -197,7 +217,8 @@ def _settles(work: RequestContext, view: LedgerView, request: Request, *, other:
     def is_settled(slice_: Slice) -> bool:
         if slice_.slice_id not in shown:
             return False
-        if has_equal_rows(view, other.runs.get(slice_.slice_id), shown[slice_.slice_id]):
+        is_same_spec = view.past_run(shown[slice_.slice_id]).result.spec_fingerprint == other.spec_fingerprint
+        if is_same_spec and has_equal_rows(view, other.runs.get(slice_.slice_id), shown[slice_.slice_id]):
             return True
         seq = request.opened_seq if covers(request, slice_) else opened.get(slice_.slice_id, 0)
         return seq > other.opened_seq

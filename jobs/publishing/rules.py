@@ -1,17 +1,19 @@
 """The rules of publication: whether a request may be published, and if not, why. Pure functions over a view."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from jobs.engine.fingerprints import fingerprint
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.leases import Lease
-from jobs.ledger.view import Hold, LedgerView, Publication, Request, RequestKind, RequestState
+from jobs.ledger.publications import Hold, Publication
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext, holders
-from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, waiver_advice
+from jobs.publishing.candidates import followed_by, moved_since
+from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, listed, waiver_advice
 from jobs.runs import EMPTY_STATE, Slice, Verdict
 
 SEEN = "readers see all of it already"
@@ -76,6 +78,7 @@ def judge_publication(
         or _held(view, request)
         or (None if is_begun else _empty(request))
         or _incomplete(work, request)
+        or _not_promotable(work, view, request)
         or _broken_chain(work, view, request)
         or _of_other_chain(work, view, request)
         or _unjudged(work, view, request)
@@ -137,6 +140,7 @@ def is_ready(work: RequestContext, view: LedgerView, request: Request) -> bool:
     return not (
         _replaced(view, request)
         or _incomplete(work, request)
+        or _not_promotable(work, view, request)
         or _broken_chain(work, view, request)
         or _of_other_chain(work, view, request)
     )
@@ -258,10 +262,22 @@ def _incomplete(work: RequestContext, request: Request) -> PublicationAttempt | 
     """Refuse while slices of the range are left to replay."""
     if request.from_ms is None or request.to_ms is None or request.is_complete:
         return None
+    if request.is_candidate:
+        why = f"candidate {request.request_id} is not complete; the same `hindcast run … --as-candidate` completes it"
+        return _refused(request, why)
     wanted = slices_between(work.pipeline, request.from_ms, request.to_ms)
     missing = tuple(slice_.slice_id for slice_ in wanted if slice_.slice_id not in request.runs)
-    why = f"the request is not finished: {listed(missing)} left to replay; run it again and it continues there"
+    left = f"{listed(missing)} left to replay" if missing else "all its slices are staged, and it was not closed"
+    why = f"the request is not finished: {left}; run it again and it continues there"
     return _refused(request, why, stopped_by=missing)
+
+
+def _not_promotable(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
+    """Refuse a candidate that was compared with other runs than readers see, or that ends before the chain."""
+    if not request.is_candidate:
+        return None
+    obstacle = moved_since(work, view, request) or followed_by(work, view, request)
+    return None if obstacle is None else _refused(request, obstacle.why, stopped_by=obstacle.slices)
 
 
 def _empty(request: Request) -> PublicationAttempt:
@@ -367,8 +383,3 @@ def has_equal_rows(view: LedgerView, run_id: str | None, shown: str) -> bool:
 
 def _digests(view: LedgerView, run_id: str | None) -> Mapping[str, str] | None:
     return None if run_id is None else view.past_run(run_id).result.digests
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return a few names, or the first and last of many: `2013-02-05 … 2013-02-28 (24 slices)`."""
-    return ", ".join(names) if len(names) <= MAX_NAMED else f"{names[0]} … {names[-1]} ({counted(len(names), 'slice')})"

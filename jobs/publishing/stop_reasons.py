@@ -6,7 +6,7 @@ from typing import Any
 
 from expectations import messages
 from jobs.ledger.view import StagedRun
-from jobs.plain_text import shortened
+from jobs.plain_text import counted, shortened
 from jobs.runs import SHOWN_DIGITS, CheckResult, Verdict
 
 MAX_NAMED = 8
@@ -57,3 +57,8 @@ def waiver_advice(stopping: Sequence[StagedRun]) -> str:
     each = [f"{run.result.slice.slice_id} --run {run.result.run_id[:SHOWN_DIGITS]}" for run in stopping[:MAX_NAMED]]
     more = f", and {len(stopping) - MAX_NAMED} more" if len(stopping) > MAX_NAMED else ""
     return f"let a slice pass with `hindcast waive PIPELINE SLICE --run RUN --reason …` ({', '.join(each)}{more})"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return a few names, or the first and last of many: `2013-02-05 … 2013-02-28 (24 slices)`."""
+    return ", ".join(names) if len(names) <= MAX_NAMED else f"{names[0]} … {names[-1]} ({counted(len(names), 'slice')})"

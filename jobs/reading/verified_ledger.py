@@ -23,16 +23,17 @@ class LedgerVerification:
 
 
 def verify_ledger(ledger: Ledger, *, recent: int = RECENT_COMMITS) -> LedgerVerification:
-    """Compare the head file and the newest table commits with the ledger.
+    """Check all events of the ledger from the first one on, and compare it with its head file and table commits.
 
     Args:
-        ledger: the ledger. Its view has compared the head file already.
+        ledger: the ledger. It may have been read from a snapshot before.
         recent: how many commits of a table are searched.
 
     Raises:
         LedgerError: the ledger cannot be read, or has lost commits that its head file names.
         StoreError: a table cannot be read.
     """
+    ledger.read_whole()
     newest = ledger.newest() if ledger.view().version else None
     head = read_head(ledger.uri)
     findings = [_finding(text) for text in _lost(ledger, recent=recent)]

@@ -8,7 +8,8 @@ from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.planning.standing import Standing
-from jobs.publishing.rules import describe_hold, listed
+from jobs.publishing.rules import describe_hold
+from jobs.publishing.stop_reasons import listed
 from jobs.review.freshness import Freshness, freshness
 from jobs.review.pages.state import held_slices
 

@@ -101,7 +101,7 @@ def explain(
 
 def _runs(view: LedgerView) -> dict[str, StagedRun]:
     """Return the run of each slice: the published one, otherwise that of the newest open request."""
-    chosen = {slice_id: run_id for request in view.open_requests() for slice_id, run_id in request.runs.items()}
+    chosen = {slice_id: run_id for request in view.awaited_requests() for slice_id, run_id in request.runs.items()}
     return {slice_id: view.run(run_id) for slice_id, run_id in {**chosen, **view.published}.items()}
 
 

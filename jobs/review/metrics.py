@@ -32,7 +32,7 @@ HELP: Final[Mapping[str, str]] = {
     "waiting_seconds": "Seconds since the end of the first of these slices; 0 if there is none.",
     "held_slices": "Slices of open requests whose checks failed and that nobody has waived.",
     "open_requests": "Requests that are not published and not closed, without proposed restatements.",
-    "proposed_restatements": "Restatements of changed slices that wait to be replayed or declined.",
+    "proposed_restatements": "Proposed restatements and late repairs that wait to be replayed or declined.",
     "failed_requests": "Open requests whose newest attempt failed.",
     "rolled_back": "1 if a rollback holds the schedule until a person publishes or resumes, else 0.",
     "newest_publication_age_seconds": "Seconds since readers saw a change.",
@@ -60,7 +60,7 @@ def gauges(view: LedgerView, *, grid: SliceGrid, now_ms: int, changed: int | Non
 
 
 def _open_work(view: LedgerView) -> Iterator[tuple[str, float]]:
-    requests = view.open_requests()
+    requests = view.awaited_requests()
     staged = [view.run(run_id) for request in requests for run_id in request.runs.values()]
     yield "held_slices", len({run.result.slice.slice_id for run in staged if not run.is_publishable})
     proposed = sum(request.is_proposed for request in requests)

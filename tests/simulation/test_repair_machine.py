@@ -18,12 +18,14 @@ from hypothesis import HealthCheck, Phase, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
 from jobs.lake.table_files import Attempt
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.ledger import Ledger
-from jobs.ledger.view import LedgerView, Publication, Request, StagedRun
+from jobs.ledger.publications import Publication
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState, StagedRun
 from jobs.orchestration.late_repair import asked_for, repair_of, repairing
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
@@ -92,6 +94,8 @@ DEATHS: Final = st.one_of(
     st.tuples(st.sampled_from(("before commit", "after commit")), st.integers(1, 12)),
 )
 """Where the process of a step is killed: at a chunk or a commit of the ledger, before or after it was written."""
+CHECKS: Final = st.sampled_from((None, "an edited suite"))
+"""The fingerprint of the suite of a candidate. Its own runs are then checked again, and those of the chain are not."""
 RETENTIONS: Final = st.tuples(*(st.sampled_from((None, 1, 1, 2)) for _ in range(3)))
 """The days for which superseded rows, unpublished rows and states are kept. None is for ever."""
 CLEANING_DEATHS: Final = st.one_of(
@@ -260,9 +264,65 @@ class RepairMachine(RuleBasedStateMachine):
         head = max(self.shown)
         self._run_range(self._work(death), range(min(day, head), head + 1), publishes=publishes, warms_up=True)
 
+    @rule(
+        days=st.tuples(DAY, DAY), to_head=st.booleans(), warms_up=st.booleans(), checks=CHECKS, death=DEATHS,
+        edited=st.one_of(st.none(), SPECS), promotes=st.booleans(),
+    )  # fmt: skip
+    def candidate(
+        self, *, days: tuple[int, int], to_head: bool, warms_up: bool, checks: str | None,
+        death: tuple[str, int] | None, edited: Spec | None, promotes: bool,
+    ) -> None:  # fmt: skip
+        """Run a candidate. Neither readers, nor the runs of the chain, nor what the schedule does next change."""
+        self.spec = edited or self.spec
+        first, last = sorted(day % len(self.log) for day in days)
+        if to_head and self.shown:
+            first, last = min(first, max(self.shown)), max(self.shown)
+        before = self._of_the_chain(self.seen)
+        work = replace(self._work(death), checks=checks)
+        self._run_range(work, range(first, last + 1), publishes=False, warms_up=warms_up, kind=RequestKind.CANDIDATE)
+        assert self._of_the_chain(self.seen) == before
+        if promotes and death is None and self._candidates():
+            self.promote(number=0, death=None)
+
+    def _of_the_chain(self, view: LedgerView) -> list[tuple[object, ...]]:
+        """Return what a candidate must leave as it is of the runs that readers see, and of those of the chain."""
+        runs = [view.run(run_id) for shown in view.published.values() for run_id in (shown, view.chain_run_id(shown))]
+        return [
+            (
+                *(run.result.run_id, run.result.attempt_id, run.verdict, run.waiver, run.judgement),
+                *(run.checks_attempt_id, run.checks_fingerprint, run.is_chain_start),
+            )
+            for run in runs
+        ]
+
+    @precondition(lambda self: self._candidates())
+    @rule(number=st.integers(0, 3), death=DEATHS)
+    def promote(self, *, number: int, death: tuple[str, int] | None) -> None:
+        """Publish a candidate. If it is done, the chain goes on with its spec from its last state."""
+        candidates = self._candidates()
+        request = candidates[-1 - number % len(candidates)]
+        head = max(self.shown, default=-1)
+        self._decide(lambda work: publish(work, who=WHO, request_id=request.request_id), death)
+        newest = self.seen.publications[-1:]
+        is_new = bool(newest) and newest[0].request_id == request.request_id and newest[0].seq > request.opened_seq
+        if not is_new or self.seen.requests[request.request_id].state is not RequestState.PUBLISHED:
+            event("promotion: refused, killed or not needed")
+            return
+        event("promotion: done")
+        assert self._head().result.spec_fingerprint == request.spec_fingerprint
+        assert max(self.shown) >= head
+        assert self._head().result.slice.end_ms >= (request.to_ms or 0)
+        work, _ = on_published_spec(self._work())
+        assert spec_fingerprint(work.pipeline) == request.spec_fingerprint
+
+    def _candidates(self) -> list[Request]:
+        """Return the candidates that may be published: the open ones, and those that were rolled back."""
+        states = {RequestState.OPEN, RequestState.ROLLED_BACK}
+        return [request for request in self.seen.requests.values() if request.is_candidate and request.state in states]
+
     def _run_range(
         self, work: RequestContext, days: range, *, publishes: bool, chunk: int = 2, warms_up: bool = False,
-        replaces: bool = False,
+        replaces: bool = False, kind: RequestKind = RequestKind.RANGE,
     ) -> None:  # fmt: skip
         slices = slices_between(work.pipeline, day_start_ms(days[0]), day_start_ms(days[-1] + 1))
         warm_up: WarmUp | None = None
@@ -271,6 +331,7 @@ class RepairMachine(RuleBasedStateMachine):
                 warm_up = restart_before(SESSION, work, slices)
         start = self._start(days[0]) if warm_up is None else self._whole(self.spec, days[0])
         asked = self._asked(slices, warm_up=warm_up, if_open=IfOpen.REPLACE if replaces else IfOpen.REFUSE)
+        asked = replace(asked, kind=kind)
         fresh = None if start is None else self._after(start, days)
         outcome = self._request(work, asked, fresh, publishes=publishes, chunk=chunk)
         if outcome is not None and outcome.is_published and fresh is not None:
@@ -339,7 +400,10 @@ class RepairMachine(RuleBasedStateMachine):
 
     @rule(death=DEATHS)
     def publish(self, *, death: tuple[str, int] | None) -> None:
+        seen = len(self.seen.publications)
         self._decide(lambda work: publish(work, who=WHO), death)
+        for publication in self.seen.publications[seen:]:
+            assert not self.seen.requests[publication.request_id or ""].is_candidate
 
     @precondition(lambda self: self.seen.standing)
     @rule(death=DEATHS)

@@ -58,6 +58,12 @@ class Scene:
         self.removed = {path for path in self.committed if f"/{place}" in f"/{path}"}
         self.left.add(self.write("_scratch/0a1b/bucket-0.arrow"))
         self.left.add(self.write("_probe/00ff/_delta_log/00000000000000000000.json"))
+        unnamed = (
+            f"{TABLE.name}/_delta_log/{9:020}.json#1",
+            "ledger/part-2.parquet#12",
+            f"ledger/_head/.{7:020}.json.{7:032x}",
+        )
+        self.left |= {self.write(path) for path in unnamed}
         self.foreign = {
             self.write(path)
             for path in ("ledger/part-1.parquet", "ledger/attempt_id=00/x.parquet", f"{TABLE.name}/readme", "notes.txt")
@@ -86,7 +92,7 @@ class Scene:
         system, root = file_system(self.directory)
         found = system.get_file_info(pafs.FileSelector(root, recursive=True))
         paths = {one.path[len(root) + 1 :] for one in found if one.type == pafs.FileType.File}
-        return {path for path in paths if f"{TABLE.name}/_delta_log" not in path}
+        return {path for path in paths if f"{TABLE.name}/_delta_log" not in path or "#" in path}
 
 
 def check_leftover_files(lake: Lake, rng: Random) -> None:

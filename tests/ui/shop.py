@@ -1,6 +1,7 @@
-"""A small shop for the tests of the interface: a log of some orders a day, and three pipelines.
+"""A small shop for the tests of the interface: a log of some orders a day, and four pipelines.
 
 `orders` is replayed every minute and waits for a day without records. `checked` has a check. `plain` has neither.
+`repaired` is replayed every minute, and its late records are proposed for a repair.
 """
 
 import json
@@ -59,6 +60,14 @@ pipeline: plain
 windows: {{tumbling: {{size: 1d}}}}
 aggregates: {{orders: {{count: {{}}}}}}
 """
+REPAIRED = f"""
+pipeline: repaired
+{LOG}
+windows: {{tumbling: {{size: 1d}}}}
+aggregates: {{orders: {{count: {{}}}}}}
+repair: {{mode: propose, at_most_age: 30d}}
+schedule: "* * * * *"
+"""
 NAMELESS = {
     "type": "expect_column_values_to_be_between",
     "kwargs": {"column": "invalid_share", "max_value": 0.1},
@@ -94,7 +103,8 @@ class Shop:
         """Write the files."""
         self.pipelines.mkdir(parents=True)
         suite = {"run": {"name": "checked.run", "expectations": [NAMELESS]}}
-        for name, text in {"orders": ORDERS, "checked": CHECKED, "plain": PLAIN}.items():
+        texts = {"orders": ORDERS, "checked": CHECKED, "plain": PLAIN, "repaired": REPAIRED}
+        for name, text in texts.items():
             (self.pipelines / f"{name}.yaml").write_text(text, encoding="utf-8")
         place = self.root / "expectations" / "checked.json"
         place.parent.mkdir()
@@ -108,9 +118,12 @@ class Shop:
         """Return the slices that readers of a pipeline see: slice -> run."""
         return dict(self.request_context(name).ledger.view().published)
 
-    def append(self, day: str, orders: int, *, first: int = 0, nameless: int = 0) -> None:
-        """Append a commit with one order every ten minutes of a day. The last ones have no customer."""
-        start = datetime.fromisoformat(f"{day}T08:00:00+00:00")
+    def append(self, day: str, orders: int, *, first: int = 0, nameless: int = 0, ordered: str = "") -> None:
+        """Append a commit with one order every ten minutes of a day. The last ones have no customer.
+
+        The orders arrive on `day`. They are ordered on the day `ordered`; an empty text stands for `day`.
+        """
+        start = datetime.fromisoformat(f"{ordered or day}T08:00:00+00:00")
         rows = [
             {
                 "order_id": f"{day}/{number}",

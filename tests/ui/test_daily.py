@@ -1,6 +1,7 @@
 """The days of an owner of a table in a real Airflow, with a real browser, by clicks.
 
-A day comes late; a published day changes; a backfill is cancelled and runs again; one request replaces another.
+A day comes late; a published day changes; a backfill is cancelled and runs again; one request replaces another; late
+records are put into their windows.
 `make test-ui` runs it.
 """
 
@@ -16,7 +17,7 @@ from playwright.sync_api import Browser, Locator, expect
 
 from jobs.ledger.leases import Lease
 from jobs.ledger.ledger import Ledger
-from jobs.ledger.view import LedgerView
+from jobs.ledger.view import LedgerView, RequestKind
 from jobs.orchestration.embedded.airflow_api import AirflowApi
 from jobs.review import links
 from tests.ui.airflow_for_tests import Place, running_airflow
@@ -58,7 +59,9 @@ def running() -> Iterator[Browser]:
 def airflow(place: Place) -> Iterator[AirflowApi]:
     login = place.login
     with AirflowApi(url=login.url, user=login.user, password=login.password) as api:
-        wanted = {f"{kind}_{name}" for kind in ("backfill", "decide") for name in ("orders", "plain", "checked")}
+        wanted = {
+            f"{kind}_{name}" for kind in ("backfill", "decide") for name in ("orders", "plain", "checked", "repaired")
+        }
         wait_until(lambda: all(map(api.has_dag, wanted)), what="Airflow has read the DAG file")
         yield api
 
@@ -191,6 +194,37 @@ def test_a_request_replaces_another(shop: Shop, owner: Person, airflow: AirflowA
     expect(pages.locator("h1")).to_contain_text("The decision is made")
     wait_until(lambda: _states(airflow, "checked") == ["success", "success"], what="both runs are green")
     assert list(shop.published("checked")) == [FIRST, CHANGED, BAD]
+
+
+def test_late_records_are_put_into_their_windows(shop: Shop, owner: Person, airflow: AirflowApi) -> None:
+    """Two orders of FIRST arrive days later. The schedule proposes their repair; a person replays and publishes it."""
+    shop.append(LATE, 2, first=30, ordered=FIRST)
+    _switch(owner, "replay_repaired")
+    ledger = shop.request_context("repaired").ledger
+    wait_until(lambda: bool(ledger.view().open_requests(RequestKind.REPAIR)), what="the repair is proposed")
+    before = shop.published("repaired")
+    _switch(owner, "replay_repaired")  # no further run, so that this test reads a still page
+    assert LATE in before
+    card = _card(owner)
+    expect(card).to_contain_text("2 late records of 1 slice")
+    owner.click(card.get_by_role("link", name="repaired: late repair proposed"))
+    pages = owner.pages
+    expect(pages.locator("h1")).to_contain_text(f"[{LATE}, {TODAY})")
+    expect(pages.locator("body")).to_contain_text("Open: is proposed: replay it, or decline it")
+    owner.click(pages.get_by_role("button", name="Replay"))
+    pages.get_by_label("Let backfill_repaired run: unpause it in Airflow").check()
+    pages.get_by_role("button", name="Replay").dblclick()
+    wait_until(lambda: _states(airflow, "repaired") == ["success"], what="the run of the repair has ended")
+    expect(pages.get_by_role("button", name="Publish")).to_be_enabled()
+    assert shop.published("repaired") == before
+    expect(pages.get_by_role("heading", name="Differences")).to_be_visible()
+    owner.picture("repair")
+    pages.get_by_role("button", name="Publish").dblclick()
+    expect(pages.locator("h1")).to_contain_text("The decision is made")
+    after = shop.published("repaired")
+    assert {day for day in after if before[day] != after[day]} == {LATE}
+    owner.click(pages.get_by_role("link", name="Pipeline repaired"))
+    expect(pages.locator("h2", has_text="Nothing waits for a decision")).to_be_visible()
 
 
 def _is_told_after_a_reload(owner: Person, text: str) -> bool:

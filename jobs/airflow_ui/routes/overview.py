@@ -38,7 +38,7 @@ def held(user: GetUserDep) -> JSONResponse:
     lines = [
         {
             "pipeline": state.name,
-            "badge": "held" if state.held or state.hold else "changed",
+            "badge": _badge(state),
             "title": f"{state.name}: {state.badge}",
             "why": escaped(shortened(_why(state))),
             "since_ms": min((slice_.since_ms for slice_ in state.held), default=None),
@@ -71,9 +71,16 @@ def _states(shown: Visible) -> tuple[list[PipelineState], dict[str, str]]:
     return states, failed
 
 
+def _badge(state: PipelineState) -> str:
+    if state.held or state.hold:
+        return "held"
+    return "changed" if state.changes.waits else "late"
+
+
 def _why(state: PipelineState) -> str:
     if not state.held:
-        return state.hold or ". ".join(state.changes.sentences)
+        late = "" if state.repair is None else state.repair.reason
+        return state.hold or ". ".join(state.changes.sentences) or late
     named = ", ".join(slice_.slice_id for slice_ in state.held[:MAX_NAMED])
     more = f" and {len(state.held) - MAX_NAMED} more" if len(state.held) > MAX_NAMED else ""
     return f"{named}{more}: {state.held[0].reason}"
@@ -83,6 +90,8 @@ def _path(state: PipelineState) -> str:
     requests = {slice_.request_id for slice_ in state.held}
     if not state.held and not state.hold and state.changes.request_id is not None:
         return links.request_page(state.name, state.changes.request_id)
+    if not state.held and not state.hold and not state.changes.waits and state.repair is not None:
+        return links.request_page(state.name, state.repair.request_id)
     if len(requests) == 1:
         return links.request_page(state.name, requests.pop())
     return links.pipeline_page(state.name)

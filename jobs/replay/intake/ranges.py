@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from jobs.disk_errors import writing
 from jobs.lake.parquet_files import scratch_writer
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.layout import parts_of
@@ -126,11 +127,12 @@ class _Range:
     def _flush(self) -> None:
         if not self._waiting:
             return
-        if self._writer is None:
-            self._path = f"{self.plan.directory}/range-{self.slice_no}-{uuid4().hex}.parquet"
-            self._writer = scratch_writer(self._path, self.schema, bounded=self.plan.bounded)
         table = pa.Table.from_batches(self._waiting, self.schema)
-        self._writer.write_table(table, row_group_size=table.num_rows)
+        with writing(self.plan.directory):
+            if self._writer is None:
+                self._path = f"{self.plan.directory}/range-{self.slice_no}-{uuid4().hex}.parquet"
+                self._writer = scratch_writer(self._path, self.schema, bounded=self.plan.bounded)
+            self._writer.write_table(table, row_group_size=table.num_rows)
         self._waiting, self._bytes = [], 0
 
     def block(self) -> Block:

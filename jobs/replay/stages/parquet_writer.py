@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from jobs.disk_errors import writing
 from jobs.lake.file_commits import new_path
 from jobs.lake.parquet_files import parquet_writer
 from jobs.lake.table_files import TableFile
@@ -55,18 +56,23 @@ class SliceWriter:
     def write(self, rows: pa.Table) -> None:
         """Append rows, with the columns of `Table.emitted_columns()` in any order, as at least one row group."""
         columns = self._columns(rows)
-        if self._writer is None or self._rows + rows.num_rows > self.rows_per_file:
+        with writing(self.root):
+            self._write(columns, rows.num_rows)
+
+    def _write(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: int) -> None:
+        if self._writer is None or self._rows + rows > self.rows_per_file:
             self.close()
             self._kinds = {name: column.type for name, column in columns.items()}
             self._writer, self._rows = self._new_file(pa.schema([*self._kinds.items()])), 0
         fitting = [_as(column, self._kinds[name]) for name, column in columns.items()]
         self._writer.write_table(pa.table(fitting, names=[*columns]))
-        self._rows += rows.num_rows
+        self._rows += rows
 
     def close(self) -> None:
         """Finish the last file."""
         if self._writer is not None:
-            self._writer.close()
+            with writing(self.root):
+                self._writer.close()
             self._writer = None
 
     def _new_file(self, schema: pa.Schema) -> pq.ParquetWriter:

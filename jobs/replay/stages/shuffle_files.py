@@ -14,6 +14,7 @@ from uuid import uuid4
 import pyarrow as pa
 from typing_extensions import Buffer
 
+from jobs.disk_errors import writing
 from jobs.replay.stages.lane_sums import LaneSum
 from jobs.storage import open_input, open_output
 from windowlib.errors import AuditError
@@ -67,6 +68,10 @@ class ShuffleWriter:
         batch = rows if isinstance(rows, pa.RecordBatch) else _one_batch(rows)
         if not batch.num_rows:
             return
+        with writing(self.directory):
+            self._write(batch, slice_no=slice_no, bucket=bucket)
+
+    def _write(self, batch: pa.RecordBatch, *, slice_no: int, bucket: int) -> None:
         if self._file is None:
             # A retried task writes another file, so no reader sees a half-written one.
             self._path, self._size = f"{self.directory}/{self.name}-{uuid4().hex}.arrow", 0
@@ -81,7 +86,8 @@ class ShuffleWriter:
     def close(self) -> None:
         """Finish the file."""
         if self._file is not None:
-            self._file.close()
+            with writing(self.directory):
+                self._file.close()
             self._file = None
 
 

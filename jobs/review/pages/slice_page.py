@@ -27,7 +27,10 @@ from windowlib.records.tables import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLine:
-    """One run of the slice. `is_shown` is the run that the page is about; `is_published` the one that readers see."""
+    """One run of the slice. `is_shown` is the run that the page is about; `is_published` the one that readers see.
+
+    `is_candidate`: a candidate has staged it.
+    """
 
     run_id: str
     attempt_id: str
@@ -41,6 +44,7 @@ class RunLine:
     is_shown: bool
     waived_by: str | None
     waiver: str | None
+    is_candidate: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +112,9 @@ def choose_run(view: LedgerView, slice_id: str, run_id: str | None) -> StagedRun
     Raises:
         RequestError: the slice has no such run.
     """
-    runs = [run for run in view.runs.values() if run.result.slice.slice_id == slice_id]
     if run_id is None:
-        return max(runs, key=lambda run: run.seq, default=None)
+        return view.newest_runs().get(slice_id)
+    runs = [run for run in view.runs.values() if run.result.slice.slice_id == slice_id]
     chosen = [run for run in runs if run.result.run_id.startswith(run_id)]
     if not chosen or not run_id:
         raise RequestError(f"slice {slice_id} has no run {run_id!r}")
@@ -163,6 +167,7 @@ def _run_line(run: StagedRun, view: LedgerView, shown: StagedRun | None) -> RunL
         is_shown=shown is not None and shown.result.run_id == result.run_id,
         waived_by=run.waiver.who if run.waiver else None,
         waiver=run.waiver.reason if run.waiver else None,
+        is_candidate=request is not None and request.is_candidate,
     )
 
 

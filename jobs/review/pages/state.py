@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from expectations.formatting import instant
-from jobs.ledger.view import LedgerView, Request, StagedRun
+from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.slices import past_end, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import ToldChanges, told_changes
 from jobs.planning.request_context import RequestContext, holders
 from jobs.planning.standing import awaited_slice, empty_slices
-from jobs.publishing.rules import UNVERIFIED, judge_publication, listed, unverified_slices
-from jobs.publishing.stop_reasons import stop_reasons
+from jobs.publishing.rules import UNVERIFIED, judge_publication, unverified_slices
+from jobs.publishing.stop_reasons import listed, stop_reasons
 from jobs.review.freshness import last_tick_ms
 from jobs.runs import Slice, Verdict
 from windowlib.errors import HindcastError
@@ -87,7 +87,7 @@ class PipelineState:
     """One pipeline on the overview. `sees` tells the slices that readers see; `watermark` how far these have come.
 
     `changes` are the published slices whose records in the log are others now. `ended` tells that the log has ended.
-    `awaits` is what the schedule waits for.
+    `awaits` is what the schedule waits for. `repair` is a late repair that is proposed.
     """
 
     name: str
@@ -103,11 +103,12 @@ class PipelineState:
     changes: ToldChanges
     ended: str | None = None
     awaits: Awaited | None = None
+    repair: OpenRequest | None = None
 
     @property
     def is_held(self) -> bool:
         """Whether a person has to decide something."""
-        return bool(self.held) or self.hold is not None or bool(self.changes.waits)
+        return bool(self.held) or self.hold is not None or bool(self.changes.waits) or self.repair is not None
 
     @property
     def badge(self) -> str:
@@ -116,12 +117,14 @@ class PipelineState:
             return f"{counted(len(self.held), 'slice')} held"
         if self.hold:
             return "chain held"
-        return f"{counted(self.changes.waits, 'slice')} changed" if self.changes.waits else ""
+        if self.changes.waits:
+            return f"{counted(self.changes.waits, 'slice')} changed"
+        return "late repair proposed" if self.repair is not None else ""
 
 
 def held_slices(view: LedgerView) -> tuple[HeldSlice, ...]:
     """Return the slices that stop the publication of open requests, oldest first. A slice is listed once."""
-    by_id = {held.slice_id: held for request in view.open_requests() for held in _held(view, request)}
+    by_id = {held.slice_id: held for request in view.awaited_requests() for held in _held(view, request)}
     return tuple(by_id[slice_id] for slice_id in sorted(by_id))
 
 
@@ -129,6 +132,8 @@ def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
     """Return the state of a pipeline in a view of its ledger."""
     head = view.head
     watermark = head.result.watermark_ms if head else None
+    repairs = (request for request in view.open_requests(RequestKind.REPAIR) if request.is_proposed)
+    repair = next(repairs, None)
     return PipelineState(
         name=work.pipeline.name,
         description=work.pipeline.description or "",
@@ -143,6 +148,7 @@ def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
         ended=past_end(work.pipeline, work.ledger.now_ms()),
         awaits=awaited(work, view),
         requests=tuple(open_request(work, view, request) for request in reversed(view.open_requests())),
+        repair=None if repair is None else open_request(work, view, repair),
     )
 
 
@@ -260,9 +266,9 @@ def _waits(work: RequestContext, view: LedgerView, request: Request, *, held: in
     outcome = judge_publication(work, view, request)
     if not outcome.is_published:
         return outcome.why
-    slices = unverified_slices(view, request)
-    return (
-        f"is ready to be published by a person ({listed(slices)}: {UNVERIFIED})"
-        if slices
-        else "is ready to be published"
-    )
+    if request.is_candidate:
+        why = "the chain goes on with its spec"
+    else:
+        slices = unverified_slices(view, request)
+        why = f"{listed(slices)}: {UNVERIFIED}" if slices else ""
+    return f"is ready to be published by a person ({why})" if why else "is ready to be published"

@@ -70,7 +70,7 @@ def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part
     if part is not None:
         slices = slices[-part.count :]
     wanted = {slice_.slice_id for slice_ in slices}
-    newest = {slice_id: run for slice_id, run in _newest_runs(view).items() if slice_id in wanted}
+    newest = {slice_id: run for slice_id, run in view.newest_runs().items() if slice_id in wanted}
     late, left_out = _late_of(StoredRuns(lake, pipeline.name, view), list(newest.values()), part)
     return ReportRows(
         pipeline=pipeline.name,
@@ -130,14 +130,6 @@ def _late_of(stored: StoredRuns, runs: "Sequence[StagedRun]", part: Part | None)
 def _place(run: "StagedRun") -> tuple[str, str]:
     """Return the attempt and the slice of a run. One attempt can replay several slices."""
     return run.result.attempt_id, run.result.slice.slice_id
-
-
-def _newest_runs(view: "LedgerView") -> dict[str, "StagedRun"]:
-    """Return slice -> the run that was staged last, published or not."""
-    newest: dict[str, StagedRun] = {}
-    for run in sorted(view.runs.values(), key=lambda run: run.seq):
-        newest[run.result.slice.slice_id] = run
-    return newest
 
 
 def _without_holes(pipeline: "Pipeline", known: "Sequence[Slice]") -> "tuple[Slice, ...]":

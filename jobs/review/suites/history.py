@@ -47,8 +47,7 @@ def good_history(pipeline: str, view: LedgerView, span: Span) -> RunHistory:
 
 def whole_history(pipeline: str, view: LedgerView, span: Span) -> RunHistory:
     """Return the newest run of every slice, published or held, of the spec of the newest one."""
-    newest = {run.result.slice.slice_id: run for run in sorted(view.runs.values(), key=lambda run: run.seq)}
-    return _history(pipeline, view, [run for run in newest.values() if span.holds(run)], skips_waived=False)
+    return _history(pipeline, view, [run for run in view.newest_runs().values() if span.holds(run)], skips_waived=False)
 
 
 def _history(pipeline: str, view: LedgerView, runs: Sequence[StagedRun], *, skips_waived: bool) -> RunHistory:

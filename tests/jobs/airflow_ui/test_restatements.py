@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from jobs.ledger.view import Request
+from jobs.ledger.view import Request, RequestKind
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.restate import RestateGrammar
-from jobs.planning.request_context import Asked
+from jobs.planning.request_context import Asked, requested_event
 from jobs.planning.restating import propose
 from jobs.review import links
 from tests.jobs.airflow_ui.conftest import Clients, Place
@@ -147,7 +147,7 @@ def test_a_proposal_is_declined_by_the_form_of_a_decision(
 ) -> None:
     client = clients("admin")
     html = client.get(links.request_page("sales", proposal.request_id)).text
-    assert "Decline the restatement" in html
+    assert "Decline the proposal" in html
     data = {"action": "cancel", "request_id": proposal.request_id, "reason": "a test sale"}
     answer = client.post(
         links.decisions_path("sales"), data=data | {"ledger_version": place.work.ledger.view().version}
@@ -166,3 +166,24 @@ def test_a_double_click_replays_once(clients: Clients, proposal: Request, airflo
     answer = client.post(path, data={"mark": mark})
     assert (answer.status_code, answer.headers["location"]) == (303, links.backfill_page("sales", f"manual__{mark}"))
     assert len(airflow.started) == 1
+
+
+def test_the_card_and_the_overview_tell_a_proposed_repair_and_lead_to_it(clients: Clients, place: Place) -> None:
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="ines", reason="a test")
+    run_request(place.work, asked, FakeReplayer())
+    repair = Asked(
+        from_ms=day_ms("2024-01-01"),
+        to_ms=day_ms("2024-01-02"),
+        who="schedule",
+        reason="late repair: 2 late records of 1 slice",
+        kind=RequestKind.REPAIR,
+    )
+    event = requested_event(place.work, repair, request_id=(request_id := "a" * 32))
+    place.work.ledger.write(lambda _view: [event])
+    client = clients("viewer")
+    (card,) = client.get(f"{links.PREFIX}/held.json").json()["held"]
+    path = links.request_page("sales", request_id)
+    assert (card["badge"], card["title"], card["path"]) == ("late", "sales: late repair proposed", path)
+    assert card["why"] == "late repair: 2 late records of 1 slice"
+    assert "late repair proposed" in client.get(links.overview()).text
+    assert "late repair proposed" in client.get(links.pipeline_page("sales")).text

@@ -115,6 +115,28 @@ def test_a_table_that_is_behind_is_told_and_caught_up(kept: Shell, monkeypatch: 
     assert kept("verify", "sales") == 0
 
 
+def test_a_publish_and_a_rollback_that_run_again_move_what_a_killed_one_has_left(
+    kept: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_arguments: object) -> bool:
+        raise Killed
+
+    kept("run", "sales", *RANGE)
+    append_day(kept.root, "2024-01-03", {"a": 10})
+    kept("run", "sales", *RANGE, "--no-publish")
+    for command in (("publish", "sales"), ("rollback", "sales", "--reason", "a test", "--publication", "NEWEST")):
+        newest = str(kept.json("status", "sales")["pipelines"][0]["newest_publication"]["publication"])
+        words = [newest if word == "NEWEST" else word for word in command]
+        with monkeypatch.context() as patched:
+            patched.setattr(plain_table, "replace_slices", broken)
+            assert kept(*words) != 0
+        assert behind(kept) == [True, True]
+        assert kept(*words) == 1
+        done = "The newest publication that readers see is" if command[0] == "publish" else "was rolled back already"
+        assert done in kept.err
+        assert_shows_what_readers_see(kept)
+
+
 def test_verify_finds_a_row_that_readers_do_not_see(kept: Shell) -> None:
     kept("run", "sales", *RANGE)
     DeltaTable(place(kept, WINDOW_OUTPUTS)).delete("slice_id = '2024-01-03'")

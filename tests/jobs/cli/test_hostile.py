@@ -59,6 +59,7 @@ def hostile(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
 COMMANDS = (
     *[("status",), ("status", "sales"), ("show", "sales"), ("show", "sales", "--all-panes"), ("report", "sales")],
     ("plan", "sales", *RANGE), ("run", "sales", *RANGE, "--reason", ARGUMENT),
+    ("run", "sales", *RANGE, "--as-candidate", "--reason", ARGUMENT),
     ("run", "sales", *RANGE, "--replace", "--reason", ARGUMENT), ("publish", "sales"),
     ("publish", "sales", "--request", ARGUMENT), ("explain", "sales", f"2024-01-01/{HOSTILE}/1"),
     ("explain", "sales", ARGUMENT), ("waive", "sales", "2024-01-03", "--run", ARGUMENT, "--reason", ARGUMENT),

@@ -111,7 +111,7 @@ def test_a_lost_newest_commit_is_detected_by_every_process(rolled_back: Path) ->
     in_use.view()
     newest_commit(rolled_back).unlink()
     for ledger in (in_use, opened(rolled_back)):
-        with pytest.raises(LedgerError, match=r"at version 1, but this process has read version 2|cannot be read"):
+        with pytest.raises(LedgerError, match=r"at version 1, but this process has seen version 2|cannot be read"):
             ledger.view()
     for _ in range(2):
         with pytest.raises(LedgerError, match=r"lost its last commits: its head names version 2 .* at version 1"):
@@ -125,7 +125,7 @@ def test_a_process_refuses_a_version_below_one_that_it_has_seen(rolled_back: Pat
     opened(rolled_back).view()
     newest_commit(rolled_back).unlink()
     shutil.rmtree(rolled_back / "_head")
-    with pytest.raises(LedgerError, match="at version 1, but this process has read version 2"):
+    with pytest.raises(LedgerError, match="at version 1, but this process has seen version 2"):
         opened(rolled_back).view()
 
 

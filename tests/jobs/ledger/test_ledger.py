@@ -16,6 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.ledger.chain import event_hash
 from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.head import Head
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger, LedgerLimits
 from jobs.ledger.projection import Projection, project
@@ -251,8 +252,36 @@ def test_a_commit_that_is_removed_under_a_reader_is_detected(tmp_path: Path) -> 
     reader = Ledger(str(uri), now_ms=lambda: 1)
     version = reader.view().version
     max((uri / "_delta_log").glob("*.json")).unlink()
-    with pytest.raises(LedgerError, match=f"has read version {version} before|cannot be read"):
+    with pytest.raises(LedgerError, match=f"has seen version {version} before|cannot be read"):
         reader.view()
+
+
+class DelayedTable(LedgerTable):
+    """A store that does not list its newest objects for a while."""
+
+    hidden = 0
+
+    def refresh(self) -> int:
+        return super().refresh() - self.hidden
+
+    def head(self) -> Head | None:
+        return None
+
+
+def test_a_write_never_returns_a_view_without_its_own_commit(tmp_path: Path) -> None:
+    """Defect: a delayed listing did not show the commit, and the caller missed its own event in the view."""
+    store = DelayedTable(str(tmp_path / "ledger"))
+    ledger = Ledger(store.uri, now_ms=lambda: 1, store=store)
+    ledger.write(lambda _view: [LedgerEvent(kind=EventKind.NOTE)])
+
+    def decide(_view: LedgerView) -> list[LedgerEvent]:
+        store.hidden = 1
+        return [LedgerEvent(kind=EventKind.NOTE)]
+
+    with pytest.raises(LedgerError, match="at version 1, but this process has seen version 2"):
+        ledger.write(decide)
+    store.hidden = 0
+    assert ledger.view().version == 2
 
 
 @pytest.mark.parametrize("change", ["reason", "drop first", "drop middle", "drop last of a commit", "swap", "double"])

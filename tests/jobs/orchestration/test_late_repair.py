@@ -7,11 +7,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import Request, RequestKind
-from jobs.orchestration.late_repair import LateRepair, asked_for, repair_of, repairing
+from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.repair_proposals import propose_repairs
 from jobs.orchestration.requests import Staging, run_request
@@ -146,6 +148,33 @@ def make_small(tmp_path: Path, *, trigger: str = "") -> RequestContext:
     make_log(tmp_path / "log", Random(3), keys=[*range(4)], share=0.9)
     text = pipeline_text(windows=f"tumbling: {{size: 2h}}{trigger}", bound="0s", lateness="0s")
     return context(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline_of(text))
+
+
+def test_a_changed_slice_is_refused_before_anything_is_replayed(tmp_path: Path) -> None:
+    def append(day: int, at_ms: int, value: int) -> None:
+        arrived = pa.array([FIRST + timedelta(days=day)], pa.date32())
+        rows = {"k": [1], "at": [start_ms(0) + at_ms], "v": [value], "day": arrived}
+        write_deltalake(str(tmp_path / "log"), pa.table(rows), mode="append", partition_by=["day"])
+
+    append(0, DAY_MS // 2, 1)
+    append(1, DAY_MS, 2)
+    append(1, DAY_MS // 4, 3)
+    text = pipeline_text(windows="tumbling: {size: 2h}", bound="0s", lateness="0s")
+    ordered = text.replace("  slice: {by: day}\n", "  slice: {by: day}\n  order: [v]\n")
+    work = context(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline_of(ordered))
+    run_days(work, 0, 2)
+    late = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    check_current(work, late)
+    append(1, DAY_MS, 4)
+    told = r"1 published day changed: .*Replay the changed slices first: hindcast run late --from \S+ --to \S+$"
+    with pytest.raises(RequestError, match=told):
+        check_current(work, late)
+    rule = pipeline_of(f"{ordered}repair: {{mode: propose, at_most_age: 36500d}}\n")
+    [sentence] = propose_repairs(rule, work.lake, now_ms=NOW_MS, who="the schedule")
+    assert sentence.startswith("no late repair is proposed: 1 published day changed")
+    assert not work.ledger.view().open_requests()
+    run_days(work, 0, 2)
+    check_current(work, late)
 
 
 def test_records_that_are_later_than_asked_stay_late(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from jobs.publishing.publishing import publish, publish_request
 from jobs.publishing.rules import PublicationAttempt
 from jobs.publishing.waivers import waive
 from jobs.replay.orders import ReplayOrder
-from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.waiving import waive_newest
 from windowlib.errors import LedgerError, LogError, RequestError
 
@@ -88,6 +88,19 @@ def test_a_waiting_request_without_runs_is_not_closed_by_another(work: RequestCo
     clock.now_ms += 10 * HOUR_MS  # the lease has expired
     with_other = another(work)
     assert run(with_other, "2024-01-01", "2024-01-03")
+    assert work.ledger.view().requests[waiting.request_id].is_open
+
+
+def test_a_request_of_another_spec_is_not_settled_by_equal_rows(work: RequestContext) -> None:
+    """Defect: the publication of another slice closed it, because its rows were equal. Its spec was never published."""
+    run(work, "2024-01-01", "2024-01-06")
+    other_spec = replace(another(work), pipeline=sales(PIPELINE.replace("size: 1d", "size: 2d")))
+    waiting = run_request(other_spec, asked("2024-01-01", "2024-01-02"), FakeReplayer(), publish=False)
+    view = work.ledger.view()
+    own, shown = (view.run(names["2024-01-01"]) for names in (view.requests[waiting.request_id].runs, view.published))
+    assert own.result.digests == shown.result.digests
+    append_day(Path(work.lake.root), "2024-01-06", {"a": 1})
+    run(work, "2024-01-06", "2024-01-07")
     assert work.ledger.view().requests[waiting.request_id].is_open
 
 

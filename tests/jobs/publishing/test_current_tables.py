@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake import plain_table
 from jobs.lake.lake import Lake
-from jobs.ledger.view import LedgerView, Publication
+from jobs.ledger.publications import Publication
+from jobs.ledger.view import LedgerView
 from jobs.pipeline.files import parse_pipeline
 from jobs.planning.request_context import RequestContext, open_request_context, stored_pipeline
 from jobs.publishing import table_move

@@ -1,0 +1,52 @@
+"""Recognises the errors of a disk that is full, over its quota, read-only or broken, in the words of any library."""
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from windowlib.errors import StoreError
+
+_FREE: Final = "Free space on that disk, and run the same command again"
+_ADVICE: Final = {
+    errno.ENOSPC: _FREE,
+    errno.EDQUOT: "Free space there or raise the quota, and run the same command again",
+    errno.EROFS: "Mount that disk writable, and run the same command again",
+    errno.EIO: "Check that disk and its mount, and run the same command again",
+}
+_CODE: Final = re.compile(r"\(os error (\d+)\)|\[errno (\d+)\]|Os \{ code: (\d+),", re.IGNORECASE)
+"""How Rust and Arrow write the number of an error in the text of an exception."""
+
+
+def disk_problem(error: BaseException | None) -> str | None:
+    """Return one text with the problem of the disk and what to do; None if an exception does not come from one.
+
+    The causes of the exception are searched, too.
+    """
+    while error is not None:
+        codes = [int(code) for match in _CODE.finditer(str(error)) for code in match.groups() if code]
+        if isinstance(error, OSError) and error.errno is not None:
+            codes.append(error.errno)
+        for code in codes:
+            if code in _ADVICE:
+                return f"{os.strerror(code)}. {_ADVICE[code]}"
+        error = error.__cause__
+    return None
+
+
+@contextmanager
+def writing(place: str) -> Iterator[None]:
+    """Turn the error of a disk into a `StoreError` that names the place. All other exceptions pass.
+
+    Raises:
+        StoreError: the disk is full, over its quota, read-only or broken.
+    """
+    try:
+        yield
+    except OSError as error:
+        problem = disk_problem(error)
+        if problem is None:
+            raise
+        raise StoreError(f"{place} cannot be written: {problem}") from error

@@ -1,0 +1,43 @@
+"""Publications, rollbacks, and the hold of the chain after a rollback."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """One change of what readers see. `changes` maps a slice id to its run id, or to None if the slice is hidden again.
+
+    `seq` is the ledger version of the commit and names the publication. `undoes` is set for a rollback: it is the `seq`
+    of the publication that the rollback reverts. `decision_id` names the decision or the DAG run that has published.
+    `told_by` names the task that sends the asset events; None if no task does, because a command has published. It is
+    empty in the ledgers of earlier versions.
+    """
+
+    seq: int
+    at_ms: int
+    request_id: str | None
+    who: str
+    undoes: int | None
+    decision_id: str | None = None
+    told_by: str | None = ""
+    changes: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def is_rollback(self) -> bool:
+        """Whether it reverts another publication."""
+        return self.undoes is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A rollback holds the chain: the schedule publishes nothing until a person publishes or resumes.
+
+    `seq` is the ledger version of the rollback, `undoes` the publication that it reverted.
+    """
+
+    seq: int
+    undoes: int
+    who: str
+    reason: str
+    at_ms: int

@@ -1,0 +1,236 @@
+"""A snapshot of what a process has read of a ledger: its fold, the hash of the last event, and the files read.
+
+A snapshot is a cache on disk, and can be deleted at any time. Readers use it as they use what their own process
+remembers (jobs.ledger.history): only if the table still has each data file that was read, with the same size, times and
+inode, and events of earlier versions in no other file. An object store shows no inode: there, the list of files must
+have each file with the same size and time. The events after the snapshot continue its chain of hashes, and the head of
+the ledger names the last one. `hindcast verify` uses no snapshot.
+
+The file is `_snapshot/<version>-<code>.zst` in the ledger's directory: the SHA-256 of all that follows, a line of JSON
+(`Header`), and the fold as JSON that zstd has compressed. `code` is a hash of the source of the fold, so a Hindcast
+whose rules may differ ignores the file. A damaged snapshot is ignored, too.
+"""
+
+import gc
+import hashlib
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Final
+
+from jobs.ledger.chain import Link
+from jobs.ledger.checked_details import CheckedDetails, event_codec
+from jobs.ledger.events import LedgerEvent
+from jobs.ledger.history import EventHistory
+from jobs.ledger.plain_codec import Codecs
+from jobs.ledger.projection import Projection
+from jobs.storage import FileStamp, file_system, is_remote, make_directory, open_output, put_file
+
+DIRECTORY: Final = "_snapshot"
+RECENT_TIPS: Final = 200
+"""So many versions of a snapshot keep the hash of their last event, for heads that are a little older."""
+_NAME: Final = re.compile(r"(\d{20})-([0-9a-f]{16})\.zst")
+_DIGEST_BYTES: Final = 64
+_READS: Final = 3
+"""A reader lists the directory again if another process has removed the file that it found, at most so many times."""
+_SOURCES: Final = ("jobs/ledger", "jobs/runs.py", "jobs/lake/rewrites.py")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a snapshot is of. `size` is the number of bytes of the fold before the compression."""
+
+    table_id: str
+    version: int
+    events: int
+    tip: str
+    has_own_hashes: bool
+    tips: Mapping[str, str]
+    given_up: Mapping[str, tuple[int, int]]
+    files: Mapping[str, FileStamp]
+    size: int
+
+
+def read_snapshot(uri: str) -> EventHistory | None:
+    """Return what the newest usable snapshot of a ledger holds; None if there is none, or if it is damaged.
+
+    The caller decides whether the table still has its files.
+    """
+    for _ in range(_READS):
+        try:
+            names = _own_names(uri)
+            if not names:
+                return None
+            return _decoded(_content(f"{uri}/{DIRECTORY}/{max(names)}"), uri)
+        except FileNotFoundError:
+            continue  # a newer one has replaced it
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, LookupError) as error:
+            _log.info("the snapshot of ledger %s is ignored, and will be made again: %r", uri, error)
+            return None
+    return None
+
+
+def write_snapshot(uri: str, history: EventHistory) -> None:
+    """Store what was read of a ledger, and remove the earlier snapshots of this version of Hindcast.
+
+    If the file cannot be written, nothing is lost: the next reader reads the events.
+    """
+    try:
+        content = _encoded(history, uri)
+        name = f"{history.known:020}-{code_digest()}.zst"
+        make_directory(f"{uri}/{DIRECTORY}")
+        put_file(f"{uri}/{DIRECTORY}/{name}", partial(_write, content=content))
+        for other in _own_names(uri):
+            if other < name:
+                _remove(f"{uri}/{DIRECTORY}/{other}")
+    except OSError as error:
+        _log.info("the snapshot of ledger %s was not written: %s", uri, error)
+
+
+def remove_old_snapshots(uri: str, *, dry_run: bool) -> tuple[str, ...]:
+    """Remove all snapshots but the newest of this version of Hindcast; return their names.
+
+    Raises:
+        OSError: the directory cannot be listed, or a file cannot be removed.
+    """
+    own = _own_names(uri)
+    old = tuple(sorted(name for name in _names(uri) if not own or name != max(own)))
+    if not dry_run:
+        for name in old:
+            _remove(f"{uri}/{DIRECTORY}/{name}")
+    return old
+
+
+@cache
+def code_digest() -> str:
+    """Return a hash of the source of the fold: a snapshot is used by no other code than that which wrote it."""
+    root = Path(__file__).parents[2]
+    files = (
+        file for place in _SOURCES for file in ([root / place] if place.endswith(".py") else _modules(root / place))
+    )
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _modules(package: Path) -> list[Path]:
+    return sorted(package.glob("*.py"))
+
+
+def _codecs(uri: str) -> Codecs:
+    return Codecs({LedgerEvent: event_codec(CheckedDetails(uri))})
+
+
+def _encoded(history: EventHistory, uri: str) -> bytes:
+    import pyarrow as pa
+
+    encode = _codecs(uri).of(Projection).encode
+    assert encode is not None, "a dataclass is no plain data"
+    body = json.dumps(encode(history.project), separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    header = Header(
+        table_id=history.table_id or "",
+        version=history.known,
+        events=history.count,
+        tip=history.link.tip,
+        has_own_hashes=history.link.has_own_hashes,
+        tips={str(version): history.tips[version] for version in sorted(history.tips)[-RECENT_TIPS:]},
+        given_up={tip: (lost.start, lost.stop) for tip, lost in history.given_up.items()},
+        files=history.files,
+        size=len(body),
+    )
+    compressed = pa.Codec("zstd").compress(body, asbytes=True)
+    rest: bytes = json.dumps(asdict(header), sort_keys=True).encode("utf-8") + b"\n" + compressed
+    return hashlib.sha256(rest).hexdigest().encode("ascii") + rest
+
+
+def _decoded(content: bytes, uri: str) -> EventHistory:
+    """Return the history of a file's content.
+
+    Raises:
+        ValueError, KeyError, TypeError and others: the content is damaged.
+    """
+    import pyarrow as pa
+
+    digest, rest = content[:_DIGEST_BYTES], memoryview(content)[_DIGEST_BYTES:]
+    if hashlib.sha256(rest).hexdigest().encode("ascii") != digest:
+        raise ValueError("its content does not have the hash that it stores")
+    end = content.index(b"\n", _DIGEST_BYTES)
+    header = Header(**json.loads(content[_DIGEST_BYTES:end]))
+    body = pa.Codec("zstd").decompress(content[end + 1 :], header.size, asbytes=True)
+    with _collector_paused():
+        decode = _codecs(uri).of(Projection).decode
+        assert decode is not None, "a dataclass is no plain data"
+        projection: Projection = decode(json.loads(body))
+    tips = {int(version): tip for version, tip in header.tips.items()}
+    return EventHistory(
+        table_id=header.table_id,
+        project=projection,
+        link=Link(tip=header.tip, has_own_hashes=header.has_own_hashes),
+        known=header.version,
+        count=header.events,
+        begun_after=header.version,
+        saved=header.events,
+        tips=tips,
+        given_up={tip: range(start, stop) for tip, (start, stop) in header.given_up.items()},
+        files={path: (stamp[0], stamp[1], stamp[2], stamp[3]) for path, stamp in header.files.items()},
+    )
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause the garbage collector. Decoding makes a million objects and no garbage."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _own_names(uri: str) -> list[str]:
+    return [name for name in _names(uri) if name.endswith(f"-{code_digest()}.zst")]
+
+
+def _names(uri: str) -> list[str]:
+    if not is_remote(uri):
+        try:
+            names = os.listdir(f"{uri}/{DIRECTORY}")  # noqa: PTH208 - a Path for each name would take most of the time
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    else:
+        import pyarrow.fs as pafs
+
+        system, root = file_system(uri)
+        infos = system.get_file_info(pafs.FileSelector(f"{root}/{DIRECTORY}", allow_not_found=True))
+        names = [info.base_name for info in infos]
+    return [name for name in names if _NAME.fullmatch(name)]
+
+
+def _content(path: str) -> bytes:
+    if not is_remote(path):
+        return Path(path).read_bytes()
+    system, place = file_system(path)
+    with system.open_input_stream(place) as stream:
+        return bytes(stream.read())
+
+
+def _write(path: str, *, content: bytes) -> None:
+    with open_output(path) as stream:
+        stream.write(content)
+
+
+def _remove(path: str) -> None:
+    if is_remote(path):
+        system, place = file_system(path)
+        system.delete_file(place)
+    else:
+        Path(path).unlink(missing_ok=True)

@@ -1,0 +1,129 @@
+"""`hindcast run --as-candidate`: an edited pipeline file is tried beside what is published, and then promoted."""
+
+import pytest
+
+from tests.jobs.cli.conftest import Shell
+from tests.jobs.cli.test_adopt import day, run_ids, shell, write
+from tests.jobs.replay.test_without_spark import DAYS
+
+__all__ = ["shell"]
+RANGE = ("--from", day(0), "--to", day(3))
+
+
+@pytest.fixture
+def edited(shell: Shell) -> Shell:
+    """Three published days of five with lateness 0. The pipeline file has lateness 9h now."""
+    assert shell("run", "sales", *RANGE) == 0, shell.err
+    write(shell, "9h")
+    return shell
+
+
+def candidate(shell: Shell, *more: str) -> str:
+    """Run a candidate, and return the first digits of its id."""
+    assert shell("run", "sales", "--as-candidate", *(more or RANGE)) == 0, shell.err
+    return shell.out.split("--request ")[-1].strip()
+
+
+def published(shell: Shell) -> tuple[object, ...]:
+    """Return what the status tells of readers and of the chain."""
+    state = shell.json("status", "sales")["pipelines"][0]
+    return tuple(state[name] for name in ("published", "published_verdicts", "newest_publication", "edited"))
+
+
+def roll_back(shell: Shell) -> None:
+    """Roll back the newest publication."""
+    newest = shell.json("status", "sales")["pipelines"][0]["newest_publication"]["publication"]
+    assert shell("rollback", "sales", "--publication", str(newest), "--reason", "a try") == 0, shell.err
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_edit_candidate_diff_promote_rollback(edited: Shell) -> None:
+    before = published(edited)
+    name = candidate(edited)
+    assert "window" in edited.out
+    assert published(edited) == before
+    [request] = edited.json("status", "sales")["pipelines"][0]["requests"]
+    assert request["request_id"].startswith(name)
+    assert request["kind"] == "candidate"
+    assert edited("diff", "sales") == 0
+    assert f"candidate {name}" in flat(edited.out)
+    assert edited("publish", "sales") == 1
+    assert f"name a candidate with --request: {request['request_id']}" in flat(edited.err)
+
+    assert candidate(edited) == name, "the same command continues the candidate"
+    assert edited("publish", "sales", "--request", name) == 0, edited.err
+    assert edited.json("status", "sales")["pipelines"][0]["edited"] == []
+    following = edited.json("run", "sales", "--from", day(3), "--to", day(4))
+    assert [run["slice_id"] for run in following["runs"]] == [day(3)]
+    roll_back(edited)
+    roll_back(edited)
+    assert published(edited)[3] == before[3], "the chain goes on with the old spec"
+    assert edited("publish", "sales", "--request", name) == 0, edited.err
+    assert edited("verify", "sales") == 0, edited.out
+
+
+@pytest.mark.slow
+def test_a_candidate_is_in_the_way_of_no_other_request(edited: Shell) -> None:
+    candidate(edited)
+    write(edited, "0s")
+    assert edited("run", "sales", "--from", day(3), "--to", day(4)) == 0, edited.err
+    assert edited("run", "sales", "--from", day(0), "--to", day(5), "--no-publish") == 0, edited.err
+    write(edited, "9h")
+    candidate(edited, "--from", day(0), "--to", day(4))
+    assert edited("publish", "sales") == 0, edited.err
+    assert published(edited)[0]["slices"] == DAYS  # type: ignore[index]
+
+
+@pytest.mark.slow
+def test_another_edited_file_is_another_candidate_and_two_are_compared(edited: Shell) -> None:
+    first = candidate(edited)
+    write(edited, "4h")
+    second = candidate(edited)
+    assert first != second
+    assert edited("diff", "sales", "--request", first, "--request", second) == 0, edited.err
+    assert first in edited.out
+    assert second in edited.out
+    assert edited("diff", "sales", "--request", first, "--request", second, "--request", first) == 2
+
+
+def test_promotion_is_refused_if_readers_see_something_else_since(edited: Shell) -> None:
+    name = candidate(edited)
+    roll_back(edited)
+    assert edited("publish", "sales", "--request", name) == 1
+    assert f"readers see other runs of {day(0)}, {day(1)}, {day(2)} than when candidate {name}" in flat(edited.err)
+    assert f"hindcast run sales --as-candidate --from {day(0)} --to {day(3)}" in flat(edited.err)
+    assert candidate(edited) == name
+    assert edited("publish", "sales", "--request", name) == 0, edited.err
+
+
+@pytest.mark.slow
+def test_promotion_is_refused_if_published_slices_follow(edited: Shell) -> None:
+    name = candidate(edited, "--from", day(0), "--to", day(2))
+    assert edited("publish", "sales", "--request", name) == 1
+    assert f"readers see {day(2)} after the last slice of candidate {name}" in flat(edited.err)
+    assert f"hindcast run sales --as-candidate --from {day(0)} --to {day(3)}" in flat(edited.err)
+    assert edited("run", "sales", "--as-candidate", *RANGE) == 0
+    assert "1 slice replayed, 3 in the range" in flat(edited.out)
+    longer = edited.out.split("--request ")[-1].strip()
+    assert edited("publish", "sales", "--request", longer) == 0, edited.err
+
+
+@pytest.mark.slow
+def test_a_candidate_from_a_restart_point_takes_the_runs_of_a_longer_one(edited: Shell) -> None:
+    """Its chain begins with a run that the other candidate has staged inside of its chain."""
+    candidate(edited)
+    longer = run_ids(edited, "run", "sales", "--as-candidate", *RANGE)
+    name = candidate(edited, "--from", day(2), "--to", day(3), "--warm-up")
+    assert "0 slices replayed, 1 in the range" in flat(edited.out)
+    assert edited("publish", "sales", "--request", name) == 0, edited.err
+    assert run_ids(edited, "run", "sales", "--from", day(2), "--to", day(3), "--warm-up") == {day(2): longer[day(2)]}
+    assert edited.json("status", "sales")["pipelines"][0]["edited"] == []
+
+
+@pytest.mark.parametrize("other", [("--request", "1"), ("--replace",), ("--wait",)], ids=" ".join)
+def test_options_of_other_requests_are_refused(edited: Shell, other: tuple[str, ...]) -> None:
+    assert edited("run", "sales", "--as-candidate", *other) == 2
+    assert "in the way of no request" in flat(edited.err)

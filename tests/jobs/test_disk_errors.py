@@ -1,0 +1,49 @@
+"""The errors of a disk are recognised in the words of Python, Arrow and Rust."""
+
+import errno
+
+import pytest
+
+from jobs.disk_errors import disk_problem, writing
+from jobs.lake.damage import unreadable
+from windowlib.errors import StoreError
+
+FULL = "No space left on device. Free space on that disk, and run the same command again"
+
+
+def _caused() -> Exception:
+    error = ValueError("the commit failed")
+    error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "/lake/x"),
+        OSError("Error writing bytes to file. Detail: [errno 28] No space left on device"),
+        RuntimeError("Generic LocalFileSystem error: Unable to rename file: No space left on device (os error 28)"),
+        OSError('Could not create local directory: /lake Error: Os { code: 28, kind: StorageFull, message: "full" }'),
+        _caused(),
+    ],
+    ids=["python", "arrow", "rust", "rust debug", "cause"],
+)
+def test_a_full_disk_is_recognised(error: Exception) -> None:
+    assert disk_problem(error) == FULL
+    assert str(unreadable("/lake/t", error)).startswith(f"table /lake/t: {FULL} (")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [FileNotFoundError(errno.ENOENT, "No such file"), ValueError("code 28"), RuntimeError("(os error 2)"), None],
+)
+def test_other_errors_are_none_of_a_disk(error: Exception | None) -> None:
+    assert disk_problem(error) is None
+
+
+def test_a_writer_names_the_place_of_a_failed_disk_and_passes_other_errors() -> None:
+    with pytest.raises(StoreError, match=r"/lake/t cannot be written: Disk quota exceeded\. Free space there or raise"):  # noqa: SIM117
+        with writing("/lake/t"):
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+    with pytest.raises(FileNotFoundError), writing("/lake/t"):
+        raise FileNotFoundError(errno.ENOENT, "No such file")

@@ -1,0 +1,394 @@
+"""One checker per invariant. Each is called after every commit of the ledger, every removal of a file or every read.
+
+A checker gets the commit, the view before and after it, and what the `Observer` has folded by rules of its own. It
+raises an AssertionError; the schedule then fails with the name of the checker.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from jobs.ledger.chain import Link, Row, check_chain
+from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.history import event_of
+from jobs.ledger.leases import Lease, is_held
+from jobs.ledger.projection import Projection
+from jobs.ledger.view import LedgerView, RequestKind
+from jobs.planning.request_context import covers
+from tests.simulation.actors import Actor
+from tests.simulation.world import SLICES, World, judged_by_hash
+
+Seen = dict[str, str | None]
+"""Slice -> the run that readers see; None after a rollback."""
+
+
+class Violation(AssertionError):  # noqa: N818
+    """An invariant does not hold. `checker` is the name of its checker."""
+
+    def __init__(self, checker: str, error: object) -> None:
+        self.checker = checker
+        super().__init__(f"{checker}: {error}")
+
+
+@dataclass
+class Observer:
+    """What happened up to now, folded without the product's projection, apart from `view`."""
+
+    world: World
+    project: Projection = field(default_factory=Projection)
+    link: Link = field(default_factory=Link)
+    view: LedgerView = field(default_factory=lambda: LedgerView(version=0))
+    seen: Seen = field(default_factory=dict)
+    standing: list[tuple[int, Seen]] = field(default_factory=list)  # publications: (seq, seen before it)
+    published_at: list[dict[str, str]] = field(default_factory=lambda: [{}])  # version -> what readers see
+    commits: set[str] = field(default_factory=set)
+    staged: set[tuple[str, str]] = field(default_factory=set)  # (attempt, slice)
+    started_by: dict[str, int] = field(default_factory=dict)  # attempt -> pid
+    written: Counter[str] = field(default_factory=Counter)  # kind of event -> commits with such events
+
+    def copy(self, world: World) -> "Observer":
+        """Return an observer that has seen the same, for another world."""
+        return Observer(
+            world=world,
+            project=self.project.copy(),
+            link=self.link,
+            view=self.view,
+            seen=dict(self.seen),
+            standing=list(self.standing),
+            published_at=list(self.published_at),
+            commits=set(self.commits),
+            staged=set(self.staged),
+            started_by=dict(self.started_by),
+        )
+
+
+@dataclass
+class Commit:
+    """One commit, as the checkers get it. `before` and `view` are the product's views around it."""
+
+    actor: Actor
+    rows: Sequence[Row]
+    events: Sequence[LedgerEvent]
+    before: LedgerView
+    view: LedgerView
+    version: int
+    observer: Observer
+
+    @property
+    def world(self) -> World:
+        return self.observer.world
+
+    def of(self, kind: EventKind) -> list[LedgerEvent]:
+        """Return the events of a kind."""
+        return [event for event in self.events if event.kind is kind]
+
+    def looks_held(self, lease: Lease) -> bool:
+        """Return whether the actor could see that a lease is held, at its last read and at its write."""
+        world, actor = self.world, self.actor
+        moments = (world.last_read_ms.get(actor.pid, world.now_ms), world.now_ms)
+        ahead_ms = world.ahead_ms.get(actor.pid, 0)
+        return all(
+            is_held(lease, now_ms=now_ms + ahead_ms, is_alive=lambda holder: world.is_alive(actor, holder))
+            for now_ms in moments
+        )
+
+
+# --- after every commit -----------------------------------------------------------------------------------------------
+
+
+def the_history_is_linear_and_chained(commit: Commit) -> None:
+    observer = commit.observer
+    assert {row["seq"] for row in commit.rows} == {commit.version}, "a commit's number is the ledger's version"
+    assert commit.rows[0]["commit_id"] not in observer.commits, "a commit is there twice"
+    observer.commits.add(commit.rows[0]["commit_id"])
+    observer.link = check_chain(commit.rows, observer.link, uri="memory")
+
+
+def no_run_is_staged_twice(commit: Commit) -> None:
+    for event in commit.of(EventKind.STAGED):
+        run = (str(event.attempt_id), str(event.slice_id))
+        assert run not in commit.observer.staged, "an attempt is staged twice"
+        commit.observer.staged.add(run)
+
+
+def no_run_is_stolen(commit: Commit) -> None:
+    """The process that started an attempt stages it, and no other process."""
+    started_by = commit.observer.started_by
+    for event in commit.of(EventKind.STARTED):
+        started_by[str(event.attempt_id)] = commit.actor.pid
+    for event in commit.of(EventKind.STAGED):
+        assert started_by[str(event.attempt_id)] == commit.actor.pid, "another process staged the attempt"
+
+
+def no_publication_is_lost_or_merged(commit: Commit) -> None:
+    observer = commit.observer
+    published, reverted = commit.of(EventKind.PUBLISHED), commit.of(EventKind.ROLLED_BACK)
+    assert not (published and reverted), "a commit publishes or rolls back"
+    assert len({event.request_id for event in published}) <= 1, "a commit publishes one request"
+    changes: Seen = {str(event.slice_id): event.run_id for event in (*published, *reverted)}
+    if published:
+        observer.standing.append((commit.version, dict(observer.seen)))
+    observer.seen.update(changes)
+    if reverted:
+        seq, earlier = observer.standing.pop()
+        assert reverted[0].details["undoes"] == seq, "a rollback reverts the newest publication"
+        assert filled(observer.seen) == filled(earlier), "readers see what they saw before the publication"
+    observer.published_at.append(filled(observer.seen))
+    assert dict(commit.view.published) == filled(observer.seen), "readers see another state than was published"
+
+
+def readers_see_a_chain(commit: Commit) -> None:
+    state_after: dict[str, str] = {}
+    for index, slice_ in enumerate(SLICES):
+        run = commit.view.published_run(slice_.slice_id)
+        if run is None:
+            continue
+        state_after[slice_.slice_id] = run.result.state_after
+        if not run.is_chain_start:
+            before = state_after.get(SLICES[index - 1].slice_id)
+            assert run.result.state_before == before, "a run follows its predecessor"
+
+
+def only_passed_or_waived_runs_are_published(commit: Commit) -> None:
+    for event in commit.of(EventKind.PUBLISHED):
+        assert commit.view.run(str(event.run_id)).is_publishable, "a failed run is not published"
+
+
+def a_published_run_was_judged(commit: Commit) -> None:
+    if not commit.world.rule:
+        return
+    for event in commit.of(EventKind.PUBLISHED):
+        judgement = commit.view.run(str(event.run_id)).judgement
+        expected = judged_by_hash(commit.before, commit.before.requests[str(event.request_id)])[str(event.run_id)]
+        assert judgement is not None, "a run was published without a judgement"
+        assert judgement.checks == expected, "it was judged against what readers saw"
+
+
+def no_live_request_is_ended(commit: Commit) -> None:
+    world, actor = commit.world, commit.actor
+    for request in commit.before.requests.values():
+        if not request.is_open or commit.view.requests[request.request_id].is_open:
+            continue
+        for lease in request.leases:
+            is_own = lease.holder is not None and lease.holder.pid == actor.pid
+            if is_own or actor.pid in world.dag_leases.get(lease.lease_id, ()):
+                continue
+            assert not commit.looks_held(lease), (
+                f"{actor.name} ended request {request.request_id}, on which {lease} works"
+            )
+
+
+def a_rollback_holds_the_schedule(commit: Commit) -> None:
+    before, published = commit.before, commit.of(EventKind.PUBLISHED)
+    if before.hold is None or not published or commit.world.kinds.get(commit.actor.pid) == "person":
+        return
+    request = before.requests[str(published[0].request_id)]
+    assert request.kind is RequestKind.RANGE, "the schedule published in a hold"
+    assert request.opened_seq > before.hold.seq, "a request from before the rollback was published"
+
+
+def an_ended_request_does_not_change(commit: Commit) -> None:
+    for request in commit.before.requests.values():
+        if not request.is_open:
+            assert commit.view.requests[request.request_id].runs == request.runs, "no run is added to it"
+
+
+def a_request_is_published_whole(commit: Commit) -> None:
+    published = commit.of(EventKind.PUBLISHED)
+    if not published:
+        return
+    request = commit.before.requests[str(published[0].request_id)]
+    wanted = (
+        set(request.runs)
+        if request.from_ms is None
+        else {slice_.slice_id for slice_ in SLICES if covers(request, slice_)}
+    )
+    for slice_id in wanted:
+        run = commit.view.published_run(slice_id)
+        assert run is not None, "every slice of the range is published"
+        assert run.result.spec_fingerprint == request.spec_fingerprint, "every slice has the spec of the request"
+
+
+def a_publication_closes_only_settled_requests(commit: Commit) -> None:
+    """It closes an older request that it covers, and one whose slices readers then see by the same spec and rows."""
+    published = commit.of(EventKind.PUBLISHED)
+    if not published:
+        return
+    view = commit.view
+    request = view.requests[str(published[0].request_id)]
+    for event in commit.of(EventKind.CLOSED):
+        other = view.requests[str(event.request_id)]
+        is_older = other.opened_seq < request.opened_seq
+        for slice_ in (slice_ for slice_ in SLICES if covers(other, slice_)):
+            if is_older and (covers(request, slice_) or slice_.slice_id in request.runs):
+                continue
+            shown, own = view.published_run(slice_.slice_id), other.runs.get(slice_.slice_id)
+            assert shown is not None, "readers do not see a slice of a request that was closed as settled"
+            if own is not None and view.run(own).result.digests == shown.result.digests:
+                assert shown.result.spec_fingerprint == other.spec_fingerprint, "the other spec was not adopted"
+                continue
+            publisher = next(past for past in reversed(view.standing) if slice_.slice_id in past.changes)
+            opened_seq = view.requests[str(publisher.request_id)].opened_seq
+            assert opened_seq > other.opened_seq, "only an older request is superseded"
+
+
+def a_condemned_attempt_has_no_holder_and_no_run(commit: Commit) -> None:
+    before = commit.before
+    for event in commit.of(EventKind.STAGED):
+        assert event.attempt_id not in before.condemned_attempts, "no run of a condemned attempt is staged"
+    for event in commit.of(EventKind.CONDEMNED):
+        assert event.attempt_id not in before.staged_attempts, "an attempt with a run is not condemned"
+        owners = [
+            request
+            for request in before.open_requests()
+            if event.attempt_id in {attempt.attempt_id for attempt in request.attempts}
+        ]
+        held = any(commit.looks_held(lease) for owner in owners for lease in owner.leases)
+        assert not held, "an attempt on which somebody works is not condemned"
+
+
+def an_erasure_is_accepted_once_and_before_it_is_replayed(commit: Commit) -> None:
+    versions = [acceptance.rewrite.version for acceptance in commit.view.accepted]
+    assert len(versions) == len({*versions}), "a commit is accepted twice"
+    accepted = {acceptance.rewrite.version for acceptance in commit.before.accepted}
+    for event in commit.of(EventKind.STAGED):
+        read = {*event.details["log"]["commits"]} & commit.world.erased.keys()
+        assert read <= accepted, "a run has read what is left of a commit that nobody has accepted"
+
+
+def no_file_of_a_run_is_gone(world: World, view: LedgerView) -> None:
+    for path in world.named - world.files.keys():
+        attempt_id = path.partition("=")[2].partition("/")[0]
+        assert attempt_id not in view.staged_attempts, f"{path} is a file of a run"
+
+
+def no_needed_row_is_deleted(world: World, view: LedgerView) -> None:
+    """Readers have the rows of what they see, open requests those of their runs, and the next slice its state."""
+    runs = {*view.published.values()}.union(*(request.runs.values() for request in view.open_requests()))
+    for run_id in runs:
+        assert run_id in view.runs, f"a clean-up has removed run {run_id}"
+        result = view.runs[run_id].result
+        assert world.has_rows("panes", result.slice.slice_id, result.attempt_id), f"the rows of {run_id} are deleted"
+    head = view.head
+    if head is not None:
+        assert head.checkpoint_removal is None, "the state of the head is removed"
+        result = head.result
+        assert world.has_rows("timers", result.slice.slice_id, result.attempt_id), "the state of the head is deleted"
+
+
+def a_candidate_stays_beside_the_chain(commit: Commit) -> None:
+    """Only a person publishes it, in place of what it was compared with. It checks no run that readers see."""
+    before, kinds = commit.before, {event.kind for event in commit.events}
+    for event in commit.events:
+        request = before.requests.get(event.request_id or "")
+        if request is None or not request.is_candidate:
+            continue
+        if event.kind is EventKind.CHECKED:
+            assert not before.is_in_chain(str(event.run_id)), "a candidate has checked a run of the chain"
+        if event.kind is EventKind.CLOSED:
+            assert EventKind.PUBLISHED not in kinds, "a publication has closed a candidate"
+        if event.kind is EventKind.PUBLISHED:
+            assert commit.world.kinds.get(commit.actor.pid) == "person", "only a person publishes a candidate"
+            for slice_id, then in request.compared_with.items():
+                seen = before.published.get(slice_id)
+                assert seen in {then, request.runs.get(slice_id)}, "it replaces what it was not compared with"
+            head = commit.view.head
+            assert head is not None, "a promotion publishes slices"
+            assert head.result.spec_fingerprint == request.spec_fingerprint, "the chain ends with another spec"
+
+
+AFTER_COMMITS: tuple[Callable[[Commit], None], ...] = (
+    the_history_is_linear_and_chained,
+    no_run_is_staged_twice,
+    no_run_is_stolen,
+    no_publication_is_lost_or_merged,
+    readers_see_a_chain,
+    only_passed_or_waived_runs_are_published,
+    a_published_run_was_judged,
+    no_live_request_is_ended,
+    a_rollback_holds_the_schedule,
+    an_ended_request_does_not_change,
+    a_request_is_published_whole,
+    a_publication_closes_only_settled_requests,
+    a_condemned_attempt_has_no_holder_and_no_run,
+    an_erasure_is_accepted_once_and_before_it_is_replayed,
+    a_candidate_stays_beside_the_chain,
+)
+
+
+# --- after every read -------------------------------------------------------------------------------------------------
+
+
+def a_reader_sees_a_published_state(observer: Observer, view: LedgerView, *, at: int | None) -> None:
+    """A clean-up may have removed the rows of an earlier version. A reader of it then gets an error that names it."""
+    assert at is None or view.version == at, "the reader asked for another version"
+    assert dict(view.published) == published_at(observer, view.version), "readers see a state that nobody published"
+    if at is not None and any(run_id in view.removed_runs for run_id in view.published.values()):
+        return
+    for slice_id, attempt_id in view.published_pairs():
+        assert (attempt_id, slice_id) in observer.staged, "readers see an attempt that was not staged"
+
+
+def a_reader_never_goes_back(world: World, view: LedgerView, *, newest: int) -> None:
+    """It may not see a compaction, which has no events, and must see every later commit that it has seen before."""
+    lacking = [seq for seq in range(view.version + 1, newest + 1) if world.table.commits[seq - 1]]
+    assert not lacking, f"a reader saw version {newest}, and then version {view.version}"
+
+
+def published_at(observer: Observer, version: int) -> dict[str, str]:
+    """Return what readers see at a version; compactions at the end of the ledger change nothing."""
+    return observer.published_at[min(version, len(observer.published_at) - 1)]
+
+
+@dataclass
+class Checkers:
+    """Calls the checkers, and keeps the first violation: code of the product may catch the exception."""
+
+    observer: Observer
+    violation: Violation | None = None
+
+    def committed(self, actor: Actor, rows: Sequence[Row]) -> None:
+        observer, version = self.observer, len(self.observer.world.table.commits)
+        while len(observer.published_at) < version:
+            observer.published_at.append(observer.published_at[-1])  # compactions
+        events = [event_of(row) for row in rows]
+        observer.written.update({event.kind.value for event in events})
+        before = observer.view
+        for event in events:
+            observer.project.add(event)
+        observer.view = observer.project.view(version)
+        commit = Commit(
+            actor=actor, rows=rows, events=events, before=before, view=observer.view, version=version, observer=observer
+        )
+        for checker in AFTER_COMMITS:
+            self._run(checker.__name__, partial(checker, commit))
+        self.removed()
+
+    def removed(self) -> None:
+        """Check after a file was removed."""
+        for checker in (no_file_of_a_run_is_gone, no_needed_row_is_deleted):
+            self._run(checker.__name__, partial(checker, self.observer.world, self.observer.view))
+
+    def read(self, view: LedgerView, *, newest: int, at: int | None) -> None:
+        """Check what a reader sees; `newest` is the newest version that the same reader has seen."""
+        observer = self.observer
+        self._run(
+            a_reader_sees_a_published_state.__name__, lambda: a_reader_sees_a_published_state(observer, view, at=at)
+        )
+        if at is None:
+            self._run(
+                a_reader_never_goes_back.__name__, lambda: a_reader_never_goes_back(observer.world, view, newest=newest)
+            )
+
+    def _run(self, name: str, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except Exception as error:  # a broken ledger may also break the product's views
+            self.violation = self.violation or Violation(name, str(error) or repr(error))
+            raise self.violation from error
+
+
+def filled(seen: Seen) -> dict[str, str]:
+    """Return the slices that readers see."""
+    return {slice_id: run_id for slice_id, run_id in sorted(seen.items()) if run_id is not None}

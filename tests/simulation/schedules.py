@@ -1,0 +1,330 @@
+"""Plays one schedule: a seed determines the processes, the interleaving and the faults.
+
+At the end, a person runs all slices, which publishes the rows of an undisturbed run over the same log, and a clean-up
+leaves no file that no commit names.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+
+from jobs.ledger.view import LedgerView, Request
+from jobs.orchestration import scheduling
+from jobs.orchestration.requests import Staging, run_request
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning import lease_keeping
+from jobs.planning.request_context import Asked, IfOpen, RequestContext
+from jobs.publishing.cleaning import clean
+from jobs.publishing.optimistic_check import By
+from jobs.publishing.publishing import publish
+from jobs.publishing.waivers import waive
+from jobs.runs import EMPTY_STATE, CheckResult, Verdict
+from tests.simulation.actors import Actor
+from tests.simulation.checkers import Checkers, Observer, Violation
+from tests.simulation.memory_store import NO_FAULTS, FaultRates
+from tests.simulation.programs import (
+    HUMAN,
+    Program,
+    accept_erased,
+    adopt,
+    decide,
+    no_rows,
+    reader_of,
+    run_as_dag,
+    run_by_hand,
+    tidy,
+    try_candidate,
+)
+from tests.simulation.world import (
+    DAY_MS,
+    DAYS,
+    FIRST_ERASURE,
+    FIRST_MS,
+    HOUR_MS,
+    LEASE_MS,
+    PLAIN,
+    RETENTION,
+    RULE,
+    SLICES,
+    SPECS,
+    YEAR_MS,
+    MemoryFiles,
+    MemoryReplayer,
+    SimulatedThreading,
+    World,
+    judged_by_hash,
+    result_of,
+)
+from windowlib.errors import HindcastError
+
+MOST_STEPS = 50_000
+"""A schedule with more steps does not end."""
+PACE_MS = 2_000
+"""At most so much time passes in a step."""
+PAUSED_PACE_MS = HOUR_MS // 6
+"""The same while a process is paused, so that the pause takes hours."""
+SHOWN_STEPS = 60
+"""A failure shows so many of its last steps."""
+UNEXPECTED_ERROR, ENDLESS = "only_named_errors_end_a_process", "every_schedule_ends"
+SETTLED_ROWS, CLEAN_FILES = "one_more_run_gives_the_rows_of_an_undisturbed_one", "a_clean_up_leaves_what_commits_name"
+
+
+@dataclass(frozen=True)
+class Played:
+    """What happened in a schedule. `written` counts commits by the kinds of their events."""
+
+    seed: int
+    steps: int
+    written: Counter[str]
+    faults: Counter[str]
+    trace: Sequence[tuple[str, str]]
+
+
+class FailedSchedule(AssertionError):  # noqa: N818
+    """A schedule violated an invariant. The message has the seed, the command that repeats it, and the last steps."""
+
+    def __init__(self, seed: int, violation: Violation, world: World) -> None:
+        self.checker, self.seed = violation.checker, seed
+        steps = list(world.trace)[-SHOWN_STEPS:]
+        lines = "\n".join(f"  {name}: {step}" for name, step in steps)
+        super().__init__(
+            f"schedule {seed} violates {violation}\nrepeat it with: make simulate SEED={seed}\n"
+            f"the last {len(steps)} of {world.steps:,} steps:\n{lines}"
+        )
+
+
+def play(seed: int) -> Played:
+    """Play the schedule of a seed.
+
+    Raises:
+        FailedSchedule: an invariant does not hold.
+    """
+    rng = Random(seed)
+    rates = FaultRates(
+        ambiguous=rng.choice([0, 0.03]), failed=rng.choice([0, 0.01]), delayed=rng.choice([0, 0, 0.01, 0.1])
+    )
+    world = World(rng)
+    checkers = Checkers(Observer(world))
+    world.on_commit, world.on_removal = checkers.committed, checkers.removed
+    world.log = [[rng.randrange(1, 9)] for _ in range(DAYS)]
+    world.rule, world.retention = rng.choice(["", RULE]), rng.choice(["", RETENTION])
+    with simulated(world):
+        try:
+            if rng.random() < 0.5:
+                _alone(world, checkers, lambda actor: _run_all(world, actor))
+            world.rates = rates
+            _disturbed(world, checkers)
+            _settle(world, checkers)
+        except Violation as violation:
+            raise FailedSchedule(seed, checkers.violation or violation, world) from violation
+        finally:
+            world.on_commit, world.on_removal = lambda _actor, _rows: None, lambda: None
+            world.end()
+    return Played(
+        seed=seed,
+        steps=world.steps,
+        written=checkers.observer.written,
+        faults=world.faults,
+        trace=tuple(world.trace),
+    )
+
+
+@contextmanager
+def simulated(world: World) -> Iterator[None]:
+    """Replace what the product takes from the machine: threads, contexts of tasks, and the comparison of rows."""
+
+    def judged(_work: RequestContext, view: LedgerView, request: Request) -> dict[str, tuple[CheckResult, ...]]:
+        world.running().stop_here("compare rows")
+        return judged_by_hash(view, request)
+
+    def context_of(pipeline: Pipeline, _lake: object, **_options: object) -> RequestContext:
+        return world.request_context(world.running(), SPECS[0] if pipeline == PLAIN else SPECS[1])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jobs.publishing.judging.judged_checks_of", judged)
+        patch.setattr(scheduling, "open_request_context", context_of)
+        patch.setattr("jobs.orchestration.gating.open_request_context", context_of, raising=False)
+        patch.setattr(lease_keeping, "threading", SimulatedThreading(world))
+        yield
+
+
+def step(world: World, checkers: Checkers, actor: Actor) -> None:
+    """Run an actor to its next stop, and check how it ended.
+
+    Raises:
+        Violation: an invariant does not hold.
+    """
+    world.step(actor)
+    if checkers.violation is not None:
+        raise checkers.violation
+    if actor.done and actor.error is not None and not isinstance(actor.error, HindcastError):
+        raise Violation(UNEXPECTED_ERROR, f"{actor.name}: {actor.error!r}") from actor.error
+    if world.steps > MOST_STEPS:
+        raise Violation(ENDLESS, f"{world.steps:,} steps")
+
+
+def _disturbed(world: World, checkers: Checkers) -> None:
+    """Play processes with faults until all have ended."""
+    rng, left = world.rng, world.rng.randrange(3, 13)
+    most, rates = rng.randint(2, 5), Disturbances.drawn(rng)
+    programs = [
+        run_by_hand,
+        run_as_dag,
+        decide,
+        tidy,
+        run_by_hand,
+        run_as_dag,
+        decide,
+        adopt,
+        try_candidate,
+        reader_of(checkers),
+    ]
+    while left or world.actors:
+        if left and len(world.alive) < most and (not world.actors or rng.random() < 0.2):
+            left -= 1
+            _start(world, rng.choice(programs))
+        _disturb(world, rates)
+        actor = _next(world, rng)
+        if actor is not None:
+            step(world, checkers, actor)
+
+
+def _start(world: World, program: Program) -> None:
+    own = Random(world.rng.random())
+    world.start(program.__name__, lambda actor: program(world, actor, own), host=world.rng.choice(["h1", "h2"]))
+
+
+def _next(world: World, rng: Random) -> Actor | None:
+    """Return the actor that runs next; None if all sleep or are paused."""
+    for pid, until_ms in list(world.paused_until_ms.items()):
+        if until_ms <= world.elapsed_ms or pid not in world.alive:
+            del world.paused_until_ms[pid]
+            world.fault("process that comes back" if pid in world.alive else "process killed while paused")
+    ready = [actor for actor in world.actors if actor.is_dead or _may_run(world, actor)]
+    return rng.choice(ready) if ready else None
+
+
+def _may_run(world: World, actor: Actor) -> bool:
+    return actor.pid not in world.paused_until_ms and actor.is_ready()
+
+
+@dataclass(frozen=True)
+class Disturbances:
+    """Probabilities of disturbances per step. They differ from schedule to schedule, so that calm ones occur, too."""
+
+    jump: float
+    kill: float
+    pause: float
+    late: float
+    erase: float
+
+    @classmethod
+    def drawn(cls, rng: Random) -> "Disturbances":
+        rates = (0.0, 0.001, 0.003, 0.01)
+        jump, kill, pause, late = (rng.choice(rates) for _ in range(4))
+        return cls(jump=jump, kill=kill, pause=pause, late=late, erase=rng.choice((0.0, 0.0, 0.0, 0.003, 0.02)))
+
+
+def _disturb(world: World, rates: Disturbances) -> None:
+    """Advance time, move the clock, kill or pause a process, or change the log, by chance."""
+    rng = world.rng
+    world.pass_time(rng.randrange(PAUSED_PACE_MS if world.paused_until_ms else PACE_MS))
+    if rng.random() < rates.jump:
+        jump_ms = rng.choice([-YEAR_MS, -6 * HOUR_MS, -LEASE_MS, LEASE_MS // 2, LEASE_MS, 6 * HOUR_MS, YEAR_MS])
+        world.now_ms += jump_ms
+        world.fault("clock that jumps back" if jump_ms < 0 else "clock that jumps forward")
+    if rng.random() < rates.kill and world.alive:
+        world.kill(rng.choice(sorted(world.alive)))
+        world.fault("killed process")
+    if rng.random() < rates.pause and world.alive:
+        pid = rng.choice(sorted(world.alive))
+        world.paused_until_ms[pid] = world.elapsed_ms + rng.randint(1, 6) * HOUR_MS
+        world.fault("paused process")
+    if rng.random() < rates.late:
+        rng.choice(world.log).append(rng.randrange(1, 9))
+        world.fault("late records")
+    if rng.random() < rates.erase:
+        _erase(world, rng)
+
+
+def _erase(world: World, rng: Random) -> None:
+    """Remove an amount from the log by a commit."""
+    number = rng.randrange(DAYS)
+    if len(world.log[number]) > 1:
+        world.log[number].pop(rng.randrange(len(world.log[number])))
+        world.erased[FIRST_ERASURE + len(world.erased)] = SLICES[number]
+        world.fault("erased records")
+
+
+def _settle(world: World, checkers: Checkers) -> None:
+    """After all processes have ended, a person runs all slices without faults, and cleans up."""
+    world.rates = NO_FAULTS
+    world.pass_time(10 * YEAR_MS)  # every lease has expired, also one that a clock ahead by years has written
+    _alone(world, checkers, lambda actor: _run_all(world, actor))
+    _check(SETTLED_ROWS, lambda: _is_as_undisturbed(world, checkers.observer.view))
+    world.pass_time(YEAR_MS)
+    _alone(world, checkers, lambda actor: _clean_all(world, actor))
+    _check(CLEAN_FILES, lambda: _has_only_named_files(world))
+
+
+def _alone(world: World, checkers: Checkers, work: Callable[[Actor], None]) -> None:
+    actor = world.start("last", work, host="h1")
+    world.kinds[actor.pid] = HUMAN
+    while not actor.done:
+        world.pass_time(1)
+        ready = [other for other in world.actors if _may_run(world, other)]
+        step(world, checkers, ready[-1])
+    while world.actors:
+        step(world, checkers, world.actors[0])
+    if actor.error is not None:
+        raise Violation(SETTLED_ROWS, repr(actor.error)) from actor.error
+
+
+def _run_all(world: World, actor: Actor) -> None:
+    work = world.request_context(actor, SPECS[0])
+    accept_erased(world, work, actor, None)
+    asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="last", reason="settle", if_open=IfOpen.REPLACE)
+    outcome = run_request(work, asked, MemoryReplayer(world, actor), staging=Staging(chunk=1))
+    for run in outcome.runs:
+        if run.verdict is Verdict.FAIL and not run.is_publishable:
+            by = By(who="last", decision_id=work.new_id())
+            waive(work, run.result.slice.slice_id, run_id=run.result.run_id, reason="real", by=by)
+    if not outcome.is_published:
+        attempt = publish(work, who="last", request_id=outcome.request_id)
+        assert attempt.is_published, attempt.why
+
+
+def _clean_all(world: World, actor: Actor) -> None:
+    work = world.request_context(actor, SPECS[0])
+    clean(work, MemoryFiles(world, actor), older_than_ms=0, who="last", check_rows=no_rows, dry_run=False)
+
+
+def _is_as_undisturbed(world: World, view: LedgerView) -> None:
+    """Compare what readers see with a replay of the whole log."""
+    assert view.published.keys() == {slice_.slice_id for slice_ in SLICES}, "every slice is published"
+    state = EMPTY_STATE
+    for slice_ in SLICES:
+        run = view.run(view.published[slice_.slice_id])
+        start = run.result.state_before
+        assert start == state or (run.is_chain_start and start == EMPTY_STATE), f"{slice_.slice_id} does not follow"
+        amounts = world.log[SLICES.index(slice_)]
+        wanted = result_of(PLAIN, slice_, amounts, state=start, attempt_id="", log=run.result.log)
+        shown = (run.result.run_id, dict(run.result.digests))
+        assert shown == (wanted.run_id, dict(wanted.digests)), slice_.slice_id
+        state = run.result.state_after
+
+
+def _has_only_named_files(world: World) -> None:
+    assert world.named <= world.files.keys(), "a file that a commit names is gone"
+    assert world.files.keys() <= world.named | world.deleted.keys(), "a file that no commit names is left"
+
+
+def _check(checker: str, check: Callable[[], None]) -> None:
+    try:
+        check()
+    except AssertionError as error:
+        raise Violation(checker, error) from error

@@ -1,0 +1,243 @@
+"""The checkers can fail: with each of these defects in the protocol, a schedule violates an invariant.
+
+Each defect is a change of product code, or of the store on which it relies. The test plays schedules until one fails.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from jobs.ledger import view
+from jobs.ledger.chain import Row
+from jobs.ledger.events import LedgerEvent
+from jobs.ledger.ledger import Ledger
+from jobs.ledger.projection import Projection
+from jobs.ledger.table import ConflictError
+from jobs.ledger.view import LedgerView
+from jobs.orchestration import attempts
+from jobs.planning import request_context
+from jobs.publishing import cleaning, judging, publishing, rules
+from jobs.publishing.retention import Need
+from tests.simulation.memory_store import MemoryStore
+from tests.simulation.schedules import FailedSchedule, play
+
+MOST_SCHEDULES = 1_500
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def nothing(*_positional: object, **_named: object) -> None:
+    return None
+
+
+def without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
+    """The store accepts a second commit of a version: it overwrites the first."""
+
+    def append(store: MemoryStore, rows: Sequence[Row]) -> None:
+        actor = store.access.actor()
+        actor.stop_here("put commit")
+        del store.table.commits[store._versions[actor] :]
+        store.table.commits.append([dict(row) for row in rows])
+        store.access.committed(rows)
+
+    patch.setattr(MemoryStore, "append", append)
+
+
+def lost_race_taken_for_written(patch: pytest.MonkeyPatch) -> None:
+    """A writer that has lost a race behaves as if its commit was written."""
+    append = MemoryStore.append
+
+    def quiet(store: MemoryStore, rows: Sequence[Row]) -> None:
+        try:
+            append(store, rows)
+        except ConflictError:
+            return
+
+    patch.setattr(MemoryStore, "append", quiet)
+
+
+def unknown_outcome_taken_for_lost(patch: pytest.MonkeyPatch) -> None:
+    """A commit that failed is written again, although it may have been written."""
+    real = Ledger._append
+
+    def forgetful(self: Ledger, events: Sequence[LedgerEvent], *, version: int) -> bool:
+        taken_in = self._take_in_new_events
+
+        def without_ids() -> int:
+            newest = taken_in()
+            self._history.commits.clear()
+            return newest
+
+        self._take_in_new_events = without_ids  # type: ignore[method-assign]
+        try:
+            return real(self, events, version=version)
+        finally:
+            del self._take_in_new_events
+
+    patch.setattr(Ledger, "_append", forgetful)
+
+
+def decided_once(patch: pytest.MonkeyPatch) -> None:
+    """A write does not decide again after a lost race."""
+    write = Ledger.write
+
+    def once(self: Ledger, decide: Callable[[LedgerView], Sequence[LedgerEvent]]) -> LedgerView:
+        decided: list[Sequence[LedgerEvent]] = []
+
+        def decision(now: LedgerView) -> Sequence[LedgerEvent]:
+            if not decided:
+                decided.append(decide(now))
+            return decided[0]
+
+        return write(self, decision)
+
+    patch.setattr(Ledger, "write", once)
+
+
+def leases_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(view, "is_held", lambda *_positional, **_named: False)
+
+
+def merged_publications(patch: pytest.MonkeyPatch) -> None:
+    """The projection keeps the first publication of a slice."""
+    publish = Projection._publish
+
+    def merge(self: Projection, event: LedgerEvent) -> None:
+        shown = [past.changes.get(str(event.slice_id)) for past in self._publications.values()]
+        publish(self, event if not any(shown) else replace(event, run_id=next(run for run in shown if run)))
+
+    patch.setattr(Projection, "_publish", merge)
+
+
+def rollback_without_effect(patch: pytest.MonkeyPatch) -> None:
+    change = Projection._change_what_readers_see
+
+    def only_publish(self: Projection, event: LedgerEvent, *, undoes: int | None) -> None:
+        if undoes is None:
+            change(self, event, undoes=undoes)
+
+    patch.setattr(Projection, "_change_what_readers_see", only_publish)
+
+
+def condemned_attempt_staged(patch: pytest.MonkeyPatch) -> None:
+    staged = attempts._staged
+
+    def without_check(now: LedgerView, *rest: Any) -> list[LedgerEvent]:  # noqa: ANN401 - those of the function
+        return staged(replace(now, condemned_attempts=frozenset()), *rest)
+
+    patch.setattr(attempts, "_staged", without_check)
+
+
+def named_files_removed(patch: pytest.MonkeyPatch) -> None:
+    """A clean-up reads which files the tables name before it reads the ledger."""
+    clean = cleaning.clean
+
+    def early(work: Any, files: Any, **options: Any) -> object:  # noqa: ANN401 - those of the function
+        named = files.named(("panes", "late", "timers"))
+        patch.setattr(type(files), "named", lambda _self, _tables: named)
+        return clean(work, files, **options)
+
+    patch.setattr("tests.simulation.programs.clean", early)
+
+
+def settled_by_any(patch: pytest.MonkeyPatch) -> None:
+    """A publication closes all other waiting requests."""
+    real = publishing._settles
+
+    def settles(work: Any, now: LedgerView, request: Any, *, other: Any) -> bool:  # noqa: ANN401
+        real(work, now, request, other=other)
+        return other.request_id != request.request_id and not request_context.is_live(work, other)
+
+    patch.setattr(publishing, "_settles", settles)
+
+
+def stale_head_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A reader does not compare the version with the one that it has seen."""
+
+    def take_in(self: Ledger) -> int:
+        version = self._store.refresh()
+        if version > self._history.known:
+            self._read(after=self._history.known)
+        if version < self._history.known:
+            self._forget()
+            self._read(after=0)
+        return version
+
+    patch.setattr(Ledger, "_take_in_new_events", take_in)
+    patch.setattr(Ledger, "_is_unknown", lambda _self, _head: False)
+
+
+def unjudged(patch: pytest.MonkeyPatch) -> None:
+    """Nobody judges how much a publication changes settled windows, and the publication does not ask for it."""
+    patch.setattr(judging, "is_due", lambda *_positional: False)
+    patch.setattr(rules, "_unjudged", nothing)
+
+
+def no_open_requests(patch: pytest.MonkeyPatch) -> None:
+    """A clean-up does not keep the rows of runs that wait for a publication."""
+    patch.setattr(Need, "_open", ())
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A change of the protocol. `checker` has to find it, or any if it is empty. The search begins with seed `first`.
+
+    The seeds are those at which a search from 0 ended once, so that the test is fast.
+    """
+
+    change: Patch
+    checker: str = ""
+    first: int = 0
+
+
+def dropped(place: object, name: str) -> Patch:
+    """Return the change that a function answers None: a rule of publication is not checked."""
+    return lambda patch: patch.setattr(place, name, nothing)
+
+
+def always(place: object, name: str, *, value: object) -> Patch:
+    return lambda patch: patch.setattr(place, name, lambda *_positional, **_named: value)
+
+
+DEFECTS = {
+    "no compare-and-set": Defect(without_compare_and_set, "the_history_is_linear_and_chained", first=7),
+    "a lost race is taken for a commit": Defect(lost_race_taken_for_written),
+    "an unknown outcome is taken for a lost race": Defect(unknown_outcome_taken_for_lost, first=40),
+    "one decision for all tries": Defect(decided_once, first=309),
+    "leases are ignored": Defect(leases_ignored),
+    "publish without the chain": Defect(dropped(rules, "_broken_chain"), "readers_see_a_chain", first=180),
+    "publish without the checks": Defect(dropped(rules, "_held"), "only_passed_or_waived_runs_are_published"),
+    "publish while another works": Defect(dropped(rules, "_worked_on"), "no_live_request_is_ended", first=22),
+    "publish a part": Defect(dropped(rules, "_incomplete"), "a_request_is_published_whole"),
+    "publish in a hold": Defect(dropped(rules, "_rolled_back"), "a_rollback_holds_the_schedule", first=122),
+    "publish without a judgement": Defect(unjudged, "a_published_run_was_judged"),
+    "a projection that merges": Defect(merged_publications, "no_publication_is_lost_or_merged", first=5),
+    "a rollback without effect": Defect(rollback_without_effect, "no_publication_is_lost_or_merged", first=5),
+    "a run of an ended request": Defect(always(attempts, "may_stage", value=True), first=38),
+    "a run of a condemned attempt": Defect(condemned_attempt_staged, first=31),
+    "held attempts are condemned": Defect(
+        always(cleaning, "_busy", value=set()), "a_condemned_attempt_has_no_holder_and_no_run", first=67
+    ),
+    "files are removed by an old list of names": Defect(named_files_removed, "no_file_of_a_run_is_gone"),
+    "rows of open requests are deleted": Defect(no_open_requests, "no_needed_row_is_deleted", first=26),
+    "a publication closes everything": Defect(settled_by_any, "a_publication_closes_only_settled_requests", first=37),
+    "a reader goes back": Defect(stale_head_ignored, first=53),
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_the_simulation_finds_a_defect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    defect = DEFECTS[name]
+    defect.change(monkeypatch)
+    failure = next(filter(None, map(failure_of, range(defect.first, defect.first + MOST_SCHEDULES))), None)
+    assert failure is not None, f"{MOST_SCHEDULES} schedules did not find: {name}"
+    assert defect.checker in {"", failure.checker}, failure
+
+
+def failure_of(seed: int) -> FailedSchedule | None:
+    try:
+        play(seed)
+    except FailedSchedule as failure:
+        return failure
+    return None

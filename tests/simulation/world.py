@@ -1,0 +1,425 @@
+"""The simulated world: log, clocks, processes, files, and the ledger that the processes share.
+
+Only Delta, Spark, clocks and threads are replaced. All decisions are those of the product's code.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from jobs.engine.fingerprints import fingerprint, run_id, spec_fingerprint
+from jobs.lake.known_log import KnownLog
+from jobs.lake.lake import Lake
+from jobs.lake.leftover_files import SCRATCH, CommittedFile, LeftoverFile
+from jobs.lake.table_files import Attempt
+from jobs.ledger.chain import Row
+from jobs.ledger.leases import Holder
+from jobs.ledger.ledger import Ledger, LedgerLimits
+from jobs.ledger.seen_log import known_log
+from jobs.ledger.view import LedgerView, Request
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import slices_between
+from jobs.planning.log_state import LogState
+from jobs.planning.request_context import RequestContext, open_request_context
+from jobs.replay.orders import ReplayOrder
+from jobs.runs import SETTLED, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
+from tests.simulation.actors import Actor
+from tests.simulation.memory_store import Access, FaultRates, MemoryStore, MemoryTable
+from tests.support.fake_replay import PIPELINE, day_ms, sales
+from windowlib.errors import LogError, StoreError
+
+DAYS = 4
+FIRST_MS = day_ms("2024-01-01")
+DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+LEASE_MS = 600_000
+YEAR_MS = 365 * DAY_MS
+LAKE = Lake(root="/nowhere")
+SPECS = (PIPELINE, PIPELINE.replace("size: 1d", "size: 2d"))
+PIPELINES = {text: sales(text) for text in SPECS}
+RULE = "publish: {settled: {after: 1d, change_at_most: {share: 0.1}}}\n"
+RETENTION = "retention: {superseded: 1d, unpublished: 1d, checkpoints: 30d}\n"
+FILES = {
+    (text, rule, retention): sales(text + rule + retention)
+    for text in SPECS
+    for rule in ("", RULE)
+    for retention in ("", RETENTION)
+}
+"""The pipeline files: by spec, rule for settled windows, and retention."""
+PLAIN = PIPELINES[PIPELINE]
+SLICES = slices_between(PLAIN, FIRST_MS, FIRST_MS + DAYS * DAY_MS)
+FIRST_ERASURE = 1_000
+TRACED = 400
+"""The trace keeps so many of the last steps."""
+
+
+@dataclass
+class World:
+    """The log, the clocks, the processes, and their common ledger. `current` is the actor that runs.
+
+    `now_ms` is the wall clock, which may jump. `elapsed_ms` never goes back: threads sleep by it.
+    """
+
+    rng: Random
+    rates: FaultRates = field(default_factory=FaultRates)
+    table: MemoryTable = field(default_factory=MemoryTable)
+    log: list[list[int]] = field(default_factory=list)  # slice -> amounts, one per commit
+    erased: dict[int, Slice] = field(default_factory=dict)  # commit that removed an amount -> its slice
+    now_ms: int = FIRST_MS + 10 * DAY_MS
+    elapsed_ms: int = 0
+    alive: set[int] = field(default_factory=set)
+    actors: list[Actor] = field(default_factory=list)
+    current: Actor | None = None
+    kinds: dict[int, str] = field(default_factory=dict)  # pid -> the kind of process
+    dag_runs: list[tuple[str, str, int]] = field(default_factory=list)  # kind, id and end of every DAG run
+    dag_leases: dict[str, set[int]] = field(default_factory=dict)  # lease -> pids of the processes of the DAG run
+    last_read_ms: dict[int, int] = field(default_factory=dict)  # pid -> the clock at its last read of the ledger
+    ahead_ms: dict[int, int] = field(default_factory=dict)  # pid -> how far the clock of its host is ahead
+    paused_until_ms: dict[int, int] = field(default_factory=dict)  # pid -> the elapsed time at which it comes back
+    files: dict[str, LeftoverFile] = field(default_factory=dict)  # path -> a file in the lake
+    named: set[str] = field(default_factory=set)  # the paths that the newest versions of the tables name
+    places: dict[str, Attempt] = field(default_factory=dict)  # path -> the attempt at a slice whose rows it has
+    deleted: dict[str, int] = field(default_factory=dict)  # path -> when its rows were deleted
+    faults: Counter[str] = field(default_factory=Counter)
+    trace: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=TRACED))
+    steps: int = 0
+    next_pid: int = 100
+    ids: int = 0
+    rule: str = ""  # the rule for settled windows of the pipeline files
+    retention: str = ""  # their retention
+    on_commit: Callable[[Actor, Sequence[Row]], None] = field(default=lambda _actor, _rows: None)
+    on_removal: Callable[[], None] = field(default=lambda: None)
+
+    def new_id(self) -> str:
+        self.ids += 1
+        return f"{self.ids:032x}"
+
+    def running(self) -> Actor:
+        """Return the actor that runs."""
+        assert self.current is not None, "only actors use the ledger"
+        return self.current
+
+    def start(self, name: str, work: Callable[[Actor], None], *, host: str) -> Actor:
+        """Start a process with a new pid."""
+        self.next_pid += 1
+        actor = Actor(name=f"{name} {self.next_pid}", host=host, pid=self.next_pid, work=work)
+        self.alive.add(actor.pid)
+        self.actors.append(actor)
+        return actor
+
+    def step(self, actor: Actor) -> None:
+        """Run an actor to its next stop."""
+        self.trace.append((actor.name, actor.step_name))
+        self.steps += 1
+        self.current = actor
+        actor.step()
+        self.current = None
+        if actor.done:
+            self.actors.remove(actor)
+            if all(other.pid != actor.pid for other in self.actors):
+                self.alive.discard(actor.pid)
+
+    def kill(self, pid: int) -> None:
+        """Kill all threads of a process."""
+        self.alive.discard(pid)
+        for actor in self.actors:
+            actor.is_dead = actor.is_dead or actor.pid == pid
+
+    def end(self) -> None:
+        """Kill all processes, so that no thread is left."""
+        for actor in list(self.actors):
+            actor.is_dead = True
+            while not actor.done:
+                self.step(actor)
+
+    def pass_time(self, ms: int) -> None:
+        """Let time pass on all clocks."""
+        self.now_ms += ms
+        self.elapsed_ms += ms
+
+    def is_alive(self, actor: Actor, holder: Holder) -> bool | None:
+        """Return whether a process can see that another one is alive; None if that is on another host."""
+        return holder.pid in self.alive if holder.host == actor.host else None
+
+    # --- the product's interfaces -----------------------------------------------------------------------------------
+
+    def access(self) -> Access:
+        def refreshed() -> None:
+            self.last_read_ms[self.running().pid] = self.now_ms
+
+        return Access(
+            rng=self.rng,
+            actor=self.running,
+            faulted=self.fault,
+            refreshed=refreshed,
+            committed=lambda rows: self.on_commit(self.running(), rows),
+        )
+
+    def fault(self, kind: str) -> None:
+        self.faults[kind] += 1
+        self.trace.append(("fault", kind))
+
+    def ledger(self, actor: Actor) -> Ledger:
+        """Return a new `Ledger` of a process."""
+        limits = LedgerLimits(attempts=50, compact_every=self.rng.choice([1, 2, 5, 100]))
+        store = MemoryStore(self.table, self.access(), self.rates)
+        now_ms = self.clock_of(actor)
+        return Ledger("memory", now_ms=now_ms, sleep=lambda _s: None, limits=limits, store=store)
+
+    def clock_of(self, actor: Actor) -> Callable[[], int]:
+        return lambda: self.now_ms + self.ahead_ms.get(actor.pid, 0)
+
+    def request_context(self, actor: Actor, text: str) -> RequestContext:
+        """The context of one process."""
+        place = {"host": actor.host, "boot_id": "b", "pid_namespace": "n"}
+        return replace(
+            open_request_context(FILES[text, self.rule, self.retention], LAKE, now_ms=self.clock_of(actor)),
+            ledger=self.ledger(actor),
+            new_id=self.new_id,
+            holder=Holder(**place, pid=actor.pid, start_ticks=1),
+            is_alive=lambda holder: self.is_alive(actor, holder),
+            lease_ms=LEASE_MS,
+            read_log=self.read_log,
+        )
+
+    def read_log(
+        self,
+        pipeline: Pipeline,
+        lake: Lake,
+        slices: Sequence[Slice],
+        *,
+        view: LedgerView | None,
+        before: LogState | None = None,  # noqa: ARG002 - this log may change at any time
+    ) -> LogState:
+        del pipeline, lake
+        known = known_log(LedgerView(version=0) if view is None else view, ())
+        self.refuse_erased(slices, known)
+        return LogState(
+            known=known,
+            version=sum(map(len, self.log)),
+            coordinates={slice_.slice_id: self.coordinates(slice_) for slice_ in slices},
+            first_data=SLICES[0],
+            last_data=SLICES[-1],
+        )
+
+    def refuse_erased(self, slices: Sequence[Slice], known: KnownLog) -> None:
+        """Refuse slices from which a commit removed an amount that nobody has accepted, as `pin_log` does."""
+        accepted = known.accepted_of("log")
+        if any(slice_ in slices and version not in accepted for version, slice_ in self.erased.items()):
+            raise LogError("a commit removed records")
+
+    def has_rows(self, table: str, slice_id: str, attempt_id: str) -> bool:
+        """Return whether a table has the rows of an attempt at a slice."""
+        return any(
+            path.startswith(f"{table}/") and self.places[path] == (slice_id, attempt_id) and path in self.files
+            for path in self.named
+        )
+
+    def coordinates(self, slice_: Slice) -> LogCoordinates:
+        amounts = self.log[SLICES.index(slice_)]
+        erased = [version for version, own in self.erased.items() if own == slice_]
+        commits = (*range(len(amounts)), *erased)
+        return LogCoordinates(
+            table_id="log", version=0, commits=commits, files=len(amounts), records=len(amounts), bytes=1
+        )
+
+    def write_file(self, table: str, attempt_id: str, slice_id: str = "") -> str:
+        path = f"{table}/attempt_id={attempt_id}/{len(self.files)}-{self.new_id()}"
+        self.places[path] = slice_id, attempt_id
+        self.files[path] = LeftoverFile(path=path, table=table, attempt_id=attempt_id, bytes=1, modified_ms=self.now_ms)
+        return path
+
+
+@dataclass
+class MemoryReplayer:
+    """Replays without Spark: the result depends on log, spec and state before only, as law L1 requires."""
+
+    world: World
+    actor: Actor
+
+    def __call__(self, order: ReplayOrder) -> list[RunResult]:
+        self.actor.stop_here("replay")
+        before = order.before
+        if before is not None and not self.world.has_rows("timers", before.slice_id, before.attempt_id):
+            raise StoreError(f"the state after slice {before.slice_id} is not stored")
+        self._write(order)
+        self.world.refuse_erased(order.slices, order.known_log)
+        results, state = [], order.state_before
+        for slice_ in order.slices:
+            amounts = list(self.world.log[SLICES.index(slice_)])
+            log = self.world.coordinates(slice_)
+            results.append(
+                result_of(order.pipeline, slice_, amounts, state=state, attempt_id=order.attempt_id, log=log)
+            )
+            state = results[-1].state_after
+        self.actor.stop_here("end of replay")
+        return results
+
+    def _write(self, order: ReplayOrder) -> None:
+        """Write shuffle files, a file of a task that is tried again, and files that are committed, table by table."""
+        world, attempt_id = self.world, order.attempt_id
+        scratch, _tried = world.write_file(SCRATCH, attempt_id), world.write_file("panes", attempt_id)
+        written = {
+            table: {world.write_file(table, attempt_id, slice_.slice_id) for slice_ in order.slices}
+            for table in ("panes", "late", "timers")
+        }
+        for paths in written.values():
+            self.actor.stop_here("commit rows")
+            if not paths <= world.files.keys():
+                raise StoreError("a new file cannot be read")
+            world.named |= paths
+        self.actor.stop_here("remove shuffle files")
+        world.files.pop(scratch, None)
+
+
+@dataclass(frozen=True)
+class MemoryFiles:
+    """The files of the world, as one process sees them. Each access is a step."""
+
+    world: World
+    actor: Actor
+
+    def listed(self) -> list[LeftoverFile]:
+        self.actor.stop_here("list files")
+        files = list(self.world.files.values())
+        if files and self.world.access().happens("delayed listing of files", self.world.rates.delayed):
+            del files[-self.world.rng.randint(1, 3) :]
+        return files
+
+    def named(self, tables: Iterable[str]) -> frozenset[str]:
+        self.actor.stop_here("read the names of files")
+        return frozenset(_of_tables({*self.world.named, *self.world.deleted}, tables))
+
+    def committed(self, tables: Iterable[str]) -> list[CommittedFile]:
+        self.actor.stop_here("read the rows of tables")
+        files = (self.world.files[path] for path in sorted(_of_tables(self.world.named, tables)))
+        return [
+            CommittedFile(table=file.table, attempt=self.world.places[file.path], bytes=1, modified_ms=file.modified_ms)
+            for file in files
+        ]
+
+    def delete_rows(self, table: str, attempts: Collection[Attempt], *, metadata: Mapping[str, str]) -> None:
+        del metadata
+        self.actor.stop_here("delete rows")
+        world = self.world
+        for path in [path for path in _of_tables(world.named, [table]) if world.places[path] in attempts]:
+            world.named.discard(path)
+            world.deleted[path] = world.now_ms
+        world.fault("rows deleted")
+        world.on_removal()
+
+    def expired(self, tables: Iterable[str], *, older_than_ms: int) -> frozenset[str]:
+        self.actor.stop_here("read deleted files")
+        limit_ms = self.world.clock_of(self.actor)() - older_than_ms
+        deleted = self.world.deleted
+        return frozenset(path for path in _of_tables(deleted, tables) if deleted[path] <= limit_ms)
+
+    def remove(self, paths: Iterable[str]) -> None:
+        for path in self.world.rng.sample(wanted := list(paths), len(wanted)):
+            self.actor.stop_here("remove a file")
+            self.world.files.pop(path, None)
+            self.world.deleted.pop(path, None)
+            self.world.on_removal()
+
+
+def _of_tables(paths: Iterable[str], tables: Iterable[str]) -> list[str]:
+    names = {*tables}
+    return [path for path in paths if path.partition("/")[0] in names]
+
+
+@dataclass
+class SimulatedEvent:
+    """`threading.Event` of a simulated process."""
+
+    world: World
+    is_set: bool = False
+
+    def set(self) -> None:
+        self.is_set = True
+
+    def wait(self, timeout: float) -> bool:
+        due_ms = self.world.elapsed_ms + int(timeout * 1000)
+        self.world.running().stop_here("sleep", until=lambda: self.is_set or self.world.elapsed_ms >= due_ms)
+        return self.is_set
+
+
+@dataclass(kw_only=True)
+class SimulatedThread:
+    """`threading.Thread` of a simulated process: a further actor with the same pid."""
+
+    world: World
+    target: Callable[..., None]
+    args: tuple[Any, ...]
+    name: str
+    daemon: bool
+    actor: Actor | None = None
+
+    def start(self) -> None:
+        parent = self.world.running()
+        self.actor = Actor(
+            name=f"lease of {parent.name}",
+            host=parent.host,
+            pid=parent.pid,
+            work=lambda _actor: self.target(*self.args),
+        )
+        self.world.actors.append(self.actor)
+
+    def join(self) -> None:
+        thread = self.actor
+        assert thread is not None, "the thread was started"
+        self.world.running().stop_here("join", until=lambda: thread.done)
+
+
+@dataclass(frozen=True)
+class SimulatedThreading:
+    """What `jobs.planning.lease_keeping` uses of the module `threading`."""
+
+    world: World
+
+    def Event(self) -> SimulatedEvent:  # noqa: N802 - the name of the class that it replaces
+        return SimulatedEvent(self.world)
+
+    def Thread(self, **options: Any) -> SimulatedThread:  # noqa: ANN401, N802 - those of the class that it replaces
+        return SimulatedThread(world=self.world, **options)
+
+
+def judged_by_hash(view: LedgerView, request: Request) -> dict[str, tuple[CheckResult, ...]]:
+    """Judge without rows: the result depends on what readers see and on the runs of the request only."""
+    judged: dict[str, tuple[CheckResult, ...]] = {}
+    for slice_id, own in request.runs.items():
+        word = fingerprint([dict(view.published), own])
+        is_change = slice_id in view.published and view.published[slice_id] != own
+        verdict = Verdict.FAIL if word < "8" else Verdict.PASS
+        check = CheckResult(
+            slice_id=slice_id, table=SETTLED, check="settled", severity="critical", verdict=verdict, observed=word
+        )
+        if view.published.get(slice_id) != own:
+            judged[own] = (check,) if is_change else ()
+    return judged
+
+
+def result_of(
+    pipeline: Pipeline, slice_: Slice, amounts: Sequence[int], *, state: str, attempt_id: str, log: LogCoordinates
+) -> RunResult:
+    """Return the result of a replay of a slice with these amounts."""
+    total, spec, read = sum(amounts), spec_fingerprint(pipeline), fingerprint(list(amounts))
+    verdict = Verdict.FAIL if total % 7 == 0 else Verdict.PASS
+    check = CheckResult(slice_id=slice_.slice_id, table="t", check="total", severity="critical", verdict=verdict)
+    return RunResult(
+        slice=slice_,
+        run_id=run_id(pipeline=pipeline.name, slice_=slice_, spec=spec, input=read, state_before=state),
+        attempt_id=attempt_id,
+        spec_fingerprint=spec,
+        input_fingerprint=read,
+        state_before=state,
+        state_after=fingerprint([spec, total % 2]),  # few states: a rerun often leaves the same one (early cut-off)
+        digests={"window_outputs": fingerprint([state, total])},
+        counts=Counts(read=len(amounts), assigned=len(amounts), late=0, unassigned=0, invalid=0, panes=1),
+        watermark_ms=slice_.start_ms,
+        log=log,
+        seconds=0.1,
+        verdict=verdict,
+        checks=(check,),
+    )
