@@ -67,6 +67,17 @@ class Profile:
     has_composite_triggers: bool = False
     """The default trigger is composite. Flink's event-time triggers are refused: they wait for the last instant."""
 
+    @property
+    def deleted_after_end_ms(self) -> int:
+        """By how much the watermark has passed the end of an event-time window that is deleted, besides the lateness.
+
+        Flink deletes a window when the watermark reaches its end minus 1 ms (`WindowOperator.cleanupTime`); Beam up to
+        2 ms later (`EndStore`).
+        """
+        if not self.has_composite_triggers:
+            return -1
+        return 1 if self.takes_at_limit else 0
+
     def add(self, left: int, right: int) -> int:
         """Return `left + right`, wrapped at 64 bits if `wraps_int64`."""
         return wrap_int64(left + right) if self.wraps_int64 else left + right

@@ -1,9 +1,12 @@
-"""How far added records can reach: after which slice the state must be equal again, so that no later slice is replayed.
+"""How far changed records can reach: after which slice the state must be equal again, so no later slice is replayed.
 
 A late record changes windows that it is in, and it may raise the watermark for the records after it, so that windows
 with earlier records change as well. All these windows have a record that is not after the latest added one. When the
 watermark of the old run has reached that event time plus the reach of the windows, they are deleted in both chains, and
 the greatest event time is that of the old run again.
+
+A log without commits, such as what another pipeline has published, does not tell which records of a slice are others.
+Then they are at most as late as the latest record that the slice has now, or that the old run had met.
 
 This is for persons who read a plan. A run never trusts it: it stops where the state is equal.
 """
@@ -109,8 +112,8 @@ class _Change:
         reach, bound_ms = self.rules.reach, self.rules.bound_ms
         assert bound_ms is not None, "the watermark follows from the greatest event time"
         if step.is_certain:
-            added_ms = self._latest_added_ms(step, run, times)
-            self.latest_ms = added_ms if self.latest_ms is None else max(self.latest_ms, added_ms)
+            other_ms = self._latest_other_ms(step, run, times)
+            self.latest_ms = other_ms if self.latest_ms is None else max(self.latest_ms, other_ms)
             if reach.gap_ms is not None and watermark_ms is not None:  # sessions may reach to the greatest event time
                 self.latest_ms = max(self.latest_ms, watermark_ms + bound_ms)
         if self.latest_ms is not None and reach.gap_ms is not None and times is not None:
@@ -119,14 +122,19 @@ class _Change:
             is_deleted = watermark_ms >= self.latest_ms + reach.after_ms
             self.latest_ms = None if is_deleted else self.latest_ms
 
-    def _latest_added_ms(self, step: Step, run: StagedRun, times: SliceTimes | None) -> float:
-        """Return the latest event time of the records that the old run has not read, or a later one."""
+    def _latest_other_ms(self, step: Step, run: StagedRun, times: SliceTimes | None) -> float:
+        """Return the latest event time of the records that are not those that the old run has read, or a later one."""
         assert self.planned.basis is not None, "`with_reach` has checked it"
         now = self.planned.basis.log.coordinates[step.slice.slice_id]
+        if step.reason is Reason.INPUT_CHANGED and now.since == NO_COMMITS:
+            latest_ms = -UNBOUNDED if times is None else times.latest_ms
+            bound_ms, watermark_ms = self.rules.bound_ms, run.result.watermark_ms
+            if latest_ms is None or bound_ms is None or now.table_id != run.result.log.table_id:
+                return UNBOUNDED
+            return latest_ms if watermark_ms is None else max(latest_ms, watermark_ms + bound_ms)
         only_added = (
             step.reason is Reason.INPUT_CHANGED
             and not step.rewrites
-            and now.since != NO_COMMITS
             and now.table_id == run.result.log.table_id
             and match_input(run.sightings, now) is Match.CHANGED
         )

@@ -25,6 +25,7 @@ from jobs.reading.stored_rows import StoredRuns, of_attempts, run_attempt
 from jobs.reading.stored_tables import spec_of, stored_table
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.errors import LogError
+from windowlib.profiles import profile
 from windowlib.records import tables
 
 if TYPE_CHECKING:
@@ -96,8 +97,7 @@ def _final_until_ms(spec: Pipeline, run: StagedRun) -> int:
         return slice_.end_ms  # the end of a slice fires all timers before it
     if run.result.watermark_ms is None:
         return MIN_TIME_MS
-    beyond_end_ms = 1 if spec.semantics == "beam" else -1  # Beam deletes a window up to 2 ms later than Flink
-    return run.result.watermark_ms - windows.allowed_lateness_ms - beyond_end_ms
+    return run.result.watermark_ms - windows.allowed_lateness_ms - profile(spec.semantics).deleted_after_end_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

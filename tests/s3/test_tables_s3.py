@@ -18,6 +18,7 @@ from jobs.replay.stages.windows import load_steps, save_steps
 from jobs.storage import remove_directory
 from tests.support.leftovers import check_leftover_files
 from tests.support.object_store import BUCKET, ObjectStore
+from tests.support.plain_tables import SLICE_IDS, check_plain_table
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.watermark_steps import Steps
 from windowlib.errors import StoreError
@@ -26,7 +27,6 @@ from windowlib.records import tables
 pytestmark = pytest.mark.s3
 
 TABLE = tables.window_outputs({"k": "bigint"}, {"n": "bigint"})
-SLICE_IDS = ("2013-02-01", "2013-02-01T00:00", "2013-02-01T05:45+05:45", "a b%2F/ü", "x=y,z&?#")
 
 
 def rows_of(count: int) -> pa.Table:
@@ -61,6 +61,10 @@ def test_rows_of_any_slice_are_read_back(lake: str) -> None:
         assert found.num_rows == 3 * (7 + number) + 2
         assert {*found["slice_id"].to_pylist()} == {slice_id}
         assert sum(one.records or 0 for one in stored) == found.num_rows - 2
+
+
+def test_a_plain_table_in_the_store_is_read_by_others(lake: str) -> None:
+    check_plain_table(f"{lake}/p/current_window_outputs")
 
 
 def test_appends_at_once_are_all_kept(lake: str) -> None:

@@ -47,9 +47,8 @@ class Reach:
 def reach_of(operator: OperatorSpec) -> Reach:
     """Return how long records matter to an operator.
 
-    A window is deleted when the watermark reaches its end, minus 1 ms, plus the allowed lateness (Flink's
-    `WindowOperator.cleanupTime`; in Beam up to 2 ms later, `EndStore`), and the last window of a record ends at most
-    one size after it. On processing time there is no lateness.
+    A window is deleted when the watermark reaches its end plus `Profile.deleted_after_end_ms` plus the allowed
+    lateness, and the last window of a record ends at most one size after it. On processing time there is no lateness.
 
     Raises:
         SpecError: nothing bounds it. The message is the reason, without a subject.
@@ -63,7 +62,7 @@ def reach_of(operator: OperatorSpec) -> Reach:
     if not (operator.profile.protects_cleanup_timer or _leaves_cleanup(operator.effective_trigger())):
         raise SpecError("its trigger can delete the cleanup timer of a window, which then stays for ever (F11)")
     assigner, is_event_time = operator.assigner, operator.assigner.is_event_time
-    margin_ms = _beyond_end_ms(operator) + operator.allowed_lateness_ms if is_event_time else -1
+    margin_ms = operator.profile.deleted_after_end_ms + operator.allowed_lateness_ms if is_event_time else -1
     match assigner:
         case Tumbling(stagger=Stagger.NATURAL):
             raise SpecError("the first record of each task shifts its windows (stagger: natural)")
@@ -75,13 +74,6 @@ def reach_of(operator: OperatorSpec) -> Reach:
             raise SpecError("its sessions are on processing time")
         case _:
             raise SpecError("its windows do not end by time, or each record has a gap of its own")
-
-
-def _beyond_end_ms(operator: WindowSpec) -> int:
-    """Return by how much the watermark passes the end of a window that is deleted, besides the lateness."""
-    if not operator.profile.has_composite_triggers:
-        return -1
-    return 1 if operator.profile.takes_at_limit else 0
 
 
 def _leaves_cleanup(trigger: Trigger) -> bool:

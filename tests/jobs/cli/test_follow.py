@@ -112,6 +112,7 @@ def test_what_follows_is_replayed_and_nothing_else(shell: Shell) -> None:
     assert shell("run", "hours", "--from", first, "--to", last) == 0, shell.err
     plan = shell.json("plan", "days", "--from", first, "--to", last)
     assert [step["slice_id"] for step in plan["steps"] if step["reason"] == "input changed"] == ["1970-01-07"]
+    assert (plan["certain"], plan["at_most"]) == (1, 2), "the change ends before the last slice"
     assert shell("follow", "hours") == 0, shell.err
     assert shell("follow", "hours", "--dry-run") == 0
     assert shell.out.count("0 of 5 slices to replay") == 2

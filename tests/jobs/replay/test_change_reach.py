@@ -13,6 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 from jobs.lake.lake import Lake
+from jobs.lake.log_version import NO_COMMITS
 from jobs.lake.slice_instants import Span
 from jobs.ledger.view import StagedRun
 from jobs.orchestration.outcomes import RequestOutcome
@@ -128,14 +129,15 @@ def state_after(replayed: Replayed, log: Sequence[LogSlice], number: int) -> obj
     return rows, replayed.times[number]
 
 
-def coordinates(records: int, version: int) -> LogCoordinates:
+def coordinates(records: int, version: int, *, since: int = 0) -> LogCoordinates:
     return LogCoordinates(
-        table_id="t", version=version, commits=(version,), files=1, records=records, bytes=1, digest=f"{records}"
-    )
+        table_id="t", version=version, commits=(version,), files=1, records=records, bytes=1, digest=f"{records}",
+        since=since,
+    )  # fmt: skip
 
 
-def plan_after(log: Sequence[LogSlice], old: Replayed, changed: set[int]) -> Plan:
-    """The plan of a published chain over a log whose slices `changed` have further records."""
+def plan_after(log: Sequence[LogSlice], old: Replayed, changed: set[int], *, since: int = 0) -> Plan:
+    """The plan of a published chain over a log whose slices `changed` have more records, or others without commits."""
     steps: list[Step] = []
     for number, one in enumerate(log):
         result = RunResult(
@@ -158,7 +160,7 @@ def plan_after(log: Sequence[LogSlice], old: Replayed, changed: set[int]) -> Pla
                 records=1, bytes=1, expected=None, run=run, is_published=True,
             )
         )  # fmt: skip
-    now = {one.slice_id: coordinates(1 + (number in changed), 9) for number, one in enumerate(log)}
+    now = {one.slice_id: coordinates(1 + (number in changed), 9, since=since) for number, one in enumerate(log)}
     state = LogState(version=9, coordinates=now, first_data=None)
     ask = Ask(slices=tuple(slice_of(one) for one in log))
     found = pipeline(windows={"tumbling": {"size": "5ms"}}, aggregates=ROWS)
@@ -184,8 +186,23 @@ def with_late(log: Sequence[LogSlice], random: Random) -> tuple[list[LogSlice], 
     return found, changed
 
 
-def test_a_slice_that_a_change_cannot_reach_starts_from_the_same_state() -> None:
-    """For random windows, triggers and logs. The chain with late records has the state of the chain without them."""
+def without_some(
+    log: Sequence[LogSlice], random: Random, longer: list[LogSlice], changed: set[int]
+) -> tuple[list[LogSlice], set[int]]:
+    """Remove or replace records of one or two slices, too."""
+    further = {number for number in range(len(log)) if log[number].records and random.random() < 0.25}
+    for number in further:
+        kept = [record for record in longer[number].records if random.random() < 0.5]
+        longer[number] = replace(longer[number], records=kept)
+    return longer, changed | further
+
+
+@pytest.mark.parametrize("since", [0, pytest.param(NO_COMMITS, marks=pytest.mark.slow)])
+def test_a_slice_that_a_change_cannot_reach_starts_from_the_same_state(since: int) -> None:
+    """For random windows, triggers and logs. The chain with late records has the state of the chain without them.
+
+    Without commits, records were removed, too.
+    """
     beyond = reached = 0
     for seed in seeds(100):
         random = Random(seed)
@@ -196,8 +213,10 @@ def test_a_slice_that_a_change_cannot_reach_starts_from_the_same_state() -> None
         if rules.bound_ms is None or rules.reach.is_on_clock:
             continue
         longer, changed = with_late(log, random)
+        if since == NO_COMMITS:
+            longer, changed = without_some(log, random, longer, changed)
         times = {one.slice.slice_id: one for one in times_of(longer, random)}
-        marked = bounded(plan_after(log, old, changed), rules, times)
+        marked = bounded(plan_after(log, old, changed, since=since), rules, times)
         new = replay_in_process(found, COLUMNS, longer, chunks=[1] * len(longer))
         for number, step in enumerate(marked.steps):
             if step.is_beyond:
@@ -205,7 +224,7 @@ def test_a_slice_that_a_change_cannot_reach_starts_from_the_same_state() -> None
                 beyond += 1
             else:
                 reached += step.reason is Reason.STATE_CHANGED
-    assert beyond > 20, (beyond, reached)
+    assert beyond > (20 if since == 0 else 5), (beyond, reached)
     assert reached > 20
 
 
