@@ -36,6 +36,13 @@ def disk_problem(error: BaseException | None) -> str | None:
     return None
 
 
+def disk_problem_in(text: str) -> str | None:
+    """Return the problem of a disk that a text of Spark or Java tells, in the words of the system, and what to do."""
+    told = (code for code in _ADVICE if os.strerror(code) in text)
+    code = next(told, None)
+    return None if code is None else f"{os.strerror(code)}. {_ADVICE[code]}"
+
+
 @contextmanager
 def writing(place: str) -> Iterator[None]:
     """Turn the error of a disk into a `StoreError` that names the place. All other exceptions pass.

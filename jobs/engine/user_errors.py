@@ -1,7 +1,8 @@
 """Explains errors of users' functions, in the driver or in a Spark worker: one paragraph with file and line.
 
-Spark reports an exception of a Python worker only as text. So this module reads the traceback and the exception's class
-from that text, and recognises a dead worker by phrases of Spark and of the JVM.
+The errors of a worker or of a JVM that has ended, and of the disk on which it wrote, are explained as well. Spark
+reports an exception of a Python worker only as text. So this module reads the traceback and the exception's class from
+that text, and recognises a dead worker by phrases of Spark and of the JVM.
 """
 
 import re
@@ -12,16 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import windowlib.errors
+from jobs.disk_errors import disk_problem_in
 from jobs.engine.user_functions import Functions
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import shortened
-from windowlib.errors import HindcastError, RequestError, SpecError
+from windowlib.errors import HindcastError, RequestError, SpecError, StoreError
 
 _MAX_MESSAGE = 500
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>.+)$', re.MULTILINE)
 _WORKER_TRACE = "Traceback (most recent call last):"
 # A dead worker: the JVM saw its process end, or reached the end of its output stream.
 _WORKER_GONE = ("Python worker exited unexpectedly", "java.io.EOFException")
+_JVM_GONE = "py4j.protocol.Py4JNetworkError"
+_OF_SPARK = ("py4j.", "pyspark.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +41,15 @@ class _Raised:
 def explained(pipeline: Pipeline) -> Iterator[None]:
     """Replace an exception that a user's function raises within the body by an error that names its file and line.
 
+    The end of a worker or of Spark's JVM, and an error of a disk that Spark reports, are replaced by errors, too.
+
     A call of `sys.exit` counts as an exception. A function must not end the program, and Spark's workers report
     `sys.exit` like an error.
 
     Raises:
         SpecError: a function raised, or windowlib refused its result in a worker.
-        RequestError: a worker ended without an error, and the pipeline has functions that may have ended it.
+        RequestError: a worker, or Spark's JVM, ended without an error.
+        StoreError: a disk on which Spark writes is full, over its quota, read-only or broken.
     """
     try:
         yield
@@ -58,9 +65,8 @@ def _explanation(error: BaseException, pipeline: Pipeline) -> HindcastError | No
     ours = getattr(windowlib.errors, raised.kind.removeprefix("windowlib.errors."), None)
     if raised.kind.startswith("windowlib.errors.") and isinstance(ours, type) and issubclass(ours, HindcastError):
         return ours(raised.message)
-    if not pipeline.functions():
-        return None
-    files = Functions(source=pipeline.source, directory=pipeline.functions_dir).files(pipeline.functions())
+    functions = pipeline.functions()
+    files = Functions(source=pipeline.source, directory=pipeline.functions_dir).files(functions) if functions else ()
     theirs = [call for call in raised.calls if Path(call[0]) in files]
     if theirs:
         file, line, name = theirs[-1]
@@ -70,14 +76,30 @@ def _explanation(error: BaseException, pipeline: Pipeline) -> HindcastError | No
             f"{pipeline.source}: a function of yours {what}{message} ({file}, line {line}, in {name}). Correct it and "
             "run again; readers see nothing of this replay"
         )
-    if any(sign in str(error) for sign in _WORKER_GONE):
-        names = ", ".join(function.name for function in pipeline.functions())
+    kind = f"{type(error).__module__}.{type(error).__qualname__}"
+    return _of_spark(str(error), pipeline, kind=kind)
+
+
+def _of_spark(text: str, pipeline: Pipeline, *, kind: str) -> HindcastError | None:
+    """Return the error of a disk, of a JVM or of a worker that has ended; None for any other text of Spark."""
+    if kind.startswith(_OF_SPARK) and (problem := disk_problem_in(text)):
+        return StoreError(f"Spark could not write: {problem}. Readers see nothing of this replay")
+    if kind == _JVM_GONE:
         return RequestError(
-            f"{pipeline.source}: a Python worker of Spark ended without an error. Either a function of yours ended its "
-            f"process (os._exit, or a crash in a compiled library; the functions are {names}), or the machine has too "
-            "little memory. Read the system's log, then run again; readers see nothing of this replay"
+            "Spark's JVM ended during the replay: it was killed, or the machine has too little memory. Read the "
+            "system's log, then run again; readers see nothing of this replay"
         )
-    return None
+    if not any(sign in text for sign in _WORKER_GONE):
+        return None
+    names = ", ".join(function.name for function in pipeline.functions())
+    theirs = (
+        f"a function of yours ended its process (os._exit, or a crash in a compiled library; the functions are {names})"
+    )
+    return RequestError(
+        f"{pipeline.source}: a Python worker of Spark ended without an error. Either "
+        f"{theirs if names else 'it was killed'}, or the machine has too little memory. Read the system's log, then "
+        "run again; readers see nothing of this replay"
+    )
 
 
 def _in_worker(text: str) -> _Raised | None:

@@ -9,10 +9,11 @@ import yaml
 
 from jobs.engine.user_errors import explained
 from jobs.engine.user_functions import Functions
-from jobs.pipeline.files import load_file
+from jobs.pipeline.files import load_file, load_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from tests.support.grammar import document
-from windowlib.errors import CheckpointError, RequestError, SpecError
+from tests.support.places import ROOT
+from windowlib.errors import CheckpointError, RequestError, SpecError, StoreError
 
 MODULE = """
 import sys
@@ -114,3 +115,46 @@ def test_an_error_outside_of_users_functions_is_not_changed(pipeline: Pipeline) 
         with pytest.raises(type(error)) as caught, explained(pipeline):
             raise error
         assert caught.value is error
+
+
+class Py4JNetworkError(Exception):
+    __module__ = "py4j.protocol"
+
+
+class Py4JJavaError(Exception):
+    __module__ = "py4j.protocol"
+
+
+PLAIN = load_pipeline("flights", ROOT / "pipelines")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (Py4JNetworkError("Answer from Java side is empty"), RequestError, "Spark's JVM ended during the replay"),
+        (
+            Py4JJavaError("SparkException: Python worker exited unexpectedly (crashed)"),
+            RequestError,
+            "a Python worker of Spark ended without an error. Either it was killed, or",
+        ),
+        (
+            Py4JJavaError("java.io.IOException: No space left on device"),
+            StoreError,
+            "Spark could not write: No space left on device. Free space on that disk, and run the same command again",
+        ),
+        (
+            Py4JJavaError(WORKER.replace("my_bad.MyError: two", "OSError: [Errno 122] Disk quota exceeded: '/lake/a'")),
+            StoreError,
+            "Spark could not write: Disk quota exceeded. Free space there or raise the quota",
+        ),
+    ],
+)
+def test_the_end_of_spark_and_a_full_disk_are_no_bug(error: Exception, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind) as caught, explained(PLAIN):
+        raise error
+    assert words in str(caught.value)
+
+
+def test_a_full_disk_of_another_library_is_told_elsewhere() -> None:
+    with pytest.raises(OSError, match="No space left"), explained(PLAIN):
+        raise OSError(28, "No space left on device")
