@@ -209,7 +209,7 @@ DEFECTS = {
     "publish without the chain": Defect(dropped(rules, "_broken_chain"), "readers_see_a_chain", first=180),
     "publish without the checks": Defect(dropped(rules, "_held"), "only_passed_or_waived_runs_are_published"),
     "publish while another works": Defect(dropped(rules, "_worked_on"), "no_live_request_is_ended", first=22),
-    "publish a part": Defect(dropped(rules, "_incomplete"), "a_request_is_published_whole", first=1773),
+    "publish a part": Defect(dropped(rules, "_incomplete"), "a_request_is_published_whole", first=2653),
     "publish in a hold": Defect(dropped(rules, "_rolled_back"), "a_rollback_holds_the_schedule", first=122),
     "publish without a judgement": Defect(unjudged, "a_published_run_was_judged"),
     "a projection that merges": Defect(merged_publications, "no_publication_is_lost_or_merged", first=5),

@@ -24,7 +24,7 @@ def _as_list(value: object) -> object:
 
 
 Assets = Annotated[
-    tuple[AssetUri, ...], BeforeValidator(_as_list), Strict(strict=False), Field(min_length=1, max_length=MAX_ASSETS)
+    tuple[AssetUri, ...], Strict(strict=False), Field(min_length=1, max_length=MAX_ASSETS), BeforeValidator(_as_list)
 ]
 
 

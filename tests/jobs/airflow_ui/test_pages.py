@@ -102,6 +102,7 @@ def crawl(client: "TestClient", start: str, most: int = 400) -> dict[str, int]:
     return seen
 
 
+@pytest.mark.slow
 def test_every_link_on_every_page_answers(clients: Clients, place: Place) -> None:
     """Random small lakes: some days replayed, waived, published, replayed again."""
     for seed in seeds(1):

@@ -74,7 +74,7 @@ def side_rows(lake: Lake, pipeline: str, view: LedgerView) -> dict[str, list[tup
     "spec",
     [
         "tumbling",
-        "combined",
+        pytest.param("combined", marks=pytest.mark.slow),
         pytest.param("sessions", marks=pytest.mark.slow),
         pytest.param("gaps", marks=pytest.mark.slow),
     ],

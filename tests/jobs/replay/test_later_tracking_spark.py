@@ -64,6 +64,7 @@ def test_a_replay_reads_the_old_commits_in_their_order(spark: "SparkSession", tm
     assert found["later"] == found["born"]
 
 
+@pytest.mark.slow
 def test_a_log_that_was_compacted_since_is_refused_where_the_order_is_lost(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_log_that_was_compacted_since_is_refused_where_the_order_is_lost(
             assert pin_input(pipeline, order.lake, order.slices).records == 4
 
 
+@pytest.mark.slow
 def test_a_clone_is_refused_and_its_original_is_not(spark: "SparkSession", tmp_path: Path) -> None:
     commits = [[("a", n, date(1970, 1, 1))] for n in range(3)]
     original = tmp_path / "original"

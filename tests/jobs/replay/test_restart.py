@@ -130,7 +130,7 @@ def test_the_reach_is_exact(semantics: str, windows: dict[str, Any], lateness_ms
 def test_windows_and_states_after_a_restart_are_those_of_the_whole_chain() -> None:
     """For random windows, triggers, watermarks and logs. Some restarts skip slices, and some windows are refused."""
     skipped = refused = 0
-    for seed in seeds(200):
+    for seed in seeds(80):
         random = Random(seed)
         is_coarse = random.random() < 0.5
         log = coarse_log(random) if is_coarse else random_log(random)
@@ -159,8 +159,8 @@ def test_windows_and_states_after_a_restart_are_those_of_the_whole_chain() -> No
         for table in whole.rows:
             since = log[number - 1].slice_id if table in tables.CHECKPOINT_TABLES and first < number else at.slice_id
             assert rows_from(again, table, since) == rows_from(whole, table, since), (table, first, number)
-    assert skipped > 40
-    assert refused > 10
+    assert skipped > 12
+    assert refused > 3
 
 
 class TestOnFiles:
@@ -177,7 +177,7 @@ class TestOnFiles:
     def test_a_range_of_its_own_equals_the_whole_chain(self, tmp_path: Path) -> None:
         """Run ids are equal, because they cover spec, input and state before."""
         warmed = 0
-        for seed in seeds(8):
+        for seed in seeds(4):
             random, root = Random(seed), tmp_path / str(seed)
             root.mkdir()
             make_log(root / "log", random, keys=[*range(6)], share=random.choice((0.1, 0.6)))

@@ -112,6 +112,7 @@ def replay(lake: Path, watermark: str, damage: Damage | None = None) -> RequestO
     return run_request(work, asked, own, staging=Staging(chunk=1))
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_of_a_file_that_tasks_exchange_ends_the_attempt(tmp_path: Path) -> None:
     """The files are those of local replays, between the stages that write and read them: their bits are all covered."""
     make_log(tmp_path / "log", Random(2), "ms")
