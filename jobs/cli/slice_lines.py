@@ -7,15 +7,11 @@ from rich.text import Text
 
 from jobs.cli import options
 from jobs.folding import FOLD_FROM, Stretch, fold, folded_line, how_many, span
-from jobs.ledger.acceptances import told_together
 from jobs.ledger.tally import Standing, in_words, standing_of, tally
 from jobs.ledger.view import StagedRun
 from jobs.orchestration.outcomes import RequestOutcome
-from jobs.plain_text import counted
-from jobs.planning.estimate import Estimate
 from jobs.planning.plan import Plan
-from jobs.planning.plan_total import share_to_replay, to_read
-from jobs.planning.steps import Reason, Step
+from jobs.planning.plan_total import PLAN_COLUMNS, PLAN_NUMBERS, plan_end, plan_rows, plan_title
 from jobs.runs import OPTIONAL_FATES, RunResult, Verdict, optional_fates
 
 SINGLE = 2**62
@@ -38,43 +34,11 @@ all_option = click.option(
 
 def show_plan(planned: Plan, *, at_least: int = FOLD_FROM) -> None:
     """Print a plan: a line for each slice, or for a stretch of slices that are replayed for the same reason."""
-    stretches = fold(planned.steps, lambda step: (step.shown, step.is_published), at_least=at_least)
-    rows = [_plan_row(stretch) for stretch in stretches]
-    columns = ("slice", "replay", "because", "records", "bytes", "about")
-    title = f"{planned.pipeline} [{planned.from_text}, {planned.to_text}) half-open: {share_to_replay(planned)}"
-    options.print_table(title, columns, rows, right=("records", "bytes", "about"), whole=("slice",))
-    options.say(f"{planned.start.note}. To read: {to_read(planned)}.")
+    rows = plan_rows(planned, at_least=at_least)
+    options.print_table(plan_title(planned), PLAN_COLUMNS, rows, right=PLAN_NUMBERS, whole=("slice",))
+    options.say(plan_end(planned))
     for warning in planned.warnings:
         options.say(f"warning: {warning}")
-
-
-def _plan_row(stretch: Stretch[Step]) -> tuple[str, ...]:
-    first, steps = stretch.first, stretch.items
-    expected = Estimate.together(step.expected for step in steps)
-    return (
-        span([step.slice.slice_id for step in steps]),
-        first.shown,
-        _because(stretch),
-        f"{sum(step.records for step in steps):,}",
-        f"{sum(step.bytes for step in steps):,}",
-        "" if expected is None or not expected.seconds else f"{expected.seconds:.1f} s",
-    )
-
-
-def _because(stretch: Stretch[Step]) -> str:
-    """Return the text of a stretch: the common one, the sums, or a hint where each slice has its own."""
-    first, steps = stretch.first, stretch.items
-    has_sums = stretch.is_folded and any(step.rewrites for step in steps)
-    if len({step.because for step in steps}) == 1 and not has_sums:
-        return first.because
-    then = [step.run.result.log.records for step in steps if step.run is not None]
-    if first.reason is Reason.CURRENT:
-        return "published" if first.is_published else "staged"
-    if first.reason is Reason.INPUT_CHANGED and len(then) == len(steps):
-        erased = told_together((step.slice.slice_id, step.rewrites) for step in steps)
-        counts = f"{counted(sum(then), 'record')} then, {sum(step.records for step in steps):,} now"
-        return "; ".join([*erased, counts])
-    return f"{first.because}, and so on (--all prints each slice)"
 
 
 def show_outcome(outcome: RequestOutcome, *, at_least: int = FOLD_FROM) -> None:

@@ -20,6 +20,7 @@ STARTED: Final = {
     "jobs.bin.replay_job": "spark-submit",
     "jobs.cli.airflow": "make up, make down",
     "jobs.cli.main": "the command `hindcast`, by the entry point of the project",
+    "jobs.public.hindcast.notebook": "users' notebooks, as `hindcast.notebook` (docs/how-to/read.md)",
     "jobs.public.hindcast.reading": "users' programs, as `hindcast.reading` (docs/how-to/read.md)",
 }
 """Modules that no product module imports -> who does."""

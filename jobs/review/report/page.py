@@ -132,6 +132,11 @@ def _difference_values(model: ReportModel, differences: "RequestDifferences | No
     }
 
 
+def section(name: str, values: Mapping[str, Any]) -> str:
+    """Return a section of the report as an HTML fragment. `name` is its template's, without `.html.j2`."""
+    return _environment().get_template(f"sections/{name}.html.j2").render(values)
+
+
 def section_values(model: ReportModel, slice_href: Callable[[str], str]) -> dict[str, Any]:
     """Return the variables that the templates of the sections need, besides `is_live`.
 
