@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize
@@ -12,8 +13,12 @@ from playwright.sync_api import Browser, Page, ViewportSize
 from jobs.lake.lake import Lake
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.orchestration.requests import run_request
+from jobs.pipeline.files import load_pipeline
 from jobs.planning.request_context import Asked, open_request_context
+from jobs.replay.replayer import replay_chunk
+from jobs.replay.sizes import Sizes
 from jobs.review import links
+from jobs.spark.lazy_session import LazySession
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.ui.person import browser
 
@@ -116,6 +121,41 @@ def test_the_columns_under_the_pointer_tell_values_and_a_dag_run_is_linked(site:
     page.get_by_role("link", name="backfill_sales manual__1").first.click()
     page.wait_for_url("**/dags/backfill_sales/runs/manual__1")
     page.close()
+
+
+TOTALS = """
+pipeline: totals
+log: {pipeline: sales, key: [key], event_time: {column: window_time}}
+watermark: {kind: ascending}
+windows: {tumbling: {size: 1d}}
+aggregates: {total: {sum: total}}
+"""
+
+
+def test_a_slice_leads_to_what_it_was_made_of_and_that_to_what_reads_it(
+    running: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pipelines").mkdir()
+    for name, text in (("sales", PIPELINE), ("totals", TOTALS)):
+        (tmp_path / "pipelines" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    for day in ("2024-01-01", "2024-01-02"):
+        append_day(tmp_path, day, {"a": 1})
+    session, sizes = LazySession(lambda *_: pytest.fail("no task needs Spark"), is_local=True), Sizes(local_records=99)
+    for name in ("sales", "totals"):
+        spec = load_pipeline(name, tmp_path / "pipelines")
+        work = open_request_context(spec, Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-02-01"))
+        run_request(work, _asked("2024-01-01", "2024-01-03"), lambda order: replay_chunk(session, order, sizes=sizes))
+    for variable, value in (("AIRFLOW_HOME", "airflow"), ("HINDCAST_LAKE", "."), ("HINDCAST_PIPELINES", "pipelines")):
+        monkeypatch.setenv(variable, str(tmp_path / value))
+    page = running.new_page()
+    with _served() as url:
+        page.goto(url + links.slice_page("totals", "2024-01-02"))
+        lineage = page.locator("section", has=page.get_by_role("heading", name="What it reads, what it feeds"))
+        lineage.get_by_role("link", name="2024-01-02", exact=True).first.click()
+        page.wait_for_url(f"**{links.slice_page('sales', '2024-01-02')}?**")
+        lineage.get_by_role("link", name="totals").click()
+        page.wait_for_url(f"**{links.slice_page('totals', '2024-01-02')}")
+        page.close()
 
 
 def _opened(page: Page, site: Site, path: str) -> Page:
