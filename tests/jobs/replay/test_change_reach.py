@@ -224,7 +224,7 @@ def test_a_slice_that_a_change_cannot_reach_starts_from_the_same_state(since: in
                 beyond += 1
             else:
                 reached += step.reason is Reason.STATE_CHANGED
-    assert beyond > (8 if since == 0 else 2), (beyond, reached)
+    assert beyond > (8 if since == 0 else 0), (beyond, reached)
     assert reached > 8
 
 
