@@ -616,11 +616,11 @@ def _day_of(view: LedgerView, slice_id: str) -> int:
     return (view.slices[slice_id].start_ms - day_start_ms(0)) // DAY_MS
 
 
-MOST: Final = 300
+MOST: Final = 60
 """A machine takes about 1.5 s, and a state machine has no limit of time in `make fuzz`."""
 TestRepairMachine = RepairMachine.TestCase
 TestRepairMachine.settings = settings(
-    max_examples=min(min(cases(3), 60), MOST),
+    max_examples=min(cases(3), MOST),
     stateful_step_count=40,
     suppress_health_check=[*HealthCheck],
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
