@@ -243,11 +243,9 @@ def _usage(error: click.ClickException) -> int:
 
 def _report_other(error: BaseException, name: str, failed: str) -> int:
     """Print the problem of the disk from which an error comes. Any other error is a bug in Hindcast."""
-    problem = disk_problem(error) if isinstance(error, OSError) else None
-    if problem is None:
+    if not isinstance(error, OSError) or (problem := disk_problem(error)) is None:
         return _report_bug(error, name)
-    place = error.filename if isinstance(error, OSError) and error.filename else error
-    complain(f"{failed}: {place}: {problem}")
+    complain(f"{failed}: {error.filename or error}: {problem}")
     return REFUSED
 
 

@@ -9,9 +9,8 @@ from typing import Final
 
 from windowlib.errors import StoreError
 
-_FREE: Final = "Free space on that disk, and run the same command again"
 _ADVICE: Final = {
-    errno.ENOSPC: _FREE,
+    errno.ENOSPC: "Free space on that disk, and run the same command again",
     errno.EDQUOT: "Free space there or raise the quota, and run the same command again",
     errno.EROFS: "Mount that disk writable, and run the same command again",
     errno.EIO: "Check that disk and its mount, and run the same command again",
@@ -31,16 +30,18 @@ def disk_problem(error: BaseException | None) -> str | None:
             codes.append(error.errno)
         for code in codes:
             if code in _ADVICE:
-                return f"{os.strerror(code)}. {_ADVICE[code]}"
+                return _told(code)
         error = error.__cause__
     return None
 
 
 def disk_problem_in(text: str) -> str | None:
     """Return the problem of a disk that a text of Spark or Java tells, in the words of the system, and what to do."""
-    told = (code for code in _ADVICE if os.strerror(code) in text)
-    code = next(told, None)
-    return None if code is None else f"{os.strerror(code)}. {_ADVICE[code]}"
+    return next((_told(code) for code in _ADVICE if os.strerror(code) in text), None)
+
+
+def _told(code: int) -> str:
+    return f"{os.strerror(code)}. {_ADVICE[code]}"
 
 
 @contextmanager

@@ -251,6 +251,37 @@ def open_output(place: str) -> "pa.NativeFile":
     return system.open_output_stream(path)
 
 
+def read_bytes(place: str) -> bytes:
+    """Return the content of a file, or raise OSError. On this machine, Arrow is not imported."""
+    if not is_remote(place):
+        return Path(place).read_bytes()
+    system, path = file_system(place)
+    with system.open_input_stream(path) as stream:
+        return bytes(stream.read())
+
+
+def write_bytes(place: str, content: bytes) -> None:
+    """Write a file in an existing directory, or raise OSError. On this machine, Arrow is not imported."""
+    if not is_remote(place):
+        Path(place).write_bytes(content)
+        return
+    with open_output(place) as stream:
+        stream.write(content)
+
+
+def names_in(place: str) -> list[str]:
+    """Return the names in a directory; none if it does not exist. On this machine, no file is asked for its size."""
+    if not is_remote(place):
+        try:
+            return os.listdir(place)  # noqa: PTH208 - a Path for each name would take most of the time
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    import pyarrow.fs as pafs
+
+    system, path = file_system(place)
+    return [info.base_name for info in system.get_file_info(pafs.FileSelector(path, allow_not_found=True))]
+
+
 def put_file(place: str, write: Callable[[str], None]) -> None:
     """Let a function write a file that readers see whole or not at all. An object store shows a file when it is closed.
 
@@ -280,6 +311,15 @@ def make_directory(place: str) -> None:
     """Create a directory and its parents. An object store has no directories."""
     if not is_remote(place):
         Path(place).mkdir(parents=True, exist_ok=True)
+
+
+def remove_file(place: str) -> None:
+    """Remove a file, or raise OSError. On this machine, it may be gone already."""
+    if is_remote(place):
+        system, path = file_system(place)
+        system.delete_file(path)
+    else:
+        Path(place).unlink(missing_ok=True)
 
 
 def remove_directory(place: str) -> None:

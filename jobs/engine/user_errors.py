@@ -76,8 +76,7 @@ def _explanation(error: BaseException, pipeline: Pipeline) -> HindcastError | No
             f"{pipeline.source}: a function of yours {what}{message} ({file}, line {line}, in {name}). Correct it and "
             "run again; readers see nothing of this replay"
         )
-    kind = f"{type(error).__module__}.{type(error).__qualname__}"
-    return _of_spark(str(error), pipeline, kind=kind)
+    return _of_spark(str(error), pipeline, kind=_kind(error))
 
 
 def _of_spark(text: str, pipeline: Pipeline, *, kind: str) -> HindcastError | None:
@@ -120,7 +119,8 @@ def _in_worker(text: str) -> _Raised | None:
 def _in_driver(error: BaseException) -> _Raised:
     frames = traceback.extract_tb(error.__traceback__)
     calls = tuple((frame.filename, frame.lineno or 0, frame.name) for frame in frames)
-    kind = type(error)
-    return _Raised(
-        calls=calls, kind=f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."), message=str(error)
-    )
+    return _Raised(calls=calls, kind=_kind(error).removeprefix("builtins."), message=str(error))
+
+
+def _kind(error: BaseException) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}"

@@ -11,19 +11,17 @@ The commits of a chunk store the head in their metadata as well (`head_in_commit
 """
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from jobs.lake.damage import one_line, reading
 from jobs.lake.delta_tables import open_newest
 from jobs.ledger.chain import event_hash
 from jobs.ledger.events import EventKind, LedgerEvent
-from jobs.storage import file_system, is_remote, make_directory, open_output, put_file
+from jobs.storage import make_directory, names_in, put_file, read_bytes, remove_file, write_bytes
 from windowlib.errors import LedgerError
 from windowlib.records.tables import TALLIES
 
@@ -89,7 +87,7 @@ def read_head(uri: str) -> Head | None:
             if not names:
                 return None
             path = _path(uri, max(names))
-            return _decoded(uri, path, _content(path))
+            return _decoded(uri, path, read_bytes(path))
         except FileNotFoundError as error:
             if left:
                 continue  # a newer head has replaced it
@@ -132,10 +130,10 @@ def write_head(uri: str, head: Head, *, instead_of: Head | None = None) -> None:
     replaced = None if instead_of is None else _name(instead_of.version)
     try:
         make_directory(directory)
-        _put(f"{directory}/{name}", head.encoded())
+        put_file(f"{directory}/{name}", partial(write_bytes, content=head.encoded()))
         for other in _names(uri):
             if other < name or (other == replaced and other != name):
-                _remove(_path(uri, other))
+                remove_file(_path(uri, other))
     except OSError as error:
         raise LedgerError(
             f"ledger {uri} has version {head.version}, but its head file {name} was not written: {error}. Nothing is "
@@ -148,51 +146,11 @@ def _name(version: int) -> str:
 
 
 def _names(uri: str) -> list[str]:
-    if not is_remote(uri):
-        try:
-            names = os.listdir(f"{uri}/{DIRECTORY}")  # noqa: PTH208 - a Path for each name would take most of the time
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-    else:
-        import pyarrow.fs as pafs
-
-        system, root = file_system(uri)
-        infos = system.get_file_info(pafs.FileSelector(f"{root}/{DIRECTORY}", allow_not_found=True))
-        names = [info.base_name for info in infos]
-    return [name for name in names if _NAME.fullmatch(name)]
+    return [name for name in names_in(f"{uri}/{DIRECTORY}") if _NAME.fullmatch(name)]
 
 
 def _path(uri: str, name: str) -> str:
     return f"{uri}/{DIRECTORY}/{name}"
-
-
-def _content(path: str) -> bytes:
-    if not is_remote(path):
-        return Path(path).read_bytes()
-    system, place = file_system(path)
-    with system.open_input_stream(place) as stream:
-        return bytes(stream.read())
-
-
-def _put(path: str, content: bytes) -> None:
-    """Write a file that readers see whole or not at all."""
-    put_file(path, partial(_write, content=content))
-
-
-def _write(path: str, *, content: bytes) -> None:
-    if not is_remote(path):
-        Path(path).write_bytes(content)  # without Arrow
-        return
-    with open_output(path) as stream:
-        stream.write(content)
-
-
-def _remove(path: str) -> None:
-    if is_remote(path):
-        system, place = file_system(path)
-        system.delete_file(place)
-    else:
-        Path(path).unlink(missing_ok=True)
 
 
 def _decoded(uri: str, path: str, content: bytes) -> Head:

@@ -15,7 +15,6 @@ import gc
 import hashlib
 import json
 import logging
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ from jobs.ledger.events import LedgerEvent
 from jobs.ledger.history import EventHistory
 from jobs.ledger.plain_codec import Codecs
 from jobs.ledger.projection import Projection
-from jobs.storage import FileStamp, file_system, is_remote, make_directory, open_output, put_file
+from jobs.storage import FileStamp, make_directory, names_in, put_file, read_bytes, remove_file, write_bytes
 
 DIRECTORY: Final = "_snapshot"
 RECENT_TIPS: Final = 200
@@ -68,7 +67,7 @@ def read_snapshot(uri: str) -> EventHistory | None:
             names = _own_names(uri)
             if not names:
                 return None
-            return _decoded(_content(f"{uri}/{DIRECTORY}/{max(names)}"), uri)
+            return _decoded(read_bytes(f"{uri}/{DIRECTORY}/{max(names)}"), uri)
         except FileNotFoundError:
             continue  # a newer one has replaced it
         except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, LookupError) as error:
@@ -86,10 +85,10 @@ def write_snapshot(uri: str, history: EventHistory) -> None:
         make_directory(f"{uri}/{DIRECTORY}")  # first, because it fails in a lake that nobody may write to
         content = _encoded(history, uri)
         name = f"{history.known:020}-{code_digest()}.zst"
-        put_file(f"{uri}/{DIRECTORY}/{name}", partial(_write, content=content))
+        put_file(f"{uri}/{DIRECTORY}/{name}", partial(write_bytes, content=content))
         for other in _own_names(uri):
             if other < name:
-                _remove(f"{uri}/{DIRECTORY}/{other}")
+                remove_file(f"{uri}/{DIRECTORY}/{other}")
     except OSError as error:
         _log.info("the snapshot of ledger %s was not written: %s", uri, error)
 
@@ -104,7 +103,7 @@ def remove_old_snapshots(uri: str, *, dry_run: bool) -> tuple[str, ...]:
     old = tuple(sorted(name for name in _names(uri) if not own or name != max(own)))
     if not dry_run:
         for name in old:
-            _remove(f"{uri}/{DIRECTORY}/{name}")
+            remove_file(f"{uri}/{DIRECTORY}/{name}")
     return old
 
 
@@ -201,36 +200,4 @@ def _own_names(uri: str) -> list[str]:
 
 
 def _names(uri: str) -> list[str]:
-    if not is_remote(uri):
-        try:
-            names = os.listdir(f"{uri}/{DIRECTORY}")  # noqa: PTH208 - a Path for each name would take most of the time
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-    else:
-        import pyarrow.fs as pafs
-
-        system, root = file_system(uri)
-        infos = system.get_file_info(pafs.FileSelector(f"{root}/{DIRECTORY}", allow_not_found=True))
-        names = [info.base_name for info in infos]
-    return [name for name in names if _NAME.fullmatch(name)]
-
-
-def _content(path: str) -> bytes:
-    if not is_remote(path):
-        return Path(path).read_bytes()
-    system, place = file_system(path)
-    with system.open_input_stream(place) as stream:
-        return bytes(stream.read())
-
-
-def _write(path: str, *, content: bytes) -> None:
-    with open_output(path) as stream:
-        stream.write(content)
-
-
-def _remove(path: str) -> None:
-    if is_remote(path):
-        system, place = file_system(path)
-        system.delete_file(place)
-    else:
-        Path(path).unlink(missing_ok=True)
+    return [name for name in names_in(f"{uri}/{DIRECTORY}") if _NAME.fullmatch(name)]

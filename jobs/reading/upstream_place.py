@@ -35,7 +35,7 @@ from jobs.reading.published import published_runs
 from jobs.reading.stored_tables import spec_of
 from jobs.reading.upstream_records import SliceRows, UpstreamSlice, rows_of, upstream_slices
 from jobs.runs import Slice
-from jobs.storage import file_system, make_directory, open_output, put_file
+from jobs.storage import file_system, make_directory, put_file, write_bytes
 from jobs.wall_clock import now_ms
 from windowlib.errors import LogError, SpecError
 
@@ -230,7 +230,7 @@ class _Store:
         index = {made_of: digest for made_of, digest in self.index.items() if digest in names}
         text = json.dumps(index, sort_keys=True, indent=0).encode("ascii")
         with log_errors(self.uri, "writing its index"):
-            self._write(_INDEX, lambda place: self._write_bytes(place, text))
+            self._write(_INDEX, lambda place: write_bytes(place, text))
 
     def file(self, slice_: UpstreamSlice, digest: str) -> ListedParquet:
         """Return the file of a slice. Its name tells its rows, so the time of its writing does not matter."""
@@ -244,10 +244,6 @@ class _Store:
         make_directory(place.rpartition("/")[0])
         put_file(place, write)
         self.sizes[path] = self.system.get_file_info(f"{self.root}/{path}").size
-
-    def _write_bytes(self, place: str, content: bytes) -> None:
-        with open_output(place) as stream:
-            stream.write(content)
 
 
 def _path(slice_: UpstreamSlice, digest: str) -> str:

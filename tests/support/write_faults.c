@@ -118,8 +118,9 @@ static enum mode arrive(const char *call, const char *path) {
         real_;                                                                                                        \
     })
 
-/* Run the body of a wrapper: `CALL` is the real call, of type `kind`. A condition tells whether the call is counted. */
-#define DISTURBED(kind, label, condition, CALL)                                                                       \
+/* Run the body of a wrapper: `CALL` is the real call, of type `kind`. A condition tells whether the call is counted.
+   For SHORT, `shorter` halves its size. */
+#define SHORTENED(kind, label, condition, shorter, CALL)                                                              \
     do {                                                                                                              \
         char path_[PATH_MAX];                                                                                         \
         int before_ = errno;                                                                                          \
@@ -131,6 +132,7 @@ static enum mode arrive(const char *call, const char *path) {
             errno = control->error;                                                                                   \
             return -1;                                                                                                \
         }                                                                                                             \
+        if (mode_ == SHORT) shorter;                                                                                  \
         errno = before_;                                                                                              \
         kind result_ = CALL;                                                                                          \
         if (mode_ == KILL_AFTER) die();                                                                               \
@@ -140,6 +142,8 @@ static enum mode arrive(const char *call, const char *path) {
         }                                                                                                             \
         return result_;                                                                                               \
     } while (0)
+
+#define DISTURBED(kind, label, condition, CALL) SHORTENED(kind, label, condition, (void)0, CALL)
 
 static int exists(const char *path) { return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0; }
 
@@ -180,29 +184,8 @@ int creat64(const char *path, mode_t rights) {
     DISTURBED(int, "create", is_below(AT_FDCWD, path, path_), REAL(creat64)(path, rights));
 }
 
-/* A write of half of its bytes, for SHORT. */
 #define WRITE(name, types, shorter, CALL)                                                                             \
-    ssize_t name types {                                                                                              \
-        char path_[PATH_MAX];                                                                                         \
-        int before_ = errno;                                                                                          \
-        int counted_ = is_file_below(fd, path_);                                                                      \
-        errno = before_;                                                                                              \
-        if (!counted_) return CALL;                                                                                   \
-        enum mode mode_ = arrive("write", path_);                                                                     \
-        if (mode_ == FAIL || mode_ == FAIL_FROM) {                                                                    \
-            errno = control->error;                                                                                   \
-            return -1;                                                                                                \
-        }                                                                                                             \
-        if (mode_ == SHORT) shorter;                                                                                  \
-        errno = before_;                                                                                              \
-        ssize_t result_ = CALL;                                                                                       \
-        if (mode_ == KILL_AFTER) die();                                                                               \
-        if (mode_ == DONE_THEN_FAIL && result_ >= 0) {                                                                \
-            errno = control->error;                                                                                   \
-            return -1;                                                                                                \
-        }                                                                                                             \
-        return result_;                                                                                               \
-    }
+    ssize_t name types { SHORTENED(ssize_t, "write", is_file_below(fd, path_), shorter, CALL); }
 #define HALF(size) ((size) > 1 ? (size) / 2 : (size))
 WRITE(write, (int fd, const void *data, size_t size), size = HALF(size), REAL(write)(fd, data, size))
 WRITE(pwrite, (int fd, const void *data, size_t size, off_t at), size = HALF(size), REAL(pwrite)(fd, data, size, at))

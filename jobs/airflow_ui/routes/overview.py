@@ -9,11 +9,12 @@ from jobs.airflow_ui.rendering import NO_STORE, page
 from jobs.plain_text import escaped, shortened
 from jobs.review import links
 from jobs.review.freshness import freshness_line
-from jobs.review.pages.state import PipelineState, pipeline_state
+from jobs.review.pages.state import Cause, PipelineState, pipeline_state
 from windowlib.errors import HindcastError
 
 router = APIRouter()
 MAX_NAMED = 3
+TAGS = {Cause.HELD: "held", Cause.HOLD: "held", Cause.CHANGED: "changed", Cause.LATE: "late"}
 
 
 @router.get("/")
@@ -38,14 +39,14 @@ def held(user: GetUserDep) -> JSONResponse:
     lines = [
         {
             "pipeline": state.name,
-            "badge": _badge(state),
+            "badge": TAGS[state.cause],
             "title": f"{state.name}: {state.badge}",
             "why": escaped(shortened(_why(state))),
             "since_ms": min((slice_.since_ms for slice_ in state.held), default=None),
             "path": _path(state),
         }
         for state in states
-        if state.is_held
+        if state.cause is not None
     ]
     waits = [
         {
@@ -71,27 +72,22 @@ def _states(shown: Visible) -> tuple[list[PipelineState], dict[str, str]]:
     return states, failed
 
 
-def _badge(state: PipelineState) -> str:
-    if state.held or state.hold:
-        return "held"
-    return "changed" if state.changes.waits else "late"
-
-
 def _why(state: PipelineState) -> str:
-    if not state.held:
-        late = "" if state.repair is None else state.repair.reason
-        return state.hold or ". ".join(state.changes.sentences) or late
-    named = ", ".join(slice_.slice_id for slice_ in state.held[:MAX_NAMED])
-    more = f" and {len(state.held) - MAX_NAMED} more" if len(state.held) > MAX_NAMED else ""
-    return f"{named}{more}: {state.held[0].reason}"
+    match state.cause:
+        case Cause.HELD:
+            named = ", ".join(slice_.slice_id for slice_ in state.held[:MAX_NAMED])
+            more = f" and {len(state.held) - MAX_NAMED} more" if len(state.held) > MAX_NAMED else ""
+            return f"{named}{more}: {state.held[0].reason}"
+        case Cause.LATE if state.repair is not None:
+            return state.repair.reason
+        case _:
+            return state.hold or ". ".join(state.changes.sentences)
 
 
 def _path(state: PipelineState) -> str:
     requests = {slice_.request_id for slice_ in state.held}
-    if not state.held and not state.hold and state.changes.request_id is not None:
-        return links.request_page(state.name, state.changes.request_id)
-    if not state.held and not state.hold and not state.changes.waits and state.repair is not None:
-        return links.request_page(state.name, state.repair.request_id)
-    if len(requests) == 1:
-        return links.request_page(state.name, requests.pop())
-    return links.pipeline_page(state.name)
+    if state.cause is Cause.CHANGED and state.changes.request_id is not None:
+        requests = {state.changes.request_id}
+    if state.cause is Cause.LATE and state.repair is not None:
+        requests = {state.repair.request_id}
+    return links.request_page(state.name, requests.pop()) if len(requests) == 1 else links.pipeline_page(state.name)

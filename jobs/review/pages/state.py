@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from expectations.formatting import instant
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
@@ -82,6 +83,15 @@ class Awaited:
         return self.line.removeprefix(f"waits for {self.slice.slice_id} ")
 
 
+class Cause(Enum):
+    """Why a pipeline waits for a person, the most urgent first."""
+
+    HELD = "held slices"
+    HOLD = "a rollback holds the chain"
+    CHANGED = "changed slices"
+    LATE = "a proposed late repair"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineState:
     """One pipeline on the overview. `sees` tells the slices that readers see; `watermark` how far these have come.
@@ -106,20 +116,35 @@ class PipelineState:
     repair: OpenRequest | None = None
 
     @property
+    def cause(self) -> Cause | None:
+        """The first cause for which a person has to decide something; None for nothing."""
+        causes = {
+            Cause.HELD: bool(self.held),
+            Cause.HOLD: bool(self.hold),
+            Cause.CHANGED: bool(self.changes.waits),
+            Cause.LATE: self.repair is not None,
+        }
+        return next((cause for cause, is_so in causes.items() if is_so), None)
+
+    @property
     def is_held(self) -> bool:
         """Whether a person has to decide something."""
-        return bool(self.held) or self.hold is not None or bool(self.changes.waits) or self.repair is not None
+        return self.cause is not None
 
     @property
     def badge(self) -> str:
         """What waits for a decision, in two words."""
-        if self.held:
-            return f"{counted(len(self.held), 'slice')} held"
-        if self.hold:
-            return "chain held"
-        if self.changes.waits:
-            return f"{counted(self.changes.waits, 'slice')} changed"
-        return "late repair proposed" if self.repair is not None else ""
+        match self.cause:
+            case Cause.HELD:
+                return f"{counted(len(self.held), 'slice')} held"
+            case Cause.HOLD:
+                return "chain held"
+            case Cause.CHANGED:
+                return f"{counted(self.changes.waits, 'slice')} changed"
+            case Cause.LATE:
+                return "late repair proposed"
+            case None:
+                return ""
 
 
 def held_slices(view: LedgerView) -> tuple[HeldSlice, ...]:

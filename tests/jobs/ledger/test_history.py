@@ -69,10 +69,13 @@ class Place:
             LedgerTable(str(self.uri)).compact()
 
     def flip(self) -> None:
-        path = self.chance.choice(self._data())
+        self.flip_file(self.chance.choice(self._data()))
+
+    def flip_file(self, path: Path) -> None:
         data = bytearray(path.read_bytes())
-        data[self.chance.randrange(len(data))] ^= 1 << self.chance.randrange(8)
-        path.write_bytes(data)
+        if data:
+            data[self.chance.randrange(len(data))] ^= 1 << self.chance.randrange(8)
+            path.write_bytes(data)
 
     def lose_a_file(self) -> None:
         self.chance.choice(self._data()).unlink()

@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typing_extensions import override
 
 from jobs.ledger import snapshot
 from jobs.ledger.events import EventKind, LedgerEvent
@@ -16,7 +17,7 @@ from jobs.ledger.ledger import Ledger, LedgerLimits
 from jobs.ledger.snapshot import DIRECTORY, read_snapshot, remove_old_snapshots
 from jobs.ledger.table import LedgerTable
 from jobs.ledger.view import LedgerView
-from tests.jobs.ledger.test_history import found, fresh, request
+from tests.jobs.ledger.test_history import Place, found, fresh, request
 from tests.support.fuzzing import seeds
 from windowlib.errors import LedgerError
 
@@ -71,15 +72,10 @@ def random_events(chance: Random, number: int) -> list[LedgerEvent]:
     return own + [event for event in more if chance.random() < 0.3]
 
 
-class Place:
+class SnapshotPlace(Place):
     """A ledger with snapshots, and what happens to its files and to those of its snapshots."""
 
-    def __init__(self, uri: Path, chance: Random) -> None:
-        self.uri, self.chance, self.backup = uri, chance, uri.with_name("backup")
-        self.requests = 0
-        self.append()
-        shutil.copytree(self.uri, self.backup)
-
+    @override
     def append(self) -> None:
         self.requests += 1
         if isinstance(found(fresh(self.uri)), LedgerView) or not self.uri.exists():
@@ -90,13 +86,9 @@ class Place:
     def read(self) -> None:
         found(process(self.uri))
 
-    def compact(self) -> None:
-        if isinstance(found(fresh(self.uri)), LedgerView):
-            LedgerTable(str(self.uri)).compact()
-
     def flip_in_snapshot(self) -> None:
         for path in snapshots(self.uri):
-            self._flip(path)
+            self.flip_file(path)
 
     def cut_snapshot(self) -> None:
         for path in snapshots(self.uri):
@@ -105,17 +97,6 @@ class Place:
     def name_a_future_version(self) -> None:
         for path in snapshots(self.uri):
             path.rename(path.with_name(f"{10**9:020}{path.name[20:]}"))
-
-    def flip_an_event(self) -> None:
-        self._flip(self.chance.choice(sorted(self.uri.glob("*.parquet"))))
-
-    def lose_a_file(self) -> None:
-        self.chance.choice(sorted(self.uri.glob("*.parquet"))).unlink()
-
-    def lose_the_last_commit(self) -> None:
-        commits = sorted(self.uri.glob("_delta_log/*.json"))
-        if len(commits) > 2:
-            commits[-1].unlink()
 
     def roll_back_to_a_copy(self) -> None:
         """The directory is restored, and the snapshots of the time after the copy stay."""
@@ -126,6 +107,7 @@ class Place:
         for name, content in kept:
             (self.uri / DIRECTORY / name).write_bytes(content)
 
+    @override
     def make_anew(self) -> None:
         kept = [(path.name, path.read_bytes()) for path in snapshots(self.uri)]
         shutil.rmtree(self.uri)
@@ -134,21 +116,15 @@ class Place:
         for name, content in kept:
             (self.uri / DIRECTORY / name).write_bytes(content)
 
-    def _flip(self, path: Path) -> None:
-        data = bytearray(path.read_bytes())
-        if data:
-            data[self.chance.randrange(len(data))] ^= 1 << self.chance.randrange(8)
-            path.write_bytes(data)
-
 
 def test_a_ledger_with_snapshots_is_read_as_one_that_is_read_from_its_first_event(tmp_path: Path) -> None:
     used = errors = 0
     for seed in seeds(8):
         chance = Random(seed)
-        place = Place(tmp_path / str(seed) / "ledger", chance)
+        place = SnapshotPlace(tmp_path / str(seed) / "ledger", chance)
         actions: list[Callable[[], None]] = [
             place.append, place.append, place.append, place.append, place.read, place.compact, place.flip_in_snapshot,
-            place.cut_snapshot, place.name_a_future_version, place.flip_an_event, place.lose_a_file,
+            place.cut_snapshot, place.name_a_future_version, place.flip, place.lose_a_file,
             place.lose_the_last_commit, place.roll_back_to_a_copy, place.make_anew,
         ]  # fmt: skip
         for _ in range(6):
@@ -252,7 +228,7 @@ def test_a_killed_writer_leaves_no_part_of_a_snapshot(tmp_path: Path, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(snapshot, "_write", killed)
+        patched.setattr(snapshot, "write_bytes", killed)
         with pytest.raises(KeyboardInterrupt):
             process(uri).write(lambda _view: request(2, 2))
     assert [path.name[:20] for path in snapshots(uri)] == [f"{1:020}"]
