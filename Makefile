@@ -45,11 +45,12 @@ help:  ## list the targets
 setup: $(SET_UP)  ## make .venv and fetch Spark's Delta jars; all other targets do this first
 	@echo "set-up: ready ($(CURDIR)/.venv)"
 
-# One process runs all tests that need Spark, in one session (tests/conftest.py). Two processes share the other tests.
+# One process runs all tests that need Spark, in one session (tests/conftest.py). Two processes share the other tests: with
+# three, no core waits while a test waits for the JVM, for a disk or for another process.
 HEAVY := spark or gx or dags or e2e
 test: $(SET_UP)  ## run the tests, 8 minutes on 2 idle cores (PYTEST_ARGS="-k name" for some of them)
 ifeq ($(strip $(PYTEST_ARGS)),)
-	@$(PY) -m pytest -n 2 --no-loadscope-reorder -m "not soak and not slow and not s3 and not ui"
+	@$(PY) -m pytest -n 3 --no-loadscope-reorder -m "not soak and not slow and not s3 and not ui"
 else
 	@$(PY) -m pytest $(PYTEST_ARGS)
 endif

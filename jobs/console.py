@@ -14,7 +14,6 @@ import tempfile
 import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import click
@@ -276,6 +275,8 @@ def _keep_traceback(error: BaseException) -> str:
 
 
 def _version() -> str:
+    from importlib.metadata import version  # takes 30 ms, and only a report of a bug needs it
+
     try:
         return version("hindcast")
     except ImportError:

@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from jobs.cli import options
+from jobs.cli.arrow_start import keep_pandas_out
 from jobs.cli.plan import GivenRange, chosen_restart, suite_fingerprint
 from jobs.cli.progress import progress_option, told_progress
 from jobs.cli.slice_lines import all_option, show_outcome
@@ -118,6 +119,8 @@ def run_command(  # noqa: PLR0913  (its options)
     the publication was refused; the message has the reason.
     """
     pipeline = places.pipeline(pipeline_name)
+    if not pipeline.functions():  # users' functions may return values of pandas
+        keep_pandas_out()
     given = _Given(
         from_text=from_text, to_text=to_text, event_time_text=event_time_text, request_text=request_text,
         plan_file=plan_file, is_fresh=fresh, warms_up=warms_up, if_open=if_open, reason=reason, master=master,

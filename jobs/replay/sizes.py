@@ -52,7 +52,7 @@ class Sizes:
     sorted_rows: int = 500_000
     records_per_bucket: int = 50_000
     records_per_columnar_bucket: int = 3_500_000
-    records_per_task: int = 10_000_000
+    records_per_task: int = 2_500_000
     least_records: int = 250_000
     combined_records: int = 500_000
     combined_cells: float = CELLS_MAX

@@ -2,7 +2,8 @@
 
 Spark schedules its tasks and tries them again; only their arguments move. A Spark job takes 50 ms, and starting Spark
 takes seconds, so a chunk with little work runs in this process (`Pinned.runs_here`) if the session would be on this
-machine as well. The functions are the same. What takes long here, the reading of a large state, is shared by threads.
+machine as well. While a session starts for a larger chunk, this process runs the first tasks. The functions are the
+same. What takes long here, the reading of a large state, is shared by threads.
 """
 
 import gc
@@ -55,12 +56,21 @@ class Tasks(Protocol):
         ...
 
 
-def tasks_of(session: LazySession, *, runs_here: bool, may_read: Sequence[str] = ()) -> Tasks:
+def tasks_of(session: LazySession, *, runs_here: bool, may_begin_here: bool, may_read: Sequence[str] = ()) -> Tasks:
     """Return tasks in this process, or in the workers of a session, which is started.
 
-    DataFrames of a later chunk may read the places `may_read` in that session.
+    Args:
+        session: on this machine or on others.
+        runs_here: whether all tasks run in this process.
+        may_begin_here: whether tasks may run in this process while the session starts.
+        may_read: the places that DataFrames of a later chunk may read in the session.
     """
-    return LocalTasks() if runs_here else SparkTasks(session.start(may_read=may_read))
+    if runs_here:
+        return LocalTasks()
+    if session.cores and may_begin_here and not session.is_running:
+        session.start_beside(may_read=may_read)
+        return StartingTasks(session)
+    return SparkTasks(session.start(may_read=may_read))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +119,43 @@ class SparkTasks:
 
     def share(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
         """Return the results of one Spark job, as `run` does."""
+        return self.run(function, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class StartingTasks:
+    """Tasks in the workers of a session on this machine that is starting. This process runs tasks until it is there."""
+
+    session: LazySession
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether the tasks see the files of this machine."""
+        return True
+
+    @property
+    def cores(self) -> int:
+        """The tasks that the session will run at the same time."""
+        return self.session.cores
+
+    def run(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
+        """Return the results. The tasks that have not begun when the session is there are one Spark job."""
+        results: list[Result] = []
+        with _same_collector(), counting(lambda: (len(results), len(arguments))):
+            for argument in arguments:
+                if self.session.is_running:
+                    break
+                results.append(function(argument))
+        rest = arguments[len(results) :]
+        return results + (SparkTasks(self.session.start()).run(function, rest) if rest else [])
+
+    @property
+    def sharers(self) -> int:
+        """The tasks that the session will run at the same time."""
+        return self.cores
+
+    def share(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
+        """Return the results, as `run` does."""
         return self.run(function, arguments)
 
 

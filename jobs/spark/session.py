@@ -39,7 +39,11 @@ _CONF = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
-_LOCAL_CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_LOCAL_CONF = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "jobs.replay.worker_daemon",  # it has imported the modules of the tasks
+}
 _SOCKET_PATH_MAX = 100
 """The system allows 107 bytes in the path of a Unix domain socket."""
 _SOCKET_NAME = len("/.01234567-89ab-cdef-0123-456789abcdef.sock")

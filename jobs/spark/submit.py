@@ -61,6 +61,14 @@ def is_on_this_machine(master: str) -> bool:
     return master.partition("[")[0] == "local"
 
 
+def local_cores(master: str) -> int:
+    """Return how many tasks a master on this machine runs at the same time: `local[4, 2]` 4, `local` 1."""
+    number = master.partition("[")[2].partition("]")[0].partition(",")[0].strip()
+    if number == "*":
+        return os.cpu_count() or 1
+    return int(number) if number.isdigit() else 1
+
+
 def are_on_class_path(given: str) -> bool:
     """Return whether a class path has Delta's jars, because `submit_settings` has put them there."""
     entries = set(given.split(os.pathsep))

@@ -112,6 +112,7 @@ def test_a_compiled_check_that_is_wrong_is_an_error_that_names_both_results(
         assert checks.verdict(found, "critical") is Verdict.ERROR
 
 
+@pytest.mark.slow
 def test_confirmed_outcomes_are_those_of_great_expectations_on_random_tables() -> None:
     for seed in seeds(12):
         chance = random.Random(seed)

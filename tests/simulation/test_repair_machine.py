@@ -620,7 +620,7 @@ MOST: Final = 60
 """A machine takes about 1.5 s, and a state machine has no limit of time in `make fuzz`."""
 TestRepairMachine = RepairMachine.TestCase
 TestRepairMachine.settings = settings(
-    max_examples=min(cases(3), MOST),
+    max_examples=min(cases(1), MOST),
     stateful_step_count=40,
     suppress_health_check=[*HealthCheck],
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),

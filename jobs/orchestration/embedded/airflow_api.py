@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
-
-import httpx
+from typing import TYPE_CHECKING, Any, Self
 
 from windowlib.errors import HindcastError
+
+if TYPE_CHECKING:
+    import httpx
 
 FINISHED_STATES = frozenset({"success", "failed"})
 _TIMEOUT_S = 60  # on two cores, a starting Spark delays the answers
@@ -66,7 +67,7 @@ class AirflowApi:
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     is_remote: bool = False
-    _client: httpx.Client = field(init=False, repr=False)
+    _client: "httpx.Client" = field(init=False, repr=False)
 
     def __enter__(self) -> Self:
         """Log in.
@@ -74,6 +75,8 @@ class AirflowApi:
         Raises:
             AirflowRefused: no Airflow answers at the URL, or it does not have the account.
         """
+        import httpx  # takes 0.2 s, and most decisions on the command line ask no Airflow
+
         # On the loopback interface, proxies and .netrc files of the machine are ignored.
         self._client = httpx.Client(base_url=self.url.rstrip("/"), timeout=_TIMEOUT_S, trust_env=self.is_remote)
         token = self.token
@@ -172,10 +175,7 @@ class AirflowApi:
         Raises:
             AirflowRefused: the page refuses what was entered. The message has its text.
         """
-        try:
-            answer = self._client.post(path, data=dict(fields), headers={"Accept": "text/html"})
-        except httpx.HTTPError as error:
-            raise AirflowRefused(f"Airflow at {self.url} does not answer POST {path}: {error!r}") from error
+        answer = self._send("POST", path, data=dict(fields), headers={"Accept": "text/html"})
         if not answer.has_redirect_location:
             raise AirflowRefused(
                 f"Airflow at {self.url} refused POST {path}: {answer.status_code} {answer.text[:2000]}"
@@ -184,14 +184,19 @@ class AirflowApi:
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401  (JSON)
         quoted = path.replace("+", "%2B")  # a run id has a time zone, whose + means a space in a URL
-        try:
-            answer = self._client.request(method, quoted, json=body)
-        except httpx.HTTPError as error:
-            raise AirflowRefused(f"Airflow at {self.url} does not answer {method} {path}: {error!r}") from error
+        answer = self._send(method, quoted, json=body)
         if answer.is_error:
             reason = f"{answer.status_code} {answer.text[:2000]}"
             raise AirflowRefused(f"Airflow at {self.url} refused {method} {path}: {reason}", status=answer.status_code)
         return answer.json()
+
+    def _send(self, method: str, path: str, **content: Any) -> "httpx.Response":  # noqa: ANN401 - of httpx
+        import httpx
+
+        try:
+            return self._client.request(method, path, **content)
+        except httpx.HTTPError as error:
+            raise AirflowRefused(f"Airflow at {self.url} does not answer {method} {path}: {error!r}") from error
 
 
 def _dag_run(fields: Mapping[str, Any]) -> DagRunState:

@@ -7,6 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from jobs.comparing.changes import DELETE, INSERT, WindowChanges, window_changes
 from jobs.comparing.views import Side, Sides
 from jobs.lake.lake import Lake
@@ -67,6 +69,7 @@ def applied(windows: Counter[tuple[object, ...]], changes: WindowChanges) -> Cou
     return +result
 
 
+@pytest.mark.slow
 def test_the_changes_lead_from_the_windows_before_to_those_after(tmp_path: Path) -> None:
     for seed in seeds(20):
         rng = Random(seed)

@@ -98,6 +98,7 @@ class Place:
         return sorted(self.uri.glob("*.parquet"))
 
 
+@pytest.mark.slow
 def test_a_remembered_ledger_is_read_as_one_that_is_read_from_its_beginning(tmp_path: Path) -> None:
     errors = 0
     for seed in seeds(25):

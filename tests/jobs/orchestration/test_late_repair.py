@@ -97,6 +97,7 @@ def planned(work: RequestContext, end: int) -> Plan:
     return work.plan(work.ledger.view(), Ask(slices=slices))
 
 
+@pytest.mark.slow
 def test_readers_see_the_windows_of_a_chain_with_the_greater_lateness(tmp_path: Path) -> None:
     """For random logs and windows. The rest of the chain is as without a repair, and rollbacks undo all."""
     repaired_slices = 0

@@ -56,6 +56,7 @@ def content(lake: SmallLake) -> dict[str, tuple[object, ...]]:
     return {each.run_id: (each.state_after, dict(each.digests), each.counts, each.verdict) for each in results}
 
 
+@pytest.mark.slow
 def test_damage_of_any_file_is_mended_and_later_slices_are_the_same(tmp_path: Path) -> None:
     for seed in seeds(2):
         rng = Random(seed)

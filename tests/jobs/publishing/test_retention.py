@@ -143,6 +143,7 @@ def versions_in_retention(lake: SmallLake, view: LedgerView) -> list[int]:
     return [publication.seq for publication in view.publications[first:]]
 
 
+@pytest.mark.slow
 def test_a_clean_up_at_any_moment_changes_nothing_that_anybody_needs(tmp_path: Path) -> None:
     reasons: set[Why] = set()
     for seed in seeds(2):

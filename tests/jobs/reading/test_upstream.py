@@ -124,6 +124,7 @@ def test_each_window_is_one_record_of_the_first_slice_after_which_nothing_change
     assert placed[True] > 10
 
 
+@pytest.mark.slow
 def test_a_correction_changes_exactly_the_slices_whose_rows_change(tmp_path: Path) -> None:
     """For random late commits: the plan names the slices with other rows, and the runs are those of a new lake."""
     changed_slices = equal_slices = 0

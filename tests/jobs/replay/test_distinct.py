@@ -199,6 +199,7 @@ def random_sizes(random: Random) -> Sizes:
     )
 
 
+@pytest.mark.slow
 def test_duplicates_are_those_of_the_definition_and_change_nothing_else(tmp_path: Path) -> None:
     some = 0
     for seed in seeds(4):

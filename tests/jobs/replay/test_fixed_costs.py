@@ -119,6 +119,7 @@ def test_an_old_day_costs_the_same_for_any_number_of_days(tmp_path: Path, monkey
     assert many["update_incremental"] <= 14
 
 
+@pytest.mark.slow
 def test_what_a_process_keeps_between_runs_changes_no_result(tmp_path: Path) -> None:
     for seed in seeds(2):
         lakes = [tmp_path / f"{seed}-{name}" for name in ("kept", "forgotten")]

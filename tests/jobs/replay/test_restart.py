@@ -127,6 +127,7 @@ def test_the_reach_is_exact(semantics: str, windows: dict[str, Any], lateness_ms
         assert any(row["key"] == "a" for row in state) == is_open
 
 
+@pytest.mark.slow
 def test_windows_and_states_after_a_restart_are_those_of_the_whole_chain() -> None:
     """For random windows, triggers, watermarks and logs. Some restarts skip slices, and some windows are refused."""
     skipped = refused = 0

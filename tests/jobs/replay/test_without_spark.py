@@ -126,6 +126,7 @@ def stayed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return found
 
 
+@pytest.mark.slow
 def test_rows_that_stay_change_no_run(tmp_path: Path, stayed: Counter[str]) -> None:
     """Run ids, digests, fingerprints, counts and watermarks are equal, whatever stays. All equations close."""
     for seed in seeds(3):
