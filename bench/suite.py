@@ -65,6 +65,7 @@ def suite(size: Size, *, days: int = 366) -> list[Contest]:
     return [
         *_in_memory(size),
         *_end_to_end(size),
+        *_cold(size),
         *([_large()] if size == "M" else []),
         _intakes(size),
         _watermarks(size),
@@ -175,6 +176,25 @@ def _end_to_end(size: Size) -> list[Contest]:
             targets=targets.get(name, ()),
         )
         for name, workload in END_TO_END.items()
+    ]
+
+
+def _cold(size: Size) -> list[Contest]:
+    return [
+        Contest(
+            name=f"cold_{name}",
+            title=f"From the command to its end: {name}",
+            what="The same as end to end, but each run is a new process: the start of Python and of the JVM, imports "
+            "and compiled loops count.",
+            contestants=("hindcast_cold", "duckdb_cold", "polars_cold"),
+            workload=END_TO_END[name],
+            records=RECORDS[size],
+            source="log",
+            targets=(Target(unit="ratio", must=1.2, aim=2.5, ours="hindcast_cold", peer="duckdb_cold"),)
+            if name == "session30_10k"
+            else (),
+        )
+        for name in ("session30_10k", "tumble_dense", "tumble_sparse")
     ]
 
 

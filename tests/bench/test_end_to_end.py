@@ -18,6 +18,7 @@ SESSIONS = Workload(kind="session", gap_ms=30_000, keys=20, density=2_000)
     "names",
     [
         ("hindcast", "spark", "spark_streaming", "duckdb_files", "polars_files"),
+        ("hindcast_cold", "duckdb_cold", "polars_cold"),
         ("hindcast_scan", "spark_scan"),
     ],
     ids=lambda names: names[0],
