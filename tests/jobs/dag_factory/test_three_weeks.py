@@ -5,7 +5,6 @@ says what readers see, what waits, and who was told.
 """
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,9 +22,8 @@ from jobs.orchestration.restatements import restatement_conf
 from jobs.planning import changed_slices
 from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.planning.standing import Standing, standing
-from jobs.replay.orders import ReplayOrder
-from jobs.runs import RunResult
-from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
+from tests.support.daily_log import Cluster, Writer
+from tests.support.fake_replay import FAILS, PIPELINE, sales
 from tests.support.message_sinks import HOST, WebhookSink, webhook_sink
 from tests.support.simulated_airflow import HOUR_MS, Clock, SimulatedAirflow, WorkerDied, instant_ms
 
@@ -59,37 +57,6 @@ def at(number: int, hour: int) -> int:
 
 
 @dataclass
-class Writer:
-    """The producer of the log. Its commits have the time of the injected clock."""
-
-    lake: Path
-    clock: Clock
-
-    def append(self, number: int, amounts: dict[str, int]) -> None:
-        append_day(self.lake, day(number), amounts)
-        commit = max((self.lake / "event_logs" / "sales" / "_delta_log").glob("*.json"))
-        lines = [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines()]
-        for line in lines:
-            if "commitInfo" in line:
-                line["commitInfo"]["timestamp"] = self.clock.ms
-        commit.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
-        os.utime(commit, ns=(self.clock.ms * 1_000_000,) * 2)
-
-
-class Cluster:
-    """Stands for Spark. Something may happen while it replays a slice for the first time."""
-
-    def __init__(self) -> None:
-        self.replayer = FakeReplayer()
-        self.once: dict[str, Callable[[], None]] = {}
-
-    def __call__(self, order: ReplayOrder) -> list[RunResult]:
-        for one in order.slices:
-            self.once.pop(one.slice_id, lambda: None)()
-        return self.replayer(order)
-
-
-@dataclass
 class Weeks:
     """The three weeks: what happens at which hour, and what was seen after each day."""
 
@@ -107,7 +74,7 @@ class Weeks:
     def arrives(self, number: int, *, on: int | None = None, hour: int = 2, **amounts: int) -> None:
         """Let the records of a day arrive, by default at 02:00 of the next day."""
         rows = amounts or {"a": number, "b": 2 * number}
-        self.when(at(on if on is not None else number + 1, hour), lambda: self.writer.append(number, rows))
+        self.when(at(on if on is not None else number + 1, hour), lambda: self.writer.append(day(number), rows))
 
     def work(self) -> RequestContext:
         clock = self.airflow.clock

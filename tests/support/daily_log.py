@@ -1,0 +1,44 @@
+"""The producer of a daily log, and a stand-in for Spark in which faults happen, for tests with an injected clock."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobs.replay.orders import ReplayOrder
+from jobs.runs import RunResult
+from tests.support.fake_replay import FakeReplayer, append_day
+from tests.support.simulated_airflow import Clock
+
+
+@dataclass
+class Writer:
+    """The producer of the log. Its commits have the time of the injected clock."""
+
+    lake: Path
+    clock: Clock
+
+    def append(self, day: str, amounts: dict[str, int]) -> None:
+        """Append one record per key to a day, as one commit."""
+        append_day(self.lake, day, amounts)
+        commit = max((self.lake / "event_logs" / "sales" / "_delta_log").glob("*.json"))
+        lines = [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines()]
+        for line in lines:
+            if "commitInfo" in line:
+                line["commitInfo"]["timestamp"] = self.clock.ms
+        commit.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+        os.utime(commit, ns=(self.clock.ms * 1_000_000,) * 2)
+
+
+@dataclass
+class Cluster:
+    """Stands for Spark. `once` maps slices to what happens while they are replayed for the first time."""
+
+    replayer: FakeReplayer = field(default_factory=FakeReplayer)
+    once: dict[str, Callable[[], None]] = field(default_factory=dict)
+
+    def __call__(self, order: ReplayOrder) -> list[RunResult]:
+        for one in order.slices:
+            self.once.pop(one.slice_id, lambda: None)()
+        return self.replayer(order)
