@@ -1,8 +1,8 @@
 """Memory, handles, threads and time of one process over many small slices: `python -m bench.long_runs --slices 2000`.
 
-Each day gets some records, is replayed and published, as a daily schedule does it for years. Afterwards, one backfill
-replays all days again, with another spec. A sample is taken after so many slices. The last third of the samples must be
-no higher than the middle third, within the given share: the process keeps nothing for each slice.
+Each day gets some records, is replayed and published, as a daily schedule does it. Then the log gets further days, and
+one backfill replays all of them, with another spec. A sample is taken after so many slices. The last third of the
+samples must be no higher than the middle third, within the given share: the process keeps nothing for each slice.
 """
 
 import gc
@@ -10,7 +10,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -33,6 +33,7 @@ from tests.support.places import ROOT
 from tests.support.repair_model import Spec
 from tests.support.small_lake import SPEC, WHO, SmallLake, replay
 
+CHANCE: Final = Random(0)
 PLOT: Final = ROOT / "docs" / "benchmarks" / "long_runs.svg"
 OTHER_SPEC: Final = Spec(SPEC.windows, "7h", 0)
 SHARES: Final = {"memory_mb": 0.05, "handles": 0.0, "threads": 0.0, "temporary_files": 0.0, "cpu_ms": 0.25}
@@ -86,11 +87,11 @@ class Sampler:
         self._slices, self._cpu_s = slices, 0.0
 
 
-def daily(lake: SmallLake, slices: int, every: int) -> list[Resources]:
+def daily(lake: SmallLake, days: int, every: int) -> list[Resources]:
     """Append, replay and publish one day after the other; return the samples."""
-    sampler, chance = Sampler(), Random(0)
-    for day in range(slices):
-        lake.append(chance)
+    sampler = Sampler()
+    for day in range(days):
+        lake.append(CHANCE)
         with sampler.running():
             _published(lake.run(day, day))
         if (day + 1) % every == 0:
@@ -99,7 +100,9 @@ def daily(lake: SmallLake, slices: int, every: int) -> list[Resources]:
 
 
 def backfill(lake: SmallLake, slices: int, every: int) -> list[Resources]:
-    """Replay and publish all days as one request, in chunks; return the samples."""
+    """Replay and publish so many days as one request, in chunks; return the samples."""
+    while lake.days < slices:
+        lake.append(CHANCE)
     sampler, done = Sampler(), 0
 
     def counted(order: ReplayOrder) -> list[RunResult]:
@@ -142,7 +145,7 @@ class Panel:
     lines: Sequence[tuple[str, str]]
 
 
-def plot(runs: dict[str, Sequence[Resources]]) -> str:
+def plot(runs: Mapping[str, Sequence[Resources]]) -> str:
     """Return the SVG of the samples: one panel for each figure."""
     names = [column.name for column in fields(Resources) if column.name != "slices"]
     end = max(sample.slices for samples in runs.values() for sample in samples)
@@ -169,20 +172,19 @@ def plot(runs: dict[str, Sequence[Resources]]) -> str:
 
 
 @click.command()
-@click.option("--slices", type=click.IntRange(min=30), default=2_000, show_default=True, help="Number of days.")
-@click.option("--every", type=click.IntRange(min=1), default=50, show_default=True, help="Days between two samples.")
+@click.option("--days", type=click.IntRange(min=30), default=600, show_default=True, help="Daily runs.")
+@click.option("--slices", type=click.IntRange(min=30), default=2_000, show_default=True, help="Slices of the backfill.")
+@click.option("--every", type=click.IntRange(min=1), default=25, show_default=True, help="Slices between two samples.")
 @click.option("--write", "writes", is_flag=True, help="Write the plot of docs/explanation/testing.md.")
-def main(*, slices: int, every: int, writes: bool) -> None:
+def main(*, days: int, slices: int, every: int, writes: bool) -> None:
     """Run many small days in one process, print the samples, and fail if something grows."""
-    kinds: dict[str, Callable[[SmallLake, int, int], list[Resources]]] = {"daily": daily, "backfill": backfill}
-    runs: dict[str, Sequence[Resources]] = {}
     logging.disable(logging.WARNING)  # each day, the log's writer is told to store no checksums
     with tempfile.TemporaryDirectory(dir=os.environ.get("HINDCAST_BENCH_DIR")) as directory:
         lake = SmallLake(Path(directory) / "lake")
-        for kind, run in kinds.items():
-            runs[kind] = run(lake, slices, every)
-            for sample in runs[kind]:
-                click.echo(f"{kind}: {sample}")
+        runs = {"daily": daily(lake, days, every), "backfill": backfill(lake, slices, every)}
+    for kind, samples in runs.items():
+        for sample in samples:
+            click.echo(f"{kind}: {sample}")
     if writes:
         PLOT.write_text(plot(runs), encoding="utf-8")
     lines = [f"{kind}: {line}" for kind, samples in runs.items() for line in growing(samples)]
