@@ -19,9 +19,12 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 -- any JSON value; the caller 
     """Return the JSON document of a file.
 
     Raises:
-        SpecError: the file is missing, larger than 1 MB, not UTF-8, not JSON, nested deeper than 32 levels, or has a
-            key twice in one object, NaN, an infinity, a number of more than 40 digits, or one above 1.8e308.
+        SpecError: the file is missing, not a regular file, larger than 1 MB, not UTF-8, not JSON, nested deeper than
+            32 levels, or has a key twice in one object, NaN, an infinity, a number of more than 40 digits, or one
+            above 1.8e308.
     """
+    if path.exists() and not path.is_file():  # the opening of a pipe would wait
+        raise SpecError(f"{path}: is not a regular file; give the path of a JSON file")
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
