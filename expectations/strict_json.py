@@ -63,8 +63,8 @@ def _no_duplicates(pairs: Sequence[tuple[str, Any]], path: Path) -> dict[str, An
     for key, value in pairs:
         if key in members:
             raise SpecError(
-                f"{path}: the key {key!r} appears twice in one object, with {_short(members[key])} and "
-                f"{_short(value)}; JSON parsers silently drop one of them, so keep only the one you mean"
+                f"{path}: the key {key!r} appears twice in one object, with {short(members[key])} and "
+                f"{short(value)}; JSON parsers silently drop one of them, so keep only the one you mean"
             )
         members[key] = value
     return members
@@ -89,6 +89,7 @@ def _finite_float(digits: str, path: Path) -> float:
     return number
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """Return a value as an error shows it, with at most `MAX_SHOWN` characters."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

@@ -39,10 +39,6 @@ _DIGEST_BYTES: Final = 64
 _READS: Final = 3
 """A reader lists the directory again if another process has removed the file that it found, at most so many times."""
 _SOURCES: Final = ("jobs/ledger", "jobs/runs.py", "jobs/lake/rewrites.py")
-_DAMAGED: Final = (
-    OSError, ValueError, TypeError, AttributeError, ImportError, LookupError, RecursionError, MemoryError
-)  # fmt: skip
-"""What reading a damaged snapshot raises. A size that is wrong may be one that no machine has."""
 _log = logging.getLogger(__name__)
 
 
@@ -74,7 +70,7 @@ def read_snapshot(uri: str) -> EventHistory | None:
             return _decoded(read_bytes(f"{uri}/{DIRECTORY}/{max(names)}"), uri)
         except FileNotFoundError:
             continue  # a newer one has replaced it
-        except _DAMAGED as error:
+        except Exception as error:  # noqa: BLE001 - a damaged file may raise anything, and the events tell the same
             _log.info("the snapshot of ledger %s is ignored, and will be made again: %r", uri, error)
             return None
     return None
