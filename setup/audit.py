@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCKS = sorted(ROOT.glob("requirements*.lock")) + [ROOT / "requirements-bootstrap.txt"]
+LOCKS = [*sorted(ROOT.glob("requirements*.lock")), ROOT / "requirements-bootstrap.txt"]
 FOUND, UNKNOWN = 1, 3
 """Exit statuses: a vulnerability is known; not all packages could be audited. 0: none is known."""
 
