@@ -7,6 +7,7 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 
 PY := .venv/bin/python
 UV := .cache/uv/bin/uv
+AUDIT_PY := .cache/audit/bin/python
 # Each stamp file is inside the directory that it stands for. Remove the directory, and the next target makes it again.
 PYTHON_FOUND := .cache/setup/python
 MACHINE_OK := .cache/setup/machine
@@ -18,6 +19,7 @@ JARS_OK := .cache/ivy/checked
 ARCHIVE_OK := .cache/jvm/made
 BYTECODE_OK := .cache/setup/bytecode
 DOCS_OK := .cache/docs/synced
+AUDIT_OK := .cache/audit/synced
 S3_JARS_OK := .cache/ivy-s3/checked
 VERSITYGW := v1.8.0
 S3_SERVER ?= $(CURDIR)/.cache/s3-server/versitygw
@@ -37,7 +39,7 @@ PICTURES ?=
 # the tests would compile all test modules again (6 s of 18 s).
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test slow test-ui soak test-compose env fuzz simulate mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster s3 test-s3 check docs docs-serve demo year up down lock clean FORCE
+.PHONY: help setup test slow test-ui soak test-compose env fuzz simulate mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster s3 test-s3 check audit docs docs-serve demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,6 +112,9 @@ check: $(SET_UP)  ## check formatting, lint, types and the direction of imports
 	@.venv/bin/lint-imports
 	@.venv/bin/hadolint Dockerfile tests/deploy/*/Dockerfile
 
+audit: $(AUDIT_OK)  ## ask for known vulnerabilities of all locked packages; without such a service, list the packages with their ages
+	@$(AUDIT_PY) setup/audit.py
+
 docs: $(DOCS_OK)  ## build docs/ as a site in .cache/site; a page outside the navigation or a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs build --quiet --strict
 	@echo "docs: open $(CURDIR)/.cache/site/index.html"
@@ -146,6 +151,7 @@ lock: $(UV_OK)  ## write the lock files from requirements*.in (needs the network
 	$$compile --override requirements-overrides.txt requirements.in -o requirements.lock; \
 	$$compile requirements-fast.in -o requirements-fast.lock; \
 	$$compile requirements-docs.in -o requirements-docs.lock; \
+	$$compile requirements-audit.in -o requirements-audit.lock; \
 	$$compile --override requirements-overrides.txt requirements-dev.in -o requirements-dev.lock
 
 clean:  ## stop Airflow, and remove .venv, .cache and .hindcast (not a lake elsewhere)
@@ -190,6 +196,13 @@ $(DOCS_OK): requirements-docs.lock | $(UV_OK)
 	@echo "set-up: $$(grep -c '^[a-z].*==' $<) packages that build the documentation, into $(@D)"
 	@[[ -x $(@D)/bin/python ]] || $(UV) venv --quiet --no-project --python "$$(cat $(PYTHON_FOUND))" $(@D)
 	@$(UV) pip sync --quiet --python $(@D)/bin/python --require-hashes --only-binary :all: $<
+	@touch $@
+
+# pip-audit has an environment of its own, because the packages that it examines must not depend on its own ones.
+$(AUDIT_OK): requirements-audit.lock | $(UV_OK)
+	@echo "set-up: $$(grep -c '^[a-z].*==' $<) packages that audit the others, into $(@D)"
+	@[[ -x $(AUDIT_PY) ]] || $(UV) venv --quiet --no-project --python "$$(cat $(PYTHON_FOUND))" $(@D)
+	@$(UV) pip sync --quiet --python $(AUDIT_PY) --require-hashes --only-binary :all: $<
 	@touch $@
 
 # Python compiles a module when it imports it for the first time, except where PYTHONDONTWRITEBYTECODE is set. There,

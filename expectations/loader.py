@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from expectations.catalogue import ADMITTED, REFUSED, Shape
-from expectations.strict_json import MAX_SHOWN, read_json
+from expectations.strict_json import MAX_SHOWN, read_json, short
 from expectations.suites import RUN, RUN_COLUMNS, SEVERITIES, TABLES, Check, Suite, SuiteFile
 from windowlib.errors import SpecError
 
@@ -141,7 +141,7 @@ class _Reader:
         """Refuse a key that is not allowed, and suggest the closest allowed one."""
         for key in raw:
             if key not in allowed:
-                self.fail(f"unknown {what} {key!r}", _suggest(key, allowed))
+                self.fail(f"unknown {what} {short(key)}", _suggest(key, allowed))
 
     def suite(self, table: str, raw: object) -> Suite:
         """Return the suite of one table."""
@@ -151,7 +151,7 @@ class _Reader:
         self.keys(raw, _SUITE_KEYS, what="key")
         name, expectations = raw.get("name"), raw.get("expectations")
         if not isinstance(name, str) or not name:
-            self.fail(f"has the name {name!r}", 'give it a name, such as "flights.run"')
+            self.fail(f"has the name {short(name)}", 'give it a name, such as "flights.run"')
         if not isinstance(expectations, list) or not expectations:
             self.fail(
                 "has no expectations", "a suite without expectations would always pass: add one, or remove the suite"
@@ -184,11 +184,11 @@ class _Reader:
 
     def _shape(self, kind: object) -> Shape:
         if not isinstance(kind, str):
-            self.fail(f"has the type {kind!r}", "name an expectation, such as expect_column_values_to_not_be_null")
+            self.fail(f"has the type {short(kind)}", "name an expectation, such as expect_column_values_to_not_be_null")
         if kind in REFUSED:
             self.fail(f"{kind} is refused", REFUSED[kind])
         if kind not in ADMITTED:
-            self.fail(f"there is no expectation {kind!r}", _suggest(kind, ADMITTED))
+            self.fail(f"there is no expectation {short(kind)}", _suggest(kind, ADMITTED))
         return ADMITTED[kind]
 
     def _arguments(self, kind: str, shape: Shape, kwargs: Mapping[str, Any]) -> None:
@@ -211,13 +211,18 @@ class _Reader:
         if least is None or most is None:
             return
         if isinstance(least, str) != isinstance(most, str):
-            self.fail(f"min_value = {least!r} and max_value = {most!r} are of different kinds", "use numbers or times")
+            self.fail(
+                f"min_value = {short(least)} and max_value = {short(most)} are of different kinds",
+                "use numbers or times",
+            )
         if least > most:  # type: ignore[operator]  # two texts or two numbers, checked above
-            self.fail(f"min_value = {least!r} is greater than max_value = {most!r}", "nothing could pass: swap them")
+            self.fail(
+                f"min_value = {short(least)} is greater than max_value = {short(most)}", "nothing could pass: swap them"
+            )
 
     def _severity(self, kind: str, value: object) -> str:
         if value not in SEVERITIES:
-            self.fail(f"has the severity {value!r}", f"allowed are {', '.join(reversed(SEVERITIES))} ({kind})")
+            self.fail(f"has the severity {short(value)}", f"allowed are {', '.join(reversed(SEVERITIES))} ({kind})")
         return str(value)
 
     def _text(self, raw: Mapping[str, Any], key: str) -> str:

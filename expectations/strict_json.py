@@ -19,9 +19,12 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 -- any JSON value; the caller 
     """Return the JSON document of a file.
 
     Raises:
-        SpecError: the file is missing, larger than 1 MB, not UTF-8, not JSON, nested deeper than 32 levels, or has a
-            key twice in one object, NaN, an infinity, a number of more than 40 digits, or one above 1.8e308.
+        SpecError: the file is missing, not a regular file, larger than 1 MB, not UTF-8, not JSON, nested deeper than
+            32 levels, or has a key twice in one object, NaN, an infinity, a number of more than 40 digits, or one
+            above 1.8e308.
     """
+    if path.exists() and not path.is_file():  # the opening of a pipe would wait
+        raise SpecError(f"{path}: is not a regular file; give the path of a JSON file")
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
@@ -60,8 +63,8 @@ def _no_duplicates(pairs: Sequence[tuple[str, Any]], path: Path) -> dict[str, An
     for key, value in pairs:
         if key in members:
             raise SpecError(
-                f"{path}: the key {key!r} appears twice in one object, with {_short(members[key])} and "
-                f"{_short(value)}; JSON parsers silently drop one of them, so keep only the one you mean"
+                f"{path}: the key {key!r} appears twice in one object, with {short(members[key])} and "
+                f"{short(value)}; JSON parsers silently drop one of them, so keep only the one you mean"
             )
         members[key] = value
     return members
@@ -86,6 +89,7 @@ def _finite_float(digits: str, path: Path) -> float:
     return number
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """Return a value as an error shows it, with at most `MAX_SHOWN` characters."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

@@ -21,6 +21,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from jobs.durations import parse_duration
+from jobs.regular_file import read_regular
 from windowlib.errors import RequestError
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ def open_output(place: str) -> "pa.NativeFile":
 def read_bytes(place: str) -> bytes:
     """Return the content of a file, or raise OSError. On this machine, Arrow is not imported."""
     if not is_remote(place):
-        return Path(place).read_bytes()
+        return read_regular(Path(place))
     system, path = file_system(place)
     with system.open_input_stream(path) as stream:
         return bytes(stream.read())

@@ -162,7 +162,7 @@ def _decoded(uri: str, path: str, content: bytes) -> Head:
         stored = json.loads(content)
         head = Head(version=stored["version"], tip=stored["tip"])
         is_whole = head.encoded() == content and path.endswith(f"/{_name(head.version)}")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise damaged from error
     if not is_whole:
         raise damaged

@@ -70,7 +70,7 @@ def read_snapshot(uri: str) -> EventHistory | None:
             return _decoded(read_bytes(f"{uri}/{DIRECTORY}/{max(names)}"), uri)
         except FileNotFoundError:
             continue  # a newer one has replaced it
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, LookupError) as error:
+        except Exception as error:  # noqa: BLE001 - a damaged file may raise anything, and the events tell the same
             _log.info("the snapshot of ledger %s is ignored, and will be made again: %r", uri, error)
             return None
     return None

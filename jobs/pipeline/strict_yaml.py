@@ -7,13 +7,13 @@ date without quotes is a text.
 """
 
 import re
-import stat
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 
 import yaml
 from typing_extensions import override
 
+from jobs.regular_file import read_regular
 from windowlib.errors import SpecError
 
 MAX_BYTES = 1_000_000
@@ -110,12 +110,7 @@ def read_yaml(path: Path) -> object:
             has line and column.
     """
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise SpecError(f"{path}: is not a regular file; write the pipeline into a regular file")
-        if status.st_size > MAX_BYTES:
-            raise SpecError(f"{path}: has {status.st_size:,} bytes; a pipeline file has at most {MAX_BYTES:,}")
-        content = path.read_bytes()
+        content = read_regular(path, most=MAX_BYTES)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:

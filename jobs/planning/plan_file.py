@@ -15,9 +15,12 @@ from jobs.new_file import write_new
 from jobs.plain_text import counted, shortened
 from jobs.planning.plan import Plan
 from jobs.planning.steps import Reason
+from jobs.regular_file import read_regular
 from jobs.runs import Slice, WarmUp
 from windowlib.errors import RequestError
 
+_MOST_BYTES: Final = 200_000_000
+"""A plan has about 500 bytes for each slice."""
 _NAMED: Final = 5
 """An error names so many slices."""
 
@@ -120,9 +123,9 @@ class PlanFile(_Stored):
             RequestError: it cannot be read, or is no plan.
         """
         try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise RequestError(f"the plan {path} cannot be read: {error}") from error
+            return cls.model_validate_json(read_regular(path, most=_MOST_BYTES))
+        except OSError as error:
+            raise RequestError(f"the plan {path} cannot be read: {error.strerror or error}") from error
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"])) or "the file"

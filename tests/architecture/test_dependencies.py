@@ -123,7 +123,7 @@ def test_what_is_declared_is_imported() -> None:
     assert {name for name in declared() if name not in used | NOT_IMPORTED | {"apache-airflow"}} == set()
 
 
-@pytest.mark.parametrize("lock", [RUN, FAST, DEVELOP])
+@pytest.mark.parametrize("lock", [RUN, FAST, DEVELOP, "requirements-audit.lock"])
 def test_a_lock_names_no_index_and_has_a_hash_for_everything(lock: str) -> None:
     text = (ROOT / lock).read_text(encoding="utf-8")
     assert not re.search(r"^\s*--?(index-url|extra-index-url|find-links|i)\b", text, re.MULTILINE)

@@ -45,6 +45,14 @@ BANNED_IMPORTS = {
     "marshal": "law L8",
     "shelve": "law L8",
 }
+BANNED_METHODS = {
+    ("yaml", "load"): "jobs.pipeline.strict_yaml reads YAML",
+    ("yaml", "unsafe_load"): "jobs.pipeline.strict_yaml reads YAML",
+    ("yaml", "full_load"): "jobs.pipeline.strict_yaml reads YAML",
+    ("os", "system"): "start a program with a list of arguments",
+    ("os", "popen"): "start a program with a list of arguments",
+    ("tempfile", "mktemp"): "another user may take the name",
+}
 MAY_PRINT = {"setup", "dags"}  # scripts that run before anything is installed, and Airflow captures its tasks' output
 # Spelled in parts, so that this file does not hold them.
 MACHINE_PATHS = tuple("/" + name for name in ("work/main", "work/shared", "tmp/boot", "home/", "Users/", "root/"))
@@ -104,6 +112,10 @@ def unsafe_calls(source: str, *, may_print: bool = False) -> list[str]:
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in banned:
                 found.append(f"{node.lineno}: {name}(): {banned[name]}")
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name)) if (module, name) in BANNED_METHODS:
+                found.append(f"{node.lineno}: {module}.{name}(): {BANNED_METHODS[module, name]}")
+            case ast.keyword(arg="shell", value=ast.Constant(value=value)) if value:
+                found.append(f"{node.lineno}: shell=True: start a program with a list of arguments")
             case ast.Import(names=names):
                 roots = {alias.name.split(".")[0] for alias in names}
                 found += [
@@ -220,6 +232,9 @@ def test_the_check_for_long_functions_finds_them(source: str, found: int) -> Non
         ("import os, marshal.x", 1),
         ("from cloudpickle import dumps", 1),
         ("from jobs.pickle_free import x", 0),
+        ("yaml.load(text)\nyaml.safe_load(text)", 1),
+        ("subprocess.run('ls', shell=True)\nsubprocess.run(['ls'], shell=False)", 1),
+        ("os.system('ls')\nos.popen('ls')\ntempfile.mktemp()", 3),
     ],
 )
 def test_the_check_for_unsafe_calls_finds_them(source: str, found: int) -> None:

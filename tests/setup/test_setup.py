@@ -21,6 +21,7 @@ LOCKS = (
     "requirements-dev.lock",
     "requirements-build.lock",
     "requirements-docs.lock",
+    "requirements-audit.lock",
     "requirements-bootstrap.txt",
 )
 

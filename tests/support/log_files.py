@@ -48,9 +48,22 @@ def write_log(table: Path, random: Random, *, cover: Cover, days: int = 2, recor
             _add_page_checksums(table, commit)
     track_rows(table)
     if cover == "checksum files":
-        for path in sorted(table.rglob("*")):
-            if path.is_file():
-                write_checksum_file(path)
+        _write_checksum_files(table)
+
+
+def cover_newest(table: Path, cover: Cover) -> None:
+    """Protect the newest commit of a table and its data files, which have no protection yet."""
+    if cover != "nothing":
+        _add_page_checksums(table, commits_of(table)[-1])
+    if cover == "checksum files":
+        _write_checksum_files(table)
+
+
+def _write_checksum_files(table: Path) -> None:
+    """Write the checksum files that files of a table lack."""
+    for path in sorted(table.rglob("*")):
+        if path.is_file() and path.suffix != ".crc" and not path.with_name(f".{path.name}.crc").exists():
+            write_checksum_file(path)
 
 
 def _row(random: Random, day: int, name: str) -> dict[str, Any]:

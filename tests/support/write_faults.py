@@ -91,10 +91,13 @@ def compiled(directory: Path) -> Path:
 
 @dataclass
 class ForkServer:
-    """Runs calls in forked children of a process in which the library is loaded. `directory` is for its files."""
+    """Runs calls in forked children of a process. `directory` is for its files.
+
+    Without the library, no call can be counted or disturbed.
+    """
 
     directory: Path
-    library: Path
+    library: Path | None = None
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def __enter__(self) -> "ForkServer":
@@ -108,7 +111,7 @@ class ForkServer:
             start_new_session=True,
             env={
                 **os.environ,
-                "LD_PRELOAD": str(self.library),
+                **({} if self.library is None else {"LD_PRELOAD": str(self.library)}),
                 "PYTHONPATH": str(ROOT),
                 "HINDCAST_WHO": "a test",
                 "TMPDIR": str(self.directory),

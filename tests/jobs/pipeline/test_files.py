@@ -297,9 +297,9 @@ def test_a_path_that_is_not_a_regular_file_is_refused_without_blocking(tmp_path:
     assert [one.name for one in files.good] == ["flights"]
     assert {one.name: one.error.partition(": ")[2] for one in files.broken} == {
         "dangling": "cannot be read: No such file or directory",
-        "directory": "is not a regular file; write the pipeline into a regular file",
-        "fifo": "is not a regular file; write the pipeline into a regular file",
-        "zero": "is not a regular file; write the pipeline into a regular file",
+        "directory": "cannot be read: Is a directory",
+        "fifo": "cannot be read: it is not a regular file",
+        "zero": "cannot be read: it is not a regular file",
     }
 
 

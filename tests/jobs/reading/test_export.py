@@ -64,6 +64,15 @@ def test_an_export_has_the_rows_and_names_its_ledger_version(tmp_path: Path, for
     assert table.to_pylist() == ROWS.to_pylist() * 2
 
 
+def test_a_text_that_looks_like_a_formula_is_exported_as_it_is_stored(tmp_path: Path) -> None:
+    """Programs read the file. In the CSV files of the review pages, such a text begins with an apostrophe."""
+    texts = ["=1+1", "+1", "-1", "@x", "\t=1", "'=1"]
+    rows = pa.table({"key": texts, "stops": [[text] for text in texts], "raw": [b""] * len(texts)}, SCHEMA)
+    target = tmp_path / "rows.csv"
+    export([rows], str(target), Format.CSV, schema=SCHEMA, notes={})
+    assert pacsv.read_csv(target)["key"].to_pylist() == texts
+
+
 @pytest.mark.parametrize("form", Format)
 def test_an_export_that_fails_leaves_nothing_behind(tmp_path: Path, form: Format) -> None:
     def blocks() -> Iterator[pa.Table]:
