@@ -182,7 +182,7 @@ def _sum(values: Sequence[Any], column: Column) -> object:
     if isinstance(total, Decimal):
         arrow = column.kind.arrow
         digits = min(arrow.precision + 10, 38) - arrow.scale
-        if abs(total) >= Decimal(10) ** digits:
+        if total.copy_abs() >= Decimal(10) ** digits:  # `abs` rounds to 28 digits
             raise DoesNotFit
     elif not -_BIGINT <= total < _BIGINT:
         raise DoesNotFit
