@@ -1,6 +1,5 @@
 """Turns errors about a damaged table, an own one or an event log, into one paragraph that names it and the file."""
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from urllib.parse import unquote
 
 from jobs.disk_errors import disk_problem
 from jobs.lake.delta_tables import open_delta
+from jobs.lake.json_lines import json_lines
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import is_remote
 from windowlib.errors import HindcastError, LogError, StoreError
@@ -177,8 +177,7 @@ def _log_problem(path: Path) -> str | None:
     if path.suffix != ".json":
         return None
     try:
-        lines = path.read_bytes().decode("utf-8").splitlines()
-        actions = [json.loads(line) for line in lines if line]
+        actions = json_lines(path.read_bytes())
     except (OSError, ValueError) as error:
         return one_line(error)
     return None if all(isinstance(action, dict) for action in actions) and actions else "it has no action"

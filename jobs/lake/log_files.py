@@ -4,7 +4,6 @@ A commit file is read and parsed once for each `LogFiles`. The bytes of each fil
 (covered_files). Format of the files: the Delta protocol, sections "Delta Log Entries" and "Checkpoints".
 """
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from jobs.lake.covered_files import CoveredFile, StoredDigests, check_file, digests_text
 from jobs.lake.damage import log_errors
+from jobs.lake.json_lines import json_lines
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import is_remote
 from windowlib.errors import LogError
@@ -147,7 +147,7 @@ class LogFiles:
         with self.system.open_input_stream(path) as stream:
             raw = stream.read()
         try:
-            entries = [json.loads(line) for line in raw.decode("utf-8").splitlines() if line.strip()]
+            entries = json_lines(raw)
         except ValueError as error:
             raise LogError(
                 f"commit file {path} of event log {self.uri} is damaged or truncated ({error}); restore it from a "
@@ -276,7 +276,7 @@ def _entries(files: LogFiles, path: str, columns: Sequence[str]) -> Iterator[Ent
 
 def _json_entries(files: LogFiles, path: str) -> Iterator[Entry]:
     with files.system.open_input_stream(path) as stream:
-        yield from map(json.loads, stream.read().decode("utf-8").splitlines())
+        yield from json_lines(stream.read())
 
 
 def _rows(files: LogFiles, path: str, columns: Sequence[str]) -> Iterator[Entry]:

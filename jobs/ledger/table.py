@@ -12,6 +12,7 @@ from jobs.disk_errors import disk_problem
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import REMOTE_ADVICE, damaged_file, one_line, table_errors
 from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, open_delta
+from jobs.lake.json_lines import json_lines
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.ledger.chain import Row
@@ -342,8 +343,7 @@ def _operation(uri: str, version: int) -> str | None:
     """Return the operation of a commit; None if its file names none."""
     system, root = file_system(uri)
     with system.open_input_stream(f"{root}/_delta_log/{version:020}.json") as stream:
-        lines = stream.read().decode("utf-8").splitlines()
-    infos = (json.loads(line).get("commitInfo") for line in lines if line.strip())
+        infos = [action.get("commitInfo") for action in json_lines(stream.read())]
     return next((info.get("operation") for info in infos if info is not None), None)
 
 

@@ -4,13 +4,13 @@ A writer stores a data file first and commits it afterwards. If it is killed in 
 first, the file stays and no reader sees it. The same remains if the file of a commit is lost.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from jobs.lake.damage import table_errors
+from jobs.lake.json_lines import json_lines
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system
@@ -64,8 +64,8 @@ def _is_commit(path: str) -> bool:
 def _named(system: "pafs.FileSystem", root: str, commits: Iterable[str]) -> Iterator[str]:
     for commit in commits:
         with system.open_input_stream(commit) as stream:
-            lines = stream.read().decode("utf-8").splitlines()
-        for action in (json.loads(line) for line in lines if line.strip()):
+            actions = json_lines(stream.read())
+        for action in actions:
             file = action.get("add") or action.get("remove")
             if file is not None:
                 yield place_of(root, file["path"])

@@ -139,7 +139,7 @@ class Player:
             accumulator = self.scalar.create()
             for row in range(at, at + size):
                 accumulator = self.scalar.add(accumulator, values[row], positions[row])
-            expected.append(self.scalar.to_state(accumulator))
+            expected.append(self.state(accumulator))
             at += size
         return Pair(self.columns.reduce(column, ordered, starts), expected)
 
@@ -157,7 +157,15 @@ class Player:
 
     def merged(self, left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
         scalar = self.scalar
-        return scalar.to_state(scalar.merge(scalar.from_state(left), scalar.from_state(right)))
+        return self.state(scalar.merge(scalar.from_state(left), scalar.from_state(right)))
+
+    def state(self, accumulator: Any) -> tuple[Any, ...]:  # noqa: ANN401 - of any aggregate
+        """Return the state of an accumulator, also if its total has too many digits to be stored."""
+        try:
+            return self.scalar.to_state(accumulator)
+        except SpecError:
+            count, total = accumulator
+            return count, Decimal(total)
 
     def folded(self, states: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
         total = self.scalar.to_state(self.scalar.create())
@@ -204,7 +212,7 @@ class Player:
             return Pair(self.columns.take(pair.states, indices), [pair.expected[i] for i in indices])
         try:
             stored = pa.array(self.columns.to_columns(pair.states))
-        except pa.ArrowInvalid:  # a total of more than 38 digits
+        except SpecError:  # a total of more than 38 digits
             return pair
         first = random.randint(0, min(1, count))
         return Pair(self.columns.from_columns(stored.slice(first)), pair.expected[first:])
@@ -226,7 +234,7 @@ class Player:
         try:
             wanted = pa.array([dict(zip(names, state, strict=True)) for state in pair.expected], kind)
         except pa.ArrowInvalid:  # a total of more than 38 digits
-            with pytest.raises(pa.ArrowInvalid):
+            with pytest.raises(SpecError, match=r"does not fit decimal\(38,"):
                 self.columns.to_columns(pair.states)
         else:
             stored = self.columns.to_columns(pair.states)

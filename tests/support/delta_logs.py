@@ -11,11 +11,15 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from jobs.lake.json_lines import json_lines
+
 TRACKED = {
     "delta.enableRowTracking": "true",
     "delta.rowTracking.materializedRowIdColumnName": "_row-id-col-1",
     "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col-1",
 }
+
+FEATURES = ("readerFeatures", "writerFeatures")
 
 
 def commits_of(table: Path) -> list[Path]:
@@ -33,7 +37,7 @@ def clean_commits(table: Path) -> None:
 def map_columns(table: Path, mode: str) -> None:
     """Rewrite the commits of a table with column mapping: they then use physical column names."""
     for commit in commits_of(table):
-        lines = [_mapped(json.loads(line), mode) for line in commit.read_text(encoding="utf-8").splitlines()]
+        lines = [_mapped(entry, mode) for entry in json_lines(commit.read_bytes())]
         commit.write_text("\n".join(json.dumps(line, separators=(",", ":")) for line in lines), encoding="utf-8")
 
 
@@ -66,11 +70,11 @@ def track_rows(table: Path) -> None:
     """Rewrite the commits of a table as Spark writes them with row tracking: each file has the ids of its rows."""
     next_id = 0
     for version, commit in enumerate(commits_of(table)):
-        lines = [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines()]
+        lines = json_lines(commit.read_bytes())
         for entry in lines:
             if "protocol" in entry:
-                features = ["domainMetadata", "rowTracking"]
-                entry["protocol"] = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
+                features = sorted({*entry["protocol"].get("writerFeatures", ()), "domainMetadata", "rowTracking"})
+                entry["protocol"] |= {"minWriterVersion": 7, "writerFeatures": features}
             if "metaData" in entry:
                 entry["metaData"]["configuration"] |= TRACKED
             if "add" in entry:
@@ -87,15 +91,11 @@ def mark_deleted(table: Path, rows: Mapping[str, Collection[int]], *, operation:
 
     `rows` maps the path of a file, as in the commits, to all row numbers that are deleted then. Return the version.
     """
-    commits = [list(map(json.loads, commit.read_text("utf-8").splitlines())) for commit in commits_of(table)]
+    commits = [json_lines(commit.read_bytes()) for commit in commits_of(table)]
     adds = {entry["add"]["path"]: entry["add"] for entries in commits for entry in entries if "add" in entry}
     protocol = next(entry["protocol"] for entries in reversed(commits) for entry in entries if "protocol" in entry)
-    features = {*(protocol.get("writerFeatures") or ()), "deletionVectors"}
-    entries = [
-        _operation(operation),
-        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7} | {"readerFeatures": ["deletionVectors"]}},
-    ]
-    entries[1]["protocol"]["writerFeatures"] = sorted(features)
+    features = {name: sorted({*(protocol.get(name) or ()), "deletionVectors"}) for name in FEATURES}
+    entries = [_operation(operation), {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}]
     for path, deleted in rows.items():
         before = adds[path]
         if before.get("deletionVector") == deletion_vector(deleted):
@@ -152,7 +152,7 @@ def track_rows_later(table: Path, chance: Random, *, after: int, batches: int = 
     commits, in any order. `meanwhile` is the number of commits that another writer made before the backfill. Return the
     number of files in the first commit of the backfill.
     """
-    commits = [list(map(json.loads, commit.read_text("utf-8").splitlines())) for commit in commits_of(table)]
+    commits = [json_lines(commit.read_bytes()) for commit in commits_of(table)]
     old, new = commits[:after], commits[after:]
     live = {entry["add"]["path"]: entry["add"] for entries in old for entry in entries if "add" in entry}
     for entries in old:

@@ -1,7 +1,8 @@
-"""The zoo from the command line: `python -m tests.zoo list | run | freeze | table [NAME ...]`.
+"""The zoo from the command line: `python -m tests.zoo list | run | freeze | table [NAME ...] | hostile FIRST COUNT`.
 
 `run` compares replays with the frozen answers. `freeze` writes the answers of entries that have none. `table` prints
 the table of docs/reference/logs.md. A NAME is that of an entry or of a table; without one, all entries are meant.
+`hostile` plays the hostile logs of COUNT seeds from FIRST on.
 """
 
 import os
@@ -20,6 +21,7 @@ from tests.zoo.answers import compared, difference, freeze, frozen  # noqa: E402
 from tests.zoo.catalogue import entries_named  # noqa: E402
 from tests.zoo.documented import table_lines  # noqa: E402
 from tests.zoo.entries import Entry  # noqa: E402
+from tests.zoo.hostile.playing import play_many  # noqa: E402
 from tests.zoo.oracle import has_oracle, oracle  # noqa: E402
 from tests.zoo.replaying import Refused, Zoo  # noqa: E402
 
@@ -44,6 +46,8 @@ def main(command: str, names: list[str]) -> int:
     if command == "table":
         print("\n".join(table_lines()))  # noqa: T201
         return 0
+    if command == "hostile":
+        return play_many(int(names[0]), int(names[1]))
     wrong = 0
     with tempfile.TemporaryDirectory() as root:
         zoo = Zoo(Path(root), _session)

@@ -100,7 +100,7 @@ def _table(kind: Kind) -> Build:
                     {
                         "k": row["k"],
                         "at": row["at"],
-                        "t": _time(kind, row["at"]),
+                        "t": time_value(kind, row["at"]),
                         "v": kind.values[number * 7 % len(kind.values)],
                         "seq": row["seq"],
                         "day": row["day"],
@@ -120,7 +120,7 @@ def _table(kind: Kind) -> Build:
     return build
 
 
-def _time(kind: Kind, at_ms: int | None) -> object:
+def time_value(kind: Kind, at_ms: int | None) -> object:
     if at_ms is None or kind.time is None:
         return None
     at = EPOCH + at_ms * MS

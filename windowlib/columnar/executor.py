@@ -93,4 +93,4 @@ class Executor(Protocol):
 
 def arrow_columns(table: Table) -> tuple[str, ...]:
     """Return the columns of an emitted table, in order."""
-    return tuple(name for name in table.columns() if name != "record")
+    return tuple(table.columns_without_record())

@@ -43,7 +43,7 @@ class RowIdentity:
         """Prepare for the rows of a table; `block` rows are hashed together."""
         self.table = table
         self._block = block
-        self._kinds = {name: arrow_type(node) for name, node in table.columns().items() if name != "record"}
+        self._kinds = {name: arrow_type(node) for name, node in table.columns_without_record().items()}
         self._placed = tuple(name for name, node in table.content.items() if holds_positions(node))
         if table.name != tables.WINDOW_STATE:
             self._placed = ()

@@ -28,6 +28,7 @@ Accumulator = Any
 _WIDE: Final = Context(prec=80)
 """80 digits are enough for every sum of decimal(38, s) values."""
 _INT64: Final = 1 << 63
+_MOST_DIGITS: Final = 10**38 - 1
 
 
 class Aggregate(Protocol):
@@ -291,7 +292,7 @@ class SumDecimal:
     """The sum or mean of the decimals that are not null. Without any, it is null.
 
     Results have Spark's types: a sum has ten digits more than the input, a mean four digits more, rounded half up.
-    `result` raises SpecError if the value does not fit its type.
+    `result` raises SpecError if the value does not fit its type, and `to_state` if the total has more than 38 digits.
     """
 
     name: str
@@ -342,14 +343,21 @@ class SumDecimal:
             exact = _WIDE.divide(exact, Decimal(count))
         value = exact.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP, context=_WIDE)
         if len(value.as_tuple().digits) > precision:
-            raise SpecError(
-                f"aggregate {self.name!r}: {value} does not fit {self.output_type}; "
-                "cast its input to a decimal with fewer digits, or to double, in the log"
-            )
+            raise self._too_large(value, self.output_type)
         return value
 
     def to_state(self, accumulator: tuple[int, int]) -> State:
-        return (accumulator[0], Decimal(accumulator[1]))
+        count, total = accumulator
+        if abs(total) > _MOST_DIGITS:
+            raise self._too_large(Decimal(total).scaleb(-self.scale, _WIDE), f"decimal(38,{self.scale})")
+        return (count, Decimal(total))
 
     def from_state(self, state: State) -> tuple[int, int]:
         return (int(state[0]), int(state[1]))
+
+    def _too_large(self, value: Decimal, kind: str) -> SpecError:
+        what = "mean" if self.is_mean and kind == self.output_type else "sum"
+        return SpecError(
+            f"aggregate {self.name!r}: the {what} {value} does not fit {kind}; cast its input to a decimal with fewer "
+            "digits, or to double, in the log"
+        )

@@ -62,6 +62,11 @@ class Table:
         """Return the columns of content and coordinates, in this order, without the slice columns and the row id."""
         return {**self.content, **self.coordinates}
 
+    def columns_without_record(self) -> dict[str, Node]:
+        """Return `columns` without the record of the log. A key or an output may have the name `record` as well."""
+        placed = {name: node for name, node in self.coordinates.items() if name != "record"}
+        return {**self.content, **placed}
+
     def emitted_columns(self) -> dict[str, Node]:
         """Return the columns of a row as a task emits it: `columns`, the id, and the check if the table has one."""
         return {**self.columns(), **dict.fromkeys(self._words(), "long")}

@@ -42,8 +42,8 @@ def comparable(values: pa.Array) -> pa.Array:
 
 def _float_places(values: pa.Array) -> pa.Array:
     """Return integers in the order of floating-point numbers: the bits of those below zero are turned over."""
-    numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 becomes 0.0
-    numbers = np.where(np.isnan(numbers), np.nan, numbers)  # one NaN
+    numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+    numbers = np.where(np.isnan(numbers), np.nan, numbers) + 0.0  # one NaN, which is quiet; -0.0 becomes 0.0
     bits = np.ascontiguousarray(numbers).view(np.int64)
     places = np.where(bits < 0, bits ^ np.int64(_INT64_MAX), bits)
     places = np.where(np.isnan(numbers), np.int64(_INT64_MAX), places)

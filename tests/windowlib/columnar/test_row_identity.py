@@ -10,6 +10,7 @@ import pytest
 from tests.support.fuzzing import seeds
 from tests.support.plain_hashes import in_disguise, plain_fold, plain_row, random_kind, random_value
 from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.executor import arrow_columns
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.records import tables
 from windowlib.records.column_types import Node
@@ -23,6 +24,14 @@ pytestmark = pytest.mark.usefixtures("each_way_to_hash")
 
 def table_of(kinds: Mapping[str, Node]) -> Table:
     return Table(name=tables.WINDOW_OUTPUTS, content=dict(kinds), coordinates={"fired_rank": "long"})
+
+
+def test_an_output_may_have_the_name_of_the_record_of_side_tables() -> None:
+    table = tables.window_outputs({}, {"record": "long"})
+    assert "record" in arrow_columns(table)
+    assert len(RowIdentity(table).arrays([])) == len(table.columns())
+    late = tables.late_records("string")
+    assert {*late.columns()} - {*arrow_columns(late)} == {"record"}
 
 
 def test_a_row_has_the_same_id_when_it_is_emitted_and_when_it_is_read() -> None:

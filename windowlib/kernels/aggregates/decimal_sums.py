@@ -34,6 +34,13 @@ class ColumnSumDecimal(CountedSumColumns):
             values = values.cast(pa.decimal128(_DIGITS_MAX, self.aggregate.scale))
         return from_decimals(values)
 
+    def to_columns(self, states: IntegerSums) -> pa.StructArray:
+        total = narrowed(states.total)
+        if _bound(total) > 10**_DIGITS_MAX:
+            for pair in zip(states.count.tolist(), python_integers(total), strict=True):
+                self.aggregate.to_state(pair)  # raises if a total does not fit
+        return CountedSumColumns.to_columns(self, states)
+
     def results(self, states: IntegerSums) -> pa.Array:
         kind = arrow_type(parse_type(self.aggregate.output_type))
         precision, scale = decimal_of(self.aggregate.output_type) or (_DIGITS_MAX, 0)

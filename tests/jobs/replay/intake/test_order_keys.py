@@ -1,6 +1,7 @@
 """Places of records are compared as Spark's ORDER BY compares them."""
 
 import math
+import struct
 from decimal import Decimal
 from itertools import pairwise
 from random import Random
@@ -27,6 +28,10 @@ POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
 """Type -> the Arrow type and values that are hard to compare."""
 
 
+SIGNALLING = struct.unpack("<d", struct.pack("<Q", 0x7FF0_0000_0000_0001))[0]
+"""A NaN with which the processor reports every calculation."""
+
+
 def compared(one: Any, two: Any) -> int:  # noqa: ANN401 - values of any type
     """Compare two values as the definition says, in plain Python."""
 
@@ -46,6 +51,10 @@ def rows_of(random: Random, kinds: list[str], count: int) -> list[tuple[Any, ...
 
 def in_columns(rows: list[tuple[Any, ...]], kinds: list[str]) -> list[pa.Array]:
     return [comparable(pa.array([row[n] for row in rows], POOLS[kind][0])) for n, kind in enumerate(kinds)]
+
+
+def test_a_signalling_nan_has_the_place_of_any_nan_without_a_warning() -> None:
+    assert comparable(pa.array([SIGNALLING])) == comparable(pa.array([math.nan]))
 
 
 def row_order(one: tuple[Any, ...], two: tuple[Any, ...]) -> int:

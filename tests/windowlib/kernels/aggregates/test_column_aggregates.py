@@ -1,14 +1,19 @@
 """Every column aggregate gives the results and states of its record-at-a-time aggregate, through any operations."""
 
+from decimal import Decimal
 from random import Random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.support.column_aggregates import ANY, DECIMALS, DRAWERS, INTEGERS, ORDERED, Player, play
 from tests.support.fuzzing import seeds
+from windowlib.errors import SpecError
+from windowlib.functions.aggregates import SumDecimal
 from windowlib.functions.window_functions import Reduce, aggregate
 from windowlib.kernels.aggregates.choice import column_aggregate, why_not
+from windowlib.kernels.aggregates.column_aggregate import Positions
 from windowlib.kernels.aggregates.segments import TABLE_MAX, group_sums, range_extremes, range_sums
 
 CASES: list[tuple[str, str | None, bool]] = [
@@ -32,6 +37,24 @@ def test_columns_give_the_states_and_results_of_the_aggregate(case: tuple[str, s
     assert columns is not None
     for seed in seeds(8, among=len(CASES)):
         play(Player(scalar, columns, input_type, Random(seed)), None if input_type is None else DRAWERS[input_type])
+
+
+@pytest.mark.parametrize("kind", ["sum", "avg"])
+def test_a_total_of_decimals_beyond_38_digits_is_refused_when_a_state_is_stored(kind: str) -> None:
+    """A state is a DECIMAL(38, 0) column, and the total of a window that is still open must fit there."""
+    most = Decimal("9." + "9" * 37)
+    total = aggregate(kind, "decimal(38,37)", name="paid")
+    assert isinstance(total, SumDecimal)
+    columns = column_aggregate(total, "decimal(38,37)")
+    assert columns is not None
+    places = np.arange(2)
+    states = columns.reduce(pa.array([most, most]), Positions(places, places), np.array([0]))
+    accumulator = total.add_all(total.create(), [most, most])
+    for store in (lambda: total.to_state(accumulator), lambda: columns.to_columns(states)):
+        with pytest.raises(SpecError, match=r"'paid': the sum 19\.9{36}8 does not fit decimal\(38,37\)"):
+            store()
+    fits = total.add_all(accumulator, [most.copy_negate()])
+    assert total.from_state(total.to_state(fits)) == fits, "only what is stored must fit"
 
 
 def test_a_users_aggregate_has_no_column_form() -> None:

@@ -1,0 +1,189 @@
+"""What must become of the records of a hostile log: fates and windows, record by record in plain Python.
+
+Only the draw's own values are used: neither Arrow nor code of Hindcast computes an instant, a window or an aggregate.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any, Final
+
+from tests.support.other_log import exact_sum
+from tests.zoo.entries import in_order
+from tests.zoo.hostile.logs import BOUND_MS, Aggregate, Column, HostileLog, Row
+from tests.zoo.hostile.values import Broken
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MS: Final = timedelta(milliseconds=1)
+FIRST_INSTANT_MS: Final = -62_135_596_800_000
+LAST_INSTANT_MS: Final = 253_402_300_799_999
+_BEGINNING: Final = -(1 << 63)
+_WIDE: Final = Context(prec=400)
+_BIGINT: Final = 1 << 63
+
+
+class DoesNotFit(Exception):  # noqa: N818 - an expected answer, no error of a test
+    """The sum of an aggregate does not fit its type, so the replay must be refused."""
+
+
+@dataclass(slots=True)
+class Expected:
+    """What must be published.
+
+    `fates` is day -> fate -> number of records. `late` has the numbers of the records that missed a window, and
+    `invalid` the reason of each invalid record, by number. `windows` is (key, start) -> the values of the aggregates.
+    """
+
+    fates: dict[date, Counter[str]] = field(default_factory=dict)
+    late: set[int] = field(default_factory=set)
+    unassigned: set[int] = field(default_factory=set)
+    invalid: dict[int, str] = field(default_factory=dict)
+    windows: dict[tuple[object, ...], tuple[object, ...]] = field(default_factory=dict)
+
+
+def expected(log: HostileLog) -> Expected:
+    """Return what must be published after all slices of a log.
+
+    Raises:
+        DoesNotFit: a sum does not fit.
+    """
+    answer = Expected()
+    time, seq, size = log.of("time"), log.of("seq").name, log.windows.size_ms
+    watermark_ms = _BEGINNING
+    members: dict[tuple[object, ...], list[Row]] = {}
+    for row in records_in_order(log):
+        fates = answer.fates.setdefault(row[log.of("day").name], Counter())
+        at_ms, problem = _instant(row[time.name], time)
+        problem = _problem(log, row) or problem
+        if problem is not None:
+            answer.invalid[row[seq]] = problem
+            fates["invalid"] += 1
+            continue
+        assert at_ms is not None
+        starts = _starts(at_ms, size, log.windows.slide_ms)
+        kept = [start for start in starts if start + size - 1 + log.windows.lateness_ms > watermark_ms]
+        if len(kept) < len(starts):
+            answer.late.add(row[seq])
+        if not starts:
+            answer.unassigned.add(row[seq])
+        fates["assigned" if kept else "late" if starts else "unassigned"] += 1
+        key = tuple(plain(row[name]) for name in log.keys)
+        for start in kept:
+            members.setdefault((key, start), []).append(row)
+        watermark_ms = max(watermark_ms, at_ms - BOUND_MS - 1)
+    for (key, start), rows in members.items():
+        if start + size - 1 <= watermark_ms:
+            answer.windows[key, start] = tuple(_result(aggregate, rows) for aggregate in log.aggregates)
+    return answer
+
+
+def records_in_order(log: HostileLog) -> list[Row]:
+    """Return the records in the order of the log: by day, then as the pipeline says."""
+    rows = [row for commit in log.commits for row in commit]
+    if log.order:
+        rows = in_order(rows, log.order)
+    return sorted(rows, key=lambda row: row[log.of("day").name])
+
+
+def plain(value: Any) -> object:  # noqa: ANN401 - a value of any type
+    """Return a value in a form that is equal exactly if the value is. NaNs are equal, and so are -0.0 and 0.0."""
+    match value:
+        case float():
+            return "NaN" if math.isnan(value) else ("double", value + 0.0)
+        case bool() | int() | str() | None:
+            return type(value).__name__, value
+        case Decimal():
+            return "decimal", value or Decimal(0)
+        case dict():
+            return tuple((name, plain(one)) for name, one in value.items())
+        case list() | tuple():
+            return [plain(one) for one in value]
+        case _:
+            return type(value).__name__, str(value)
+
+
+def _starts(at_ms: int, size_ms: int, slide_ms: int) -> list[int]:
+    last = at_ms - at_ms % slide_ms
+    return [start for start in range(last, at_ms - size_ms, -slide_ms) if start + size_ms > at_ms]
+
+
+def _problem(log: HostileLog, row: Row) -> str | None:
+    if any(_is_broken(value) for value in row.values()):
+        return "not_utf8"
+    return "null_key" if any(row[name] is None for name in log.keys) else None
+
+
+def _is_broken(value: object) -> bool:
+    return isinstance(value, Broken)
+
+
+def _instant(value: Any, column: Column) -> tuple[int | None, str | None]:  # noqa: ANN401 - a value of any type
+    """Return the epoch ms of a value, rounded down, or the reason why it has none."""
+    match value:
+        case None:
+            return None, "null_time"
+        case float() if not math.isfinite(value):
+            return None, "nan_time" if math.isnan(value) else "infinite_time"
+        case str():
+            return _of_text(value)
+        case datetime():
+            ms = (value.replace(tzinfo=UTC) - EPOCH) // MS
+        case date():
+            ms = (value - EPOCH.date()) // MS
+        case _:
+            ms = _of_number(value, column)
+    return (ms, None) if FIRST_INSTANT_MS <= ms <= LAST_INSTANT_MS else (None, "time_out_of_range")
+
+
+def _of_text(text: str) -> tuple[int | None, str | None]:
+    """The draw has only instants of Python's `isoformat` and texts that are no times."""
+    if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00", text, re.ASCII) is None:
+        return None, "wrong_type"
+    return (datetime.fromisoformat(text) - EPOCH) // MS, None
+
+
+def _of_number(value: float | Decimal, column: Column) -> int:
+    """Nine digits after the point count, as in decimal(38,9) of Spark."""
+    number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    rounded = number.quantize(Decimal("1e-9"), rounding=ROUND_HALF_UP, context=_WIDE)
+    per_ms = {"s": Decimal("0.001"), "us": Decimal(1000)}[column.kind.unit or ""]
+    return math.floor(_WIDE.divide(rounded, per_ms))
+
+
+def _result(aggregate: Aggregate, rows: Sequence[Row]) -> object:
+    if aggregate.column is None:
+        return plain(len(rows))
+    values = [row[aggregate.column.name] for row in rows]
+    present = [value for value in values if value is not None]
+    match aggregate.kind:
+        case "first" | "last":
+            return plain(values[0 if aggregate.kind == "first" else -1])
+        case "collect_list":
+            return plain(present)
+        case "sum":
+            return plain(_sum(present, aggregate.column))
+        case _:
+            ordered = in_order([{"": value} for value in present], [""])
+            return plain(ordered[-1 if aggregate.kind == "max" else 0][""] if ordered else None)
+
+
+def _sum(values: Sequence[Any], column: Column) -> object:
+    if not values:
+        return None
+    if isinstance(values[0], float):
+        return exact_sum(values)
+    total: Any = values[0]
+    for value in values[1:]:
+        total = _WIDE.add(total, value) if isinstance(total, Decimal) else total + value
+    if isinstance(total, Decimal):
+        arrow = column.kind.arrow
+        digits = min(arrow.precision + 10, 38) - arrow.scale
+        if total.copy_abs() >= Decimal(10) ** digits:  # `abs` rounds to 28 digits
+            raise DoesNotFit
+    elif not -_BIGINT <= total < _BIGINT:
+        raise DoesNotFit
+    return total

@@ -1,0 +1,243 @@
+"""Writes a hostile log as a Delta table: by deltalake, or by hand with Arrow's Parquet files and commits of JSON."""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, Schema, write_deltalake
+
+from jobs.lake.json_lines import json_lines
+from tests.support.delta_logs import clean_commits, commits_of, mark_deleted, track_rows
+from tests.support.latin_texts import as_texts, with_bytes
+from tests.zoo.hostile.logs import HostileLog, Row
+from tests.zoo.hostile.values import Broken
+
+_FEATURES: Final[Mapping[str, tuple[list[str], list[str]]]] = {
+    "mapped by name": (["columnMapping"], ["columnMapping"]),
+    "mapped by id": (["columnMapping"], ["columnMapping"]),
+    "v2 checkpoint": (["v2Checkpoint"], ["v2Checkpoint"]),
+    "clustered": ([], ["clustering", "domainMetadata"]),
+    "widened column": (["typeWidening"], ["typeWidening"]),
+}
+"""Form -> the features of readers and of writers that its table needs."""
+
+
+def arrow_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+    """Return records as a table. A text of `Broken` bytes becomes a text that is not UTF-8."""
+    arrays = []
+    for field in schema:
+        values = [row[field.name] for row in rows]
+        if any(isinstance(value, Broken) for value in values):
+            own = [value.encode() if isinstance(value, str) else value for value in values]
+            arrays.append(as_texts(pa.array(own, with_bytes(field.type)), field.type))
+        else:
+            arrays.append(pa.array(values, field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def write_table(log: HostileLog, table: Path) -> None:
+    """Write the table in the form of the log."""
+    if log.writer == "deltalake":
+        _write_by_delta_rs(log, table)
+    else:
+        _HandWriter(log, table).write()
+    if (after := _AFTER.get(log.form)) is not None:
+        after(log, table)
+
+
+def _write_by_delta_rs(log: HostileLog, table: Path) -> None:
+    for rows in log.commits or ((),):
+        write_deltalake(
+            str(table), arrow_table(rows, log.schema), mode="append", partition_by=[log.of("day").name]
+        )  # fmt: skip
+
+
+class _HandWriter:
+    """Writes one Parquet file for each commit and day."""
+
+    def __init__(self, log: HostileLog, table: Path) -> None:
+        self._log, self._table, self._files = log, table, 0
+        self._is_mapped = log.form.startswith("mapped")
+        self._is_flat = log.form in {"not partitioned", "clustered"}
+        self._day = log.of("day").name
+
+    def write(self) -> None:
+        (self._table / "_delta_log").mkdir(parents=True)
+        schema = self._log.schema
+        late = self._late_column()
+        first = schema.remove(schema.get_field_index(late)) if self._log.form == "added column" and late else schema
+        if self._log.form == "widened column" and late:
+            first = schema.set(schema.get_field_index(late), pa.field(late, pa.int32()))
+        self._commit([{"protocol": self._protocol()}, {"metaData": self._metadata(first)}, *self._clustering()])
+        for number, rows in enumerate(self._log.commits):
+            is_early = number < len(self._log.commits) // 2 and all(self._fits(row, late) for row in rows)
+            changed = []
+            if not is_early and first != schema:
+                changed = [{"metaData": self._metadata(schema, widened=late)}]
+                first = schema
+            self._commit([*changed, *({"add": add} for add in self._adds(rows, first))])
+        if first != schema:
+            self._commit([{"metaData": self._metadata(schema, widened=late)}])
+
+    def _late_column(self) -> str | None:
+        return next((one.name for one in self._log.columns if one.role == "payload"), None)
+
+    def _fits(self, row: Row, late: str | None) -> bool:
+        """Return whether a record can be written before the column is added or widened."""
+        if self._log.form == "added column":
+            return late is None or row[late] is None
+        return self._log.form != "widened column" or late is None or abs(row[late] or 0) < 2**31
+
+    def _commit(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        version = len(commits_of(self._table))
+        info = {"commitInfo": {"timestamp": 0, "operation": "WRITE", "operationParameters": {}}}
+        text = "\n".join(map(json.dumps, [info, *entries]))
+        (self._table / "_delta_log" / f"{version:020}.json").write_text(text, "utf-8")
+
+    def _adds(self, rows: Sequence[Row], schema: pa.Schema) -> list[dict[str, Any]]:
+        days = [None] if self._is_flat else sorted({row[self._day] for row in rows})
+        parts = [(day, [row for row in rows if day is None or row[self._day] == day]) for day in days]
+        if self._log.form == "empty files":
+            parts += [(day, []) for day in days]
+        return [self._add(day, own, schema) for day, own in parts]
+
+    def _add(self, day: Any, rows: Sequence[Row], schema: pa.Schema) -> dict[str, Any]:  # noqa: ANN401 - a date or None
+        kept = schema if day is None else schema.remove(schema.get_field_index(self._day))
+        records = arrow_table(rows, kept)
+        if self._is_mapped:
+            records = pa.Table.from_arrays(records.columns, schema=pa.schema([*map(self._physical, kept)]))
+        name = f"part-{self._files}.parquet"
+        self._files += 1
+        pq.write_table(records, self._table / name, write_page_checksum=True)
+        values = {} if day is None else {self._physical_name(self._day): str(day)}
+        return {
+            "path": name, "partitionValues": values, "size": (self._table / name).stat().st_size,
+            "modificationTime": 0, "dataChange": True, "stats": json.dumps({"numRecords": len(rows)}),
+        }  # fmt: skip
+
+    def _number(self, name: str) -> int:
+        return self._log.schema.get_field_index(name) + 1
+
+    def _physical_name(self, name: str) -> str:
+        return f"col-{self._number(name)}" if self._is_mapped else name
+
+    def _physical(self, field: pa.Field) -> pa.Field:
+        ids = {"PARQUET:field_id": str(self._number(field.name))}
+        return pa.field(self._physical_name(field.name), field.type, metadata=ids)
+
+    def _protocol(self) -> dict[str, Any]:
+        readers, writers = map(list, _FEATURES.get(self._log.form, ([], [])))
+        if "timestamp_ntz" in {one.kind.name for one in self._log.columns}:
+            readers, writers = [*readers, "timestampNtz"], [*writers, "timestampNtz"]
+        if readers:
+            return {
+                "minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": readers, "writerFeatures": writers,
+            }  # fmt: skip
+        if writers:
+            return {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": writers}
+        return {"minReaderVersion": 1, "minWriterVersion": 2}
+
+    def _metadata(self, schema: pa.Schema, *, widened: str | None = None) -> dict[str, Any]:
+        fields = json.loads(Schema.from_arrow(schema).to_json())
+        if self._is_mapped:
+            _map_nested(fields, itertools.count(100))
+        for field in fields["fields"]:
+            if self._is_mapped:
+                field["metadata"] = {
+                    "delta.columnMapping.id": self._number(field["name"]),
+                    "delta.columnMapping.physicalName": self._physical_name(field["name"]),
+                }
+            if widened is not None and field["name"] == widened and self._log.form == "widened column":
+                field["metadata"] = {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]}
+        odd = {"void column": "void", "interval column": "interval day to second"}.get(self._log.form)
+        if odd is not None:
+            fields["fields"].append({"name": "odd", "type": odd, "nullable": True, "metadata": {}})
+        mode = {"mapped by name": "name", "mapped by id": "id"}.get(self._log.form)
+        settings = {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "999"} if mode else {}
+        if self._log.form == "widened column":
+            settings = {"delta.enableTypeWidening": "true"}
+        return {
+            "id": f"00000000-0000-4000-8000-{self._log.seed:012x}", "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps(fields), "partitionColumns": [] if self._is_flat else [self._day],
+            "configuration": settings, "createdTime": 0,
+        }  # fmt: skip
+
+    def _clustering(self) -> list[dict[str, Any]]:
+        if self._log.form != "clustered":
+            return []
+        configuration = json.dumps({"clusteringColumns": [[self._log.of("seq").name]]})
+        domain = {"domain": "delta.clustering", "configuration": configuration, "removed": False}
+        return [{"domainMetadata": domain}]
+
+
+def _map_nested(node: Any, ids: Iterator[int]) -> None:  # noqa: ANN401 - a part of a schema
+    """Give each field inside a type its own name as the physical one."""
+    if isinstance(node, list):
+        for part in node:
+            _map_nested(part, ids)
+    if isinstance(node, dict):
+        if "name" in node:
+            numbered = {"delta.columnMapping.id": next(ids), "delta.columnMapping.physicalName": node["name"]}
+            node["metadata"] = numbered
+        for part in (*node.values(),):
+            _map_nested(part, ids)
+
+
+def _compact(_log: HostileLog, table: Path) -> None:
+    DeltaTable(str(table)).optimize.compact()
+
+
+def _z_order(log: HostileLog, table: Path) -> None:
+    DeltaTable(str(table)).optimize.z_order([log.of("seq").name])
+
+
+def _restore(_log: HostileLog, table: Path) -> None:
+    """Delete all records and bring them back."""
+    version = DeltaTable(str(table)).version()
+    DeltaTable(str(table)).delete()
+    DeltaTable(str(table)).restore(version)
+
+
+def _delete(_log: HostileLog, table: Path) -> None:
+    DeltaTable(str(table)).delete()
+
+
+def _track(_log: HostileLog, table: Path) -> None:
+    track_rows(table)
+
+
+def _checkpoint(_log: HostileLog, table: Path) -> None:
+    clean_commits(table)
+
+
+def _v2_checkpoint(_log: HostileLog, table: Path) -> None:
+    """Write a checkpoint of JSON of the newest version, and remove the commits before it."""
+    commits = commits_of(table)
+    entries = [entry for commit in commits for entry in json_lines(commit.read_bytes())]
+    kept = [entry for entry in entries if "commitInfo" not in entry]
+    version = len(commits) - 1
+    lines = [{"checkpointMetadata": {"version": version, "tags": {}}}, *kept]
+    name = f"{version:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
+    (table / "_delta_log" / name).write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    for commit in commits[:-1]:
+        commit.unlink()
+
+
+def _mark_deleted(_log: HostileLog, table: Path) -> None:
+    """Delete the first record of a file with a deletion vector."""
+    for commit in commits_of(table):
+        for entry in json_lines(commit.read_bytes()):
+            add = entry.get("add", {})
+            if add and json.loads(add["stats"])["numRecords"]:
+                mark_deleted(table, {add["path"]: [0]})
+                return
+
+
+_AFTER: Final[Mapping[str, Callable[[HostileLog, Path], None]]] = {
+    "compacted": _compact, "z-ordered": _z_order, "restored": _restore, "deleted": _delete, "tracked": _track,
+    "checkpoint": _checkpoint, "v2 checkpoint": _v2_checkpoint, "deletion vector": _mark_deleted,
+}  # fmt: skip

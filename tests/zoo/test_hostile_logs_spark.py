@@ -1,0 +1,27 @@
+"""Hostile logs in Spark's tasks have the rows of this process. Some forms of a log only Spark reads."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.zoo.hostile.logs import IN_SPARK, draw
+from tests.zoo.hostile.playing import play_in_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [None, "void column", pytest.param("interval column", marks=pytest.mark.soak)],
+)
+def test_hostile_logs_in_spark_are_accounted_for_or_refused(
+    spark: "SparkSession", tmp_path: Path, form: str | None
+) -> None:
+    assert form is None or form in IN_SPARK
+    for seed in (5, 9):
+        outcome = play_in_spark(draw(seed, form=form), tmp_path / str(seed), spark)
+        assert outcome.kind in {"accounted", "refused"}, f"seed {seed}: {outcome}"
