@@ -54,7 +54,7 @@ def expected(log: HostileLog) -> Expected:
     answer = Expected()
     time, seq, size = log.of("time"), log.of("seq").name, log.windows.size_ms
     watermark_ms = _BEGINNING
-    members: dict[tuple[object, ...], list[Row]] = {}
+    members: dict[tuple[tuple[object, ...], int], list[Row]] = {}
     for row in records_in_order(log):
         fates = answer.fates.setdefault(row[log.of("day").name], Counter())
         at_ms, problem = _instant(row[time.name], time)
@@ -75,9 +75,9 @@ def expected(log: HostileLog) -> Expected:
         for start in kept:
             members.setdefault((key, start), []).append(row)
         watermark_ms = max(watermark_ms, at_ms - BOUND_MS - 1)
-    for (key, start), rows in members.items():
+    for (of, start), rows in members.items():
         if start + size - 1 <= watermark_ms:
-            answer.windows[key, start] = tuple(_result(aggregate, rows) for aggregate in log.aggregates)
+            answer.windows[of, start] = tuple(_result(aggregate, rows) for aggregate in log.aggregates)
     return answer
 
 

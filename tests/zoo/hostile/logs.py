@@ -162,7 +162,7 @@ def _columns(chance: random.Random, form: str) -> tuple[Column, ...]:
     drawn = names(chance, len(roles))
     whole = next(kind for kind in KINDS if kind.name == "long")
     dates = next(kind for kind in KINDS if kind.name == "date")
-    columns = []
+    columns: list[Column] = []
     for role, name in zip(roles, drawn, strict=True):
         usable = [kind for kind in KINDS if kind.is_key] if chance.random() < 0.95 else KINDS
         kind = {

@@ -305,9 +305,9 @@ def _misses(log: HostileLog, answer: Expected, lake: Path, runs: Mapping[str, St
     for start, *values in zip(starts, *columns, strict=True):
         key = tuple(map(plain, values[: len(log.keys)]))
         published[repr((key, start // 1000))] = [plain(value) for value in values[len(log.keys) :]]
-    wanted = {repr(window): [*values] for window, values in answer.windows.items()}
+    wanted: dict[object, object] = {repr(window): [*values] for window, values in answer.windows.items()}
     if published != wanted:
-        odd = [window for window in {**published, **wanted} if published.get(window) != wanted.get(window)]
+        odd = [window for window in (*published, *wanted) if published.get(window) != wanted.get(window)]
         yield f"{len(odd)} windows: {odd[0]}: {published.get(odd[0])!r:.600}, expected {wanted.get(odd[0])!r:.600}"
     yield from _side_misses(log, answer, lake, records)
 
@@ -342,7 +342,8 @@ def _side_misses(
 def _stored_records(rows: Sequence[Row], log: HostileLog) -> list[Row]:
     """Return records as Arrow stores them: floats of 32 bits are rounded, texts that are not UTF-8 are null."""
     without = [{name: None if isinstance(one, Broken) else one for name, one in row.items()} for row in rows]
-    return arrow_table(without, log.schema).to_pylist()
+    stored: list[Row] = arrow_table(without, log.schema).to_pylist()
+    return stored
 
 
 def _field(record: Row, name: str) -> str:

@@ -120,7 +120,7 @@ class _HandWriter:
         }  # fmt: skip
 
     def _number(self, name: str) -> int:
-        return self._log.schema.get_field_index(name) + 1
+        return int(self._log.schema.get_field_index(name)) + 1
 
     def _physical_name(self, name: str) -> str:
         return f"col-{self._number(name)}" if self._is_mapped else name
