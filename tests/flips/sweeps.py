@@ -213,13 +213,16 @@ def counted(played: Iterable[Found]) -> tuple[int, ...]:
 
 
 def table_lines(played: Mapping[str, Sequence[Found]]) -> Iterator[str]:
-    """Yield the lines of the table: group and region, and the counts of its flips."""
+    """Yield the lines of the table: group and region, and the counts of its flips.
+
+    The regions of Delta's checkpoints are one line.
+    """
     yield "| table | region | " + " | ".join(COLUMNS) + " |"
     yield "|---|---" + "|---:" * len(COLUMNS) + "|"
     for group, every in played.items():
         kinds: defaultdict[str, list[Found]] = defaultdict(list)
         for flip_ in every:
-            kinds[flip_.place.kind].append(flip_)
+            kinds[flip_.place.kind.partition(" of Delta:")[0]].append(flip_)
         for kind, own in kinds.items():
             yield f"| {group} | {kind} | " + " | ".join(f"{number:,}" for number in counted(own)) + " |"
     everything = [flip_ for every in played.values() for flip_ in every]
