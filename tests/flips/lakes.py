@@ -66,6 +66,8 @@ SUITE: Final = {
 }
 PIPELINES: Final = ("late", "sums")
 FIRST: Final = date(2024, 1, 1)
+READ_COMMITS: Final = 3
+"""The runs of `make` have read the records of so many commits of the log. Further commits follow."""
 DAY_MS: Final = 86_400_000
 _TO: Final = ("--from", "2024-01-01", "--to")
 READ: Final = (
