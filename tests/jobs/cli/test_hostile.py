@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 import rich.console
@@ -257,7 +257,12 @@ def test_report_in_a_read_only_lake_is_one_paragraph(
     def refuse(*_args: object, **_kwargs: object) -> NoReturn:
         raise OSError(30, "Read-only file system")
 
-    for function in ("os.mkdir", "os.open", "tempfile.mkstemp"):
+    def only_read(path: str, flags: int, *more: Any, **named: Any) -> int:  # noqa: ANN401 - those of `os.open`
+        return opened(path, flags, *more, **named) if flags & os.O_ACCMODE == os.O_RDONLY else refuse()
+
+    opened = os.open
+    monkeypatch.setattr("os.open", only_read)
+    for function in ("os.mkdir", "tempfile.mkstemp"):
         monkeypatch.setattr(function, refuse)
     assert shell("report", "sales") == 1
     assert f"cannot be written to {shell.root / 'reports'}: Read-only file system" in shell.err
