@@ -128,8 +128,8 @@ def draw(seed: int, *, form: str | None = None) -> HostileLog:
     drawn = chance.choice(FORMS) if chance.random() < 0.7 else "plain"
     form = form or drawn
     columns = _columns(chance, form)
-    if form in BY_DELTA_RS and len({column.name.lower() for column in columns}) < len(columns):
-        form = "plain"  # deltalake reads no names that differ in case only
+    if form in BY_DELTA_RS and not _fits_delta_rs(columns):
+        form = "plain"
     keys = [column.name for column in columns if column.role == "key"]
     rows = list(_records(chance, columns, can_break=form not in BY_DELTA_RS and chance.random() < 0.2))
     order, commits = _arranged(chance, columns, rows, form)
@@ -148,9 +148,15 @@ def draw(seed: int, *, form: str | None = None) -> HostileLog:
     )
 
 
+def _fits_delta_rs(columns: Sequence[Column]) -> bool:
+    """Return whether deltalake writes the names: none differ in case only, and paths have no control characters."""
+    folded = {column.name.lower() for column in columns}
+    return len(folded) == len(columns) and min(map(ord, "".join(folded))) >= ord(" ")
+
+
 def _writer(chance: random.Random, form: str, columns: Sequence[Column], rows: Sequence[Row]) -> str:
-    """Choose the writer. deltalake writes no names that differ in case only, and no texts that are not UTF-8."""
-    if len({column.name.lower() for column in columns}) < len(columns):
+    """Choose the writer. deltalake writes no texts that are not UTF-8."""
+    if not _fits_delta_rs(columns):
         return "by hand"
     if any(isinstance(one, Broken) for row in rows for one in row.values()):
         return "by hand"
