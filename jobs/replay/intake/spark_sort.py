@@ -48,6 +48,8 @@ def sort_by_spark(spark: "SparkSession", chunk: ChunkLog, plan: OrderPlan) -> li
         LogError: a file cannot be read, different records share a place, or a slice does not have as many records as
             the statistics of the log say.
     """
+    if not chunk.log.files:
+        return []  # a log without row tracking has no hidden columns for the order of appending
     order = [f"o{place}" for place in range(len(plan.reading.named))]
     rows = _records(spark, chunk, order)
     blocks = max(1, -(-chunk.log.records // plan.rows_per_group))
