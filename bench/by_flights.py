@@ -1,8 +1,6 @@
 """The flights of 2013, as the pipelines of this repository replay them, with their checks."""
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
 from datetime import date, timedelta
 from pathlib import Path
@@ -13,6 +11,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from bench.by_hindcast import WHOLE, run_days, session
+from bench.cold import in_a_new_process
 from bench.contestant import Job
 from bench.delta_logs import flights_for
 from bench.samples import Checksum
@@ -170,10 +169,7 @@ class ColdStart:
     def run(self) -> None:
         first, last = flight_days(0, 1)
         name = self._job.options["pipeline"]
-        command = [sys.executable, "-m", "jobs.cli.main", "run", name, "--lake", str(self._lake)]
-        subprocess.run(
-            [*command, "--from", first, "--to", last], cwd=ROOT, check=True, stdout=sys.stderr, stdin=subprocess.DEVNULL
-        )
+        in_a_new_process("jobs.cli.main", "run", name, "--lake", str(self._lake), "--from", first, "--to", last)
 
     def check(self) -> Checksum:
         rows = DeltaTable(str(self._lake / self._job.options["pipeline"] / "window_outputs")).to_pyarrow_table(

@@ -20,9 +20,8 @@ from typing import Final
 
 import click
 import psutil
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from bench.page import TEMPLATES, escaped
+from bench.page import templates
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.planning.request_context import Asked
@@ -164,11 +163,7 @@ def plot(runs: Mapping[str, Sequence[Resources]]) -> str:
             for run, samples in runs.items()
         ]
         panels.append(Panel(title=name.replace("_", " "), top=top, greatest=most / 1.1, lines=lines))
-    environment = Environment(  # noqa: S701 - `escaped` is for the texts of a plot
-        loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["escaped"] = escaped
-    return environment.get_template("lines.svg.j2").render(panels=panels, end=end, height=56 + 96 * len(names))
+    return templates().get_template("lines.svg.j2").render(panels=panels, end=end, height=56 + 96 * len(names))
 
 
 @click.command()

@@ -31,11 +31,7 @@ class Bar:
 
 def pages(results: Mapping[str, Any]) -> dict[str, str]:
     """Return the files of the page by their path below `docs/`."""
-    # The page is Markdown, so nothing is escaped here; `escaped` is for the texts of a plot.
-    environment = Environment(  # noqa: S701
-        loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"number": number, "spread": spread, "escaped": escaped}
+    environment = templates()
     plots = {
         f"{PLOTS}/{contest['name']}.svg": plot(environment, contest)
         for contest in results["contests"]
@@ -45,6 +41,15 @@ def pages(results: Mapping[str, Any]) -> dict[str, str]:
         results=results, plots=plots, profiles=list(profiles(results))
     )
     return {"explanation/benchmarks.md": text, **plots}
+
+
+def templates() -> Environment:
+    """Return the templates of pages and plots. A page is Markdown, so only `escaped` escapes: the texts of a plot."""
+    environment = Environment(  # noqa: S701
+        loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"number": number, "spread": spread, "escaped": escaped}
+    return environment
 
 
 def plot(environment: Environment, contest: Mapping[str, Any]) -> str:

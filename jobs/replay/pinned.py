@@ -79,15 +79,21 @@ class Pinned:
             is_columnar=self.tables.is_columnar,
         )
 
-    def runs_here(self, *, has_session: bool) -> bool:
-        """Return whether the tasks of the chunk run in this process.
+    @property
+    def may_run_here(self) -> bool:
+        """Whether this process can run tasks of the chunk.
 
         Users' functions run in Spark's workers only, and some logs are read by Spark only.
+        """
+        return not self.order.pipeline.functions() and self.direct.why_spark is None
+
+    def runs_here(self, *, has_session: bool) -> bool:
+        """Return whether all tasks of the chunk run in this process.
 
         Args:
             has_session: whether a session runs. If not, more work is done here, because the start of Spark takes time.
         """
-        if self.order.pipeline.functions() or self.direct.why_spark is not None:
+        if not self.may_run_here:
             return False
         rows = sum(ids.count for ids in self.state_before.ids.values())
         per_record = 1 if self.tables.is_columnar else RECORDS_PER_OPERATOR_RECORD

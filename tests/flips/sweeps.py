@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from jobs.lake.json_lines import json_lines
 from tests.flips.lakes import CURRENT, HERE, OURS, READ_COMMITS, Outcome
 from tests.flips.regions import regions_of
 from tests.support.flipped_bits import flip
@@ -27,7 +28,7 @@ _MARKS: Final = ("Traceback (most", "a bug in Hindcast", "panicked at")
 def _unread_files(log: Path) -> frozenset[Path]:
     """Return the newest commits of the log, and the files that they have added: no run has read them."""
     commits = sorted(log.glob("_delta_log/*.json"))[READ_COMMITS:]
-    actions = (json.loads(line) for commit in commits for line in commit.read_text(encoding="utf-8").splitlines())
+    actions = (action for commit in commits for action in json_lines(commit.read_bytes()))
     added = (log / unquote(action["add"]["path"]) for action in actions if "add" in action)
     return frozenset([*commits, *added])
 

@@ -52,8 +52,7 @@ def run_chunk(session: LazySession, pinned: Pinned) -> ChunkRun:
     if pinned.direct.why_spark is not None:
         log.info("Spark reads and sorts the log: %s", pinned.direct.why_spark)
         session.start(pinned.log.records, reads=pinned.places)
-    may_begin_here = not pinned.order.pipeline.functions()  # users' functions run in Spark's workers only
-    tasks = tasks_of(session, runs_here=runs_here, may_begin_here=may_begin_here, may_read=pinned.places)
+    tasks = tasks_of(session, runs_here=runs_here, may_begin_here=pinned.may_run_here, may_read=pinned.places)
     directory = _directory(tasks, pinned)
     make_directory(directory)
     try:

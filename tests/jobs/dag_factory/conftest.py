@@ -1,14 +1,16 @@
 """Fixtures that import the DAG file as Airflow's DAG processor does, in a temporary home of Airflow."""
 
 import importlib.util
+import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.message_sinks import HOST, WebhookSink, webhook_sink
 from tests.support.places import ROOT
 
 if TYPE_CHECKING:
@@ -38,6 +40,15 @@ def load_dags(monkeypatch: pytest.MonkeyPatch) -> LoadDags:
         return {name: value for name, value in vars(module).items() if isinstance(value, DAG)}
 
     return load
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebhookSink]:
+    """Receive the messages to the receiver `hook` of a pipeline file."""
+    with webhook_sink() as sink:
+        connection = {"conn_type": "http", "host": f"http://{HOST}:{sink.port}/"}
+        monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps(connection))
+        yield sink
 
 
 @pytest.fixture

@@ -4,9 +4,8 @@ The clock is injected. The operators, the ledger, the log and the messages are t
 says what readers see, what waits, and who was told.
 """
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +23,7 @@ from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.planning.standing import Standing, standing
 from tests.support.daily_log import Cluster, Writer
 from tests.support.fake_replay import FAILS, PIPELINE, sales
-from tests.support.message_sinks import HOST, WebhookSink, webhook_sink
+from tests.support.message_sinks import WebhookSink
 from tests.support.simulated_airflow import HOUR_MS, Clock, SimulatedAirflow, WorkerDied, instant_ms
 
 if TYPE_CHECKING:
@@ -170,14 +169,6 @@ def _short(slice_ids: Iterable[str]) -> str:
         else:
             spans.append([one, one])
     return ",".join(f"{first:02d}" if first == last else f"{first:02d}-{last:02d}" for first, last in spans)
-
-
-@pytest.fixture
-def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebhookSink]:
-    with webhook_sink() as sink:
-        connection = {"conn_type": "http", "host": f"http://{HOST}:{sink.port}/"}
-        monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps(connection))
-        yield sink
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ processes of Airflow forget what they know. A person decides what is held and wh
 """
 
 import errno
-import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -33,7 +32,7 @@ from jobs.runs import RunResult
 from tests.support.daily_log import Cluster, Writer
 from tests.support.fake_replay import FAILS, PIPELINE, day_ms, sales
 from tests.support.fuzzing import seeds
-from tests.support.message_sinks import HOST, WebhookSink, webhook_sink
+from tests.support.message_sinks import WebhookSink
 from tests.support.simulated_airflow import Clock, SimulatedAirflow, WorkerDied, instant_ms
 from windowlib.errors import LedgerError
 
@@ -273,14 +272,6 @@ def _totals(records: Sequence[tuple[str, int]]) -> dict[str, int]:
 
 def _held(view: LedgerView, request: Request) -> list[RunResult]:
     return [view.run(run_id).result for run_id in request.runs.values() if not view.run(run_id).is_publishable]
-
-
-@pytest.fixture
-def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebhookSink]:
-    with webhook_sink() as sink:
-        connection = {"conn_type": "http", "host": f"http://{HOST}:{sink.port}/"}
-        monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps(connection))
-        yield sink
 
 
 def play(seed: int, days: int, *, tmp_path: Path, load: "LoadDags", hook: WebhookSink) -> Year:

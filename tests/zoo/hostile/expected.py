@@ -112,13 +112,9 @@ def _starts(at_ms: int, size_ms: int, slide_ms: int) -> list[int]:
 
 
 def _problem(log: HostileLog, row: Row) -> str | None:
-    if any(_is_broken(value) for value in row.values()):
+    if any(isinstance(value, Broken) for value in row.values()):
         return "not_utf8"
     return "null_key" if any(row[name] is None for name in log.keys) else None
-
-
-def _is_broken(value: object) -> bool:
-    return isinstance(value, Broken)
 
 
 def _instant(value: Any, column: Column) -> tuple[int | None, str | None]:  # noqa: ANN401 - a value of any type
