@@ -9,7 +9,7 @@ from jobs.lake.damage import reading
 from jobs.lake.delta_tables import open_table
 from jobs.lake.row_filter import RowFilter
 from jobs.lake.store import files_dataset, table_schema
-from jobs.lake.table_files import Attempt
+from jobs.lake.table_files import Attempt, StatisticsDigests
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,25 +30,44 @@ class FilteredFiles:
 
 
 @contextmanager
-def filtered_files(uri: str, attempts: Iterable[Attempt], chosen: RowFilter) -> Iterator[FilteredFiles]:
+def filtered_files(uri: str, digests: StatisticsDigests, chosen: RowFilter) -> Iterator[FilteredFiles]:
     """Give the files of some attempts, without the attempts that have no chosen row by the statistics of their files.
+
+    Statistics that do not have the digest of the ledger hide no file.
+
+    Args:
+        uri: the place of the table.
+        digests: the attempts, with the digests of their statistics.
+        chosen: the chosen rows.
 
     Raises:
         StoreError: the table cannot be read, inside the context as well; the message names the damaged file.
     """
-    pairs = frozenset(attempts)
+    pairs = frozenset(digests)
     with reading(uri, pairs):
         table = open_table(uri) if pairs else None
         if table is None:
             yield FilteredFiles(dataset=None, read=pairs)
             return
-        files, skipped = table.listing().of(pairs), table.listing().skipped(chosen)
-        chosen_attempts = {file.attempt for file in files if file.path not in skipped}
+        listing = table.listing()
+        files, skipped, usable = listing.of(pairs), listing.skipped(chosen), listing.with_statistics(digests)
+        chosen_attempts = {file.attempt for file in files if file.path not in skipped or file.attempt not in usable}
         kept = [file for file in files if file.attempt in chosen_attempts]
         left = {file.attempt for file in files} - chosen_attempts
         dataset = files_dataset(uri, kept, table_schema(table))
         records = sum(file.records or 0 for file in kept)
         yield FilteredFiles(dataset=dataset, read=pairs - left, records=records)
+
+
+def statistics_digest(uri: str, attempt: Attempt) -> str:
+    """Return the digest of the statistics of an attempt's files; an empty text if it has none.
+
+    Raises:
+        StoreError: the table cannot be read.
+    """
+    with reading(uri):
+        table = open_table(uri)
+        return "" if table is None else table.listing().statistics_digests().get(attempt, "")
 
 
 def time_cuts(uri: str, attempts: Iterable[Attempt], column: str, *, rows: int) -> "list[pa.Scalar]":

@@ -131,7 +131,7 @@ def read_published(
     if chosen is None:
         rows = stored.read(WINDOW_OUTPUTS, published_runs(view), needed)
     else:
-        rows = stored.filtered(WINDOW_OUTPUTS, published_runs(view), chosen, columns=needed)
+        rows = stored.filtered(published_runs(view), chosen, columns=needed)
     if not rows.column_names:
         return rows
     shown = [name for name in rows.column_names if name not in HIDDEN]

@@ -16,7 +16,7 @@ from jobs.lake.filtered_files import FilteredFiles, filtered_files
 from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter
 from jobs.lake.store import attempt_batches, count_rows, read_attempts, table_columns
-from jobs.lake.table_files import Attempt
+from jobs.lake.table_files import Attempt, StatisticsDigests
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.plain_text import counted
 from jobs.reading.id_sums import add_sums, id_sums
@@ -41,6 +41,8 @@ IDS = (tables.ROW_ID, *tables.PARTITION_COLUMNS)
 """The columns that the sums of ids need."""
 TALLIES_DIGEST = "tallies_digest"
 """The key in a run's extras for the digest of its rows in tallies."""
+STATISTICS_DIGEST = "statistics_digest"
+"""The key in a run's extras for the digest of the statistics of its files of window_outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +190,11 @@ def digest_of(run: StagedRun, table: str) -> str | None:
     return result.checkpoint.stored_digests.get(table) or result.digests.get(table, IdSum().digest())
 
 
+def statistics_digests(runs: Iterable[StagedRun]) -> StatisticsDigests:
+    """Return the digests of the statistics of window_outputs for some runs."""
+    return {run_attempt(run): run.result.extras.get(STATISTICS_DIGEST) for run in runs}
+
+
 @dataclass(frozen=True, slots=True)
 class StoredRuns:
     """Reads and checks the rows of runs of one pipeline.
@@ -249,25 +256,37 @@ class StoredRuns:
         self._refuse_sums(uri, by_attempt, table=table, sums=sums)
 
     def filtered(
-        self, table: str, runs: Sequence[StagedRun], chosen: RowFilter, *, columns: Sequence[str] | None = None
+        self, runs: Sequence[StagedRun], chosen: RowFilter, *, columns: Sequence[str] | None = None
     ) -> "pa.Table":
-        """Return the chosen rows of some runs. Files and row groups that have none, by their statistics, are not read.
+        """Return the chosen rows of some runs in window_outputs. Files without one are not read.
 
-        Of each attempt with a file that is read, all ids are read, and their sums are compared with the ledger. The
-        content of the returned rows is compared with their ids, if there are at most `content_rows` of them. A damaged
-        statistic, or a damaged value in a column of the filter, can hide a row.
+        The statistics in Delta's log tell which files have none, if they have their digest in the ledger. Of each
+        attempt with a file that is read, all ids are read, and their sums are compared with the ledger. The content of
+        the returned rows is compared with their ids, if there are at most `content_rows` of them. So only a value of a
+        column of the filter that is damaged, has a right page checksum, and is in a row that the filter leaves out
+        because of it, can hide a row. If the ledger has no digest, damaged statistics can hide rows as well.
 
         Raises:
             StoreError: as `read` does.
         """
+        import pyarrow as pa
+
+        table = tables.WINDOW_OUTPUTS
         uri = self.lake.table(self.pipeline, table)
-        by_attempt = {run_attempt(run, table): run for run in runs}
-        with filtered_files(uri, by_attempt, chosen) as files:
+        by_attempt = {run_attempt(run): run for run in runs}
+        with filtered_files(uri, statistics_digests(runs), chosen) as files:
             rows, sums, is_whole = self._chosen(files, chosen, columns)
         if sums is None:
             sums = {}
-            for batch in attempt_batches(uri, files.read, IDS, rows=BATCH_ROWS):
+            count = 0
+            for batch in attempt_batches(uri, files.read, (*IDS, *chosen.columns), rows=BATCH_ROWS):
                 add_sums(sums, batch)
+                count += chosen.of(pa.Table.from_batches([batch])).num_rows
+            if count != rows.num_rows:
+                what = (
+                    f"{counted(count, 'row')} chosen, and the statistics in the footers of its files hide some of them"
+                )
+                self._refuse(uri, Finding(table=table, slice_id=None, attempt_id=None, file=None, what=what))
         own = {attempt: run for attempt, run in by_attempt.items() if attempt in files.read}
         self._refuse_sums(uri, own, table=table, sums=sums)
         if is_whole:

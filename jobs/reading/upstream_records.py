@@ -21,7 +21,7 @@ from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import WINDOW_TIME
 from jobs.reading.published import PublishedView, published_runs, published_sql, quote_duckdb
-from jobs.reading.stored_rows import StoredRuns, of_attempts, run_attempt
+from jobs.reading.stored_rows import StoredRuns, of_attempts, run_attempt, statistics_digests
 from jobs.reading.stored_tables import spec_of, stored_table
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.errors import LogError
@@ -73,7 +73,7 @@ def upstream_slices(lake: Lake, view: LedgerView, log: LogGrammar) -> list[Upstr
     assert log.pipeline is not None, "the log is a table of a pipeline"
     with reading(uri := lake.table(log.pipeline, log.table)):
         table = open_table(uri)
-        bounds = {} if table is None else table.listing().times("window_end")
+        bounds = {} if table is None else table.listing().times("window_end", statistics_digests(runs))
     ends = [bounds.get(run_attempt(run), (MIN_TIME_MS, MAX_TIME_MS)) for run in runs]
     slices, final_ms = [], MIN_TIME_MS
     for number, run in enumerate(runs):

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from expectations.arrow_slices import ArrowSlices
 from expectations.slices import SlicedTable, SuiteChecks
 from expectations.suites import RUN
+from jobs.lake.filtered_files import statistics_digest
 from jobs.lake.store import ensure_table
-from jobs.reading.stored_rows import TALLIES_DIGEST
+from jobs.reading.stored_rows import STATISTICS_DIGEST, TALLIES_DIGEST
 from jobs.replay.checked_tables import CommittedSlices, run_rows
 from jobs.replay.checks import conservation, quality_rows, run_checks, verdict
 from jobs.replay.chunk.driver_rows import append_driver_rows, identified
@@ -160,7 +161,13 @@ def _result(computed: Computed, run: SliceRun, checks: tuple[CheckResult, ...], 
         warnings=warnings_of(run.slice, clamped=clamped, clock=arrival.column if arrival else None),
         clamped=clamped,
         checkpoint=_checkpoint_form(pinned, tallies, run),
-        extras={"checks_fingerprint": pinned.checks_fingerprint, TALLIES_DIGEST: tallies.digest(number)},
+        extras={
+            "checks_fingerprint": pinned.checks_fingerprint,
+            TALLIES_DIGEST: tallies.digest(number),
+            STATISTICS_DIGEST: statistics_digest(
+                pinned.uri(tables.WINDOW_OUTPUTS), (run.slice.slice_id, run.attempt_id)
+            ),
+        },
     )
 
 

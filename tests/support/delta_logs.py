@@ -178,6 +178,21 @@ def track_rows_later(table: Path, chance: Random, *, after: int, batches: int = 
     return len(adds[::batches])
 
 
+def change_bounds(table: Path, end: str, column: str, value: object, *, chance: Random | None = None) -> None:
+    """Store another bound of a column in the statistics of all files in the commits of a table, or of a random one.
+
+    `end` is `minValues` or `maxValues`. It is damage: the rows of the files stay.
+    """
+    commits = {path: json_lines(path.read_bytes()) for path in commits_of(table)}
+    adds = [entry["add"] for entries in commits.values() for entry in entries if "add" in entry]
+    for add in adds if chance is None else [chance.choice(adds)]:
+        statistics = json.loads(add["stats"])
+        statistics.setdefault(end, {})[column] = value
+        add["stats"] = json.dumps(statistics)
+    for path, entries in commits.items():
+        path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+
+
 def _operation(name: str) -> dict[str, Any]:
     return {"commitInfo": {"timestamp": 0, "operation": name, "operationParameters": {}}}
 

@@ -1,7 +1,7 @@
 """Random views of a pipeline for tests of comparisons: attempts in one Delta table, and a ledger that has them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from jobs.lake.filtered_files import statistics_digest
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.files import parse_pipeline, pipeline_to_json
+from jobs.reading.stored_rows import STATISTICS_DIGEST, run_attempt
 from jobs.runs import Counts, LogCoordinates, RunResult, Slice, Verdict
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.records import tables
@@ -85,6 +87,13 @@ class Views:
                 partition_by=["slice_id", "attempt_id"],
             )  # fmt: skip
         self._pending = {}
+
+    def seal_statistics(self) -> None:
+        """Store the digest of the statistics of each run, as a replay does. `commit` does not, like an old ledger."""
+        place = str(self.root / NAME / tables.WINDOW_OUTPUTS)
+        for run_id, run in self.runs.items():
+            digest = {STATISTICS_DIGEST: statistics_digest(place, run_attempt(run))}
+            self.runs[run_id] = replace(run, result=replace(run.result, extras=digest))
 
     def view(self, published: Mapping[str, str] | None = None) -> LedgerView:
         """Return the ledger's view; `published` maps slice ids to run ids."""

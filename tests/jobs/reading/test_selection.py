@@ -1,7 +1,9 @@
 """Published windows chosen by keys, starts and columns: the rows of a full read, from fewer files."""
 
+import struct
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,11 +12,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from jobs.lake.delta_tables import open_table
 from jobs.lake.lake import Lake
-from jobs.ledger.view import LedgerView
+from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.published import read_published
 from jobs.reading.selection import Selection, read_selected
+from jobs.reading.stored_rows import run_attempt, statistics_digests
 from tests.jobs.comparing.test_compare import OUTPUTS, TABLE, VALUES
+from tests.support.delta_logs import change_bounds
 from tests.support.fuzzing import seeds
 from tests.support.random_views import NAME, Row, Views, random_windows
 from windowlib.errors import RequestError, StoreError
@@ -75,6 +80,64 @@ def test_chosen_windows_are_those_of_a_full_read(tmp_path: Path) -> None:
             expected = [row for row in full.to_pylist() if is_chosen(row, wanted)]
             assert rows.column_names == names
             assert repr(rows.to_pylist()) == repr([{name: row[name] for name in names} for row in expected])
+
+
+HIDING = (
+    ("minValues", "key", "z"),
+    ("maxValues", "key", ""),
+    ("minValues", "window_start", "1980-01-01T00:00:00.000Z"),
+    ("maxValues", "window_start", "1960-01-01T00:00:00.000Z"),
+)
+"""Bounds that say that a file has no chosen row."""
+
+
+def test_damaged_statistics_hide_no_window(tmp_path: Path) -> None:
+    differing = 0
+    for seed in seeds(8):
+        rng = Random(seed)
+        days = random_windows(rng, (), days=rng.randint(2, 4), values=(0,))
+        valued = [[row | dict.fromkeys(OUTPUTS) for row in rows] for rows in days]
+        views, _ = published_views(tmp_path / str(seed), valued)
+        place = views.root / NAME / WINDOW_OUTPUTS
+        if not place.exists():
+            continue
+        views.seal_statistics()
+        view = views.view({run.result.slice.slice_id: run_id for run_id, run in views.runs.items()})
+        lake = Lake(root=str(views.root))
+        full = read_published(lake, NAME, view).to_pylist()
+        change_bounds(place, *rng.choice(HIDING), chance=rng)
+        stored = {(run := view.run(run_id)).result.slice.slice_id: run for run_id in views.runs}
+        differing += any(run_attempt(run) not in usable_statistics(place, [run]) for run in stored.values())
+        for _ in range(4):
+            wanted = random_selection(rng)
+            rows = read_published(lake, NAME, view, chosen=wanted.checked(lake, NAME, view))
+            expected = [row for row in full if is_chosen(row, wanted)]
+            assert sorted(map(repr, rows.to_pylist())) == sorted(map(repr, expected)), seed
+    assert differing > 3
+
+
+def usable_statistics(place: Path, runs: Sequence[StagedRun]) -> frozenset[tuple[str, str]]:
+    table = open_table(str(place))
+    assert table is not None
+    return table.listing().with_statistics(statistics_digests(runs))
+
+
+def test_a_damaged_footer_that_hides_windows_is_refused(tmp_path: Path) -> None:
+    views, _ = published_views(tmp_path, [[day_row(0), day_row(3), day_row(5)]])
+    views.seal_statistics()
+    view, lake = views.view({"2024-01-01": "0" * 32}), Lake(root=str(views.root))
+    wanted = Selection(from_="1970-01-05", columns=["total"])
+    chosen = wanted.checked(lake, NAME, view)
+    read = partial(read_published, lake, NAME, view, chosen=chosen, columns=["total"], content_rows=0)
+    assert read()["total"].to_pylist() == [5]
+    file = file_of_day(views, 0)
+    content = file.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    last, other = (struct.pack("<q", day * 86_400_000_000) for day in (5, 3))
+    assert last in content[footer:]
+    file.write_bytes(content[:footer] + content[footer:].replace(last, other))
+    with pytest.raises(StoreError, match="the statistics in the footers of its files hide some of them"):
+        read()
 
 
 def day_row(day: int, key: str = "a") -> Row:
