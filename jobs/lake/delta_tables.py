@@ -13,7 +13,7 @@ of `_delta_log` are checked once for each opened log, and a process may run for 
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
+from jobs.durations import UNIT_MS
 from jobs.lake.table_files import Listing
 from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
 
@@ -162,6 +163,29 @@ def is_delta(uri: str) -> bool:
 def checkpoint_interval(uri: str) -> dict[str, str]:
     """Return the property of a new table that states after how many commits Delta writes a checkpoint."""
     return {"delta.checkpointInterval": str(_REMOTE_COMMITS if is_remote(uri) else _COMMITS)}
+
+
+def removed_paths(table: "DeltaTable", *, older_than_ms: int) -> list[str]:
+    """Return the paths of the files that commits longer ago have removed, as far as the table's log still names them.
+
+    They are relative to the table, and encoded as in the log or not, depending on the store.
+    """
+    hours = -(-older_than_ms // UNIT_MS["h"])
+    return list(table.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False))
+
+
+def renew_properties(table: "DeltaTable", configuration: Mapping[str, str], former: Mapping[str, str | None]) -> bool:
+    """Give a table the present values of the properties that still have their former ones; None is no value.
+
+    Return whether one has changed. A person may have set others.
+    """
+    from deltalake import CommitProperties
+
+    stored = table.metadata().configuration
+    renewed = {name: configuration[name] for name, value in former.items() if stored.get(name) == value}
+    if renewed:
+        table.alter.set_table_properties(renewed, commit_properties=CommitProperties(max_commit_retries=0))
+    return bool(renewed)
 
 
 def is_newest(uri: str, version: int) -> bool:

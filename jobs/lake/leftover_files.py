@@ -17,10 +17,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from jobs.durations import UNIT_MS
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
-from jobs.lake.delta_tables import OpenedTable, forget_table, open_table
+from jobs.lake.delta_tables import OpenedTable, forget_table, open_table, removed_paths
 from jobs.lake.lake import Lake
 from jobs.lake.log_files import place_of
 from jobs.lake.store import until_committed
@@ -156,7 +155,7 @@ class LakeFiles:
                 return set()
             added = arrow_table(opened.delta.get_add_actions(flatten=True))["path"].to_pylist()
             # What OPTIMIZE, DELETE or a clean-up removed belongs to older versions, until its file is deleted.
-            return {place_of(root, path) for path in added} | self._removed(opened, root, older_than_ms=0)
+            return {place_of(root, path) for path in added} | _removed(opened, root, older_than_ms=0)
 
     def committed(self, tables: Iterable[str]) -> list[CommittedFile]:
         """Return the files that the newest versions of tables name.
@@ -209,15 +208,9 @@ class LakeFiles:
         def expired(table: str) -> set[str]:
             _system, root = file_system(self.lake.table(self.pipeline, table))
             with self._opened(table) as opened:
-                return set() if opened is None else self._removed(opened, root, older_than_ms=older_than_ms)
+                return set() if opened is None else _removed(opened, root, older_than_ms=older_than_ms)
 
         return frozenset(path for paths in self._each(expired, tables) for path in paths)
-
-    def _removed(self, opened: OpenedTable, root: str, *, older_than_ms: int) -> set[str]:
-        hours = -(-older_than_ms // UNIT_MS["h"])
-        paths = opened.delta.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False)
-        # They come decoded or encoded, depending on the store.
-        return {place_of(root, path) for path in paths} | {f"{root}/{path}" for path in paths}
 
     @contextmanager
     def _opened(self, table: str) -> Iterator[OpenedTable | None]:
@@ -286,3 +279,8 @@ def _remove_empty(root: Path, removed: Iterable[str]) -> None:
                 directory.rmdir()
             except OSError:
                 break
+
+
+def _removed(opened: OpenedTable, root: str, *, older_than_ms: int) -> set[str]:
+    paths = removed_paths(opened.delta, older_than_ms=older_than_ms)
+    return {place_of(root, path) for path in paths} | {f"{root}/{path}" for path in paths}  # encoded, or decoded

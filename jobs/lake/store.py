@@ -11,7 +11,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from jobs.lake.damage import reading
-from jobs.lake.delta_tables import OpenedTable, checkpoint_interval, forget_table, open_table, pause_s
+from jobs.lake.delta_tables import (
+    OpenedTable,
+    checkpoint_interval,
+    forget_table,
+    open_table,
+    pause_s,
+    renew_properties,
+)
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import parquet_format
 from jobs.lake.table_files import Attempt, TableFile
@@ -50,9 +57,11 @@ _ROLE = "hindcast.role"
 _PROPERTIES = {
     # A rollback reads files of earlier publications, so files are kept longer than Delta's default of seven days.
     "delta.deletedFileRetentionDuration": "interval 60 days",
-    "delta.logRetentionDuration": "interval 365 days",
+    # Each commit file that stays makes the next commit slower. Nothing reads older versions of these tables.
+    "delta.logRetentionDuration": "interval 30 days",
 }
-
+_FORMER = {"delta.logRetentionDuration": "interval 365 days"}
+"""What earlier versions of Hindcast have set. Tables with it get the present value."""
 
 _BOUNDED_NAMES = "delta.dataSkippingStatsColumns"
 _BOUNDED_COUNT = "delta.dataSkippingNumIndexedCols"
@@ -105,6 +114,8 @@ def _ensure(uri: str, table: Table) -> None:
     for name, field in wanted.items():
         if name in existing:
             _check_column(uri, existing[name], field)
+    if renew_properties(table_.delta, _PROPERTIES, _FORMER):
+        forget_table(uri)
     added = [Field.from_json(json.dumps(field)) for name, field in wanted.items() if name not in existing]
     if added:
         table_.delta.alter.add_columns(added)

@@ -136,6 +136,10 @@ class Ledger:
         version = self._history.known
         return Head(version=version, tip=self._history.tips[version]) if version else None
 
+    def commit_ids(self) -> frozenset[str]:
+        """Return the ids of the commits that this object has read or written. After `read_whole`, these are all."""
+        return frozenset(self._history.commits.values())
+
     def has(self, head: Head) -> bool:
         """Return whether an event is of this ledger, or was lost and a person has decided to go on without it."""
         return not self._is_unknown(head) or any(head.version in lost for lost in self._history.given_up.values())

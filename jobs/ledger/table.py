@@ -1,7 +1,7 @@
 """The storage of a ledger in a Delta table: read new rows, append one commit at a given version, compact."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache
@@ -11,26 +11,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jobs.disk_errors import disk_problem
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import REMOTE_ADVICE, damaged_file, one_line, table_errors
-from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, open_delta
+from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, open_delta, renew_properties
 from jobs.lake.json_lines import json_lines
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
+from jobs.ledger import upkeep
 from jobs.ledger.chain import Row
 from jobs.ledger.conditional_put import prove_conditional_put
 from jobs.ledger.events import LedgerEvent, encode_details
 from jobs.ledger.head import Head, head_in_commits, read_head, write_head
-from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
+from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote, read_bytes
 from windowlib.errors import LedgerError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-_CONFIGURATION = {
-    "delta.appendOnly": "true",
-    "delta.logRetentionDuration": "interval 36500 days",
-    "delta.dataSkippingStatsColumns": "seq",  # readers skip files by it, and Delta reads all bounds with each commit
-}
 WITHOUT_EVENTS = frozenset({"OPTIMIZE", "SET TBLPROPERTIES", "ADD COLUMN", "VACUUM START", "VACUUM END"})
 """Operations of Delta whose commits hold no events."""
 LATER_COLUMNS = frozenset({"hash"})
@@ -88,8 +84,9 @@ class LedgerTable:
     their stamps have the size and time in the Delta log.
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, *, keep_merged_ms: int = upkeep.KEEP_MERGED_MS) -> None:
         self.uri = uri
+        self._keep_merged_ms = keep_merged_ms
         self._table: DeltaTable | None = None
         self.read_files: dict[str, FileStamp] = {}
         self._has_all_columns = False
@@ -206,7 +203,9 @@ class LedgerTable:
         return [path for path, seq in zip(paths, last, strict=True) if seq is None or seq > after]
 
     def create(self) -> None:
-        """Create the table if it does not exist, and add columns that it lacks. Several processes may do so at once.
+        """Create the table if it does not exist. If it does, add the columns that it lacks and renew its properties.
+
+        Several processes may do so at once.
 
         Raises:
             LedgerError: the table cannot be created, or its store does not refuse a second commit of one version.
@@ -235,7 +234,7 @@ class LedgerTable:
             self.uri,
             schema=ledger_schema(),
             mode="ignore",
-            configuration=_CONFIGURATION | checkpoint_interval(self.uri),
+            configuration=upkeep.CONFIGURATION | checkpoint_interval(self.uri),
             # With retries, Delta would commit the creation a second time, as version 1.
             commit_properties=CommitProperties(max_commit_retries=0),
             storage_options=delta_options(self.uri),
@@ -252,6 +251,8 @@ class LedgerTable:
         if added:
             self._table = None  # the next reader opens the table with its new columns
             table.alter.add_columns(added, commit_properties=CommitProperties(max_commit_retries=0))
+        if renew_properties(table, upkeep.CONFIGURATION, upkeep.FORMER):
+            self._table = None
 
     def append(self, rows: Sequence[Row]) -> None:
         """Commit rows as the next version.
@@ -278,15 +279,9 @@ class LedgerTable:
         self._table = table
 
     def compact(self) -> None:
-        """Merge small files. If another writer wins the race, a later write compacts."""
-        from deltalake import CommitProperties
-        from deltalake.exceptions import CommitFailedError
-
+        """Merge small files, and remove those that were merged long ago (jobs.ledger.upkeep)."""
         with self._errors("compacted"):
-            try:
-                open_delta(self.uri).optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))
-            except CommitFailedError:
-                return
+            upkeep.compact(self.uri, keep_merged_ms=self._keep_merged_ms)
 
     def _open(self) -> "DeltaTable | None":
         from deltalake.exceptions import TableNotFoundError
@@ -311,7 +306,7 @@ class LedgerTable:
         if version <= max(last_seq, 0) or version == 0:
             return
         # Not `history()`: it also returns commits that another process has added since this table was opened.
-        operations = {_operation(self.uri, number) for number in range(last_seq + 1, version + 1)}
+        operations = {*_operations(self.uri, range(last_seq + 1, version + 1))}
         if not WITHOUT_EVENTS.issuperset(operations):
             raise LedgerError(
                 f"ledger {self.uri} is damaged: its versions {last_seq + 1} to {version} hold no events, and at least "
@@ -339,12 +334,14 @@ class LedgerTable:
             raise
 
 
-def _operation(uri: str, version: int) -> str | None:
-    """Return the operation of a commit; None if its file names none."""
-    system, root = file_system(uri)
-    with system.open_input_stream(f"{root}/_delta_log/{version:020}.json") as stream:
-        infos = [action.get("commitInfo") for action in json_lines(stream.read())]
-    return next((info.get("operation") for info in infos if info is not None), None)
+def _operations(uri: str, versions: Iterable[int]) -> Iterator[str | None]:
+    """Yield the operation of each commit whose file exists; None if it names none. Delta removes old files."""
+    for version in versions:
+        try:
+            actions = json_lines(read_bytes(f"{uri}/_delta_log/{version:020}.json"))
+        except FileNotFoundError:
+            continue
+        yield next((action["commitInfo"].get("operation") for action in actions if "commitInfo" in action), None)
 
 
 def _columns(table: "DeltaTable") -> set[str]:

@@ -1,16 +1,17 @@
-"""Lists the data files of a ledger that no commit names: of a writer that did not finish, or of a commit that was lost.
+"""Lists the data files of a ledger with events of no commit: of a writer that did not finish, or of a lost commit.
 
 A writer stores a data file first and commits it afterwards. If it is killed in between, or if another writer commits
-first, the file stays and no reader sees it. The same remains if the file of a commit is lost.
+first, the file stays and no reader sees it. The same remains if the file of a commit is lost. A file that a compaction
+has merged remains as well, for a while; the ledger has its events.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import table_errors
-from jobs.lake.json_lines import json_lines
+from jobs.lake.delta_tables import open_delta, removed_paths
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system
@@ -33,11 +34,15 @@ class UnnamedFile:
         return f"ledger file {self.path}, {content}, is named by no commit: its writer did not finish, or it is lost"
 
 
-def unnamed_files(uri: str) -> tuple[UnnamedFile, ...]:
-    """Return the data files of a ledger that none of its commits adds or removes, by path.
+def unnamed_files(uri: str, commits: AbstractSet[str]) -> tuple[UnnamedFile, ...]:
+    """Return the data files of a ledger that it does not name and that have events of other commits, by path.
+
+    Args:
+        uri: the ledger. It exists.
+        commits: the ids of all commits of the ledger.
 
     Raises:
-        LedgerError: the directory or a commit file cannot be read.
+        LedgerError: the table or its directory cannot be read.
     """
     import pyarrow.fs as pafs
 
@@ -48,34 +53,25 @@ def unnamed_files(uri: str) -> tuple[UnnamedFile, ...]:
 
     with table_errors(unreadable, also=(ValueError, KeyError, TypeError)):
         files = system.get_file_info(pafs.FileSelector(root, allow_not_found=True))
-        data = sorted(file.path for file in files if file.path.endswith(".parquet"))
-        if not data:
-            return ()
-        commits = system.get_file_info(pafs.FileSelector(f"{root}/_delta_log", allow_not_found=True))
-        named = set(_named(system, root, (file.path for file in commits if _is_commit(file.path))))
-        return tuple(UnnamedFile(path=path, versions=_versions(system, path)) for path in data if path not in named)
+        data = {file.path for file in files if file.path.endswith(".parquet")}
+        table = open_delta(uri)
+        added = arrow_table(table.get_add_actions(flatten=True))["path"].to_pylist()
+        others = sorted(data - {place_of(root, path) for path in (*added, *removed_paths(table, older_than_ms=0))})
+        contents = [(path, _events(system, path)) for path in others]
+    return tuple(
+        UnnamedFile(path=path, versions=tuple(sorted({version for version, _ in events})))
+        for path, events in contents
+        if not events or any(commit not in commits for _, commit in events)
+    )
 
 
-def _is_commit(path: str) -> bool:
-    name = PurePosixPath(path).name
-    return name.endswith(".json") and name[:1].isdigit()
-
-
-def _named(system: "pafs.FileSystem", root: str, commits: Iterable[str]) -> Iterator[str]:
-    for commit in commits:
-        with system.open_input_stream(commit) as stream:
-            actions = json_lines(stream.read())
-        for action in actions:
-            file = action.get("add") or action.get("remove")
-            if file is not None:
-                yield place_of(root, file["path"])
-
-
-def _versions(system: "pafs.FileSystem", path: str) -> tuple[int, ...]:
+def _events(system: "pafs.FileSystem", path: str) -> set[tuple[int, str]]:
+    """Return the version and the id of the commit of each event of a file; none if it cannot be read."""
     import pyarrow as pa
 
     try:
         with system.open_input_file(path) as data:
-            return tuple(sorted(set(open_parquet(data).read(columns=["seq"])["seq"].to_pylist())))
+            rows = open_parquet(data).read(columns=["seq", "commit_id"])
+            return {*zip(rows["seq"].to_pylist(), rows["commit_id"].to_pylist(), strict=True)}
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
-        return ()
+        return set()

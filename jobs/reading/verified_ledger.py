@@ -37,7 +37,7 @@ def verify_ledger(ledger: Ledger, *, recent: int = RECENT_COMMITS) -> LedgerVeri
     newest = ledger.newest() if ledger.view().version else None
     head = read_head(ledger.uri)
     findings = [_finding(text) for text in _lost(ledger, recent=recent)]
-    notes = [str(file) for file in unnamed_files(ledger.uri)]
+    notes = [] if newest is None else [str(file) for file in unnamed_files(ledger.uri, ledger.commit_ids())]
     if newest is not None and head is None:
         notes.append(
             f"ledger {ledger.uri} has no head file, so a loss of its newest commits could not be noticed; its next "

@@ -12,7 +12,7 @@ from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.head import Head
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger
-from jobs.ledger.unnamed_files import unnamed_files
+from jobs.ledger.unnamed_files import UnnamedFile, unnamed_files
 from jobs.reading.verified_ledger import LedgerVerification, verify_ledger
 from jobs.replay.chunk.driver_rows import append_driver_rows
 from windowlib.errors import LedgerError
@@ -53,6 +53,12 @@ class Place:
 
     def verified(self) -> LedgerVerification:
         return verify_ledger(self.ledger)
+
+
+def unnamed_of(place: Place) -> tuple[UnnamedFile, ...]:
+    ledger = place.ledger
+    ledger.view()
+    return unnamed_files(str(place.uri), ledger.commit_ids())
 
 
 @pytest.fixture
@@ -113,7 +119,7 @@ def test_a_loss_that_a_person_has_accepted_is_no_finding(place: Place) -> None:
     place.ledger.recover(who="me", reason="lost for good")
     verified = place.verified()
     assert verified.findings == ()
-    assert {one.versions for one in unnamed_files(str(place.uri))} == {(4,), (5,)}
+    assert {one.versions for one in unnamed_of(place)} == {(4,), (5,)}
 
 
 def test_files_of_killed_writers_are_listed_and_those_of_compaction_are_not(place: Place) -> None:
@@ -121,12 +127,15 @@ def test_files_of_killed_writers_are_listed_and_those_of_compaction_are_not(plac
     ledger = Ledger(str(place.uri), now_ms=lambda: 1)
     ledger.view()
     ledger._store.compact()
-    assert unnamed_files(str(place.uri)) == ()
+    assert unnamed_of(place) == ()
     one = next(iter(place.uri.glob("*.parquet")))
-    shutil.copy(one, place.uri / "part-copied.parquet")
+    shutil.copy(one, place.uri / "part-merged.parquet")  # the ledger has its events
+    other = pq.ParquetFile(one).read()
+    of_a_writer = other.set_column(other.column_names.index("commit_id"), "commit_id", [["other"] * other.num_rows])
+    pq.write_table(of_a_writer, place.uri / "part-killed.parquet")
     (place.uri / "part-torn.parquet").write_bytes(one.read_bytes()[:50])
-    [copied, torn] = unnamed_files(str(place.uri))
-    assert copied.versions == tuple(sorted(set(pq.ParquetFile(one).read(["seq"])["seq"].to_pylist())))
-    assert str(copied).endswith("is named by no commit: its writer did not finish, or it is lost")
+    [killed, torn] = unnamed_of(place)
+    assert killed.versions == tuple(sorted(set(other["seq"].to_pylist())))
+    assert str(killed).endswith("is named by no commit: its writer did not finish, or it is lost")
     assert "part-torn.parquet, which cannot be read" in str(torn)
     assert place.verified().findings == ()
