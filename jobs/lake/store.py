@@ -7,10 +7,12 @@ Readers, the audit and the next slice see rows only by attempt (laws L4 and L5).
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from jobs.lake.damage import reading
+from jobs.lake.arrow_types import arrow_table
+from jobs.lake.damage import ADVICE, reading
 from jobs.lake.delta_tables import (
     OpenedTable,
     checkpoint_interval,
@@ -20,7 +22,7 @@ from jobs.lake.delta_tables import (
     renew_properties,
 )
 from jobs.lake.log_files import place_of
-from jobs.lake.parquet_files import parquet_format
+from jobs.lake.parquet_files import open_parquet, parquet_format
 from jobs.lake.table_files import Attempt, TableFile
 from jobs.storage import delta_options, file_system
 from windowlib.errors import SpecError, StoreError
@@ -47,6 +49,8 @@ Share = tuple[int, int]
 WHOLE: Share = (0, 1)
 """All files."""
 
+NEWEST_FILES = 8
+"""In so many files of a table, a column is looked for before it is added to the table."""
 MAX_ATTEMPTS = 50
 """How many times a commit to a table is tried. A try fails if another process committed first."""
 _UNREADABLE_FEATURES = frozenset({"columnMapping", "deletionVectors"})
@@ -118,8 +122,30 @@ def _ensure(uri: str, table: Table) -> None:
         forget_table(uri)
     added = [Field.from_json(json.dumps(field)) for name, field in wanted.items() if name not in existing]
     if added:
+        _refuse_lost_columns(table_, {field.name for field in added})
         table_.delta.alter.add_columns(added)
         forget_table(uri)
+
+
+def _refuse_lost_columns(table: OpenedTable, added: AbstractSet[str]) -> None:
+    """Raise if one of the newest files has a column that is to be added to its table.
+
+    A table gets its columns before its files do. So the schema in Delta's log is damaged, and the column would be added
+    beside the one with the damaged name.
+    """
+    import pyarrow.compute as pc
+
+    actions = arrow_table(table.delta.get_add_actions(flatten=True))
+    newest = actions.take(pc.sort_indices(actions, [("modification_time", "descending")])[:NEWEST_FILES])
+    system, root = file_system(table.uri)
+    for path in newest["path"].to_pylist():
+        with system.open_input_file(place_of(root, path)) as data:
+            lost = sorted(added & {*open_parquet(data).schema_arrow.names})
+        if lost:
+            raise StoreError(
+                f"table {table.uri} has no column {', '.join(lost)}, but its file {path} has: the schema in its "
+                f"_delta_log is damaged. {ADVICE}"
+            )
 
 
 def _field(name: str, node: Node, table: Table) -> Mapping[str, Any]:

@@ -106,6 +106,16 @@ def test_a_table_that_several_writers_widen_and_fill_gets_all_columns_and_rows(t
     assert {f"more_{number}" for number in range(WRITERS)} <= set(found.column_names)
 
 
+def test_a_column_whose_name_is_damaged_in_the_log_is_not_added_again(tmp_path: Path) -> None:
+    uri, table = str(tmp_path / "t"), tables.window_outputs(KEYS, {"total": "bigint"})
+    ensure_table(uri, table)
+    append_rows(uri, rows_of("s0", {"total": 5, "record_count": 1}))
+    [commit] = (tmp_path / "t/_delta_log").glob("*0.json")
+    commit.write_bytes(commit.read_bytes().replace(b"record_count", b"record_aount"))
+    with pytest.raises(StoreError, match=r"has no column record_count, but its file slice_id=s0.* is damaged"):
+        ensure_table(uri, table)
+
+
 @pytest.mark.parametrize("attempts", [1, 2])
 def test_a_writer_that_is_always_second_gets_an_error(
     tmp_path: Path, attempts: int, monkeypatch: pytest.MonkeyPatch
