@@ -1,6 +1,6 @@
 """One command is killed, or gets an error, at each of its writes; then the same command runs again (laws L4 to L6).
 
-`make test` plays six random kills and `make slow` some of each topology. `make soak` plays all points.
+`make test` plays three random kills and `make slow` some of each topology. `make soak` plays all points.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from tests.support.written_lakes import IN_SPARK, TOPOLOGIES, Topology
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler (cc, gcc or clang) on this machine")
 
 BY_NAME = {topology.name: topology for topology in TOPOLOGIES}
-IN_MAKE_TEST = 6
+IN_MAKE_TEST = 3
 IN_MAKE_SLOW = 6
 """Points of each topology and kind of fault."""
 IN_SPARK_POINTS = 3

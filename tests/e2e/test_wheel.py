@@ -89,6 +89,7 @@ def test_the_programs_of_a_wheel_are_executable(installed: Path) -> None:
             assert os.access(installed / "jobs" / "bin" / path.name, os.X_OK) == os.access(path, os.X_OK), path.name
 
 
+@pytest.mark.slow
 def test_a_wheel_replays_and_shows_a_log_without_a_clone(installed: Path, tmp_path: Path) -> None:
     for day in ("2024-01-01", "2024-01-02", "2024-01-03"):
         append_day(tmp_path / "lake", day, {"a": 1, "b": 2})

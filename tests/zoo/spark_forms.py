@@ -28,7 +28,7 @@ def _named(name: str, build: Build, *, log: str, answer: str = "", refused: str 
     table = name.translate(str.maketrans(" ,-:", "____")).casefold()
     return Entry(
         name=name, table=table, build=build, log=log, answer=answer, refused=refused,
-        is_sample=name in {"Spark: row tracking from creation", "Spark: tracked, OPTIMIZEd", "Spark: mapped by name"},
+        is_sample=name == "Spark: row tracking from creation",
     )  # fmt: skip
 
 

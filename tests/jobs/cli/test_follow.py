@@ -88,6 +88,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     return Shell(tmp_path, capsys)
 
 
+@pytest.mark.slow
 def test_what_follows_is_replayed_and_nothing_else(shell: Shell) -> None:
     assert shell("follow", "hours") == 1
     assert "has published nothing" in shell.err or "no slice" in shell.err

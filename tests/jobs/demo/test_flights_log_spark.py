@@ -80,6 +80,7 @@ def test_a_delete_is_refused(spark: "SparkSession", lake: Path) -> None:
         table.delete("carrier = 'HA'")
 
 
+@pytest.mark.slow
 def test_loading_again_adds_only_the_days_that_are_not_there(spark: "SparkSession", own_lake: Path) -> None:
     seen: list[DayLoaded] = []
     summary = load_flights(str(own_lake), DAYS[1], date(2013, 2, 11), progress=seen.append)

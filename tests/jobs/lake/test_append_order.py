@@ -90,6 +90,7 @@ def test_a_log_that_got_row_tracking_later_is_read_in_the_order_of_appending(tmp
         assert _ids(_pin(later)) == _ids(_pin(born)), f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_records_whose_commits_are_gone_are_read_in_order_or_refused(tmp_path: Path) -> None:
     """A log that is born with row tracking is read as before. The other one is refused if the order is not known."""
     refusals = 0

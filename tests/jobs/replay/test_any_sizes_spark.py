@@ -70,15 +70,8 @@ def side_rows(lake: Lake, pipeline: str, view: LedgerView) -> dict[str, list[tup
     }
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        "tumbling",
-        pytest.param("combined", marks=pytest.mark.slow),
-        pytest.param("sessions", marks=pytest.mark.slow),
-        pytest.param("gaps", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", ["tumbling", "combined", "sessions", "gaps"])
 def test_all_sizes_have_the_same_runs(
     spark: "SparkSession", hostile_log: tuple[OtherLog, Path], tmp_path: Path, spec: str
 ) -> None:

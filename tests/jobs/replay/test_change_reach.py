@@ -197,7 +197,8 @@ def without_some(
     return longer, changed | further
 
 
-@pytest.mark.parametrize("since", [0, pytest.param(NO_COMMITS, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("since", [0, NO_COMMITS])
 def test_a_slice_that_a_change_cannot_reach_starts_from_the_same_state(since: int) -> None:
     """For random windows, triggers and logs. The chain with late records has the state of the chain without them.
 

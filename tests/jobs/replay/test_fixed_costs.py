@@ -108,6 +108,7 @@ def costs_of_an_old_day(place: Path, days: int, monkeypatch: pytest.MonkeyPatch)
     return found
 
 
+@pytest.mark.slow
 def test_an_old_day_costs_the_same_for_any_number_of_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = costs_of_an_old_day(tmp_path / "few", 5, monkeypatch)
     many = costs_of_an_old_day(tmp_path / "many", 20, monkeypatch)

@@ -98,6 +98,7 @@ def test_a_clone_is_refused_and_its_original_is_not(spark: "SparkSession", tmp_p
     assert pin_input(pipeline, order.lake, order.slices).records == 3
 
 
+@pytest.mark.slow
 def test_the_advised_copy_of_a_table_without_partitions_is_in_order(spark: "SparkSession", tmp_path: Path) -> None:
     """The statements of docs/reference/logs.md: one append for each day, sorted by the time of arrival."""
     chance = random.Random(1)

@@ -75,6 +75,7 @@ def test_a_delta_table_keeps_values_and_order(spark: "SparkSession", hostile_log
     assert stored(spark, str(table)) == written(log.commits)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_delta_table_keeps_the_earliest_and_latest_times(
     spark: "SparkSession", rng: random.Random, tmp_path: Path

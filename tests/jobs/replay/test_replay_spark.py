@@ -219,6 +219,7 @@ def test_edges_close_in_sql_over_the_committed_tables(spark: "SparkSession") -> 
         before = left
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("views")
 def test_rows_close_in_sql_over_the_committed_tables(spark: "SparkSession") -> None:
     told = spark.sql(

@@ -175,6 +175,7 @@ class TestOnFiles:
         asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="", warm_up=warm_up)
         return run_request(work, asked, lambda order: replay_chunk(session, order, sizes=SIZES))
 
+    @pytest.mark.slow
     def test_a_range_of_its_own_equals_the_whole_chain(self, tmp_path: Path) -> None:
         """Run ids are equal, because they cover spec, input and state before."""
         warmed = 0

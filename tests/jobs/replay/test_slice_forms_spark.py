@@ -40,7 +40,7 @@ def _rows(values: Callable[[date], tuple[object, ...]]) -> list[list[tuple[objec
     ("by", "schema", "values"),
     [
         ("{by: [dt, h]}", "dt date, h int", lambda at: (at, 8 + at.day)),
-        ("{by: n}", "n int", lambda at: (int(at.strftime("%Y%m%d")),)),
+        pytest.param("{by: n}", "n int", lambda at: (int(at.strftime("%Y%m%d")),), marks=pytest.mark.slow),
     ],
 )
 def test_all_forms_of_partitions_are_read_as_they_are_and_compacted(

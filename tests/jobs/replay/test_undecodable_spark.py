@@ -122,6 +122,7 @@ def assert_that_pages_show_them(lake: Lake) -> None:
             csv_line(page.rows[name].to_pylist())
 
 
+@pytest.mark.slow
 def test_records_with_texts_that_are_not_utf_8_are_invalid_and_their_bytes_are_kept(
     spark: "SparkSession", tmp_path: Path
 ) -> None:

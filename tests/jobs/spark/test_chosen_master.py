@@ -26,6 +26,7 @@ def test_an_argument_comes_before_the_environment(monkeypatch: pytest.MonkeyPatc
     assert chosen_master("local[2]") == "local[2]"
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 def test_the_master_of_spark_submit_comes_before_the_environment(tmp_path: Path) -> None:
     """Airflow's Spark connection becomes the master of spark-submit. A replay there must not run on this machine."""
