@@ -39,7 +39,7 @@ PICTURES ?=
 # the tests would compile all test modules again (6 s of 18 s).
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test slow test-ui soak test-compose env fuzz simulate mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster s3 test-s3 check audit docs docs-serve demo year up down lock clean FORCE
+.PHONY: help setup test slow test-ui soak test-compose env fuzz simulate mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster bench-billion s3 test-s3 check audit docs docs-serve demo year up down lock clean FORCE
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,6 +104,9 @@ bench-operator: $(SET_UP)  ## measure the window operator and its timers, 1 minu
 
 bench-cluster: $(SET_UP)  ## measure two Spark workers against one over 20 M events (BENCH_ARGS="--records 1000000 --rounds 3")
 	@$(PY) -m bench.cluster $(BENCH_ARGS)
+
+bench-billion: $(SET_UP)  ## replay 1,000 M records as one backfill, 1 hour and 50 GB (BENCH_ARGS="--slices 5 --one-slice 0")
+	@$(PY) -m bench.billion $(BENCH_ARGS)
 
 check: $(SET_UP)  ## check formatting, lint, types and the direction of imports
 	@.venv/bin/ruff format --check .

@@ -174,5 +174,21 @@ def make_parts(workload: Workload, records: int, *, seed: int = 1, most: int = 2
         events = make_events(replace(workload, density=own * count), own, seed=seed + number)
         shift_ms = np.full(own, whole_ms * number // count, dtype=np.int64)
         shift_ms[-1] = 0
-        shifted = replace(events, at_ms=events.at_ms + shift_ms, arrived_ms=events.arrived_ms + shift_ms)
+        shifted = _shifted(events, shift_ms)
         yield shifted if is_last else next(shifted.parts(size))
+
+
+def day_parts(workload: Workload, records: int, day: int, *, of: int, seed: int) -> Iterator[Events]:
+    """Yield the records of one day of a log of several days. Only the last day has the closing record.
+
+    Each other day has one record more than it is asked for, and leaves out its closing record.
+    """
+    is_last = day == of - 1
+    for events in make_parts(workload, records if is_last else records + 1, seed=seed + day):
+        shifted = _shifted(events, np.full(len(events), day * DAY_MS, dtype=np.int64))
+        is_closing = not is_last and shifted.key[-1] == CLOSING_KEY
+        yield next(shifted.parts(len(shifted) - 1)) if is_closing else shifted
+
+
+def _shifted(events: Events, shift_ms: Int64s) -> Events:
+    return replace(events, at_ms=events.at_ms + shift_ms, arrived_ms=events.arrived_ms + shift_ms)
