@@ -1,5 +1,6 @@
 """Fixtures of all tests: one Spark session, a seeded generator, a hostile time zone, Hypothesis profiles."""
 
+import logging
 import os
 import random
 import sys
@@ -117,6 +118,7 @@ def spark() -> "Iterator[SparkSession]":
         session = spark_session("hindcast tests", "local[2]")
     session.conf.set("spark.sql.session.timeZone", HOSTILE_ZONE)
     session.conf.set("spark.sql.shuffle.partitions", "2")
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it writes when the interpreter has closed the output
     yield session
     session.stop()
 

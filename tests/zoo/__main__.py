@@ -1,20 +1,21 @@
-"""The zoo from the command line: `python -m tests.zoo list | run | freeze | table [NAME ...] | hostile FIRST COUNT`.
+"""The zoo: logs as other writers make them, with the frozen answers of their replays.
 
-`run` compares replays with the frozen answers. `freeze` writes the answers of entries that have none. `table` prints
-the table of docs/reference/logs.md. A NAME is that of an entry or of a table; without one, all entries are meant.
-`hostile` plays the hostile logs of COUNT seeds from FIRST on.
+A NAME is that of an entry or of a table; without one, all entries are meant.
 """
 
 import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 os.environ["TZ"] = "Asia/Kathmandu"  # as in the tests
 time.tzset()
+
+import click  # noqa: E402
 
 from jobs.spark.session import spark_session  # noqa: E402
 from tests.zoo.answers import compared, difference, freeze, frozen  # noqa: E402
@@ -41,25 +42,58 @@ def _session() -> "SparkSession":
     return session
 
 
-def main(command: str, names: list[str]) -> int:
-    """Run a command for the named entries, or for all; return the number of entries that differ."""
-    if command == "table":
-        print("\n".join(table_lines()))  # noqa: T201
-        return 0
-    if command == "hostile":
-        return play_many(int(names[0]), int(names[1]))
+@click.group(help=__doc__)
+def main() -> None:
+    """Is the group of the commands."""
+
+
+@main.command("list")
+@click.argument("names", nargs=-1)
+def list_entries(names: tuple[str, ...]) -> None:
+    """Print the names of entries."""
+    for entry in entries_named(names):
+        click.echo(f"{entry.name}{f' (refused: {entry.refused})' if entry.refused else ''}")
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+def run(names: tuple[str, ...]) -> None:
+    """Compare replays with the frozen answers; exit with 1 if one differs."""
+    _play(names, compared)
+
+
+@main.command("freeze")
+@click.argument("names", nargs=-1)
+def freeze_answers(names: tuple[str, ...]) -> None:
+    """Write the answers of entries that have none, and compare the others."""
+    _play(names, _frozen_now)
+
+
+@main.command()
+def table() -> None:
+    """Print the table of docs/reference/logs.md."""
+    click.echo("\n".join(table_lines()))
+
+
+@main.command()
+@click.argument("first", type=int)
+@click.argument("count", type=click.IntRange(min=1))
+def hostile(first: int, count: int) -> None:
+    """Play the hostile logs of COUNT seeds from FIRST on; exit with 1 if one is answered wrongly."""
+    sys.exit(min(play_many(first, count), 1))
+
+
+def _play(names: Sequence[str], play: Callable[[Zoo, Entry], str | None]) -> None:
+    """Play the named entries, or all; exit with 1 if one differs."""
     wrong = 0
     with tempfile.TemporaryDirectory() as root:
         zoo = Zoo(Path(root), _session)
         for entry in entries_named(names):
-            if command == "list":
-                print(f"{entry.name}{f' (refused: {entry.refused})' if entry.refused else ''}")  # noqa: T201
-                continue
             started = time.monotonic()
-            found = _frozen_now(zoo, entry) if command == "freeze" else compared(zoo, entry)
-            wrong += found is not None
-            print(f"{time.monotonic() - started:6.1f} s  {entry.name}: {found or 'as expected'}", flush=True)  # noqa: T201
-    return wrong
+            problem = play(zoo, entry)
+            wrong += problem is not None
+            click.echo(f"{time.monotonic() - started:6.1f} s  {entry.name}: {problem or 'as expected'}")
+    sys.exit(min(wrong, 1))
 
 
 def _frozen_now(zoo: Zoo, entry: Entry) -> str | None:
@@ -77,4 +111,4 @@ def _frozen_now(zoo: Zoo, entry: Entry) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(min(main(sys.argv[1], sys.argv[2:]), 1))
+    main()

@@ -1,6 +1,6 @@
 """All entries of the zoo."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tests.zoo.entries import Entry
 from tests.zoo.forms import form_entries
@@ -25,7 +25,7 @@ UNFROZEN = frozenset(f"random logs {number}" for number in range(1, 8))
 CATALOGUE: Sequence[Entry] = tuple(entry for entry in _EVERY if entry.name not in UNFROZEN)
 
 
-def entries_named(texts: list[str]) -> list[Entry]:
+def entries_named(texts: Collection[str]) -> list[Entry]:
     """Return the entries whose name or table is one of these texts, frozen or not; the catalogue without a text.
 
     Raises:
