@@ -18,7 +18,7 @@ import click
 import yaml
 
 from bench.by_hindcast import days
-from bench.delta_logs import log_for
+from bench.day_logs import log_of_days
 from bench.meter import peaks_of
 from bench.suite import SESSIONS
 from tests.deploy.ledger_runs import runs
@@ -69,7 +69,7 @@ def main(*, records: int, slices: int, one_slice: int, cache: Path, as_json: boo
     asked = [(records, 1), (records, slices), *([(one_slice, 1)] if one_slice else [])]
     measured = []
     for size, number in asked:
-        log = log_for(WORKLOAD, size, cache=cache, days=number)
+        log = log_of_days(WORKLOAD, size, days=number, cache=cache)
         measured.append(backfill(log, slices=number, scratch=cache / "billion"))
         click.echo(json.dumps(asdict(measured[-1])) if as_json else measured[-1].line())
     small, *large = measured

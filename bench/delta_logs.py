@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from bench.workloads import COLUMNS, FIRST_DAY, Events, Workload, day_parts
+from bench.workloads import COLUMNS, FIRST_DAY, Events, Workload, make_parts
 from jobs.demo.flights import PROPERTIES
 from tests.support.places import ROOT
 
@@ -29,13 +29,12 @@ FORMAT: Final = 1
 """Part of the name of a cached log. Raise it when the records or their layout change."""
 
 
-def log_for(workload: Workload, records: int, *, cache: Path, seed: int = 1, days: int = 1) -> str:
-    """Return the path of the log with so many records of a workload a day; write it if the cache does not have it.
+def log_for(workload: Workload, records: int, *, cache: Path, seed: int = 1) -> str:
+    """Return the path of the log with the records of a workload; write it first if the cache does not have it.
 
     Workloads that differ only in their windows share a log.
     """
-    more = {} if days == 1 else {"days": f"{days} days"}
-    return cached_log("bench.delta_logs", workload, records, cache=cache, seed=seed, **more)
+    return cached_log("bench.delta_logs", workload, records, cache=cache, seed=seed)
 
 
 def cached_log(module: str, workload: Workload, records: int, *, cache: Path, seed: int, **more: str) -> str:
@@ -116,12 +115,10 @@ def _write(job: dict[str, Any]) -> None:
     from jobs.spark.session import spark_session
 
     spark = spark_session("hindcast bench: log")
-    workload, days = Workload.from_json(job["workload"]), int(job.get("days", "1 days").split()[0])
     with whole_log(Path(job["place"])) as place:
-        for day in range(days):
-            for events in day_parts(workload, job["records"], day, of=days, seed=job["seed"]):
-                for part in events.parts(RECORDS_PER_FILE):
-                    append_events(spark, str(place), part, day=day)
+        for events in make_parts(Workload.from_json(job["workload"]), job["records"], seed=job["seed"]):
+            for part in events.parts(RECORDS_PER_FILE):
+                append_events(spark, str(place), part)
     spark.stop()
 
 

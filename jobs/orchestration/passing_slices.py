@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from jobs.ledger.view import StagedRun
 from jobs.planning.plan import Plan
 from jobs.planning.steps import Reason
-from jobs.publishing.stop_reasons import describe_stop
 from jobs.runs import ARRIVAL, Slice, Verdict
 
 
-def until_held(planned: Plan, unarrived: Mapping[str, str]) -> tuple[tuple[Slice, ...], str]:
-    """Return the slices before the first current run with failed checks, and the description of that run.
+def until_held(planned: Plan, unarrived: Mapping[str, str]) -> tuple[tuple[Slice, ...], StagedRun | None]:
+    """Return the slices before the first current run with failed checks, and that run; None if there is no such run.
 
     A slice that is to be replayed stops nothing, because its new run is checked again. Neither does a slice that was
     held because it had not arrived, and has arrived since.
@@ -24,9 +23,9 @@ def until_held(planned: Plan, unarrived: Mapping[str, str]) -> tuple[tuple[Slice
             and run.verdict is Verdict.FAIL
             and not _has_arrived(run, unarrived)
         ):
-            return tuple(passing), describe_stop(run)
+            return tuple(passing), run
         passing.append(step.slice)
-    return tuple(passing), ""
+    return tuple(passing), None
 
 
 def _has_arrived(run: StagedRun, unarrived: Mapping[str, str]) -> bool:

@@ -2,10 +2,14 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
+from jobs.ledger.chain import Row
+from jobs.ledger.table import ConflictError, LedgerTable
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import RunResult
 from tests.support.fake_replay import FakeReplayer, append_day
@@ -29,6 +33,32 @@ class Writer:
                 line["commitInfo"]["timestamp"] = self.clock.ms
         commit.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
         os.utime(commit, ns=(self.clock.ms * 1_000_000,) * 2)
+
+
+@dataclass
+class LedgerStoreFaults:
+    """Faults of the store at commits of any ledger. `following` is what happens at the next commit.
+
+    `refused`: nothing is written, and the writer gets an error. `unknown`: the commit is written, and the answer lost.
+    """
+
+    following: str | None = None
+    happened: int = 0
+
+    def patch(self, patch: pytest.MonkeyPatch) -> None:
+        """Let commits of ledgers in Delta tables have the faults."""
+        append = LedgerTable.append
+
+        def faulty(table: LedgerTable, rows: Sequence[Row]) -> None:
+            fault, self.following = self.following, None
+            self.happened += fault is not None
+            if fault == "refused":
+                raise ConflictError("the store does not answer")
+            append(table, rows)
+            if fault == "unknown":
+                raise ConflictError("the answer of the store was lost")
+
+        patch.setattr(LedgerTable, "append", faulty)
 
 
 @dataclass

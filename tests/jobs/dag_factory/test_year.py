@@ -29,7 +29,7 @@ from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.planning.standing import standing
 from jobs.readers import published_table
 from jobs.runs import RunResult
-from tests.support.daily_log import Cluster, Writer
+from tests.support.daily_log import Cluster, LedgerStoreFaults, Writer
 from tests.support.fake_replay import FAILS, PIPELINE, day_ms, sales
 from tests.support.fuzzing import seeds
 from tests.support.message_sinks import WebhookSink
@@ -52,6 +52,8 @@ KINDS: Final = {"on time": 70, "late": 8, "missing": 5, "never": 3, "fails": 5, 
 """How a day arrives -> its weight."""
 FAULTS: Final = {"none": 80, "worker died": 8, "store": 6, "disk": 6}
 """What happens while a day is replayed for the first time -> its weight."""
+COMMIT_FAULTS: Final = 0.03
+"""The chance that the store of the ledgers fails at the next commit, in each hour that is played."""
 QUIET_DAYS: Final = 6
 """At the end, nothing goes wrong for so long, and everything is decided."""
 TEXT: Final = (
@@ -78,6 +80,7 @@ class Year:
     hook: WebhookSink
     chance: Random
     days: int
+    store: LedgerStoreFaults
     load: Callable[[], "dict[str, DAG]"]
     arrivals: dict[tuple[int, int], list[tuple[int, dict[str, int]]]] = field(default_factory=lambda: defaultdict(list))
     commits: list[tuple[int, str, dict[str, int]]] = field(default_factory=list)
@@ -142,6 +145,10 @@ class Year:
         self.is_quiet = number > self.days - QUIET_DAYS
         if hour == PERSON_HOUR and (self.is_quiet or self.chance.random() < 0.6):
             self._decide()
+        if self.is_quiet:
+            self.store.following = None
+        elif self.chance.random() < COMMIT_FAULTS:
+            self.store.following = self.chance.choice(("refused", "unknown"))
         if not self.is_quiet and self.chance.random() < 0.02:
             self.faults["restart"] += 1
             changed_slices._looked.cache.clear()
@@ -185,9 +192,13 @@ class Year:
                 name = f"manual__{len(self.airflow.runs)}"
                 self.airflow.trigger("backfill_sales", name, run_type="manual", conf=conf)
             elif held := _held(view, request):
-                self._waive(view, request, held)
+                self._judge(view, request, held)
 
-    def _waive(self, view: LedgerView, request: Request, held: list[RunResult]) -> None:
+    def _judge(self, view: LedgerView, request: Request, held: list[RunResult]) -> None:
+        if not self.is_quiet and self.chance.random() < 0.2:
+            self.faults["cancelled"] += 1
+            self._decided("cancel", view, request_id=request.request_id, reason="not now")
+            return
         self.faults["waived"] += len(held)
         chosen = [{"slice_id": run.slice.slice_id, "run_id": run.run_id, "reason": "a real peak"} for run in held]
         self._decided("waive_and_publish", view, request_id=request.request_id, slices=chosen)
@@ -225,7 +236,10 @@ class Year:
             assert self._has_cause(first, view, waiting=now.waiting), f"{where}: {first} without a cause"
 
     def _has_cause(self, slice_id: str, view: LedgerView, *, waiting: Waiting | None) -> bool:
-        """Return whether a day is waited for, in an open request, on hold, or that of a DAG run without success."""
+        """Return whether a day is waited for, in an open request, on hold, or that of a DAG run without success.
+
+        If its request was cancelled, the next DAG run opens a new one, unless it publishes the days before it first.
+        """
         is_asked = any(
             request.from_ms is not None
             and request.to_ms is not None
@@ -233,8 +247,10 @@ class Year:
             for request in view.open_requests()
         )
         is_waited_for = waiting is not None and waiting.slice.slice_id == slice_id
-        ended = {run.state for run in self.airflow.runs if run.dag_id == "replay_sales"}
-        return is_asked or is_waited_for or view.hold is not None or bool(ended - {"success"})
+        replays = [run for run in self.airflow.runs if run.dag_id == "replay_sales"]
+        ended = {run.state for run in replays}
+        went_on = f"{date.fromisoformat(slice_id) - timedelta(days=1)}: 1 slice published" in replays[-1].verdict
+        return went_on or is_asked or is_waited_for or view.hold is not None or bool(ended - {"success"})
 
     def _seen(self) -> dict[tuple[str, str], int]:
         """Return (day, key) -> the sum that readers see."""
@@ -278,20 +294,23 @@ def play(seed: int, days: int, *, tmp_path: Path, load: "LoadDags", hook: Webhoo
     """Play a year of so many days."""
     patch = pytest.MonkeyPatch()
     root = tmp_path / str(seed)
+    store = LedgerStoreFaults()
     lake, clock, cluster = Lake(root=str(root / "lake")), Clock(instant_ms(f"{FIRST}T00:00")), Cluster()
     pipelines = root / "pipelines"
     pipelines.mkdir(parents=True)
     (pipelines / "sales.yaml").write_text(TEXT, encoding="utf-8")
     with patch.context() as within:
         within.setenv("HINDCAST_LAKE", lake.root)
+        store.patch(within)
         airflow = SimulatedAirflow(load(pipelines), lake, clock, cluster, within)
         year = Year(
             airflow=airflow, writer=Writer(Path(lake.root), clock), cluster=cluster, hook=hook, chance=Random(seed),
-            days=days, load=lambda: dict(load(pipelines)),
+            days=days, store=store, load=lambda: dict(load(pipelines)),
         )  # fmt: skip
         year.plan()
         year.live()
         year.check_end()
+        year.faults["commit of a ledger"] = store.happened
     return year
 
 

@@ -16,6 +16,8 @@ from jobs.planning.readiness import AssetEvent
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.standing import due_slices
 from jobs.planning.watching import read_watch, sign_of
+from jobs.publishing.decisions import cancel
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
 from jobs.publishing.rules import PublicationAttempt
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
@@ -119,6 +121,23 @@ def test_a_failed_slice_holds_the_chain_until_it_is_waived(airflow: Airflow) -> 
     assert airflow.scheduled("2024-01-06").is_published
     assert airflow.seen == DAYS[:5]
     assert [order.slices[0].slice_id for order in airflow.replayer.orders[before:]] == ["2024-01-05"]
+
+
+def test_a_slice_whose_request_was_cancelled_is_held_again_for_a_person(airflow: Airflow) -> None:
+    append_day(Path(airflow.lake.root), "2024-01-01", {"c": 5_000})
+    assert not airflow.scheduled("2024-01-02").is_published
+    work = airflow.work(day_ms("2024-01-04"))
+    [request] = work.ledger.view().open_requests()
+    cancel(work, request.request_id, reason="not now", by=By(who="ann", decision_id="d1"))
+    before = len(airflow.replayer.orders)
+    again = airflow.scheduled("2024-01-04")
+    assert again.slices == ("2024-01-01",)
+    assert not again.is_published
+    assert len(airflow.replayer.orders) == before, "the run of the cancelled request is used again"
+    assert airflow.decide("2024-01-05") == Skip(why="held by 2024-01-01: total: failed")
+    waive_newest(work, "2024-01-01", reason="it was real", who="ann")
+    assert airflow.scheduled("2024-01-05").is_published
+    assert airflow.seen == DAYS[:4]
 
 
 def test_a_person_publishes_the_rest_of_a_request_whose_first_slices_are_published(airflow: Airflow) -> None:
