@@ -15,7 +15,6 @@ from bench.delta_logs import RECORDS_PER_FILE, cached_log, events_table, whole_l
 from bench.workloads import Workload, day_parts
 from tests.support.delta_logs import track_rows
 
-
 NO_CHECKPOINT: Final = {"delta.checkpointInterval": "1000000"}
 """The commits get row tracking when all are written, and a checkpoint would not."""
 
