@@ -20,7 +20,7 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
-from jobs.ledger.view import LedgerView, Request
+from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.orchestration.plan_outline import folded
 from jobs.orchestration.restatements import restatement_conf
 from jobs.planning import changed_slices
@@ -195,7 +195,8 @@ class Year:
                 self._judge(view, request, held)
 
     def _judge(self, view: LedgerView, request: Request, held: list[RunResult]) -> None:
-        if not self.is_quiet and self.chance.random() < 0.2:
+        # A restatement that a person has cancelled is declined, and not proposed again.
+        if request.kind is RequestKind.SCHEDULED and not self.is_quiet and self.chance.random() < 0.2:
             self.faults["cancelled"] += 1
             self._decided("cancel", view, request_id=request.request_id, reason="not now")
             return
