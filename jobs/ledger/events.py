@@ -56,6 +56,9 @@ class EventKind(Enum):
 CACHE: Mapping[str, bool] = {"is_cache": True}
 """The metadata of a field of a fold that can be computed from the other fields. A snapshot leaves it out."""
 
+CONTENT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""The errors of reading an event that has other names or types of values than its kind."""
+
 STORAGE_KINDS = frozenset({EventKind.REMOVED, EventKind.MENDED})
 """The kinds that tell where rows are stored now. They are true of earlier versions of the ledger, too."""
 
@@ -111,7 +114,10 @@ class StoredDetails(Mapping[str, Any]):
         match, and only the last name of the outermost object is followed by nothing but its end.
         """
         if self._found is None and (place := self.text.rfind(quoted := f'"{name}":')) >= 0:
-            value, end = _DECODER.raw_decode(self.text, place + len(quoted))
+            try:
+                value, end = _DECODER.raw_decode(self.text, place + len(quoted))
+            except ValueError:
+                return self.get(name)  # another program has written the text, so it is not canonical
             if self.text[end:] == "}":
                 return value
         return self.get(name)
@@ -339,7 +345,7 @@ class StoredChecks(Sequence[CheckResult]):
         if self._found is None:
             try:
                 self._found = tuple(map(_check, self._event.details["checks"]))
-            except (KeyError, TypeError, ValueError) as error:
+            except CONTENT_ERRORS as error:
                 raise _unreadable(self._event, error) from error
         return self._found
 

@@ -15,7 +15,7 @@ from typing import Any
 from cachetools import LRUCache
 
 from jobs.ledger.chain import Link, Row, check_chain
-from jobs.ledger.events import EventKind, LedgerEvent, StoredDetails
+from jobs.ledger.events import CONTENT_ERRORS, EventKind, LedgerEvent, StoredDetails
 from jobs.ledger.head import lost_head
 from jobs.ledger.projection import Projection
 from jobs.storage import FileStamp
@@ -70,9 +70,12 @@ class EventHistory:
                     self.tips[self.known] = row["previous"]
                 self.events.append(event)
                 self.known = event.seq
-                self.project.add(event)
+                with _content_errors(event, uri):
+                    self.project.add(event)
                 self.commits[event.seq] = row["commit_id"]
-                if (lost := lost_head(event)) is not None:
+                with _content_errors(event, uri):
+                    lost = lost_head(event)
+                if lost is not None:
                     self.given_up[lost.tip] = range(event.seq, lost.version + 1)
             if rows:
                 self.tips[self.known] = self.link.tip
@@ -143,6 +146,24 @@ class Remembered:
 MOST_LEDGERS = 16
 REMEMBERED = Remembered(MOST_LEDGERS)
 os.register_at_fork(after_in_child=REMEMBERED.forget_all)
+
+
+@contextmanager
+def _content_errors(event: LedgerEvent, uri: str) -> Iterator[None]:
+    """Turn the errors of an event whose hash is right, but whose content no Hindcast writes, into a LedgerError."""
+    try:
+        yield
+    except LedgerError as error:
+        raise LedgerError(
+            f"{error}. This is event {event.ordinal} of version {event.seq} ({event.kind.value}) of ledger {uri}. "
+            "If no newer Hindcast wrote it, restore the ledger's directory from a backup"
+        ) from error
+    except CONTENT_ERRORS as error:
+        raise LedgerError(
+            f"ledger {uri} has wrong content in event {event.ordinal} of version {event.seq} ({event.kind.value}): "
+            f"{error!r:.300}. The hashes are right, so a program has written it so. Restore the ledger's directory "
+            "from a backup"
+        ) from error
 
 
 _NAMES = frozenset(column.name for column in fields(LedgerEvent)) - {"kind", "details"}

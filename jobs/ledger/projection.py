@@ -256,6 +256,8 @@ class Projection:
 
     def _check(self, event: LedgerEvent) -> None:
         run_id = text_of(event, "run_id")
+        Verdict(event.verdict)  # a view reads both values, and does not know the ledger's place
+        checks_fingerprint_of(event)
         self._checked[run_id] = event
         waiver = self._waivers.get(run_id)
         if waiver is not None and not _failed_checks(event) <= waiver.failed:

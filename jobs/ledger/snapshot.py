@@ -25,7 +25,7 @@ from typing import Final
 
 from jobs.ledger.chain import Link
 from jobs.ledger.checked_details import CheckedDetails, event_codec
-from jobs.ledger.events import LedgerEvent
+from jobs.ledger.events import CONTENT_ERRORS, LedgerEvent
 from jobs.ledger.history import EventHistory
 from jobs.ledger.plain_codec import Codecs
 from jobs.ledger.projection import Projection
@@ -89,7 +89,7 @@ def write_snapshot(uri: str, history: EventHistory) -> None:
         for other in _own_names(uri):
             if other < name:
                 remove_file(f"{uri}/{DIRECTORY}/{other}")
-    except OSError as error:
+    except (OSError, *CONTENT_ERRORS) as error:  # a value may be no plain data
         _log.info("the snapshot of ledger %s was not written: %s", uri, error)
 
 

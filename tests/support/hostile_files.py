@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from random import Random
 from resource import RLIMIT_AS, getpagesize, getrlimit, setrlimit
@@ -61,7 +62,7 @@ def _changed(rng: Random, document: Any) -> Any:  # noqa: ANN401
     elif change == 4:
         parent[last] = _MARK
     else:
-        parent[last] = rng.choice(VALUES)
+        parent[last] = deepcopy(rng.choice(VALUES))  # a later change must not reach VALUES
     return document
 
 

@@ -95,3 +95,7 @@ def test_checks_that_cannot_be_read_are_an_error_of_the_ledger() -> None:
 
 def _plain(check: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
     return {name: getattr(check, name) for name in type(check).__slots__} | {"verdict": check.verdict.value}
+
+
+def test_the_last_value_of_a_text_with_spaces_is_read() -> None:
+    assert StoredDetails('{"a": 1, "z": "last"}').last("z") == "last"
