@@ -21,6 +21,9 @@ GENESIS = "0" * 64
 Row = Mapping[str, Any]
 """An event as the ledger's table stores it: column -> plain value."""
 
+CONTENT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""The errors of reading an event that has other names or types of values than its kind."""
+
 REQUIRED: Mapping[str, type] = {
     "seq": int, "ordinal": int, "at_ms": int, "commit_events": int,
     "event": str, "commit_id": str, "previous": str, "details": str,

@@ -3,12 +3,14 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any, overload
 
 from typing_extensions import override
 
+from jobs.ledger.chain import CONTENT_ERRORS
 from jobs.runs import (
     OPTIONAL_FATES,
     CheckpointForm,
@@ -55,9 +57,6 @@ class EventKind(Enum):
 
 CACHE: Mapping[str, bool] = {"is_cache": True}
 """The metadata of a field of a fold that can be computed from the other fields. A snapshot leaves it out."""
-
-CONTENT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""The errors of reading an event that has other names or types of values than its kind."""
 
 STORAGE_KINDS = frozenset({EventKind.REMOVED, EventKind.MENDED})
 """The kinds that tell where rows are stored now. They are true of earlier versions of the ledger, too."""
@@ -114,12 +113,10 @@ class StoredDetails(Mapping[str, Any]):
         match, and only the last name of the outermost object is followed by nothing but its end.
         """
         if self._found is None and (place := self.text.rfind(quoted := f'"{name}":')) >= 0:
-            try:
+            with suppress(ValueError):  # of a text that is not canonical
                 value, end = _DECODER.raw_decode(self.text, place + len(quoted))
-            except ValueError:
-                return self.get(name)  # another program has written the text, so it is not canonical
-            if self.text[end:] == "}":
-                return value
+                if self.text[end:] == "}":
+                    return value
         return self.get(name)
 
 
@@ -389,8 +386,9 @@ def encode_details(details: Mapping[str, Any]) -> str:
 
 def _checkpoint(stored: Mapping[str, Any]) -> CheckpointForm:
     # The ledgers of versions without incremental checkpoints do not have this entry.
-    earlier = tuple(CheckpointPart(**part) for part in stored["earlier"])
-    return CheckpointForm(earlier=earlier, stored_digests=stored["stored_digests"])
+    return CheckpointForm(
+        earlier=tuple(CheckpointPart(**part) for part in stored["earlier"]), stored_digests=stored["stored_digests"]
+    )
 
 
 def coordinates_of(log: Mapping[str, Any]) -> LogCoordinates:

@@ -14,8 +14,8 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from jobs.ledger.chain import Link, Row, check_chain
-from jobs.ledger.events import CONTENT_ERRORS, EventKind, LedgerEvent, StoredDetails
+from jobs.ledger.chain import CONTENT_ERRORS, Link, Row, check_chain
+from jobs.ledger.events import EventKind, LedgerEvent, StoredDetails
 from jobs.ledger.head import lost_head
 from jobs.ledger.projection import Projection
 from jobs.storage import FileStamp

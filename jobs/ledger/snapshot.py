@@ -23,9 +23,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
-from jobs.ledger.chain import Link
+from jobs.ledger.chain import CONTENT_ERRORS, Link
 from jobs.ledger.checked_details import CheckedDetails, event_codec
-from jobs.ledger.events import CONTENT_ERRORS, LedgerEvent
+from jobs.ledger.events import LedgerEvent
 from jobs.ledger.history import EventHistory
 from jobs.ledger.plain_codec import Codecs
 from jobs.ledger.projection import Projection
