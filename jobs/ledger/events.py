@@ -98,10 +98,7 @@ class StoredDetails(Mapping[str, Any]):
 
     @override
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the value of `name`, or `default`. If the text has no such name, nothing is decoded.
-
-        JSON has an escape in other names than identifiers, so it is decoded for them.
-        """
+        """Return the value of `name`, or `default`. A text without the name (an identifier) is not decoded."""
         if self._found is None and name.isascii() and name.isidentifier() and f'"{name}":' not in self.text:
             return default
         return self._decoded().get(name, default)
