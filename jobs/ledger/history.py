@@ -65,22 +65,25 @@ class EventHistory:
         with self._lock:
             self.link = check_chain(rows, self.link, uri=uri, file_of=file_of)
             for row in rows:
-                event = event_of(row)
-                if event.seq != self.known and self.known:
-                    self.tips[self.known] = row["previous"]
-                self.events.append(event)
-                self.known = event.seq
-                with _content_errors(event, uri):
-                    self.project.add(event)
-                self.commits[event.seq] = row["commit_id"]
-                with _content_errors(event, uri):
-                    lost = lost_head(event)
-                if lost is not None:
-                    self.given_up[lost.tip] = range(event.seq, lost.version + 1)
+                try:
+                    self._add(row)
+                except (LedgerError, *CONTENT_ERRORS) as error:
+                    raise _wrong_content(row, uri, error) from error
             if rows:
                 self.tips[self.known] = self.link.tip
             self.count += len(rows)
             self.files.update(files)
+
+    def _add(self, row: Row) -> None:
+        event = event_of(row)
+        if event.seq != self.known and self.known:
+            self.tips[self.known] = row["previous"]
+        self.events.append(event)
+        self.known = event.seq
+        self.project.add(event)
+        self.commits[event.seq] = row["commit_id"]
+        if (lost := lost_head(event)) is not None:
+            self.given_up[lost.tip] = range(event.seq, lost.version + 1)
 
     def copy(self) -> "EventHistory":
         """Return a history that takes in events of its own. Another thread may take events into this one meanwhile."""
@@ -148,22 +151,18 @@ REMEMBERED = Remembered(MOST_LEDGERS)
 os.register_at_fork(after_in_child=REMEMBERED.forget_all)
 
 
-@contextmanager
-def _content_errors(event: LedgerEvent, uri: str) -> Iterator[None]:
-    """Turn the errors of an event whose hash is right, but whose content no Hindcast writes, into a LedgerError."""
-    try:
-        yield
-    except LedgerError as error:
-        raise LedgerError(
-            f"{error}. This is event {event.ordinal} of version {event.seq} ({event.kind.value}) of ledger {uri}. "
-            "If no newer Hindcast wrote it, restore the ledger's directory from a backup"
-        ) from error
-    except CONTENT_ERRORS as error:
-        raise LedgerError(
-            f"ledger {uri} has wrong content in event {event.ordinal} of version {event.seq} ({event.kind.value}): "
-            f"{error!r:.300}. The hashes are right, so a program has written it so. Restore the ledger's directory "
+def _wrong_content(row: Row, uri: str, error: Exception) -> LedgerError:
+    """Return the error for an event whose hash is right, but whose content this Hindcast does not write."""
+    place = f"event {row['ordinal']} of version {row['seq']} ({row['event']})"
+    if isinstance(error, LedgerError):
+        return LedgerError(
+            f"{error}. This is {place} of ledger {uri}. If no newer Hindcast wrote it, restore the ledger's directory "
             "from a backup"
-        ) from error
+        )
+    return LedgerError(
+        f"ledger {uri} has wrong content in {place}: {error!r:.300}. The hashes are right, so a program has written it "
+        "so. Restore the ledger's directory from a backup"
+    )
 
 
 _NAMES = frozenset(column.name for column in fields(LedgerEvent)) - {"kind", "details"}

@@ -366,6 +366,10 @@ class LedgerView:
         """
         return tuple(request for request in self.open_requests() if not request.is_candidate)
 
+    def is_awaited(self, run_id: str) -> bool:
+        """Return whether a run is to be published by an open request."""
+        return any(run_id in request.runs.values() for request in self.awaited_requests())
+
     def is_in_chain(self, run_id: str) -> bool:
         """Return whether readers see a run, or the published chain has it in place of the run that they see."""
         run = self.runs.get(run_id)

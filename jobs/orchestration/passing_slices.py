@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping
 
-from jobs.ledger.view import StagedRun
+from jobs.ledger.view import LedgerView, StagedRun
 from jobs.planning.plan import Plan
 from jobs.planning.steps import Reason
+from jobs.publishing.stop_reasons import describe_stop
 from jobs.runs import ARRIVAL, Slice, Verdict
 
 
-def until_held(planned: Plan, unarrived: Mapping[str, str]) -> tuple[tuple[Slice, ...], StagedRun | None]:
-    """Return the slices before the first current run with failed checks, and that run; None if there is no such run.
+def until_held(view: LedgerView, planned: Plan, unarrived: Mapping[str, str]) -> tuple[tuple[Slice, ...], str]:
+    """Return the slices before the first current run with failed checks, and the description of that run.
+
+    If that is the run of the first slice, and no open request has it, a person had cancelled its request. The slice is
+    returned alone, so that the person gets a new request to decide on.
 
     A slice that is to be replayed stops nothing, because its new run is checked again. Neither does a slice that was
     held because it had not arrived, and has arrived since.
@@ -23,9 +27,10 @@ def until_held(planned: Plan, unarrived: Mapping[str, str]) -> tuple[tuple[Slice
             and run.verdict is Verdict.FAIL
             and not _has_arrived(run, unarrived)
         ):
-            return tuple(passing), run
+            is_decidable = passing or view.is_awaited(run.result.run_id)
+            return tuple(passing) if is_decidable else (step.slice,), describe_stop(run)
         passing.append(step.slice)
-    return tuple(passing), None
+    return tuple(passing), ""
 
 
 def _has_arrived(run: StagedRun, unarrived: Mapping[str, str]) -> bool:

@@ -48,7 +48,6 @@ from jobs.planning.steps import Ask, Reason
 from jobs.planning.watching import Watch, watch_ledger, watch_log
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import PublicationAttempt, describe_hold
-from jobs.publishing.stop_reasons import describe_stop
 from jobs.replay.orders import Replayer
 from jobs.runs import Slice
 from windowlib.errors import RequestError
@@ -121,8 +120,7 @@ def plan_scheduled(
     """Decide what a scheduled run replays: every ready slice after the published head that ends by `interval_end_ms`.
 
     If the first slice is overdue and the file says `then: hold`, the run replays this slice alone, and its request has
-    a failed check, so that a person decides. The run also opens a request for the first slice alone if that is held by
-    failed checks, and the request that it was held in was cancelled.
+    a failed check, so that a person decides. So it does if checks hold the slice, and its request was cancelled.
 
     Args:
         pipeline: the pipeline. If its file differs from the published spec, the published spec is used, with a warning.
@@ -342,11 +340,9 @@ def _scheduled(
             )
         slices, unarrived = (waiting.slice,), {waiting.slice.slice_id: describe_unarrived(waiting)}
     planned = make_plan(work.pipeline, view, log, ask=Ask(slices=slices))
-    passing, held = until_held(planned, unarrived)
-    if held is not None and not passing:
-        if any(held.result.run_id in request.runs.values() for request in view.awaited_requests()):
-            return Skip(why=f"held by {describe_stop(held)}")
-        passing = slices[:1]  # its request was closed without a publication, so a person gets a new one to decide on
+    passing, held = until_held(view, planned, unarrived)
+    if not passing:
+        return Skip(why=f"held by {held}")
     left = waiting if len(passing) == len(slices) and not unarrived else None
     return _Due(slices=passing, planned=planned, unarrived=unarrived, given_up=prefix.given_up, waiting=left)
 
