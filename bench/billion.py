@@ -27,10 +27,11 @@ from tests.support.places import ROOT
 WORKLOAD: Final = SESSIONS["session30_10k"]
 SLOWER: Final = 1.2
 """A record of a large log may take this many times the time of one of the small log."""
-LARGER: Final = 2.0
+LARGER: Final = 1.5
 """The processes may have this many times the memory that they have with the small log.
 
-100 million records in 5 slices have 1.74 times the memory of 20 million (2026-11-26): the aim is 1.25.
+100 million records in 5 slices have 1.34 times the resident memory of 20 million (2026-11-26). A worker has 1.26 times
+its own pages. The rest are the steps of the watermark, 16 bytes each: a file that is mapped into each worker.
 """
 
 

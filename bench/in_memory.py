@@ -12,8 +12,8 @@ from jobs.pipeline.files import build_pipeline
 from tests.support.bucket_feed import bucket_plan, tables_of
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.executor import Executor
-from windowlib.columnar.plan import BucketPlan, SliceRange
-from windowlib.columnar.watermark_steps import Beginning, Steps
+from windowlib.columnar.plan import BucketPlan
+from windowlib.columnar.watermark_steps import Beginning, SliceRange, Steps
 from windowlib.records import tables
 
 BATCH: Final = 65_536
@@ -24,9 +24,13 @@ def plan_of(workload: Workload, events: Events) -> BucketPlan:
     """Return the plan of a chunk of one slice and one bucket."""
     pipeline = build_pipeline(workload.document(), source="bench.yaml")
     written = tables_of(pipeline, COLUMNS)
-    ranges = [SliceRange(slice_no=0, start_ms=FIRST_DAY_MS, end_ms=FIRST_DAY_MS + DAY_MS, end_sequence=len(events))]
     steps = steps_of(events, bound_ms=written.engine.time.bound_ms)
-    return bucket_plan(pipeline, written, ranges, steps=steps, beginning=Beginning())
+    return bucket_plan(pipeline, written, [slice_of(events)], steps=steps, beginning=Beginning())
+
+
+def slice_of(events: Events) -> SliceRange:
+    """Return the one slice of the events."""
+    return SliceRange(slice_no=0, start_ms=FIRST_DAY_MS, end_ms=FIRST_DAY_MS + DAY_MS, end_sequence=len(events))
 
 
 def steps_of(events: Events, *, bound_ms: int | None) -> Steps:
@@ -39,12 +43,11 @@ def steps_of(events: Events, *, bound_ms: int | None) -> Steps:
     still = np.full(len(rises), MIN_TIME_MS, dtype=np.int64)
     return Steps(
         sequence=rises,
-        slice_start_ms=np.full(len(rises), FIRST_DAY_MS, dtype=np.int64),
-        rank=rises,
         due_ms=still,
         clock_ms=still,
         watermark_ms=events.at_ms[rises] - (bound_ms or 0),
         slice_ends=(len(rises),),
+        ranges=(slice_of(events),),
     )
 
 

@@ -17,7 +17,7 @@ import pytest
 from bench import contestant as contestants
 from bench.contestant import CannotTakePart, Job
 from bench.delta_logs import events_table
-from bench.in_memory import batches_of, plan_of, steps_of
+from bench.in_memory import batches_of, plan_of, slice_of, steps_of
 from bench.meter import Spent, peaks_of, spent, tree_cpu_s
 from bench.quick import CannotMeasure, Guard, check, guards, plan_seconds, report, row_id_seconds
 from bench.samples import Checksum
@@ -25,7 +25,7 @@ from bench.seat import serve
 from bench.seats import Missing, Seat, SeatFailed
 from bench.stages import REST, watched
 from bench.suite import IN_MEMORY
-from bench.workloads import CLOSING_KEY, FIRST_DAY_MS, Workload, make_events, make_parts
+from bench.workloads import CLOSING_KEY, Workload, make_events, make_parts
 from tests.support.bucket_feed import steps_of as steps_of_timeline
 from tests.support.fuzzing import seeds
 from windowlib.bounds import MIN_TIME_MS
@@ -106,8 +106,7 @@ class TestRecords:
             for place, at_ms in enumerate(events.at_ms.tolist()):
                 timeline.arrive(Arrival(place, at_ms, MIN_TIME_MS))
             timeline.end_slice(MIN_TIME_MS)
-            places = {place: (FIRST_DAY_MS, place) for place in range(len(events))}
-            expected = steps_of_timeline(timeline, places)
+            expected = steps_of_timeline(timeline, [slice_of(events)])
             assert {name: list(column) for name, column in columns(plan.steps)} == {
                 name: list(column) for name, column in columns(expected)
             }
@@ -120,10 +119,7 @@ class TestRecords:
 
 
 def columns(steps: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - steps and their arrays
-    return [
-        (name, getattr(steps, name))
-        for name in ("sequence", "rank", "due_ms", "clock_ms", "watermark_ms", "slice_ends")
-    ]
+    return [(name, getattr(steps, name)) for name in ("sequence", "due_ms", "clock_ms", "watermark_ms", "slice_ends")]
 
 
 class SimpleDriver:

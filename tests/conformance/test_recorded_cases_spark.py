@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from jobs.replay.tasks import SparkTasks
@@ -20,10 +19,10 @@ from tests.conformance.play import play
 from tests.support.bucket_feed import BucketResult, FedRecord, run_bucket
 from tests.support.recorded_cases import CHECKER, case_files
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIME_MS, MIN_TIMESTAMP_MS, wrap_int64
-from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
+from windowlib.columnar.plan import BucketPlan, CheckpointRules
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.columnar.restored import DAMAGED
-from windowlib.columnar.watermark_steps import Beginning, Steps, columns_of
+from windowlib.columnar.watermark_steps import Beginning, SliceRange, Steps, columns_of
 from windowlib.functions.window_functions import Reduce, Whole
 from windowlib.records import tables
 from windowlib.records.records import LATE_IN_GAP, PAST_CLEANUP
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KEYS = {"key": "string"}
 LAST_SEQUENCE = 1 << 40
+SLICE = SliceRange(slice_no=0, start_ms=0, end_ms=0, end_sequence=LAST_SEQUENCE)
 Script = Mapping[str, Any]
 
 
@@ -114,15 +114,13 @@ class Part:
                     continue
             steps.append(Step(place, due_ms, clock_ms, watermark_ms))
         sequence, due, clock, watermark = columns_of(steps)
-        zeros = np.zeros(len(steps), dtype=np.int64)
         return Steps(
             sequence=sequence,
-            slice_start_ms=zeros,
-            rank=sequence,
             due_ms=due,
             clock_ms=clock,
             watermark_ms=watermark,
             slice_ends=(len(steps),),
+            ranges=(SLICE,),
         )
 
     def end(self) -> Beginning:
@@ -147,7 +145,7 @@ class Part:
             side_outputs={},
             accumulators=accumulators,
             last=(),
-            slices=(SliceRange(slice_no=0, start_ms=0, end_ms=0, end_sequence=LAST_SEQUENCE),),
+            slices=(SLICE,),
             steps=self.steps(),
             beginning=self.beginning,
             max_parallelism=128,

@@ -22,9 +22,9 @@ from tests.support.bucket_feed import (
     tables_of,
 )
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
+from windowlib.columnar.plan import BucketPlan, CheckpointRules
 from windowlib.columnar.restored import BEFORE, DAMAGED
-from windowlib.columnar.watermark_steps import Beginning, Steps
+from windowlib.columnar.watermark_steps import Beginning, SliceRange, Steps
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.watermarks.timeline import ALL_SOURCES, SourceRow, Timeline
@@ -67,9 +67,10 @@ def replay(case: Case, answer: Answer, hashes: Hashes, way: Way) -> Replayed:
     written = tables_of(case.pipeline, COLUMNS)
     done = Replayed()
     for chunk in way.chunks:
-        entries = [entry for entry in answer.entries if entry.place[0] in chunk]
-        steps, beginning = _time(case, entries, chunk, done)
+        of_chunk = [entry for entry in answer.entries if entry.place[0] in chunk]
+        entries = [entry._replace(sequence=number) for number, entry in enumerate(of_chunk)]
         ranges = _ranges(chunk, entries)
+        steps, beginning = _time(case, entries, chunk, done, ranges=ranges)
         plan = bucket_plan(case.pipeline, written, ranges, steps=steps, beginning=beginning)
         # Every checkpoint is whole; tests/windowlib/execution has those that are stored as changes.
         rules = CheckpointRules(full_slices=frozenset(range(len(chunk))))
@@ -92,7 +93,9 @@ def _owner(row: Mapping[str, Any], plan: BucketPlan) -> int:
     return sum(map(ord, "/".join(str(row[name]) for name in plan.keys))) % plan.buckets
 
 
-def _time(case: Case, entries: Sequence[Entry], chunk: range, done: Replayed) -> tuple[Steps, Beginning]:
+def _time(
+    case: Case, entries: Sequence[Entry], chunk: range, done: Replayed, *, ranges: Sequence[SliceRange]
+) -> tuple[Steps, Beginning]:
     """Walk along the chunk's records; the driver of time comes from the rows of `watermarks`."""
     run = case.engine
     first_ms = slice_start_ms(chunk.start) if run.needs_clock else MIN_TIME_MS
@@ -108,9 +111,8 @@ def _time(case: Case, entries: Sequence[Entry], chunk: range, done: Replayed) ->
                 passed.arrive(entry)
         timeline.end_slice(slice_start_ms(number) + HOUR_MS if run.needs_clock else MIN_TIME_MS)
         done.sources.append(timeline.snapshot())
-    places = {entry.sequence: (slice_start_ms(entry.place[0]), entry.place[1]) for entry in entries}
     beginning = beginning_of(timeline, watermark_ms=beginning_ms, clock_ms=first_ms, needs_clock=run.needs_clock)
-    return steps_of(timeline, places), beginning
+    return steps_of(timeline, ranges), beginning
 
 
 def _ranges(chunk: range, entries: Sequence[Entry]) -> list[SliceRange]:

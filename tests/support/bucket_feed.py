@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from jobs.pipeline.models.pipeline import Pipeline
@@ -18,8 +17,8 @@ from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables, plan_bucket
 from jobs.replay.chunk.time_steps import ChunkTime
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.arrow import arrow_type
-from windowlib.columnar.plan import KEPT_TAG, BucketPlan, SliceRange, TallyKey
-from windowlib.columnar.watermark_steps import Beginning, Steps, columns_of
+from windowlib.columnar.plan import KEPT_TAG, BucketPlan, TallyKey
+from windowlib.columnar.watermark_steps import Beginning, SliceRange, Steps, columns_of
 from windowlib.execution.bucket import BucketRun
 from windowlib.records import tables
 from windowlib.records.column_types import parse_type
@@ -57,30 +56,27 @@ def bucket_plan(
     return plan_buckets(pipeline, written, ranges, buckets=1, time=time)
 
 
-def steps_of(timeline: Timeline, places: Mapping[int, Place]) -> Steps:
+def steps_of(timeline: Timeline, ranges: Sequence[SliceRange]) -> Steps:
     """Return the steps of time as the tasks get them; `timeline` has seen the records and the ends of the slices."""
-    return placed_steps(timeline.steps, places, timeline.slice_ends)
+    return placed_steps(timeline.steps, ranges, timeline.slice_ends)
 
 
-def placed_steps(steps: Sequence[Step], places: Mapping[int, Place], ends: Sequence[int]) -> Steps:
+def placed_steps(steps: Sequence[Step], ranges: Sequence[SliceRange], ends: Sequence[int]) -> Steps:
     """Return steps as arrays.
 
     Args:
         steps: the steps of a chunk.
-        places: the place of each record by sequence number. A step before all records has the first place.
+        ranges: the slices of the chunk, along the sequence numbers of its records.
         ends: the number of steps up to the end of each slice.
     """
     sequence, due_ms, clock_ms, watermark_ms = columns_of(steps)
-    first: Final = next(iter(places.values()), (0, 0))
-    located = [places.get(number, first) for number in sequence.tolist()]
     return Steps(
         sequence=sequence,
-        slice_start_ms=np.array([start_ms for start_ms, _ in located], dtype=np.int64),
-        rank=np.array([rank for _, rank in located], dtype=np.int64),
         due_ms=due_ms,
         clock_ms=clock_ms,
         watermark_ms=watermark_ms,
         slice_ends=tuple(ends),
+        ranges=tuple(ranges),
     )
 
 

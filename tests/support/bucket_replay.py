@@ -25,7 +25,6 @@ from jobs.replay.equations import READ, Audit
 from tests.support.bucket_feed import (
     BucketResult,
     FedRecord,
-    Place,
     Row,
     beginning_of,
     bucket_plan,
@@ -35,9 +34,9 @@ from tests.support.bucket_feed import (
     tables_of,
 )
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.columnar.plan import CheckpointRules, SliceRange
+from windowlib.columnar.plan import CheckpointRules
 from windowlib.columnar.restored import DAMAGED
-from windowlib.columnar.watermark_steps import Beginning, Steps
+from windowlib.columnar.watermark_steps import Beginning, SliceRange, Steps
 from windowlib.records import tables
 from windowlib.records.named_rows import tally_content
 from windowlib.records.row_ids import IdSum
@@ -150,7 +149,7 @@ def _chunk(
         SliceRange(slice_no=number, start_ms=one.start_ms, end_ms=one.end_ms, end_sequence=end)
         for number, (one, end) in enumerate(zip(log, ends, strict=True))
     ]
-    steps, beginning = _time(pipeline, written.engine, log, chain=into)
+    steps, beginning = _time(pipeline, written.engine, log, chain=into, ranges=ranges)
     # Every checkpoint is whole; tests/windowlib/execution has those that are stored as changes.
     rules = CheckpointRules(full_slices=frozenset(range(len(log))))
     plan = replace(bucket_plan(pipeline, written, ranges, steps=steps, beginning=beginning), checkpoints=rules)
@@ -172,28 +171,30 @@ def _chunk(
             into.state[table.name] = into.arrow[table.name][-1].to_pylist()
 
 
-def _time(pipeline: Pipeline, run: Engine, log: Sequence[LogSlice], *, chain: Replayed) -> tuple[Steps, Beginning]:
+def _time(
+    pipeline: Pipeline, run: Engine, log: Sequence[LogSlice], *, chain: Replayed, ranges: Sequence[SliceRange]
+) -> tuple[Steps, Beginning]:
     """The sequential pass of jobs.replay.chunk.time_steps, over records that are all valid."""
     first_ms = log[0].start_ms if run.needs_clock else MIN_TIME_MS
     timeline = Timeline(run.time.driver(), clock_ms=first_ms)
     if chain.time:
         timeline.restore(chain.time)
     before_ms = next((row.watermark_ms for row in timeline.snapshot() if row.source == ALL_SOURCES), None)
-    places, clock_ms = dict[int, Place](), first_ms
+    sequence, clock_ms = 0, first_ms
     for one in log:
-        for rank, record in enumerate(one.records):
+        for record in one.records:
             if run.needs_clock and pipeline.log.arrival_time is not None:
                 inside_ms = min(max(record[pipeline.log.arrival_time.column], one.start_ms), one.end_ms - 1)
                 clock_ms = max(clock_ms, inside_ms)
             asked = {name: record[name] for name in run.time.columns}
             source = str(record[run.time.source]) if run.time.source else ""
             at_ms = record[pipeline.log.event_time.column]
-            timeline.arrive(Arrival(len(places), at_ms, clock_ms, source, asked, one.start_ms))
-            places[len(places)] = one.start_ms, rank
+            timeline.arrive(Arrival(sequence, at_ms, clock_ms, source, asked, one.start_ms))
+            sequence += 1
         timeline.end_slice(one.end_ms if run.needs_clock else MIN_TIME_MS)
     chain.time = timeline.snapshot()
     beginning = beginning_of(timeline, watermark_ms=before_ms, clock_ms=first_ms, needs_clock=run.needs_clock)
-    return steps_of(timeline, places), beginning
+    return steps_of(timeline, ranges), beginning
 
 
 def _record_ids(one: LogSlice) -> list[int]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from windowlib.columnar.record_values import ValueLayout
-from windowlib.columnar.watermark_steps import Beginning, Steps
+from windowlib.columnar.watermark_steps import Beginning, SliceRange, Steps
 from windowlib.keyed.operator_protocol import OperatorSpec
 from windowlib.records.tables import Table
 
@@ -20,16 +20,6 @@ FULL_STATE_ROWS: Final = 20_000
 CHANGES_MAX: Final = 0.5
 """A full checkpoint follows when more than this share of the state has changed since the last one."""
 ExecutorChoice = Literal["auto", "operator", "kernel"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceRange:
-    """One slice of the chunk. Its records have sequence numbers from the previous `end_sequence` up to its own."""
-
-    slice_no: int
-    start_ms: int
-    end_ms: int
-    end_sequence: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

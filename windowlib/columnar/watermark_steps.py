@@ -21,29 +21,49 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SliceRange:
+    """One slice of the chunk. Its records have sequence numbers from the previous `end_sequence` up to its own."""
+
+    slice_no: int
+    start_ms: int
+    end_ms: int
+    end_sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
     """Clock and watermark after the record at `sequence[i]` and before the next record (see `timeline.Step`).
 
-    `due_ms`, `clock_ms` and `watermark_ms` never decrease. (`slice_start_ms`, `rank`) is the position of the record
-    that caused the step. `slice_ends[n]` is the number of steps up to the end of slice n of the chunk.
+    `due_ms`, `clock_ms` and `watermark_ms` never decrease. `slice_ends[n]` is the number of steps up to the end of
+    slice n of the chunk. `ranges` are the slices that the records are in.
+    A log whose event time rises with most records has about as many steps as records, so a step has few columns.
     """
 
     sequence: Int64s
-    slice_start_ms: Int64s
-    rank: Int64s
     due_ms: Int64s
     clock_ms: Int64s
     watermark_ms: Int64s
     slice_ends: tuple[int, ...]
+    ranges: tuple[SliceRange, ...]
+
+    def positions(self, steps: Int64s | slice) -> tuple[Int64s, Int64s]:
+        """Return the positions (slice_start_ms, rank) of the records that caused some steps.
+
+        Before the chunk's first record, the rank is -1, and the slice is that of the first record.
+        """
+        sequence = self.sequence[steps]
+        ends = np.array([span.end_sequence for span in self.ranges], dtype=np.int64)
+        starts_ms = np.array([span.start_ms for span in self.ranges], dtype=np.int64)
+        inside = np.clip(sequence, 0, max(int(ends[-1]) - 1, 0))
+        slice_no = np.minimum(np.searchsorted(ends, inside, side="right"), len(ends) - 1)
+        first = np.concatenate(([0], ends[:-1]))[slice_no]
+        return starts_ms[slice_no], np.where(sequence < 0, -1, np.maximum(inside - first, 0))
 
     def rows(self, start: int, end: int) -> list[tuple[int, int, int, Position]]:
-        """Return (due_ms, clock_ms, watermark_ms, position) of some steps.
-
-        The position is that of the record that caused the step. Before the chunk's first record its rank is -1.
-        """
+        """Return (due_ms, clock_ms, watermark_ms, position) of some steps; the position as that of `positions`."""
         some = slice(start, end)
-        ranks = np.where(self.sequence[some] < 0, -1, self.rank[some])
-        positions = zip(self.slice_start_ms[some].tolist(), ranks.tolist(), strict=True)
+        slice_starts_ms, ranks = self.positions(some)
+        positions = zip(slice_starts_ms.tolist(), ranks.tolist(), strict=True)
         times = (column[some].tolist() for column in (self.due_ms, self.clock_ms, self.watermark_ms))
         return list(zip(*times, positions, strict=True))
 

@@ -76,8 +76,19 @@ class Clock:
 
     def __init__(self, plan: BucketPlan) -> None:
         self.steps = plan.steps
-        self.watermarks = np.concatenate([[plan.beginning.watermark_ms], plan.steps.watermark_ms]).astype(np.int64)
-        """`watermarks[n]` is the watermark after n steps."""
+        self._beginning_ms = plan.beginning.watermark_ms
+
+    def after(self, steps: int) -> int:
+        """Return the watermark after so many steps."""
+        return int(self.steps.watermark_ms[steps - 1]) if steps else self._beginning_ms
+
+    def after_each(self, steps: Int64s) -> Int64s:
+        """Return the watermark after each number of steps; after all steps for a greater number."""
+        watermark_ms = self.steps.watermark_ms
+        if not len(watermark_ms):
+            return np.full(len(steps), self._beginning_ms, dtype=np.int64)
+        before = np.minimum(steps, len(watermark_ms)) - 1
+        return np.where(before < 0, self._beginning_ms, watermark_ms[before])
 
     def steps_before(self, sequence: Int64s) -> Int64s:
         """Return the number of steps before each record; `sequence` ascends."""
@@ -89,10 +100,8 @@ class Clock:
 
     def fired_rank(self, step: Int64s, slice_start_ms: int) -> Int64s:
         """Return the rank of the record that caused each step; -1 if it is not in the slice, or before all records."""
-        steps = self.steps
-        is_here = (steps.slice_start_ms[step] == slice_start_ms) & (steps.sequence[step] >= 0)
-        ranks: Int64s = np.where(is_here, steps.rank[step], -1)
-        return ranks
+        starts_ms, ranks = self.steps.positions(step)
+        return np.where(starts_ms == slice_start_ms, ranks, -1)
 
 
 def block_of(
@@ -114,7 +123,7 @@ def block_of(
         event_time_ms=event_time.to_numpy(),
         record_hash=batch.column("record_hash").to_numpy(),
         steps_before=steps_before,
-        watermark_ms=clock.watermarks[steps_before],
+        watermark_ms=clock.after_each(steps_before),
         values=tuple(None if name is None else named[name] for name in layout.columns),
         gap_ms=named[layout.gap] if isinstance(layout.gap, str) else None,
     )

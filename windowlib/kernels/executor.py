@@ -65,7 +65,7 @@ class KernelExecutor:
         if not isinstance(windows, TumblingWindows | SlidingWindows):
             raise InvariantBroken(f"{type(windows).__name__} take no partials; please report this")
         merged = self._partials.partials(partials)
-        watermark_ms = self._frame.clock.watermarks[self._steps_taken]
+        watermark_ms = self._frame.clock.after(self._steps_taken)
         if not windows.slices.are_before_end(merged.number, watermark_ms).all():
             raise InvariantBroken(f"a partial's window has ended at the watermark {watermark_ms}; please report this")
         outcome = BlockOutcome(self._frame)
@@ -82,7 +82,7 @@ class KernelExecutor:
 
     def state(self, keys: Int64s | None = None) -> StateColumns:
         """Return the checkpoint after the slice that ended."""
-        watermark_ms, opened = int(self._frame.clock.watermarks[self._steps_taken]), self._windows.open()
+        watermark_ms, opened = self._frame.clock.after(self._steps_taken), self._windows.open()
         if keys is not None:
             is_wanted = np.zeros(len(self._frame.keys), dtype=np.bool_)
             is_wanted[keys] = True

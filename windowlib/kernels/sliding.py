@@ -120,7 +120,7 @@ class SlidingWindows:
         outcome.add_assigned(block.record_hash[rows])
         outcome.add_edges(NEW, _repeated(EdgeColumns.of_each(block.record_hash[rows]), spans.high - spans.low + 1))
         self._collect(block, rows)
-        watermark_ms = int(self._frame.clock.watermarks[until_step])
+        watermark_ms = self._frame.clock.after(until_step)
         self._fire(self._last_ended(watermark_ms), block.slice_start_ms, outcome)
         self._completed.enter(block, late, outcome)
         self._completed.clean_up(watermark_ms, outcome)

@@ -69,7 +69,7 @@ class TumblingWindows:
         entered = id_sum(block.record_hash[rows])
         outcome.add_assigned(entered)
         outcome.add_edges(NEW, entered)
-        self._watermark_ms = int(self._frame.clock.watermarks[until_step])
+        self._watermark_ms = self._frame.clock.after(until_step)
         self._collect(block, number, rows, outcome=outcome)
         self._completed.enter(block, late, outcome)
         self._completed.clean_up(self._watermark_ms, outcome)

@@ -12,7 +12,8 @@ from jobs.lake.event_log import PinnedLog
 from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.replay.chunk.record_columns import record_names, record_type
-from windowlib.columnar.plan import BucketPlan, CheckpointRules, SliceRange
+from windowlib.columnar.plan import BucketPlan, CheckpointRules
+from windowlib.columnar.watermark_steps import SliceRange
 from windowlib.kernels.coverage import why_not
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type

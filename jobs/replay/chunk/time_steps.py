@@ -6,7 +6,7 @@ Fast path: if the pipeline has one source with a bounded delay that emits with e
 watermark is the running maximum of event time minus the bound. The tasks find that maximum in parallel.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,9 +22,8 @@ from jobs.runs import CheckpointRef, Slice, WarmUp
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.arrow import column_values
 from windowlib.columnar.log_reading import Rises
-from windowlib.columnar.plan import SliceRange
 from windowlib.columnar.row_identity import RowIdentity
-from windowlib.columnar.watermark_steps import Beginning, Int64s, Steps, columns_of
+from windowlib.columnar.watermark_steps import Beginning, Int64s, SliceRange, Steps, columns_of
 from windowlib.errors import CheckpointError
 from windowlib.records import tables
 from windowlib.records.plain_json import from_json, to_json
@@ -117,31 +116,32 @@ def combined(rows: Sequence[SourceRow]) -> SourceRow:
     return next((row for row in rows if row.source == ALL_SOURCES), SourceRow(ALL_SOURCES, None, None))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """The places of a chunk's records. `locate` maps sequence numbers to arrays (slice_no, rank)."""
-
-    ranges: tuple[SliceRange, ...]
-    locate: Callable[[Int64s], tuple[Int64s, Int64s]]
-
-
 def needs_pass(engine: Engine) -> bool:
     """Return whether the time of a pipeline needs a sequential pass over records, and not only the rises."""
     return engine.time.bound_ms is None or engine.needs_clock
 
 
-def bounded_time(engine: Engine, rises: Rises, places: Places, *, before: Sequence[SourceRow]) -> ChunkTime:
+def bounded_time(
+    engine: Engine, rises: Rises, ranges: Sequence[SliceRange], *, before: Sequence[SourceRow]
+) -> ChunkTime:
     """Compute the time of a chunk from the rises of its event time, where `needs_pass` is False.
 
     `before` has the rows of `time_before`.
     """
     assert engine.time.bound_ms is not None, "needs_pass checked it"
-    ends = tuple(int(np.searchsorted(rises.sequence, span.end_sequence, side="left")) for span in places.ranges)
+    ends = tuple(int(np.searchsorted(rises.sequence, span.end_sequence, side="left")) for span in ranges)
     watermarks_ms = rises.max_event_time_ms - engine.time.bound_ms
-    still = np.full(len(watermarks_ms), MIN_TIME_MS, dtype=np.int64)
+    still = np.broadcast_to(np.int64(MIN_TIME_MS), len(watermarks_ms))
     watermark_ms = combined(before).watermark_ms
     return ChunkTime(
-        steps=_placed(places, (rises.sequence, still, still, watermarks_ms), ends),
+        steps=Steps(
+            sequence=rises.sequence,
+            due_ms=still,
+            clock_ms=still,
+            watermark_ms=watermarks_ms,
+            slice_ends=ends,
+            ranges=tuple(ranges),
+        ),
         beginning=Beginning(watermark_ms=MIN_TIME_MS if watermark_ms is None else watermark_ms),
         after=_bounded_rows(engine, rises, ends, before=before),
         clamped=(0,) * len(ends),
@@ -167,7 +167,11 @@ def _bounded_rows(
 
 
 def driven_time(
-    engine: Engine, blocks: "Iterable[pa.Table | pa.RecordBatch]", places: Places, *, before: Sequence[SourceRow]
+    engine: Engine,
+    blocks: "Iterable[pa.Table | pa.RecordBatch]",
+    ranges: Sequence[SliceRange],
+    *,
+    before: Sequence[SourceRow],
 ) -> ChunkTime:
     """Compute the time of a chunk in one pass over its valid records.
 
@@ -175,21 +179,21 @@ def driven_time(
         engine: the engine of the pipeline.
         blocks: the records in log order: `sequence, slice_no, event_time_ms, arrival_ms, commit`, the text `source`
             (null: no source), and the columns that the driver of time asks for as `c0, c1 ..` in feed form.
-        places: the places of the records.
+        ranges: the slices of the chunk, along the sequence numbers of its records.
         before: the rows of `time_before`.
     """
-    first_ms = places.ranges[0].start_ms if engine.needs_clock else MIN_TIME_MS
+    first_ms = ranges[0].start_ms if engine.needs_clock else MIN_TIME_MS
     timeline = Timeline(engine.time.driver(), clock_ms=first_ms)
     if before:
         timeline.restore(before)
     beginning_ms = combined(timeline.snapshot()).watermark_ms
-    arrivals = _Arrivals(engine, places)
+    arrivals = _Arrivals(engine, ranges)
     after, ended = [], 0
 
     def end_slices(until: int) -> None:
         nonlocal ended
         while ended < until:
-            span = places.ranges[ended]
+            span = ranges[ended]
             end_ms = span.end_ms if engine.needs_clock else MIN_TIME_MS
             timeline.end_slice(end_ms, last_sequence=span.end_sequence - 1)
             after.append(tuple(timeline.snapshot()))
@@ -199,9 +203,17 @@ def driven_time(
         for slice_no, arrival in arrivals.of(block):
             end_slices(slice_no)
             timeline.arrive(arrival)
-    end_slices(len(places.ranges))
+    end_slices(len(ranges))
+    sequence, due_ms, clock_ms, watermark_ms = columns_of(timeline.steps)
     return ChunkTime(
-        steps=_placed(places, columns_of(timeline.steps), tuple(timeline.slice_ends)),
+        steps=Steps(
+            sequence=sequence,
+            due_ms=due_ms,
+            clock_ms=clock_ms,
+            watermark_ms=watermark_ms,
+            slice_ends=tuple(timeline.slice_ends),
+            ranges=tuple(ranges),
+        ),
         beginning=Beginning(
             watermark_ms=MIN_TIME_MS if beginning_ms is None else beginning_ms,
             clock_ms=first_ms,
@@ -215,15 +227,15 @@ def driven_time(
 class _Arrivals:
     """The records that can move the time, block by block. It keeps the clock and the greatest time of each source."""
 
-    def __init__(self, engine: Engine, places: Places) -> None:
+    def __init__(self, engine: Engine, ranges: Sequence[SliceRange]) -> None:
         self._engine = engine
-        self._starts = np.array([span.start_ms for span in places.ranges], dtype=np.int64)
-        self._ends = np.array([span.end_ms for span in places.ranges], dtype=np.int64)
+        self._starts = np.array([span.start_ms for span in ranges], dtype=np.int64)
+        self._ends = np.array([span.end_ms for span in ranges], dtype=np.int64)
         self._clock_ms = MIN_TIME_MS
         self._last_clock_ms: int | None = None
         self._highest: dict[str, tuple[int, int]] = {}
         """Source -> its greatest clock and event time so far."""
-        self.clamped = np.zeros(len(places.ranges), dtype=np.int64)
+        self.clamped = np.zeros(len(ranges), dtype=np.int64)
 
     def of(self, block: "pa.Table | pa.RecordBatch") -> Iterator[tuple[int, Arrival]]:
         """Yield (slice_no, arrival) of the next records that matter."""
@@ -278,18 +290,3 @@ def _rises(ascending: Int64s, before: int | None) -> Flags:
     """Return where an ascending array exceeds the element before it; the first exceeds `before`, or is a rise."""
     first = np.array([before is None or ascending[0] > before] if len(ascending) else [], dtype=bool)
     return np.concatenate((first, np.diff(ascending) > 0))
-
-
-def _placed(places: Places, moved: tuple[Int64s, Int64s, Int64s, Int64s], ends: tuple[int, ...]) -> Steps:
-    sequence, due_ms, clock_ms, watermark_ms = moved
-    slice_no, rank = places.locate(sequence)
-    starts = np.array([span.start_ms for span in places.ranges], dtype=np.int64)
-    return Steps(
-        sequence=sequence,
-        slice_start_ms=starts[slice_no],
-        rank=rank,
-        due_ms=due_ms,
-        clock_ms=clock_ms,
-        watermark_ms=watermark_ms,
-        slice_ends=ends,
-    )

@@ -4,13 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from jobs.replay.intake.blocks import Block
 from jobs.runs import Slice
 from jobs.storage import file_system
-from windowlib.columnar.plan import SliceRange
-from windowlib.columnar.watermark_steps import Int64s
+from windowlib.columnar.watermark_steps import SliceRange
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -31,16 +28,6 @@ class Layout:
     def first(self, slice_no: int) -> int:
         """Return the sequence number of the first record of a slice."""
         return self.ranges[slice_no - 1].end_sequence if slice_no else 0
-
-    def locate(self, sequence: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the arrays (slice_no, rank) of sequence numbers. A number before all records gives the first."""
-        inside = np.clip(sequence, 0, max(self.records - 1, 0))
-        if len(self.ranges) == 1:
-            return np.zeros(len(inside), dtype=np.int64), inside
-        ends = np.array([slice_range.end_sequence for slice_range in self.ranges], dtype=np.int64)
-        firsts = np.concatenate(([0], ends[:-1]))
-        slice_no = np.minimum(np.searchsorted(ends, inside, side="right"), len(ends) - 1)
-        return slice_no.astype(np.int64), np.maximum(inside - firsts[slice_no], 0)
 
 
 def layout_of(ordered: Mapping[int, Sequence[Block]], slices: Sequence[Slice]) -> Layout:

@@ -10,7 +10,7 @@ import numpy as np
 
 from jobs.lake.lake import Lake
 from jobs.replay.chunk.chunk_run import SliceInput, input_fingerprint
-from jobs.replay.chunk.time_steps import ChunkTime, Places, bounded_time, combined, driven_time, needs_pass
+from jobs.replay.chunk.time_steps import ChunkTime, bounded_time, combined, driven_time, needs_pass
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.intake.groups import groups_of
@@ -144,11 +144,10 @@ def chunk_time(
     chunk: ChunkLog, layout: Layout, scanned: Sequence[Scanned], *, before: Sequence[SourceRow]
 ) -> ChunkTime:
     """Return how clock and watermark move along a chunk; `before` has the rows of `time_before`."""
-    places = Places(ranges=layout.ranges, locate=layout.locate)
     engine = chunk.tables.engine
     if not needs_pass(engine):
-        return bounded_time(engine, _rises(scanned, combined(before).max_event_time_ms), places, before=before)
-    return driven_time(engine, _passed(scanned), places, before=before)
+        return bounded_time(engine, _rises(scanned, combined(before).max_event_time_ms), layout.ranges, before=before)
+    return driven_time(engine, _passed(scanned), layout.ranges, before=before)
 
 
 def _passed(scanned: Sequence[Scanned]) -> "Iterator[pa.RecordBatch]":

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import merge
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ from windowlib.execution.bucket import BucketRun
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 
-_STEPS = ("sequence", "slice_start_ms", "rank", "due_ms", "clock_ms", "watermark_ms")
+_STEPS = ("sequence", "due_ms", "clock_ms", "watermark_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ def run_bucket(task: BucketTask, plan: WindowsPlan) -> BucketRows:
     """Run one bucket along all slices of the chunk."""
     # Millions of small objects live until their windows end and almost none are in cycles, so collect rarely.
     gc.set_threshold(100_000, 50, 1_000)
-    run = BucketRun(replace(plan.bucket_plan, steps=load_steps(plan.steps, plan.bucket_plan.steps.slice_ends)))
+    run = BucketRun(replace(plan.bucket_plan, steps=load_steps(plan.steps, plan.bucket_plan.steps)))
     for table_name, entry in task.state:
         for _, rows in read_shuffled([entry]):
             run.restore(table_name, pa.Table.from_batches([rows]))
@@ -114,13 +115,13 @@ def save_steps(steps: Steps, directory: str) -> tuple[Steps, tuple[ShuffleBatch,
     with shuffle_writers(writer):
         for name in _STEPS:
             values = getattr(steps, name)
-            is_constant = len(values) > 0 and values[0] == values[-1] and not (values != values[0]).any()
+            is_constant = len(values) > 0 and values[0] == values[-1]  # none of them decreases
             writer.write(pa.RecordBatch.from_pydict({name: values[:1] if is_constant else values}), slice_no=0)
-    nothing = np.empty(0, dtype=np.int64)
-    return Steps(**dict.fromkeys(_STEPS, nothing), slice_ends=steps.slice_ends), tuple(writer.shuffled)
+    nothing: dict[str, Any] = dict.fromkeys(_STEPS, np.empty(0, dtype=np.int64))
+    return replace(steps, **nothing), tuple(writer.shuffled)
 
 
-def load_steps(shuffled: Iterable[ShuffleBatch], slice_ends: tuple[int, ...]) -> Steps:
+def load_steps(shuffled: Iterable[ShuffleBatch], without_arrays: Steps) -> Steps:
     """Return the steps that `save_steps` wrote. On one machine they are mapped into memory, so tasks share them.
 
     Raises:
@@ -130,7 +131,7 @@ def load_steps(shuffled: Iterable[ShuffleBatch], slice_ends: tuple[int, ...]) ->
     for _, batch in read_shuffled(shuffled):
         arrays[batch.schema.names[0]] = batch.column(0).to_numpy()
     count = max(map(len, arrays.values()))
-    whole = {
+    whole: dict[str, Any] = {
         name: values if len(values) == count else np.broadcast_to(values, count) for name, values in arrays.items()
     }
-    return Steps(**whole, slice_ends=slice_ends)
+    return replace(without_arrays, **whole)

@@ -23,7 +23,7 @@ from tests.windowlib.atlas.playing import (
     steps_of,
 )
 from windowlib.atlas import AtlasSpec
-from windowlib.columnar.watermark_steps import Beginning, Steps, Walk, columns_of
+from windowlib.columnar.watermark_steps import Beginning, SliceRange, Steps, Walk, columns_of
 from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Output, Record, Tally
 
 small = st.integers(1, 12)
@@ -183,12 +183,11 @@ def played_by_walk(spec: AtlasSpec, log: list[Event], *, end_ms: int) -> list[Ou
     sequence, due_ms, clock_ms, watermark_ms = columns_of(steps_of(spec, log, end_ms=end_ms))
     steps = Steps(
         sequence=sequence,
-        slice_start_ms=sequence * 0,
-        rank=np.maximum(sequence, 0),
         due_ms=due_ms,
         clock_ms=clock_ms,
         watermark_ms=watermark_ms,
         slice_ends=(len(sequence),),
+        ranges=(SliceRange(slice_no=0, start_ms=0, end_ms=end_ms, end_sequence=len(log)),),
     )
     operator, outputs = spec.build(), []
     walk = Walk(operator, steps, Beginning())

@@ -25,7 +25,8 @@ from tests.windowlib.kernels.random_chains import (
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.columnar.executor import StateColumns
 from windowlib.columnar.operator_executor import RECORDS_PER_BLOCK, OperatorExecutor
-from windowlib.columnar.plan import BucketPlan, SliceRange
+from windowlib.columnar.plan import BucketPlan
+from windowlib.columnar.watermark_steps import SliceRange
 from windowlib.functions.window_functions import aggregate
 from windowlib.records.record_columns import RecordColumns
 from windowlib.triggers.flink import ContinuousEventTime, CountReached, EventTime
@@ -163,13 +164,8 @@ def test_a_record_that_is_older_than_the_one_before_it_enters_their_windows_afte
     plan = base_plan(Random(1), spec, [("collect_list", "int")])
     key = tuple(KEYS[kind][0] for kind in plan.keys.values())
     records = [Fed(place, place, at_ms, place, key, (place,)) for place, at_ms in enumerate([12, 3])]
-    executor = OperatorExecutor(
-        replace(
-            plan,
-            slices=(SliceRange(slice_no=0, start_ms=0, end_ms=1_000, end_sequence=2),),
-            steps=placed_steps([Step(1, 0, 0, 1_000)], {0: (0, 0), 1: (0, 1)}, [1]),
-        )
-    )
+    slices = (SliceRange(slice_no=0, start_ms=0, end_ms=1_000, end_sequence=2),)
+    executor = OperatorExecutor(replace(plan, slices=slices, steps=placed_steps([Step(1, 0, 0, 1_000)], slices, [1])))
     assert executor.process(batch_of(plan, records)) == {}
     panes = executor.end_slice()["window_outputs"].to_pylist()
     assert [pane["a0"] for pane in panes] == [[1]] * 2 + [of_both] * 4 + [[0]] * 2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.windows import specs, steps
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.columnar.watermark_steps import STEPS_PER_BLOCK, Beginning, Steps, Walk, columns_of
+from windowlib.columnar.watermark_steps import STEPS_PER_BLOCK, Beginning, SliceRange, Steps, Walk, columns_of
 from windowlib.keyed.operator_protocol import Operator
 from windowlib.profiles import EngineFault
 from windowlib.records.records import Late, Output, Record, Unassigned
@@ -42,15 +42,13 @@ def as_log(script: Sequence[ScriptStep]) -> tuple[list[tuple[int, Record]], Step
                 due_ms, clock_ms = step.processing_time_ms + 1, step.processing_time_ms
         found.append(Step(sequence, due_ms, clock_ms, watermark_ms))
     sequence_of, due, clock, watermark = columns_of(found)
-    still = np.zeros(len(found), dtype=np.int64)
     return records, Steps(
         sequence=sequence_of,
-        slice_start_ms=still,
-        rank=sequence_of,
         due_ms=due,
         clock_ms=clock,
         watermark_ms=watermark,
         slice_ends=(len(found),),
+        ranges=(SliceRange(slice_no=0, start_ms=0, end_ms=1, end_sequence=len(script)),),
     )
 
 
@@ -130,3 +128,27 @@ def test_a_walk_of_each_key_alone_gives_the_outputs_of_visiting_every_step(
     for key, outputs in apart.items():
         # The comparison includes the position at which an output was emitted.
         assert [repr(output) for output in outputs] == [repr(output) for output in of_key(together, key)]
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.integers(1, 5))
+def test_the_position_of_a_step_is_that_of_its_record(sizes: list[int], seed: int) -> None:
+    ends = np.cumsum(sizes).tolist()
+    ranges = tuple(
+        SliceRange(slice_no=number, start_ms=10 * number, end_ms=10 * number + 10, end_sequence=end)
+        for number, end in enumerate(ends)
+    )
+    records = [(10 * number, rank) for number, size in enumerate(sizes) for rank in range(size)]
+    sequence = np.sort(np.random.default_rng(seed).integers(-1, max(len(records), 1), 8))
+    if not records:
+        sequence = np.minimum(sequence, -1)
+    nothing = np.zeros(len(sequence), dtype=np.int64)
+    along = Steps(
+        sequence=sequence, due_ms=nothing, clock_ms=nothing, watermark_ms=nothing, slice_ends=(), ranges=ranges
+    )
+    first_ms = records[0][0] if records else 10 * (len(sizes) - 1)
+    expected = [(first_ms, -1) if place < 0 else records[place] for place in sequence.tolist()]
+    assert [row[3] for row in along.rows(0, len(sequence))] == expected
+    some = np.flatnonzero(sequence % 2 == 0)
+    assert list(zip(*(column.tolist() for column in along.positions(some)), strict=True)) == [
+        expected[place] for place in some
+    ]

@@ -14,9 +14,9 @@ from tests.support.bucket_feed import placed_steps
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.executor import Emission, StateColumns
-from windowlib.columnar.plan import BucketPlan, SliceRange
+from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.record_values import ValueLayout
-from windowlib.columnar.watermark_steps import Beginning
+from windowlib.columnar.watermark_steps import Beginning, SliceRange
 from windowlib.execution.bucket import executor_for
 from windowlib.functions.window_functions import Aggregates, aggregate
 from windowlib.kernels.coverage import why_not_combined
@@ -117,7 +117,7 @@ def base_plan(
         accumulators=accumulators,
         last=(),
         slices=(),
-        steps=placed_steps([], {}, []),
+        steps=placed_steps([], [], []),
         beginning=Beginning(),
         max_parallelism=128,
         tables=written,
@@ -143,25 +143,24 @@ class RandomLog:
         random, beginning = self.random, Beginning(watermark_ms=self.watermark_ms, clock_ms=0)
         found: list[list[Fed]] = []
         steps, ends, ranges = list[Step](), list[int](), list[SliceRange]()
-        places: dict[int, tuple[int, int]] = {}
+        sequence = 0
         if random.random() < 0.2:
             self._step(-1, steps)
         for number in range(slices):
             start_ms = (self.slices + number) * SLICE_MS
             found.append([])
             for rank in range(random.randint(0, records)):
-                sequence = len(places)
-                places[sequence] = (start_ms, rank)
                 if random.random() < 0.8:  # the others are in other buckets
                     found[-1].append(self._record(sequence, rank))
                 if random.random() < 0.3:
                     self._step(sequence, steps)
+                sequence += 1
             ends.append(len(steps))
             ranges.append(
-                SliceRange(slice_no=number, start_ms=start_ms, end_ms=start_ms + SLICE_MS, end_sequence=len(places))
+                SliceRange(slice_no=number, start_ms=start_ms, end_ms=start_ms + SLICE_MS, end_sequence=sequence)
             )
         self.slices += slices
-        plan = replace(self.plan, slices=tuple(ranges), steps=placed_steps(steps, places, ends), beginning=beginning)
+        plan = replace(self.plan, slices=tuple(ranges), steps=placed_steps(steps, ranges, ends), beginning=beginning)
         return Chunk(plan=plan, records=found)
 
     def _record(self, sequence: int, rank: int) -> Fed:
@@ -251,7 +250,7 @@ def merged(random: Random, executor: KernelExecutor, fed: Sequence[pa.RecordBatc
     partials, others = [], []
     for batch in fed:
         sequence = batch.column("sequence").to_numpy()
-        met_ms = executor._frame.clock.watermarks[np.searchsorted(plan.steps.sequence, sequence, side="left")]
+        met_ms = executor._frame.clock.after_each(np.searchsorted(plan.steps.sequence, sequence, side="left"))
         # A bound on the watermark may be too high; more records are single then.
         slack_ms = random.choice([0, 0, 10, 1 << 50])
         combined = combiner.combine(batch, met_ms + np.minimum(slack_ms, MAX_TIME_MS - met_ms.clip(0)))

@@ -11,8 +11,8 @@ import pytest
 
 from tests.windowlib.kernels.random_chains import base_plan
 from windowlib.columnar.operator_executor import OperatorExecutor
-from windowlib.columnar.plan import SliceRange
 from windowlib.columnar.record_values import ValueLayout
+from windowlib.columnar.watermark_steps import SliceRange
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.execution.bucket import executor_for
 from windowlib.functions.window_functions import Aggregates, Apply, Reduce, Whole, aggregate

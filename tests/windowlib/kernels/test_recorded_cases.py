@@ -17,7 +17,8 @@ from tests.support.bucket_feed import placed_steps
 from tests.support.recorded_cases import case_files
 from tests.windowlib.kernels.random_chains import Chunk, Fed, base_plan, batch_of, play
 from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIME_MS, MIN_TIMESTAMP_MS
-from windowlib.columnar.plan import BucketPlan, SliceRange
+from windowlib.columnar.plan import BucketPlan
+from windowlib.columnar.watermark_steps import SliceRange
 from windowlib.execution.bucket import executor_for
 from windowlib.kernels.coverage import why_not
 from windowlib.profiles import STRICT
@@ -83,12 +84,12 @@ def chunk_of(script: Mapping[str, Any]) -> Chunk | None:
     if why_not(plan.spec, plan.layout) is not None:
         return None
     steps, records = steps_and_records(script)
-    places = {place: (0, place) for place in range(1, len(script["events"]) + 1)}
+    ranges = (SliceRange(slice_no=0, start_ms=0, end_ms=1, end_sequence=1 << 40),)
     plan = replace(
         plan,
         **plan_of_strings(plan),
-        steps=placed_steps(steps, places, [len(steps)]),
-        slices=(SliceRange(slice_no=0, start_ms=0, end_ms=1, end_sequence=1 << 40),),
+        steps=placed_steps(steps, ranges, [len(steps)]),
+        slices=ranges,
     )
     return Chunk(plan=plan, records=[records])
 

@@ -142,7 +142,11 @@ class _HandWriter:
         return {"minReaderVersion": 1, "minWriterVersion": 2}
 
     def _metadata(self, schema: pa.Schema, *, widened: str | None = None) -> dict[str, Any]:
-        fields = json.loads(Schema.from_arrow(schema).to_json())
+        # deltalake refuses names that differ only in case.
+        numbered = pa.schema([field.with_name(f"c{number}") for number, field in enumerate(schema)])
+        fields = json.loads(Schema.from_arrow(numbered).to_json())
+        for field, name in zip(fields["fields"], schema.names, strict=True):
+            field["name"] = name
         if self._is_mapped:
             _map_nested(fields, itertools.count(100))
         for field in fields["fields"]:
@@ -196,10 +200,11 @@ def _z_order(log: HostileLog, table: Path) -> None:
 
 
 def _restore(_log: HostileLog, table: Path) -> None:
-    """Delete all records and bring them back."""
+    """Delete all records and bring them back. deltalake writes no version for the deletion of no record."""
     version = DeltaTable(str(table)).version()
     DeltaTable(str(table)).delete()
-    DeltaTable(str(table)).restore(version)
+    if DeltaTable(str(table)).version() > version:
+        DeltaTable(str(table)).restore(version)
 
 
 def _delete(_log: HostileLog, table: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from windowlib.columnar.operator_executor import OperatorExecutor
-from windowlib.columnar.plan import BucketPlan, SliceRange
-from windowlib.columnar.watermark_steps import Beginning, Steps
+from windowlib.columnar.plan import BucketPlan
+from windowlib.columnar.watermark_steps import Beginning, SliceRange, Steps
 from windowlib.kernels.aggregates.column_aggregate import Int64s
 from windowlib.kernels.block import RecordBlock
 from windowlib.kernels.open_windows import OpenWindows
@@ -40,7 +40,7 @@ def delegate(
         outcome: gets the rows and tallies.
     """
     executor = OperatorExecutor(_plan(frame, block.slice_start_ms, steps))
-    watermark_ms = int(frame.clock.watermarks[steps.taken])
+    watermark_ms = frame.clock.after(steps.taken)
     executor.restore(frame.checkpoint.rows(opened, watermark_ms))
     if len(rows):
         outcome.add_rows(executor.process(_batch(frame, block, rows)))
@@ -55,15 +55,14 @@ def _plan(frame: Frame, slice_start_ms: int, steps: StepRange) -> BucketPlan:
     plan = frame.plan
     some = slice(steps.taken, steps.until)
     columns: dict[str, Any] = {
-        name: getattr(plan.steps, name)[some]
-        for name in ("sequence", "slice_start_ms", "rank", "due_ms", "clock_ms", "watermark_ms")
+        name: getattr(plan.steps, name)[some] for name in ("sequence", "due_ms", "clock_ms", "watermark_ms")
     }
     clock_ms = int(plan.steps.clock_ms[steps.taken - 1]) if steps.taken else plan.beginning.clock_ms
     return replace(
         plan,
         slices=(SliceRange(slice_no=0, start_ms=slice_start_ms, end_ms=slice_start_ms, end_sequence=0),),
-        steps=Steps(**columns, slice_ends=(steps.until - steps.taken,)),
-        beginning=Beginning(watermark_ms=int(frame.clock.watermarks[steps.taken]), clock_ms=clock_ms),
+        steps=Steps(**columns, slice_ends=(steps.until - steps.taken,), ranges=plan.steps.ranges),
+        beginning=Beginning(watermark_ms=frame.clock.after(steps.taken), clock_ms=clock_ms),
     )
 
 

@@ -183,7 +183,7 @@ class Rounds:
         clock, last_ms = self._frame.clock, opened.end_ms - 1
         step = np.zeros(len(opened), dtype=np.int64)
         step[is_due] = self._search.step_of(last_ms[is_due])
-        at_ms = clock.watermarks[np.minimum(step + 1, len(clock.watermarks) - 1)]
+        at_ms = clock.after_each(step + 1)
         return self._fire(
             opened,
             is_due,

@@ -68,7 +68,7 @@ def _fire(
     """Emit the first pane of sessions whose last instant the watermark reaches at a step."""
     lateness_ms = frame.spec.allowed_lateness_ms
     end_ms = windows.end_ms[places]
-    watermark_ms = frame.clock.watermarks[step + 1]
+    watermark_ms = frame.clock.after_each(step + 1)
     outcome.add_panes(
         Panes(
             key_code=windows.key_code[places],

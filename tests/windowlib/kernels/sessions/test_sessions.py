@@ -13,9 +13,9 @@ import pytest
 from tests.support.fuzzing import seeds
 from tests.windowlib.kernels.random_chains import INPUTS, RandomLog, base_plan, play, random_aggregates
 from windowlib.bounds import MAX_TIME_MS
-from windowlib.columnar.plan import BucketPlan, ExecutorChoice, SliceRange
+from windowlib.columnar.plan import BucketPlan, ExecutorChoice
 from windowlib.columnar.record_values import ValueLayout
-from windowlib.columnar.watermark_steps import Steps
+from windowlib.columnar.watermark_steps import SliceRange, Steps
 from windowlib.errors import SpecError
 from windowlib.functions.window_functions import aggregate
 from windowlib.kernels.executor import KernelExecutor
@@ -120,19 +120,19 @@ def test_few_records_need_the_operator(lateness_ms: int, delegated_max: float) -
     spec = WindowSpec(assigner=Session(gap_ms=1_000), function=(aggregate("count"),), allowed_lateness_ms=lateness_ms)
     plan = base_plan(Random(0), spec, [("count", None)])
     nothing = np.zeros(len(rises), dtype=np.int64)
+    slices = (SliceRange(slice_no=0, start_ms=0, end_ms=1, end_sequence=count),)
     steps = Steps(
         sequence=rises,
-        slice_start_ms=nothing,
-        rank=rises,
         due_ms=nothing,
         clock_ms=nothing,
         watermark_ms=watermark_ms[rises],
         slice_ends=(len(rises),),
+        ranges=slices,
     )
     plan = replace(
         plan,
         keys={"key": "bigint"},
-        slices=(SliceRange(slice_no=0, start_ms=0, end_ms=1, end_sequence=count),),
+        slices=slices,
         steps=steps,
         records_per_block=1 << 14,
         tables=tuple(with_key(table) for table in plan.tables),
