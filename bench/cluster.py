@@ -7,7 +7,6 @@ The driver's share is the part of the time in which no task runs: it does not ge
 """
 
 import json
-import logging
 import os
 import shutil
 import signal
@@ -28,7 +27,8 @@ from bench.meter import Peaks, peaks_of, tree_cpu_s
 from bench.suite import SESSIONS
 from bench.workloads import Workload, make_events
 from jobs.pipeline.files import build_pipeline
-from jobs.replay import stages as stage_log
+from jobs.replay.stage_times import RUNNING
+from jobs.replay.stages.windows import BucketTask
 from jobs.replay.tasks import SparkTasks
 from jobs.spark.java import find_java
 from jobs.spark.session import spark_session
@@ -46,22 +46,35 @@ HOST: Final = "127.0.0.1"
 @click.option("--workers", "numbers", type=click.IntRange(min=1), multiple=True, help="Several times: to compare them.")
 @click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="Of each number of workers.")
 @click.option("--cache", type=click.Path(path_type=Path), default=ROOT / ".bench", help="For logs.  [default: .bench]")
+@click.option("--costs", type=click.Path(path_type=Path), help="Write the measured costs of the tasks into a file.")
 @click.option("--driver", "driven", default=None, hidden=True, help="Be the driver of a cluster: a job as JSON.")
-def main(*, sizes: Sequence[int], numbers: Sequence[int], rounds: int, cache: Path, driven: str | None) -> None:
+def main(
+    *,
+    sizes: Sequence[int],
+    numbers: Sequence[int],
+    rounds: int,
+    cache: Path,
+    costs: Path | None,
+    driven: str | None,
+) -> None:
     """Replay a slice of sessions on Spark workers, and print times, CPU seconds and memory.
 
-    Without options: 20 million records, one worker and two.
+    Without options: 20 million records, one worker and two. The costs are those of the last size.
     """
     if driven is not None:
         click.echo(json.dumps(drive(**json.loads(driven))))
         return
     for records in sizes or (20_000_000,):
         log = log_for(WORKLOAD, records, cache=cache.resolve())
-        compare(log, records=records, numbers=numbers or (1, 2), rounds=rounds)
+        best = compare(log, records=records, numbers=numbers or (1, 2), rounds=rounds)
+        if costs is not None:
+            costs.write_text(json.dumps({"records": records, "workers": best}, indent=1) + "\n", encoding="utf-8")
 
 
-def compare(log: str, *, records: int, numbers: Sequence[int], rounds: int) -> None:
+def compare(log: str, *, records: int, numbers: Sequence[int], rounds: int) -> dict[int, dict[str, Any]]:
     """Replay a log with each number of workers, and print the figures of each round and the ratio of the best ones.
+
+    Return what `drive` returns of the best round of each number of workers, without the runs of the ledger.
 
     Raises:
         ClickException: the ledgers of two rounds differ.
@@ -74,10 +87,11 @@ def compare(log: str, *, records: int, numbers: Sequence[int], rounds: int) -> N
     ledgers = [one["runs"] for found in played.values() for one in found]
     if any(one != ledgers[0] for one in ledgers):
         raise click.ClickException("the ledgers differ")
-    best = {workers: min(map(_seconds, found)) for workers, found in played.items()}
+    best = {workers: min(found, key=_seconds) for workers, found in played.items()}
     for workers in numbers[1:]:
-        ratio = best[numbers[0]] / best[workers]
+        ratio = _seconds(best[numbers[0]]) / _seconds(best[workers])
         click.echo(f"ratio: {ratio:.2f} with {workers} workers against {numbers[0]}; all ledgers are equal")
+    return {workers: {"figures": found["figures"], "jobs": found["jobs"]} for workers, found in best.items()}
 
 
 def _seconds(played: Mapping[str, Any]) -> float:
@@ -192,32 +206,30 @@ def drive(*, master: str, log: str, scratch: str, workers: list[int]) -> dict[st
 
     `workers` are the pids of the workers, for their CPU seconds.
     """
-    lake, stages = Path(scratch) / "lake", _Stages()
+    lake = Path(scratch) / "lake"
     spark = spark_session("hindcast bench: cluster", master, records=0)
     warm = str(Path(scratch) / "warm_log")
     append_events(spark, warm, make_events(WORKLOAD, WARM_UP_RECORDS, seed=1))
     run_days(spark, lake, _pipeline(WORKLOAD, warm), days(0, 1))
     shutil.rmtree(lake)
-    logger = logging.getLogger(stage_log.__name__)
-    logger.setLevel(logging.INFO)
-    logger.addHandler(stages)
-    with _in_tasks() as waited:
+    with _in_tasks() as jobs:
         before = [tree_cpu_s(pid) for pid in (os.getpid(), *workers)]
         _, watch = run_days(spark, lake, _pipeline(WORKLOAD, log), days(0, 1))
         of_driver, *of_workers = (
             tree_cpu_s(pid) - spent for pid, spent in zip((os.getpid(), *workers), before, strict=True)
         )
     wall_s, found = watch.wall_s[WHOLE], runs(str(lake), "bench")
+    waited_s = sum(job["wall_s"] for job in jobs)
     spark.stop()
     return {
         "figures": {
             "wall_s": round(wall_s, 2),
-            "driver_alone_s": round(wall_s - sum(waited), 2),
-            "driver_share": round(1 - sum(waited) / wall_s, 3),
+            "driver_alone_s": round(wall_s - waited_s, 2),
+            "driver_share": round(1 - waited_s / wall_s, 3),
             "driver_cpu_s": round(of_driver, 1),
             "workers_cpu_s": [round(one, 1) for one in of_workers],
-            "stages": stages.seconds,
         },
+        "jobs": jobs,
         "runs": found,
     }
 
@@ -227,37 +239,40 @@ def _pipeline(workload: Workload, log: str) -> Any:  # noqa: ANN401 - a pipeline
 
 
 @contextmanager
-def _in_tasks() -> Iterator[list[float]]:
-    """Collect the wall seconds of each Spark job of tasks during the context."""
-    waited: list[float] = []
+def _in_tasks() -> Iterator[list[dict[str, Any]]]:
+    """Collect of each Spark job of tasks during the context: its stage, its wall seconds, the CPU seconds of its tasks.
+
+    The CPU seconds are listed by the kind of task: a bucket of windows, or another.
+    """
+    jobs: list[dict[str, Any]] = []
     run: Callable[..., Any] = SparkTasks.run
 
-    def timed(*arguments: Any) -> Any:  # noqa: ANN401 - those of `SparkTasks.run`
+    def timed(tasks: SparkTasks, function: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
         began = time.perf_counter()
-        try:
-            return run(*arguments)
-        finally:
-            waited.append(time.perf_counter() - began)
+        outcomes = run(tasks, _with_cpu_s(function), arguments)
+        job: dict[str, Any] = {"stage": RUNNING.names[-1], "wall_s": time.perf_counter() - began}
+        job |= {"buckets": [], "others": []}
+        for argument, (cpu_s, _) in zip(arguments, outcomes, strict=True):
+            job["buckets" if isinstance(argument, BucketTask) else "others"].append(round(cpu_s, 4))
+        jobs.append(job)
+        return [outcome for _, outcome in outcomes]
 
     SparkTasks.run = timed  # type: ignore[method-assign, assignment]
     try:
-        yield waited
+        yield jobs
     finally:
         SparkTasks.run = run  # type: ignore[method-assign]
 
 
-class _Stages(logging.Handler):
-    """Collects the seconds of the stages, which the replay logs."""
+def _with_cpu_s(function: Callable[[Any], Any]) -> Callable[[Any], tuple[float, Any]]:
+    """Return a function of a task that also returns the CPU seconds that the task took."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.seconds: dict[str, float] = {}
+    def measured(argument: Any) -> tuple[float, Any]:  # noqa: ANN401 - that of any task
+        began = time.process_time()
+        outcome = function(argument)
+        return time.process_time() - began, outcome
 
-    def emit(self, record: logging.LogRecord) -> None:
-        assert isinstance(record.args, tuple)
-        name, seconds = record.args
-        assert isinstance(seconds, float)
-        self.seconds[str(name)] = round(seconds, 2)
+    return measured
 
 
 if __name__ == "__main__":
