@@ -229,12 +229,21 @@ def _settings(home: Home, ports: Ports, known: Secrets) -> Iterator[tuple[str, s
             "catchup_by_default": "False",
             # The scheduler examines backfill runs last. With the default of 20, other runs would keep them waiting.
             "max_dagruns_per_loop_to_schedule": "200",
+            # By default, tasks of a killed scheduler or worker wait for five minutes until they run again.
+            "orphaned_tasks_check_interval": "60",
+            "task_instance_heartbeat_timeout": "120",
         },
         "dag_processor": {
             "refresh_interval": "10",  # by default, a new file waits five minutes
             "parsing_processes": "1",
         },
-        "workers": {"execution_api_timeout": "30"},  # the default of 5 s is too short while Airflow starts on two cores
+        "workers": {
+            "execution_api_timeout": "30",  # the default of 5 s is too short while Airflow starts on two cores
+            # If the API server does not answer, a request of a task is repeated for about four minutes. By default, it
+            # fails after 20 s, and two minutes without an API server fail a DAG run with all its retries.
+            "execution_api_retries": "20",
+            "execution_api_retry_wait_max": "30",
+        },
         "logging": {
             "base_log_folder": str(home.logs / "tasks"),
             "worker_log_server_port": str(ports.worker_logs),

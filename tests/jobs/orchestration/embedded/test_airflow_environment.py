@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+import yaml
 
 from jobs.orchestration.embedded.airflow_env import (
     HOST,
@@ -20,6 +21,7 @@ from jobs.orchestration.embedded.airflow_env import (
     prepare_home,
     write_private,
 )
+from tests.support.places import ROOT
 
 PORTS = Ports(api=18080, worker_logs=18081, triggerer_logs=18082)
 
@@ -135,3 +137,26 @@ def test_airflow_has_every_setting(home: Home, airflow_home: Path) -> None:
         if option not in description.get(section, {}).get("options", {})
     ]
     assert unknown == []
+
+
+def test_a_request_of_a_task_outlives_the_restart_of_an_api_server(home: Home) -> None:
+    """Airflow's client waits for a random time up to the next power of two, and at most up to the configured time."""
+    environ = airflow_environment(home, ports=PORTS, known=prepare_home(home), database_url="postgresql+psycopg2://x")
+    attempts = int(environ["AIRFLOW__WORKERS__EXECUTION_API_RETRIES"])
+    longest_s = float(environ["AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX"])
+    assert sum(min(2**number, longest_s) / 2 for number in range(attempts - 1)) > 180
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT",
+        "AIRFLOW__WORKERS__EXECUTION_API_RETRIES",
+        "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX",
+    ],
+)
+def test_the_containers_recover_with_the_same_settings(home: Home, name: str) -> None:
+    environ = airflow_environment(home, ports=PORTS, known=prepare_home(home), database_url="postgresql+psycopg2://x")
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    assert compose["x-airflow-environment"][name] == environ[name]
