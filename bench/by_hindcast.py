@@ -164,7 +164,12 @@ class Scan:
     def check(self) -> Checksum:
         steps = self._found.steps
         highest = steps.watermark_ms + self._job.workload.bound_ms + 1
-        return Checksum(rows=len(steps.sequence), records=int(steps.rank.sum()), total=int(highest.sum()), mix=0)
+        return Checksum(
+            rows=len(steps.sequence),
+            records=int(steps.positions(slice(None))[1].sum()),
+            total=int(highest.sum()),
+            mix=0,
+        )
 
     def notes(self) -> Mapping[str, Any]:
         return {}

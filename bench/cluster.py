@@ -27,13 +27,17 @@ from bench.meter import Peaks, peaks_of, tree_cpu_s
 from bench.suite import SESSIONS
 from bench.workloads import Workload, make_events
 from jobs.pipeline.files import build_pipeline
+from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.stage_times import RUNNING
-from jobs.replay.stages.windows import BucketTask
+from jobs.replay.stages import run_chunk
+from jobs.replay.stages.shuffle_files import ShuffleBatch
+from jobs.replay.stages.windows import BucketTask, load_steps
 from jobs.replay.tasks import SparkTasks
 from jobs.spark.java import find_java
 from jobs.spark.session import spark_session
 from tests.deploy.ledger_runs import runs
 from tests.support.places import ROOT
+from windowlib.columnar.watermark_steps import Steps
 
 WORKLOAD: Final = SESSIONS["session30_10k"]
 EXECUTOR_MEMORY: Final = "1g"
@@ -91,7 +95,7 @@ def compare(log: str, *, records: int, numbers: Sequence[int], rounds: int) -> d
     for workers in numbers[1:]:
         ratio = _seconds(best[numbers[0]]) / _seconds(best[workers])
         click.echo(f"ratio: {ratio:.2f} with {workers} workers against {numbers[0]}; all ledgers are equal")
-    return {workers: {"figures": found["figures"], "jobs": found["jobs"]} for workers, found in best.items()}
+    return {workers: {name: found[name] for name in ("figures", "jobs", "steps")} for workers, found in best.items()}
 
 
 def _seconds(played: Mapping[str, Any]) -> float:
@@ -212,7 +216,7 @@ def drive(*, master: str, log: str, scratch: str, workers: list[int]) -> dict[st
     append_events(spark, warm, make_events(WORKLOAD, WARM_UP_RECORDS, seed=1))
     run_days(spark, lake, _pipeline(WORKLOAD, warm), days(0, 1))
     shutil.rmtree(lake)
-    with _in_tasks() as jobs:
+    with _in_tasks() as jobs, _of_steps() as steps:
         before = [tree_cpu_s(pid) for pid in (os.getpid(), *workers)]
         _, watch = run_days(spark, lake, _pipeline(WORKLOAD, log), days(0, 1))
         of_driver, *of_workers = (
@@ -230,6 +234,7 @@ def drive(*, master: str, log: str, scratch: str, workers: list[int]) -> dict[st
             "workers_cpu_s": [round(one, 1) for one in of_workers],
         },
         "jobs": jobs,
+        "steps": steps,
         "runs": found,
     }
 
@@ -262,6 +267,35 @@ def _in_tasks() -> Iterator[list[dict[str, Any]]]:
         yield jobs
     finally:
         SparkTasks.run = run  # type: ignore[method-assign]
+
+
+@contextmanager
+def _of_steps() -> Iterator[dict[str, float]]:
+    """Measure the steps of the watermark during the context: their number, and the seconds to make and to load them."""
+    measured: dict[str, float] = {}
+    stages: Any = run_chunk
+    make, save = stages.chunk_time, stages.save_steps
+
+    def made(*arguments: Any, **named: Any) -> ChunkTime:  # noqa: ANN401 - those of `chunk_time`
+        began = time.perf_counter()
+        chunk: ChunkTime = make(*arguments, **named)
+        measured["made_s"] = round(time.perf_counter() - began, 4)
+        return chunk
+
+    def saved(steps: Steps, directory: str) -> tuple[Steps, tuple[ShuffleBatch, ...]]:
+        began = time.perf_counter()
+        without_arrays, stored = save(steps, directory)
+        saved_at = time.perf_counter()
+        load_steps(stored, without_arrays)
+        measured["loaded_s"] = round(time.perf_counter() - saved_at, 4)
+        measured["saved_s"], measured["number"] = round(saved_at - began, 4), len(steps.sequence)
+        return without_arrays, stored
+
+    stages.chunk_time, stages.save_steps = made, saved
+    try:
+        yield measured
+    finally:
+        stages.chunk_time, stages.save_steps = make, save
 
 
 def _with_cpu_s(function: Callable[[Any], Any]) -> Callable[[Any], tuple[float, Any]]:

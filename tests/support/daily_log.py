@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from jobs.ledger.chain import Row
 from jobs.ledger.table import ConflictError, LedgerTable
@@ -26,6 +27,14 @@ class Writer:
     def append(self, day: str, amounts: dict[str, int]) -> None:
         """Append one record per key to a day, as one commit."""
         append_day(self.lake, day, amounts)
+        self._date_newest_commit()
+
+    def erase(self, day: str, key: str) -> None:
+        """Erase the records of a key from a day, as one commit (DELETE)."""
+        DeltaTable(self.lake / "event_logs" / "sales").delete(f"day = '{day}' AND key = '{key}'")
+        self._date_newest_commit()
+
+    def _date_newest_commit(self) -> None:
         commit = max((self.lake / "event_logs" / "sales" / "_delta_log").glob("*.json"))
         lines = [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines()]
         for line in lines:

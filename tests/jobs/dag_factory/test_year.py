@@ -2,8 +2,9 @@
 
 The clock is injected. The operators of the DAG file, the requests, the ledger, the log and the messages are the real
 ones; `FakeReplayer` stands for Spark. All choices come from a seed. Days arrive in time, late, days later or never;
-they arrive twice, get more records, or fail a check. Workers die, replays fail for a moment, disks fill up, and the
-processes of Airflow forget what they know. A person decides what is held and what has changed, some days later.
+they arrive twice, get more records, or fail a check. The producer erases records. Workers die, replays fail for a
+moment, disks fill up, and the processes of Airflow forget what they know. A person decides what is held and what has
+changed, some days later.
 """
 
 import errno
@@ -26,7 +27,8 @@ from jobs.orchestration.restatements import restatement_conf
 from jobs.planning import changed_slices
 from jobs.planning.readiness import Waiting
 from jobs.planning.request_context import RequestContext, open_request_context
-from jobs.planning.standing import standing
+from jobs.planning.standing import Standing, standing
+from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
 from jobs.readers import published_table
 from jobs.runs import RunResult
 from tests.support.daily_log import Cluster, LedgerStoreFaults, Writer
@@ -54,6 +56,9 @@ FAULTS: Final = {"none": 80, "worker died": 8, "store": 6, "disk": 6}
 """What happens while a day is replayed for the first time -> its weight."""
 COMMIT_FAULTS: Final = 0.03
 """The chance that the store of the ledgers fails at the next commit, in each hour that is played."""
+ERASE_HOUR: Final = 10
+ERASES: Final = 0.06
+"""The chance that the producer erases the records of a key from a recent day, in each hour `ERASE_HOUR`."""
 QUIET_DAYS: Final = 6
 """At the end, nothing goes wrong for so long, and everything is decided."""
 TEXT: Final = (
@@ -72,7 +77,11 @@ def day_text(number: int) -> str:
 
 @dataclass
 class Year:
-    """The simulated year. `arrivals` maps (day of the calendar, hour) to what is appended then."""
+    """The simulated year.
+
+    `arrivals` maps (day of the calendar, hour) to what is appended then, `erasures` a version of the log to the day and
+    the key whose records it erased. `accepted` are the versions of the erasures that a person has accepted.
+    """
 
     airflow: SimulatedAirflow
     writer: Writer
@@ -84,6 +93,8 @@ class Year:
     load: Callable[[], "dict[str, DAG]"]
     arrivals: dict[tuple[int, int], list[tuple[int, dict[str, int]]]] = field(default_factory=lambda: defaultdict(list))
     commits: list[tuple[int, str, dict[str, int]]] = field(default_factory=list)
+    erasures: dict[int, tuple[str, str]] = field(default_factory=dict)
+    accepted: set[int] = field(default_factory=set)
     messages: int = 0
     is_quiet: bool = False
     faults: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -138,11 +149,12 @@ class Year:
     def _hour(self, number: int, hour: int) -> None:
         for day, amounts in self.arrivals.pop((number, hour), ()):
             self.writer.append(day_text(day), amounts)
-            self.commits.append((len(self.commits), day_text(day), amounts))
+            self.commits.append((self._next_version, day_text(day), amounts))
         name = f"scheduled__{day_text(number)}T{hour:02d}"
         if hour == SCHEDULE_HOUR and number > 0:
             self.airflow.trigger("replay_sales", name, run_type="scheduled", end_ms=self.airflow.clock.ms)
         self.is_quiet = number > self.days - QUIET_DAYS
+        self._erase(number, hour)
         if hour == PERSON_HOUR and (self.is_quiet or self.chance.random() < 0.6):
             self._decide()
         if self.is_quiet:
@@ -166,6 +178,38 @@ class Year:
         self.messages += len(self.hook.bodies)
         self.hook.bodies.clear()
 
+    @property
+    def _next_version(self) -> int:
+        return len(self.commits) + len(self.erasures)
+
+    def _erase(self, number: int, hour: int) -> None:
+        """Draw whether to erase the records of a key from a recent day, at most once from a day."""
+        if hour != ERASE_HOUR or self.is_quiet or self.chance.random() >= ERASES:
+            return
+        erased = {day for day, _key in self.erasures.values()}
+        recent = [day_text(day) for day in range(max(0, number - 10), number)]
+        days = [day for day in recent if day not in erased and self._records(day)]
+        if not days:
+            return
+        self.faults["erased"] += 1
+        day, key = self.chance.choice(days), self.chance.choice(("a", "b"))
+        self.writer.erase(day, key)
+        self.erasures[self._next_version] = (day, key)
+
+    def _accept_erasures(self) -> None:
+        """Draw whether a person accepts all commits that erased records, as `hindcast accept-rewrite` does."""
+        if not self.erasures.keys() - self.accepted or not (self.is_quiet or self.chance.random() < 0.5):
+            return
+        self.store.following = None  # a command that fails is called again
+        work = self.work()
+        view = work.ledger.view()
+        rewrites = rewrites_of(work, view)
+        chosen = chosen_rewrites(work, view, rewrites, versions=())
+        assert {rewrite.version for rewrite in chosen} == self.erasures.keys() - self.accepted, "what is to be accepted"
+        if chosen:
+            accept_rewrites(work, rewrites, chosen, reason="by law", who="anna")
+            self.accepted |= {rewrite.version for rewrite in chosen}
+
     def _missing(self, number: int) -> list[str]:
         published = self.work().ledger.view().published
         return [day_text(day) for day in range(number) if day_text(day) not in published]
@@ -175,7 +219,8 @@ class Year:
         return open_request_context(sales(TEXT), self.airflow.lake, now_ms=lambda: clock.ms)
 
     def _decide(self) -> None:
-        """Let a person accept what is held, replay what has changed, and clear DAG runs that failed."""
+        """Let a person accept what is held or erased, replay what has changed, and clear DAG runs that failed."""
+        self._accept_erasures()
         for run in self.airflow.runs:
             if run.dag_id in {"replay_sales", "backfill_sales"} and run.state == "failed":
                 self.airflow.clear(run.dag_id, run.run_id)
@@ -226,15 +271,24 @@ class Year:
             assert run.counts.read == len(records), f"{where}: {slice_id}"
             due |= {(slice_id, key): total for key, total in _totals(records).items()}
         assert self._seen() == due, f"{where}: readers see the sums of what the runs could read"
+        self._check_changed(where, view, now)
+        if len(view.published) < number:
+            first = days[len(view.published)]  # the days after it wait for it
+            assert self._has_cause(first, view, waiting=now.waiting), f"{where}: {first} without a cause"
+
+    def _check_changed(self, where: str, view: LedgerView, now: Standing) -> None:
+        """Check which published days are named as changed, and which as those of an erasure without a decision."""
+        undecided = {day: version for version, (day, _key) in self.erasures.items() if version not in self.accepted}
         stale = {
             slice_id
             for slice_id, run_id in view.published.items()
             if self._records(slice_id, until=view.run(run_id).result.log.version) != self._records(slice_id)
+            or slice_id in undecided
         }
         assert {changed.slice.slice_id for changed in now.changed} == stale, f"{where}: what has changed is named"
-        if len(view.published) < number:
-            first = days[len(view.published)]  # the days after it wait for it
-            assert self._has_cause(first, view, waiting=now.waiting), f"{where}: {first} without a cause"
+        removed = {changed.slice.slice_id: changed.removed for changed in now.changed if changed.removed}
+        assert removed.keys() == undecided.keys() & view.published.keys(), f"{where}: {removed}, {undecided}"
+        assert all(f"commit {undecided[day]} " in f"{name} " for day, name in removed.items()), f"{where}: {removed}"
 
     def _has_cause(self, slice_id: str, view: LedgerView, *, waiting: Waiting | None) -> bool:
         """Return whether a day is waited for, in an open request, on hold, or that of a DAG run without success.
@@ -262,11 +316,14 @@ class Year:
 
     def _records(self, slice_id: str, *, until: int | None = None) -> list[tuple[str, int]]:
         """Return the records of a day, at a version of the log or now."""
+        newest = self._next_version if until is None else until
+        gone = [(version, key) for version, (day, key) in self.erasures.items() if day == slice_id]
         return [
-            record
+            (key, amount)
             for version, day, amounts in self.commits
-            if day == slice_id and (until is None or version <= until)
-            for record in sorted(amounts.items())
+            if day == slice_id and version <= newest
+            for key, amount in sorted(amounts.items())
+            if not any(version < erased <= newest and key == erased_key for erased, erased_key in gone)
         ]
 
     def check_end(self) -> None:
