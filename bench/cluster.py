@@ -7,6 +7,7 @@ The driver's share is the part of the time in which no task runs: it does not ge
 """
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -27,6 +28,7 @@ from bench.meter import Peaks, peaks_of, tree_cpu_s
 from bench.suite import SESSIONS
 from bench.workloads import Workload, make_events
 from jobs.pipeline.files import build_pipeline
+from jobs.replay import stage_times
 from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.stage_times import RUNNING
 from jobs.replay.stages import run_chunk
@@ -210,12 +212,14 @@ def drive(*, master: str, log: str, scratch: str, workers: list[int]) -> dict[st
 
     `workers` are the pids of the workers, for their CPU seconds.
     """
-    lake = Path(scratch) / "lake"
+    lake, stages = Path(scratch) / "lake", _Stages()
     spark = spark_session("hindcast bench: cluster", master, records=0)
     warm = str(Path(scratch) / "warm_log")
     append_events(spark, warm, make_events(WORKLOAD, WARM_UP_RECORDS, seed=1))
     run_days(spark, lake, _pipeline(WORKLOAD, warm), days(0, 1))
     shutil.rmtree(lake)
+    stage_times.log.setLevel(logging.INFO)
+    stage_times.log.addHandler(stages)
     with _in_tasks() as jobs, _of_steps() as steps:
         before = [tree_cpu_s(pid) for pid in (os.getpid(), *workers)]
         _, watch = run_days(spark, lake, _pipeline(WORKLOAD, log), days(0, 1))
@@ -232,6 +236,7 @@ def drive(*, master: str, log: str, scratch: str, workers: list[int]) -> dict[st
             "driver_share": round(1 - waited_s / wall_s, 3),
             "driver_cpu_s": round(of_driver, 1),
             "workers_cpu_s": [round(one, 1) for one in of_workers],
+            "stages": stages.seconds,
         },
         "jobs": jobs,
         "steps": steps,
@@ -307,6 +312,20 @@ def _with_cpu_s(function: Callable[[Any], Any]) -> Callable[[Any], tuple[float, 
         return time.process_time() - began, outcome
 
     return measured
+
+
+class _Stages(logging.Handler):
+    """Collects the seconds of the stages, which the replay logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: dict[str, float] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        assert isinstance(record.args, tuple)
+        name, seconds = record.args
+        assert isinstance(seconds, float)
+        self.seconds[str(name)] = round(seconds, 2)
 
 
 if __name__ == "__main__":

@@ -18,22 +18,20 @@ from typing import Any, Final
 
 import click
 
+from bench.workloads import DAY_MS
 from jobs.replay.equations import AUDITED_ROWS
 from jobs.replay.sizes import SIZES, Sizes
 from tests.support.places import ROOT
 
 COSTS: Final = ROOT / "docs" / "benchmarks" / "cluster_costs.json"
 WINDOWS: Final = "windows and second scan"
-STEPS_PER_MS: Final = 1
-"""A watermark rises at most once for each millisecond of a slice."""
 PANES_PER_RECORD: Final = 0.5
 """Of the bench's log: sessions of 30 s of 10,000 keys (`bench.suite`)."""
-DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """CPU seconds: of a record in each kind of task, of a task beside its records, of a job, and of the driver.
+    """CPU seconds: of a record in each kind of task, of a task beside its records, and of the driver.
 
     `step_s` is the time in which a bucket reads one step of the watermark, and `driver_step_s` that in which the driver
     computes and writes it.
@@ -153,9 +151,9 @@ def _shares(whole: int, parts: int) -> list[int]:
     return [end - start for start, end in pairwise(ends)]
 
 
-def steps_of(records: int, *, slice_ms: int = DAY_MS) -> int:
-    """Return about how many steps a watermark has that rises with each later event time of a dense slice."""
-    return min(records // 9, slice_ms * STEPS_PER_MS)  # 2.2 M of 20 M records, and one for each millisecond at most
+def steps_of(records: int) -> int:
+    """Return about how many steps a watermark has that rises with each later event time of a day."""
+    return min(records // 9, DAY_MS)  # 2.2 M of 20 M records, and one for each millisecond at most
 
 
 @click.command()

@@ -34,4 +34,5 @@ def test_a_cluster_of_any_size_gives_the_runs_of_this_machine(tmp_path: Path) ->
         figures = played["figures"]
         assert all(seconds > 0 for seconds in figures["workers_cpu_s"]), "every worker has run tasks"
         assert all(most > 0 for most in figures["largest_mb"].values()), "every process was seen"
+        assert {"scan", "audit"} <= set(figures["stages"])
         assert {"scan", "windows and second scan"} <= {job["stage"] for job in played["jobs"]}

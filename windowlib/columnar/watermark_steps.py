@@ -18,6 +18,8 @@ from windowlib.watermarks.timeline import Step
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+STEP_ARRAYS: Final = ("sequence", "due_ms", "clock_ms", "watermark_ms")
+"""The fields of `Steps` with an element for each step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

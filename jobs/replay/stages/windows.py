@@ -20,12 +20,10 @@ from jobs.replay.stages.shuffle_files import (
     shuffle_writers,
 )
 from windowlib.columnar.plan import KEPT_TAG, BucketPlan, TallyKey
-from windowlib.columnar.watermark_steps import Steps
+from windowlib.columnar.watermark_steps import STEP_ARRAYS, Steps
 from windowlib.execution.bucket import BucketRun
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
-
-_STEPS = ("sequence", "due_ms", "clock_ms", "watermark_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +111,11 @@ def save_steps(steps: Steps, directory: str) -> tuple[Steps, tuple[ShuffleBatch,
     """Write each array of steps into a shuffle file. Return the steps without arrays, for tasks, and the batches."""
     writer = ShuffleWriter(directory, "steps")
     with shuffle_writers(writer):
-        for name in _STEPS:
+        for name in STEP_ARRAYS:
             values = getattr(steps, name)
             is_constant = len(values) > 0 and values[0] == values[-1]  # none of them decreases
             writer.write(pa.RecordBatch.from_pydict({name: values[:1] if is_constant else values}), slice_no=0)
-    nothing: dict[str, Any] = dict.fromkeys(_STEPS, np.empty(0, dtype=np.int64))
+    nothing: dict[str, Any] = dict.fromkeys(STEP_ARRAYS, np.empty(0, dtype=np.int64))
     return replace(steps, **nothing), tuple(writer.shuffled)
 
 
@@ -127,7 +125,7 @@ def load_steps(shuffled: Iterable[ShuffleBatch], without_arrays: Steps) -> Steps
     Raises:
         AuditError: the file is damaged.
     """
-    arrays = dict.fromkeys(_STEPS, np.empty(0, dtype=np.int64))
+    arrays = dict.fromkeys(STEP_ARRAYS, np.empty(0, dtype=np.int64))
     for _, batch in read_shuffled(shuffled):
         arrays[batch.schema.names[0]] = batch.column(0).to_numpy()
     count = max(map(len, arrays.values()))

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from windowlib.columnar.operator_executor import OperatorExecutor
 from windowlib.columnar.plan import BucketPlan
-from windowlib.columnar.watermark_steps import Beginning, SliceRange, Steps
+from windowlib.columnar.watermark_steps import STEP_ARRAYS, Beginning, SliceRange, Steps
 from windowlib.kernels.aggregates.column_aggregate import Int64s
 from windowlib.kernels.block import RecordBlock
 from windowlib.kernels.open_windows import OpenWindows
@@ -54,9 +54,7 @@ def _plan(frame: Frame, slice_start_ms: int, steps: StepRange) -> BucketPlan:
     """Return the plan of a chunk with one slice: the steps of a block."""
     plan = frame.plan
     some = slice(steps.taken, steps.until)
-    columns: dict[str, Any] = {
-        name: getattr(plan.steps, name)[some] for name in ("sequence", "due_ms", "clock_ms", "watermark_ms")
-    }
+    columns: dict[str, Any] = {name: getattr(plan.steps, name)[some] for name in STEP_ARRAYS}
     clock_ms = int(plan.steps.clock_ms[steps.taken - 1]) if steps.taken else plan.beginning.clock_ms
     return replace(
         plan,
