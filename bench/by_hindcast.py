@@ -37,7 +37,7 @@ from jobs.replay.stages.scan import NEVER_MS, Scanned, latest_before
 from jobs.replay.tasks import SparkTasks
 from jobs.runs import Verdict
 from jobs.spark.lazy_session import LazySession
-from jobs.spark.session import spark_session
+from jobs.spark.session import session_of, spark_context
 from jobs.wall_clock import now_ms
 from tests.support.replays import order_of
 from tests.support.waiving import waive_newest
@@ -93,7 +93,7 @@ def days(first: int, last: int) -> tuple[str, str]:
 
 def session(job: Job) -> "SparkSession":
     """Return a session with the job's cores, as `hindcast run` starts it: the JVM schedules and processes no record."""
-    return spark_session(f"hindcast bench: {job.bench}", f"local[{job.cores}]", records=0)
+    return session_of(spark_context(f"hindcast bench: {job.bench}", f"local[{job.cores}]", records=0))
 
 
 class Replay:
@@ -154,7 +154,7 @@ class Scan:
     def run(self) -> None:
         pinned = pin(order_of(Path(self._job.scratch), self._pipeline, days(0, 1)))
         assert pinned.direct.why_spark is None, "the logs of the benches are read by tasks"
-        size, tasks, chunk = pinned.sizes.records_per_task, SparkTasks(self._spark), pinned.chunk_log
+        size, tasks, chunk = pinned.sizes.records_per_task, SparkTasks(self._spark.sparkContext), pinned.chunk_log
         layout = take_in(tasks, chunk, directory=self._job.scratch, records_per_block=size).layout
         plan = scan_plan(chunk, layout, self._job.scratch)
         groups = block_groups(layout.blocks, records=size)

@@ -36,7 +36,7 @@ from jobs.replay.stages.shuffle_files import ShuffleBatch
 from jobs.replay.stages.windows import BucketTask, load_steps
 from jobs.replay.tasks import SparkTasks
 from jobs.spark.java import find_java
-from jobs.spark.session import spark_session
+from jobs.spark.session import session_of, spark_context
 from tests.deploy.ledger_runs import runs
 from tests.support.places import ROOT
 from windowlib.columnar.watermark_steps import Steps
@@ -213,7 +213,7 @@ def drive(*, master: str, log: str, scratch: str, workers: list[int]) -> dict[st
     `workers` are the pids of the workers, for their CPU seconds.
     """
     lake, stages = Path(scratch) / "lake", _Stages()
-    spark = spark_session("hindcast bench: cluster", master, records=0)
+    spark = session_of(spark_context("hindcast bench: cluster", master, records=0))
     warm = str(Path(scratch) / "warm_log")
     append_events(spark, warm, make_events(WORKLOAD, WARM_UP_RECORDS, seed=1))
     run_days(spark, lake, _pipeline(WORKLOAD, warm), days(0, 1))

@@ -19,7 +19,6 @@ from windowlib.errors import HindcastError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -75,25 +74,25 @@ def tasks_of(session: LazySession, *, runs_here: bool, may_begin_here: bool, may
 
 @dataclass(frozen=True, slots=True)
 class SparkTasks:
-    """Tasks in the workers of a session."""
+    """Tasks in the workers of Spark."""
 
-    spark: "SparkSession"
+    context: "SparkContext"
 
     @property
     def shares_files(self) -> bool:
         """Whether the workers are on this machine."""
-        return str(self.spark.sparkContext.master).startswith("local")
+        return str(self.context.master).startswith("local")
 
     @property
     def cores(self) -> int:
         """The cores of the executors that Spark has now."""
-        return max(self.spark.sparkContext.defaultParallelism, 1)
+        return max(self.context.defaultParallelism, 1)
 
     def run(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
         """Return the results of one Spark job. An error that is not ours comes as Spark's, after retries."""
         if not arguments:
             return []
-        context = self.spark.sparkContext
+        context = self.context
 
         def attempt(argument: Argument) -> Result | HindcastError:
             # After each task, the worker collects garbage. That takes 50 ms over all modules, and 1 ms without them.

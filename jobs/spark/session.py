@@ -1,9 +1,14 @@
-"""The Spark session: with Delta, on the loopback interface, quiet, in UTC, with Parquet that other readers can read."""
+"""Spark: with Delta, on the loopback interface, quiet, in UTC, with Parquet that other readers can read.
+
+Tasks need a context only. A session adds SQL and Delta to it, for DataFrames. That costs another 1.2 CPU-seconds.
+"""
 
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from jobs.spark.code_archive import code_archive
@@ -14,7 +19,7 @@ from jobs.spark.private_dir import private_directory
 from jobs.spark.submit import are_on_class_path, is_on_this_machine
 
 if TYPE_CHECKING:
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
 DEFAULT_MASTER = "local[*]"
@@ -53,6 +58,23 @@ _RUNNING_JVM = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it: the JVM runs alre
 
 
 def spark_session(
+    app_name: str, master: str | None = None, *, extra_options: Sequence[str] = (), reads: Sequence[str] = ()
+) -> "SparkSession":
+    """Return the Spark session of this process, and start it if there is none (`spark_context`)."""
+    return session_of(spark_context(app_name, master, extra_options=extra_options, reads=reads))
+
+
+def session_of(context: "SparkContext") -> "SparkSession":
+    """Return the session of a context, for DataFrames. The first call makes it."""
+    with _without_warnings_of_pandas():
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.builder.getOrCreate()
+    assert session.sparkContext is context, "a process has one context"
+    return session
+
+
+def spark_context(
     app_name: str,
     master: str | None = None,
     *,
@@ -61,13 +83,13 @@ def spark_session(
     extra_options: Sequence[str] = (),
     reads: Sequence[str] = (),
     may_read: Sequence[str] = (),
-) -> "SparkSession":
-    """Return the Spark session of this process, and start it if there is none.
+) -> "SparkContext":
+    """Return the Spark context of this process, and start it if there is none.
 
     Args:
         app_name: the name in Spark's lists of applications.
         master: a Spark master URL. By default that of spark-submit, else `HINDCAST_MASTER`, else all local cores.
-        records: about how many records all jobs of the session will read; None if unknown.
+        records: about how many records all jobs of the context will read; None if unknown.
         optimise_from: with fewer `records`, the JVM that is started here has no optimising compiler.
         extra_options: further options of that JVM.
         reads: the places that DataFrames will read, see `object_storage`.
@@ -78,16 +100,15 @@ def spark_session(
     """
     storage = object_storage(reads, may_read=may_read)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers start the python3 of the PATH
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
-        from pyspark.sql import SparkSession
+    with _without_warnings_of_pandas():
+        from pyspark import SparkContext
 
         given = _submitted()
         chosen = chosen_master(master)
         is_local = is_on_this_machine(chosen)
         settings = _CONF | (_LOCAL_CONF if is_local else {})
         private = private_directory()
-        settings["spark.local.dir"] = str(private)
+        settings |= {"spark.app.name": app_name, "spark.master": chosen, "spark.local.dir": str(private)}
         # Nothing is stored there, but Spark makes the directory, by default in the working directory.
         settings["spark.sql.warehouse.dir"] = str(private / "warehouse")
         settings["spark.driver.memory"] = os.environ.get("HINDCAST_DRIVER_MEMORY", "3g")
@@ -102,13 +123,25 @@ def spark_session(
         settings |= storage.settings
         if storage.jars and _RUNNING_JVM not in os.environ:  # spark-submit has got them (`jobs.spark.submit`)
             settings["spark.jars"] = ",".join([*filter(None, [settings.get("spark.jars")]), *map(str, storage.jars)])
-        builder = SparkSession.builder.appName(app_name).master(chosen)
-        for name, value in settings.items():
-            builder = builder.config(name, value)
-        spark = builder.getOrCreate()
+        context = SparkContext.getOrCreate(given.setAll(list(settings.items())))
         if not is_local:
-            send_code(spark)
-        return spark
+            send_code(context)
+        return context
+
+
+def stop_spark(context: "SparkContext") -> None:
+    """Stop a context. A thread waits for pyspark's receiver of accumulators, which takes up to a second to end."""
+    fields = vars(context)
+    if (receiver := fields.pop("_accumulatorServer", None)) is not None:
+        Thread(target=receiver.shutdown, name="end of Spark's accumulators", daemon=True).start()
+    context.stop()
+
+
+@contextmanager
+def _without_warnings_of_pandas() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+        yield
 
 
 def chosen_master(master: str | None = None) -> str:
@@ -131,10 +164,10 @@ def _submitted() -> "SparkConf":
     return SparkConf()
 
 
-def send_code(spark: "SparkSession") -> None:
-    """Send the project's packages to the executors of a session. Modules of this process stay as they are."""
+def send_code(context: "SparkContext") -> None:
+    """Send the project's packages to the executors of a context. Modules of this process stay as they are."""
     before = list(sys.path)
-    spark.sparkContext.addPyFile(str(code_archive()))
+    context.addPyFile(str(code_archive()))
     sys.path[:] = before  # else this process would import the rest of the packages from the archive
 
 

@@ -173,7 +173,9 @@ def run(spark: "SparkSession", parts: Sequence[Part], before: Sequence[BucketRes
     """Play all parts in one Spark job, one bucket each; `before` is the end of the chunk before."""
     states = [{}] * len(parts) if before is None else [state_of(one) for one in before]
     played = zip(parts, states, strict=True)
-    return SparkTasks(spark).run(lambda one: run_bucket(one[0].plan(), one[1], one[0].records()), [*played])
+    return SparkTasks(spark.sparkContext).run(
+        lambda one: run_bucket(one[0].plan(), one[1], one[0].records()), [*played]
+    )
 
 
 def state_of(result: BucketResult) -> dict[str, list[dict[str, Any]]]:

@@ -48,8 +48,8 @@ from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult, Slice, WarmUp
 from jobs.spark.lazy_session import LazySession
-from tests.jobs.replay.test_without_spark import no_session
 from tests.support.fuzzing import cases
+from tests.support.no_spark import no_session
 from tests.support.repair_model import (
     COMPARED,
     DAY_MS,

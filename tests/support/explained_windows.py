@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -24,10 +24,8 @@ from jobs.review.window.explanation import AskedWindow, explain_window, key_colu
 from jobs.review.window.told_window import WindowExplanation
 from jobs.review.window.wanted import key_of_text
 from jobs.spark.lazy_session import LazySession
+from tests.support.no_spark import no_session
 from tests.support.replays import NOW_MS, pipeline_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FIRST: Final = date(2026, 3, 1)
 FIRST_MS: Final = 1_772_323_200_000
@@ -56,10 +54,6 @@ windows: WINDOWS
 aggregates: {n: {count: {}}, total: {sum: amount}, all: {collect_list: amount}}
 """
 Row = dict[str, Any]
-
-
-def no_session(_records: int, _places: Sequence[str]) -> "SparkSession":
-    raise AssertionError("a small slice started a session")
 
 
 def reading(_chunk: ChunkLog) -> LocalTasks:

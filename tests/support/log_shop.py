@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_re
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.spark.lazy_session import LazySession
+from tests.support.no_spark import no_session
 from tests.support.replays import NOW_MS, pipeline_of
 
 YAML = """
@@ -43,10 +44,6 @@ SCHEMA = pa.schema(
 """The columns of the records. The first day begins at FIRST_MS."""
 
 
-def _no_session(*_: object) -> NoReturn:
-    raise AssertionError("no task needs Spark")
-
-
 @dataclass
 class LogShop:
     """A lake, and the further lines of `log` of its pipeline."""
@@ -71,7 +68,7 @@ class LogShop:
     def run(self, first: int = 0, end: int = 3) -> RequestOutcome:
         """Replay and publish days, by their numbers from 0; `end` is not included."""
         start_ms, end_ms = (parse_bound(self.work.pipeline, f"2026-03-0{1 + day}") for day in (first, end))
-        session = LazySession(_no_session, is_local=True)
+        session = LazySession(no_session, is_local=True)
         return run_request(
             self.work,
             Asked(from_ms=start_ms, to_ms=end_ms, who="ann", reason="test", if_open=IfOpen.REPLACE, is_fresh=first > 0),

@@ -23,7 +23,7 @@ from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult, Slice
 from jobs.spark.lazy_session import LazySession
-from tests.jobs.replay.test_without_spark import no_session
+from tests.support.no_spark import no_session
 from tests.support.repair_model import DAY_MS, FIRST, LogRecord, Spec, day_start_ms, day_text
 from tests.support.replays import NOW_MS
 

@@ -81,7 +81,7 @@ class Zoo:
     def _replayed(self, entry: Entry, root: Path, sizes: Sizes) -> Answer:
         pipeline, lake = entry.pipeline(), Lake(root=str(root))
         start_ms, end_ms = (parse_bound(pipeline, text) for text in entry.bounds)
-        session = LazySession(lambda _records, _places: self.spark(), is_local=True)
+        session = LazySession(lambda _records, _places: self.spark().sparkContext, is_local=True)
         work = open_request_context(pipeline, lake, now_ms=lambda: NOW_MS)
         if entry.is_accepted:
             found = rewrites_of(work, work.ledger.view())

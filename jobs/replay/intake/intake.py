@@ -17,6 +17,7 @@ from jobs.replay.intake.ranges import divided
 from jobs.replay.intake.sorted_files import OrderPlan, SortedFile
 from jobs.replay.intake.source_files import OrderReading, SourceFile
 from jobs.replay.tasks import SparkTasks, Tasks
+from jobs.spark.session import session_of
 from jobs.storage import file_system
 from windowlib.errors import InvariantBroken, LogError
 from windowlib.records.row_ids import IdSum
@@ -214,7 +215,7 @@ def _refuse_for_spark(chunk: ChunkLog, why: str) -> None:
 def _spark_of(tasks: Tasks) -> "SparkSession":
     if not isinstance(tasks, SparkTasks):
         raise InvariantBroken("only Spark reads this log, and no session was started; please report this")
-    return tasks.spark
+    return session_of(tasks.context)
 
 
 def _by_spark(spark: "SparkSession", chunk: ChunkLog, *, directory: str, records_per_block: int) -> Intake:

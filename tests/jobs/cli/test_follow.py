@@ -18,7 +18,8 @@ from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.spark.lazy_session import LazySession
 from tests.jobs.cli.conftest import Shell
-from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, no_session
+from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST
+from tests.support.no_spark import no_session
 from tests.support.places import ROOT
 
 HOURS = """

@@ -34,6 +34,7 @@ from jobs.replay.replayer import replay_chunk
 from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
+from tests.support.no_spark import no_session
 from tests.support.replays import NOW_MS, pipeline_of, run_range
 from windowlib.columnar.instants import Codes
 
@@ -150,12 +151,8 @@ RANGE = (str(FIRST), str(FIRST + timedelta(days=3)))
 SUMS = ((0, 0), (0, HOUR_MS), (HOUR_MS, 0), (6 * HOUR_MS, 6 * HOUR_MS), (DAY_MS, 0), (0, 2 * DAY_MS), (7 * DAY_MS, 0))
 
 
-def _no_session(*_arguments: object) -> "SparkSession":
-    raise AssertionError("a small log of row-tracked files started a session")
-
-
 def test_the_share_of_late_records_is_that_of_a_replay_in_the_order_of_commits(tmp_path: Path) -> None:
-    session = LazySession(_no_session, is_local=True)
+    session = LazySession(no_session, is_local=True)
     for seed in seeds(1):
         lake = tmp_path / str(seed)
         _write_log(lake / "log", Random(seed))

@@ -35,8 +35,9 @@ from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
 from jobs.review.pages.request_page import plan_of
 from jobs.spark.lazy_session import LazySession
-from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log, no_session
+from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log
 from tests.support.fuzzing import seeds
+from tests.support.no_spark import no_session
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import RequestError
 

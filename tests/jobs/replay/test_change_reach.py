@@ -47,10 +47,11 @@ from tests.jobs.replay.test_restart import (
     random_log,
     random_watermark,
 )
-from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, no_session
+from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake
 from tests.support.bucket_feed import Row, tables_of
 from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
 from tests.support.fuzzing import seeds
+from tests.support.no_spark import no_session
 from tests.support.random_windows import random_windows
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import RangeError, RequestError, SpecError

@@ -26,9 +26,9 @@ from jobs.replay.computed import Computed
 from jobs.replay.replayer import replay_chunk
 from jobs.runs import CheckResult, Verdict
 from jobs.spark.lazy_session import LazySession
-from tests.jobs.replay.test_without_spark import no_session
 from tests.support.clicks_log import PIPELINE, day_rows
 from tests.support.delta_logs import track_rows
+from tests.support.no_spark import no_session
 from tests.support.places import ROOT
 from tests.support.replays import NOW_MS, pipeline_of
 

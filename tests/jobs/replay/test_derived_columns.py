@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -28,10 +28,8 @@ from jobs.runs import Verdict
 from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
+from tests.support.no_spark import no_session
 from tests.support.replays import NOW_MS, pipeline_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FIRST: Final = date(2026, 1, 5)
 DAY_MS: Final = 86_400_000
@@ -72,10 +70,6 @@ watermark: {kind: bounded, out_of_orderness: 6h}
 windows: {tumbling: {size: 5h}}
 aggregates: {n: {count: {}}, total: {sum: amount}}
 """
-
-
-def no_session(_records: int, _places: Sequence[str]) -> "SparkSession":
-    raise AssertionError("a small chunk started a session")
 
 
 def record(random: Random, day: int, number: int) -> dict[str, Any]:

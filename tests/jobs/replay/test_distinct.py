@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -31,11 +31,9 @@ from jobs.review.verify_input import verify_inputs
 from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
+from tests.support.no_spark import no_session
 from tests.support.replays import NOW_MS, pipeline_of, what_was_run
 from windowlib.errors import LogError, SpecError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FIRST: Final = date(2026, 1, 5)
 DAY_MS: Final = 86_400_000
@@ -94,10 +92,6 @@ class Case:
         for day, rows in self.commits:
             days[day].extend(rows)
         return [sorted(rows, key=lambda row: row["seq"]) if self.is_ordered_by else rows for rows in days]
-
-
-def no_session(_records: int, _places: Sequence[str]) -> "SparkSession":
-    raise AssertionError("a small chunk started a session")
 
 
 def start_ms(day: int) -> int:

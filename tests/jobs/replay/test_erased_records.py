@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,11 +30,9 @@ from jobs.replay.sizes import Sizes
 from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import commits_of, mark_deleted, track_rows
 from tests.support.fuzzing import seeds
+from tests.support.no_spark import no_session
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import LogError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DAY_MS: Final = 86_400_000
 FIRST: Final = date(1970, 1, 5)
@@ -123,10 +121,6 @@ def write_log(place: Path, commits: Sequence[Sequence[Record]], form: Form) -> N
         )
     if form.order == "commits":
         track_rows(place)
-
-
-def no_session(_records: int, _places: Sequence[str]) -> "SparkSession":
-    raise AssertionError("a small chunk started a session")
 
 
 def run(work: RequestContext) -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -40,19 +40,13 @@ from tests.support.delta_logs import clean_commits
 from tests.support.flips import Read, flipped, sweep
 from tests.support.fuzzing import cases
 from tests.support.log_files import COVERS, FIRST_DAY, PIPELINE, Cover, write_log
+from tests.support.no_spark import no_session
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import LogError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SIZES = Sizes(local_records=10**9)
 DAYS = (str(FIRST_DAY), "2026-01-06")
 BOUNDS = (DAYS[0], "2026-01-07")
-
-
-def no_session(_records: int, _places: Sequence[str]) -> "SparkSession":
-    raise AssertionError("a small chunk started a session")
 
 
 SESSION = LazySession(no_session, is_local=True)

@@ -26,10 +26,11 @@ from jobs.replay.stages.scan import NEVER_MS
 from jobs.runs import Slice, WarmUp
 from jobs.spark.lazy_session import LazySession
 from tests.jobs.replay.test_bucket_replay import COLUMNS, pipeline
-from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log, no_session
+from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log
 from tests.support.bucket_feed import Row, tables_of
 from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
 from tests.support.fuzzing import seeds
+from tests.support.no_spark import no_session
 from tests.support.random_windows import random_windows
 from tests.support.replays import NOW_MS, pipeline_of, what_was_run
 from windowlib.columnar.time_groups import TimeGroups

@@ -23,6 +23,7 @@ from jobs.runs import RunResult
 from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import commits_of, track_rows
 from tests.support.fuzzing import seeds
+from tests.support.no_spark import no_session
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import LogError
 
@@ -47,10 +48,6 @@ def pipeline_text(*, by: str, order: str, emit: str) -> str:
         f"watermark: {{kind: bounded, out_of_orderness: 1h, emit: {emit}}}\n"
         "windows: {tumbling: {size: 2h}}\naggregates: {n: {count: {}}, all: {collect_list: v}}\n"
     )
-
-
-def no_session(_records: int, _places: Sequence[str]) -> Any:  # noqa: ANN401 - it never returns
-    raise AssertionError("a small chunk started a session")
 
 
 def write_log(log: Path, columns: dict[str, Any], partition_by: list[str]) -> Path:

@@ -13,6 +13,7 @@ from jobs.spark.lazy_session import LazySession
 from windowlib.errors import SpecError
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -38,9 +39,9 @@ def starting_tasks(session: LazySession) -> StartingTasks:
 def test_this_process_runs_tasks_until_the_session_is_there(spark: "SparkSession", tmp_path: Path, here: int) -> None:
     go, ready = tmp_path / "go", tmp_path / "ready"
 
-    def begin(*_: object) -> "SparkSession":
+    def begin(*_: object) -> "SparkContext":
         wait_for(go.exists)
-        return spark
+        return spark.sparkContext
 
     def run(number: int) -> tuple[int, int]:
         if number == here - 1:
@@ -59,11 +60,11 @@ def test_this_process_runs_tasks_until_the_session_is_there(spark: "SparkSession
     results = tasks.run(run, range(COUNT))
     assert [number for number, _ in results] == list(range(COUNT))
     assert [pid == os.getpid() for _, pid in results] == [number < here for number in range(COUNT)]
-    assert tasks_of(session, runs_here=False, may_begin_here=True) == SparkTasks(spark)
+    assert tasks_of(session, runs_here=False, may_begin_here=True) == SparkTasks(spark.sparkContext)
 
 
 def test_a_session_that_cannot_start_fails_the_tasks_that_need_it_and_no_others() -> None:
-    def begin(*_: object) -> "SparkSession":
+    def begin(*_: object) -> "SparkContext":
         time.sleep(0.3)
         raise SpecError("no Java here")
 
@@ -79,5 +80,5 @@ def test_a_session_that_cannot_start_fails_the_tasks_that_need_it_and_no_others(
 def test_tasks_that_only_workers_may_run_wait_for_the_session(
     spark: "SparkSession", *, may_begin_here: bool, cores: int
 ) -> None:
-    session = LazySession(lambda *_: spark, is_local=True, cores=cores)
-    assert tasks_of(session, runs_here=False, may_begin_here=may_begin_here) == SparkTasks(spark)
+    session = LazySession(lambda *_: spark.sparkContext, is_local=True, cores=cores)
+    assert tasks_of(session, runs_here=False, may_begin_here=may_begin_here) == SparkTasks(spark.sparkContext)

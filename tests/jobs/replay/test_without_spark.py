@@ -4,13 +4,12 @@ Chunks that let rows of the state stay stored give the same runs as chunks that 
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -35,12 +34,10 @@ from jobs.replay.tasks import LocalTasks
 from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
+from tests.support.no_spark import no_session
 from tests.support.replays import NOW_MS, pipeline_of, what_was_run
 from windowlib.errors import CheckpointError
 from windowlib.records import tables
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DAY_MS: Final = 86_400_000
 FIRST: Final = date(1970, 1, 5)
@@ -55,10 +52,6 @@ WINDOWS: Final = (
     "count: {size: 5}",
 )
 AGGREGATES: Final = ("{n: {count: {}}}", "{n: {count: {}}, total: {sum: v}, one: {first: v}, all: {collect_list: v}}")
-
-
-def no_session(_records: int, _places: Sequence[str]) -> "SparkSession":
-    raise AssertionError("a small chunk started a session")
 
 
 def make_log(place: Path, random: Random, *, keys: list[Any], share: float) -> None:

@@ -1,15 +1,18 @@
-"""The Spark session keeps its temporary files private."""
+"""The Spark session keeps its temporary files private, starts with little work, and ends at once."""
 
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Event
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from jobs.spark.private_dir import private_directory
-from jobs.spark.session import socket_settings
+from jobs.spark.session import socket_settings, stop_spark
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -35,3 +38,30 @@ def test_python_workers_use_sockets_in_the_private_directory(spark: "SparkSessio
 def test_a_socket_whose_path_is_too_long_is_not_used() -> None:
     assert socket_settings("/private") != {}
     assert socket_settings("/" + "long" * 20) == {}
+
+
+def test_python_workers_import_the_installed_pyspark_and_not_the_archive(spark: "SparkSession") -> None:
+    def files(_number: int) -> list[str]:
+        import sys
+
+        return [str(getattr(module, "__file__", "")) for module in list(sys.modules.values())]
+
+    worker = spark.sparkContext.parallelize([1], 1).flatMap(files).collect()
+    assert any(file.endswith("pyspark/worker.py") for file in worker)
+    assert not [file for file in worker if ".zip" in file]
+
+
+def test_the_end_of_a_context_does_not_wait_for_its_receiver_of_accumulators() -> None:
+    stopped, may_end, ended = Event(), Event(), Event()
+
+    def shutdown() -> None:
+        may_end.wait(60)
+        ended.set()
+
+    receiver = SimpleNamespace(shutdown=shutdown)
+    context = SimpleNamespace(_accumulatorServer=receiver, stop=stopped.set)
+    stop_spark(cast("SparkContext", context))
+    assert stopped.is_set()
+    assert not ended.is_set()
+    may_end.set()
+    assert ended.wait(60)

@@ -33,11 +33,11 @@ from tests.support.explained_windows import (
     SPEC,
     Row,
     Shop,
-    no_session,
     row,
     shop_of,
 )
 from tests.support.fuzzing import seeds
+from tests.support.no_spark import no_session
 from tests.support.random_windows import random_windows
 from tests.support.replays import pipeline_of
 from windowlib.errors import HindcastError, RequestError, SpecError

@@ -26,7 +26,7 @@ def test_the_function_of_a_user_runs_again_and_workers_read_the_records(spark: "
     view = open_request_context(shop.pipeline, Lake(root=str(shop.root)), now_ms=lambda: NOW_MS).ledger.view()
     key = key_of_text(shop.pipeline, "x", key_columns_of(shop.lake, shop.pipeline))
     asked = AskedWindow(key=key, start_ms=FIRST_MS + 3_600_000)
-    found = explain_window(shop.lake, shop.pipeline, asked, view=view, reading=lambda _: SparkTasks(spark))
+    found = explain_window(shop.lake, shop.pipeline, asked, view=view, reading=lambda _: SparkTasks(spark.sparkContext))
     assert found.counts == {"counted": 11}
     assert found.differences == ()
     assert [pane.row["all"] for pane in found.panes if pane.row["kind"] == "result"]
