@@ -74,6 +74,7 @@ FROM python AS code
 WORKDIR /opt/hindcast
 COPY . .
 RUN /opt/venv/bin/python -m compileall -q dags deploy expectations jobs windowlib \
+ && /opt/venv/bin/python -c "from windowlib.columnar.compiled import load_loops; load_loops()" \
  && /opt/venv/bin/python deploy/write_metadata.py . \
  && rm requirements* pyproject.toml
 

@@ -209,9 +209,11 @@ $(AUDIT_OK): requirements-audit.lock | $(UV_OK)
 	@touch $@
 
 # Python compiles a module when it imports it for the first time, except where PYTHONDONTWRITEBYTECODE is set. There,
-# every command and every worker of Spark would compile all of them again (0.2 s).
+# every command and every worker of Spark would compile all of them again (0.2 s). The loops of windowlib.columnar.hash_loops
+# become machine code (2 s).
 $(BYTECODE_OK): $(PROJECT_OK) $(shell find $(CODE) -name '*.py')
 	@$(PY) -m compileall -q $(CODE)
+	@$(PY) -c "from windowlib.columnar.compiled import load_loops; load_loops()"
 	@touch $@
 
 $(JARS_OK): jobs/spark/jars.sha256 jobs/spark/fetch_jars.py | $(PROJECT_OK)

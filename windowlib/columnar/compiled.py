@@ -1,56 +1,62 @@
-"""When a process hashes with compiled loops (`hash_loops`), and when with numpy (`xxhash`). Both give the same hashes.
+"""When a process hashes with compiled loops (`stored_loops`), and when with numpy (`xxhash`). The hashes are the same.
 
-The extra `fast` installs numba. A compiled loop needs 0.25 ns for a word, where numpy needs 3.8 ns. But a process needs
-0.6 s to load numba and the loops, so a small replay is faster without them. A process loads them when numpy has hashed
-for as long as loading takes. So hashing takes at most twice the time of the better way, however much is to come.
+The extra `fast` installs numba and llvmlite. A compiled loop needs 0.25 ns for a word, where numpy needs 3.8 ns. But a
+process needs 0.03 s to load llvmlite and the loops, so a small replay is faster without them. A process loads them when
+numpy has hashed for as long as loading takes. So hashing takes at most twice the time of the better way, however much
+is to come.
 """
 
 import logging
+import os
 from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from windowlib.records.xxh64 import SEED, hash_bytes, hash_long
 
-AFTER_WORDS: Final = 150_000_000
-"""numpy hashes so many words in the time that loading numba and the loops takes."""
+if TYPE_CHECKING:
+    from windowlib.columnar.stored_loops import Loops
+
+AFTER_WORDS: Final = 8_000_000
+"""numpy hashes so many words in the time that loading the loops takes."""
+SWITCH: Final = "NUMBA_DISABLE_JIT"
+"""With the value 1, this variable of the environment switches compiled loops off, as it does for numba."""
 
 logger = logging.getLogger(__name__)
 
 
-def load_loops() -> ModuleType | None:
-    """Load the loops; None if numba is not installed or switched off (`NUMBA_DISABLE_JIT`), or cannot be used here.
+def load_loops() -> "Loops | None":
+    """Load the loops; None if numba is not installed or switched off, or cannot be used here.
 
     Loops that hash a word or a text otherwise than `windowlib.records.xxh64` are not used.
     """
+    if os.environ.get(SWITCH, "0") != "0":
+        return None
     try:
-        if import_module("numba").config.DISABLE_JIT:
-            return None
-        loops = import_module("windowlib.columnar.hash_loops")
+        loops: Loops = import_module("windowlib.columnar.stored_loops").load()
         is_right = _hashes_rightly(loops)
     except ModuleNotFoundError:
         return None
     except Exception as error:  # noqa: BLE001 - numba and LLVM raise errors of many kinds; without them replays are slower
-        logger.warning("numba cannot compile the hash loops, so numpy hashes: %s", error)
+        logger.warning("the hash loops cannot be compiled or loaded, so numpy hashes: %s", error)
         return None
     if not is_right:
-        logger.warning("the hash loops that numba compiled give other hashes than the definition, so numpy hashes")
+        logger.warning("the compiled hash loops give other hashes than the definition, so numpy hashes")
         return None
     return loops
 
 
-def _hashes_rightly(loops: ModuleType) -> bool:
+def _hashes_rightly(loops: "Loops") -> bool:
     words = np.arange(3, dtype=np.uint64)
     text = bytes(range(45))
     hashes, folded, seeded, spans = (np.ones(count, np.uint64) for count in (3, 3, 3, 1))
-    loops.hash_words(words, np.uint64(SEED), hashes)
-    loops.fold_words(words, np.uint64(SEED), folded)
+    loops.hash_words(words, SEED, hashes)
+    loops.fold_words(words, SEED, folded)
     loops.hash_seeded_words(words, words, seeded)
     one_span = np.frombuffer(text, np.uint8), np.zeros(1, np.uint64), np.full(1, len(text), np.uint64)
-    loops.hash_spans(one_span, np.uint64(SEED), spans)
+    loops.hash_spans(one_span, SEED, spans)
     cells = np.zeros((2, 2), np.uint64)
     loops.fold_cells(np.array([5, 3, 6], np.uint64), np.array([1, 0, 1], np.uint64), cells)
     return (
@@ -65,7 +71,7 @@ def _hashes_rightly(loops: ModuleType) -> bool:
 class CompiledLoops:
     """The compiled loops of a process, or None until they are worth loading."""
 
-    def __init__(self, *, after_words: int = AFTER_WORDS, load: Callable[[], ModuleType | None] = load_loops) -> None:
+    def __init__(self, *, after_words: int = AFTER_WORDS, load: Callable[[], "Loops | None"] = load_loops) -> None:
         """Start without loops.
 
         Args:
@@ -75,10 +81,10 @@ class CompiledLoops:
         self.after_words = after_words
         self._load = load
         self._words = 0
-        self._loops: ModuleType | None = None
+        self._loops: Loops | None = None
         self._is_asked = False
 
-    def for_words(self, words: int) -> ModuleType | None:
+    def for_words(self, words: int) -> "Loops | None":
         """Return the loops to hash so many words with; None if numpy should hash them."""
         if not self._is_asked:
             self._words += words

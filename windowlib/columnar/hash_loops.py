@@ -1,32 +1,40 @@
-"""XXH64 of whole columns, and tallies of hashes, as loops that numba compiles.
+"""XXH64 of whole columns, and tallies of hashes, as loops that numba compiles to one file of machine code.
 
-Only `windowlib.columnar.compiled` imports this module.
+Only `windowlib.columnar.stored_loops` imports this module, and only when no stored file fits.
 
 `windowlib.columnar.xxhash` computes the same hashes with array operations of numpy. Here all integers are unsigned
-64-bit words, places and lengths too: numba gives a double for an operation on an unsigned and a signed integer.
+64-bit words, places and lengths too: numba gives a double for an operation on an unsigned and a signed integer. A loop
+gets addresses and lengths, and nothing in it can raise an error, so its machine code calls no other code.
 
 Source: xxHash, doc/xxhash_spec.md.
 """
 
-from typing import Final
+from typing import Any, Final
 
+import llvmlite.binding as llvm
 import numba
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
 from windowlib.records import xxh64
 
 _P1, _P2, _P3, _P4, _P5 = (np.uint64(prime) for prime in (xxh64.P1, xxh64.P2, xxh64.P3, xxh64.P4, xxh64.P5))
 _1, _2, _4, _8, _16, _24, _64 = (np.uint64(number) for number in (1, 2, 4, 8, 16, 24, 64))
 _STRIPE: Final = np.uint64(xxh64.STRIPE)
+_WITHIN_STRIPE: Final = np.uint64(xxh64.STRIPE - 1)
 
 _word = types.uint64
-_Found = types.Array(_word, 1, "C")
-_Folds = types.Array(_word, 2, "C")
-# Arrays over the buffers of Arrow are read-only.
-_Words = types.Array(_word, 1, "C", readonly=True)
-_Bytes = types.Array(types.uint8, 1, "C", readonly=True)
+_Words: Any = types.CPointer(_word)
+_Bytes: Any = types.CPointer(types.uint8)
+
+
+def machine_code(machine: llvm.TargetMachine) -> bytes:
+    """Return an object file with the loops, under their names."""
+    module = llvm.parse_assembly("")
+    for loop in (hash_words, fold_words, hash_seeded_words, hash_spans, fold_cells):
+        assembly = loop.inspect_llvm().replace(loop.native_name, loop.__name__)
+        module.link_in(llvm.parse_assembly(assembly))
+    return bytes(machine.emit_object(module))
 
 
 @numba.njit(inline="always")
@@ -51,29 +59,29 @@ def _finished(word: np.uint64) -> np.uint64:
     return word ^ (word >> np.uint64(32))
 
 
-@numba.njit(types.void(_Words, _word, _Found), cache=True)
-def hash_words(words: NDArray[np.uint64], seed: np.uint64, hashes: NDArray[np.uint64]) -> None:
+@numba.cfunc(types.void(_Words, _word, _word, _Words))
+def hash_words(words: _Words, count: np.uint64, seed: np.uint64, hashes: _Words) -> None:  # noqa: PLR0917 - machine code has no names
     """Write the hash of each word, all with one seed, to `hashes`."""
-    for place in range(len(words)):
+    for place in range(count):
         hashes[place] = _finished(_with_word(seed + _P5 + _8, words[place]))
 
 
-@numba.njit(types.void(_Words, _word, _Found), cache=True)
-def fold_words(words: NDArray[np.uint64], seed: np.uint64, fold: NDArray[np.uint64]) -> None:
+@numba.cfunc(types.void(_Words, _word, _word, _Words))
+def fold_words(words: _Words, count: np.uint64, seed: np.uint64, fold: _Words) -> None:  # noqa: PLR0917 - machine code has no names
     """XOR the hash of each word, all with one seed, to the word of `fold` at its place."""
-    for place in range(len(words)):
+    for place in range(count):
         fold[place] ^= _finished(_with_word(seed + _P5 + _8, words[place]))
 
 
-@numba.njit(types.void(_Words, _Words, _Found), cache=True)
-def hash_seeded_words(words: NDArray[np.uint64], seeds: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> None:
+@numba.cfunc(types.void(_Words, _word, _Words, _Words))
+def hash_seeded_words(words: _Words, count: np.uint64, seeds: _Words, hashes: _Words) -> None:  # noqa: PLR0917 - machine code has no names
     """Write the hash of each word, each with its own seed, to `hashes`."""
-    for place in range(len(words)):
+    for place in range(count):
         hashes[place] = _finished(_with_word(seeds[place] + _P5 + _8, words[place]))
 
 
 @numba.njit(inline="always")
-def _half(data: NDArray[np.uint8], at: np.uint64) -> np.uint64:
+def _half(data: _Bytes, at: np.uint64) -> np.uint64:
     """Return the 4 bytes from `at`, the least significant first."""
     low = np.uint64(data[at]) | np.uint64(data[at + _1]) << _8
     high = np.uint64(data[at + _2]) | np.uint64(data[at + _2 + _1]) << _8
@@ -81,13 +89,13 @@ def _half(data: NDArray[np.uint8], at: np.uint64) -> np.uint64:
 
 
 @numba.njit(inline="always")
-def _whole(data: NDArray[np.uint8], at: np.uint64) -> np.uint64:
+def _whole(data: _Bytes, at: np.uint64) -> np.uint64:
     """Return the 8 bytes from `at`, the least significant first."""
     return _half(data, at) | _half(data, at + _4) << np.uint64(32)
 
 
 @numba.njit
-def _of_stripes(data: NDArray[np.uint8], span: tuple[np.uint64, np.uint64], seed: np.uint64) -> np.uint64:
+def _of_stripes(data: _Bytes, span: tuple[np.uint64, np.uint64], seed: np.uint64) -> np.uint64:
     """Return the hash so far of the stripes from the start of the span to its end."""
     at, end = span
     first, second, third, fourth = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
@@ -105,12 +113,12 @@ def _of_stripes(data: NDArray[np.uint8], span: tuple[np.uint64, np.uint64], seed
 
 
 @numba.njit
-def _of_span(data: NDArray[np.uint8], span: tuple[np.uint64, np.uint64], seed: np.uint64) -> np.uint64:
+def _of_span(data: _Bytes, span: tuple[np.uint64, np.uint64], seed: np.uint64) -> np.uint64:
     """Return the hash of the bytes from the start of the span to its end."""
     at, end = span
     length = end - at
     if length >= _STRIPE:
-        rest = at + length // _STRIPE * _STRIPE
+        rest = end - (length & _WITHIN_STRIPE)
         hashed = _of_stripes(data, (at, rest), seed) + length
         at = rest
     else:
@@ -127,23 +135,19 @@ def _of_span(data: NDArray[np.uint8], span: tuple[np.uint64, np.uint64], seed: n
     return _finished(hashed)
 
 
-@numba.njit(types.void(types.Tuple((_Bytes, _Words, _Words)), _word, _Found), cache=True)
-def hash_spans(
-    spans: tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64]], seed: np.uint64, hashes: NDArray[np.uint64]
+@numba.cfunc(types.void(_Bytes, _Words, _Words, _word, _word, _Words))
+def hash_spans(  # noqa: PLR0917 - machine code has no names
+    data: _Bytes, starts: _Words, lengths: _Words, count: np.uint64, seed: np.uint64, hashes: _Words
 ) -> None:
-    """Write the hash of each span of bytes, all with one seed, to `hashes`.
-
-    `spans` has bytes, and where each span starts there, and its length.
-    """
-    data, starts, lengths = spans
-    for place in range(len(starts)):
+    """Write the hash of each span of bytes, all with one seed, to `hashes`. Each span starts in the data at a place."""
+    for place in range(count):
         hashes[place] = _of_span(data, (starts[place], starts[place] + lengths[place]), seed)
 
 
-@numba.njit(types.void(_Words, _Words, _Folds), cache=True)
-def fold_cells(words: NDArray[np.uint64], cells: NDArray[np.uint64], folds: NDArray[np.uint64]) -> None:
-    """XOR each word to the element of `folds[0]` at its cell, and add it to the element of `folds[1]` there."""
-    for place in range(len(words)):
+@numba.cfunc(types.void(_Words, _Words, _word, _Words, _Words))
+def fold_cells(words: _Words, cells: _Words, count: np.uint64, xors: _Words, sums: _Words) -> None:  # noqa: PLR0917 - machine code has no names
+    """XOR each word to the element of `xors` at its cell, and add it to the element of `sums` there."""
+    for place in range(count):
         cell = cells[place]
-        folds[0, cell] ^= words[place]
-        folds[1, cell] += words[place]
+        xors[cell] ^= words[place]
+        sums[cell] += words[place]

@@ -53,7 +53,7 @@ def hash_words(words: Words, seed: int | Words, *, out: Words | None = None) -> 
     if loops is not None and words.ndim == 1:
         hashes = np.empty(len(words), np.uint64) if out is None else out
         if isinstance(seed, int):
-            loops.hash_words(contiguous(words), np.uint64(seed & xxh64.MASK), hashes)
+            loops.hash_words(contiguous(words), seed & xxh64.MASK, hashes)
         else:
             loops.hash_seeded_words(contiguous(words), contiguous(seed), hashes)
         return hashes
@@ -103,7 +103,7 @@ def fold_words(words: Words, seed: int, fold: Words) -> None:
     if loops is None:
         fold ^= hash_words(words, seed)
     else:
-        loops.fold_words(contiguous(words), np.uint64(seed & xxh64.MASK), fold)
+        loops.fold_words(contiguous(words), seed & xxh64.MASK, fold)
 
 
 def hash_spans(spans: Spans, seed: int, *, few: int = FEW) -> Words:
@@ -119,7 +119,7 @@ def hash_spans(spans: Spans, seed: int, *, few: int = FEW) -> Words:
     if loops is not None:
         hashes = np.empty(len(starts), np.uint64)
         plain = contiguous(data), contiguous(starts).view(np.uint64), contiguous(lengths).view(np.uint64)
-        loops.hash_spans(plain, np.uint64(seed & xxh64.MASK), hashes)
+        loops.hash_spans(plain, seed & xxh64.MASK, hashes)
         return hashes
     if len(starts) <= few:
         return _one_by_one(spans, seed)
