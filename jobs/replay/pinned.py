@@ -24,8 +24,8 @@ RECORDS_PER_STATE_ROW: Final = 3
 """A task restores and checks a row of the state in about the time of so many records."""
 RECORDS_PER_SLICE: Final = 50_000
 """The rows of a slice become files of about eight tables, in the time of so many records."""
-RECORDS_PER_OPERATOR_RECORD: Final = 20
-"""An operator runs one record in the time in which the columnar executor runs so many."""
+RECORDS_PER_OPERATOR_RECORD: Final = 15
+"""Spark pays for a chunk of an operator with so many times fewer records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,27 +79,22 @@ class Pinned:
             is_columnar=self.tables.is_columnar,
         )
 
-    @property
-    def may_run_here(self) -> bool:
-        """Whether this process can run tasks of the chunk.
+    def threads(self, *, cores: int) -> int:
+        """Return how many threads of this process run the tasks of the chunk; 0 if Spark runs them.
 
-        Users' functions run in Spark's workers only, and some logs are read by Spark only.
+        Users' functions run in Spark's workers only, and some logs are read by Spark only. An operator has one thread,
+        because Python runs its records one after the other.
         """
-        return not self.order.pipeline.functions() and self.direct.why_spark is None
+        if self.order.pipeline.functions() or self.direct.why_spark is not None or not self._is_small():
+            return 0
+        return cores if self.tables.is_columnar else 1
 
-    def runs_here(self, *, has_session: bool) -> bool:
-        """Return whether all tasks of the chunk run in this process.
-
-        Args:
-            has_session: whether a session runs. If not, more work is done here, because the start of Spark takes time.
-        """
-        if not self.may_run_here:
-            return False
+    def _is_small(self) -> bool:
         rows = sum(ids.count for ids in self.state_before.ids.values())
         per_record = 1 if self.tables.is_columnar else RECORDS_PER_OPERATOR_RECORD
         state = rows // self.sizes.staying_per_record if self.lets_rows_stay() else rows
         work = per_record * (self.log.whole.records + state) + RECORDS_PER_SLICE * len(self.order.slices)
-        return work <= self.sizes.local_records + (0 if has_session else self.sizes.session_records)
+        return work <= self.sizes.local_records
 
     def lets_rows_stay(self) -> bool:
         """Return whether rows of keys that the chunk does not change stay stored as they are.

@@ -13,17 +13,14 @@ class Sizes:
     """The thresholds of a replay. Tests draw small values, so that both sides of each threshold run.
 
     Attributes:
-        local_records: the tasks of a chunk with the work of at most this many records run in this process, one after
-            the other, and not in a Spark job (`Pinned.runs_here`).
-        session_records: the start of Spark and of its workers takes the time of this many records. They are added to
-            `local_records` while no session runs (docs/decisions/031-cold-start.md).
+        local_records: the tasks of a chunk with the work of at most this many records run in threads of this process,
+            and not in Spark (`Pinned.threads`, docs/decisions/031-cold-start.md).
         ordered_bytes: a task that reads a file whose records are not in order orders them, if they take at most about
             this many bytes in memory. The records of larger files, and of files that overlap, are divided before.
         sorted_rows: a file of sorted records has row groups of at most this many.
         records_per_bucket: the number of buckets grows by one for this many records, if an operator runs the windows.
         records_per_columnar_bucket: the same, if the columnar executor runs them.
-        records_per_task: a task that reads the log's files reads about this many records. While a session starts, this
-            process runs tasks, so they are small enough that the session gets its share.
+        records_per_task: a task that reads the log's files reads about this many records.
         least_records: if cores would be idle, tasks and buckets get fewer records, but about this many at least.
         combined_records: tasks combine the records of a chunk with at least this many before they exchange them, if the
             pipeline allows it (windowlib.kernels.partials).
@@ -47,8 +44,7 @@ class Sizes:
             Compiled checks use neither.
     """
 
-    local_records: int = 250_000
-    session_records: int = 6_000_000
+    local_records: int = 30_000_000
     ordered_bytes: int = 120_000_000
     sorted_rows: int = 500_000
     records_per_bucket: int = 50_000

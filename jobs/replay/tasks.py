@@ -1,9 +1,9 @@
-"""Runs Python functions as tasks: in Spark's workers, or one after the other in this process.
+"""Runs Python functions as tasks: in Spark's workers, or in threads of this process.
 
-Spark schedules its tasks and tries them again; only their arguments move. A Spark job takes 50 ms, and starting Spark
-takes seconds, so a chunk with little work runs in this process (`Pinned.runs_here`) if the session would be on this
-machine as well. While a session starts for a larger chunk, this process runs the first tasks. The functions are the
-same. What takes long here, the reading of a large state, is shared by threads.
+Spark schedules its tasks and tries them again; only their arguments move. Its start takes seconds, so a chunk that is
+not large runs in this process (`Pinned.runs_here`) if Spark would be on this machine as well. The functions are the
+same. Those of the columnar executor spend their time in Arrow, numpy and compiled loops, which let other threads run.
+An operator runs records in Python, one thread at a time.
 """
 
 import gc
@@ -55,21 +55,15 @@ class Tasks(Protocol):
         ...
 
 
-def tasks_of(session: LazySession, *, runs_here: bool, may_begin_here: bool, may_read: Sequence[str] = ()) -> Tasks:
+def tasks_of(session: LazySession, *, threads: int, may_read: Sequence[str] = ()) -> Tasks:
     """Return tasks in this process, or in the workers of a session, which is started.
 
     Args:
         session: on this machine or on others.
-        runs_here: whether all tasks run in this process.
-        may_begin_here: whether tasks may run in this process while the session starts.
+        threads: how many tasks run in this process at the same time; 0 if they run in the session.
         may_read: the places that DataFrames of a later chunk may read in the session.
     """
-    if runs_here:
-        return LocalTasks()
-    if session.cores and may_begin_here and not session.is_running:
-        session.start_beside(may_read=may_read)
-        return StartingTasks(session)
-    return SparkTasks(session.start(may_read=may_read))
+    return LocalTasks(threads) if threads else SparkTasks(session.start(may_read=may_read))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,43 +115,6 @@ class SparkTasks:
         return self.run(function, arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class StartingTasks:
-    """Tasks in the workers of a session on this machine that is starting. This process runs tasks until it is there."""
-
-    session: LazySession
-
-    @property
-    def shares_files(self) -> bool:
-        """Whether the tasks see the files of this machine."""
-        return True
-
-    @property
-    def cores(self) -> int:
-        """The tasks that the session will run at the same time."""
-        return self.session.cores
-
-    def run(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
-        """Return the results. The tasks that have not begun when the session is there are one Spark job."""
-        results: list[Result] = []
-        with _same_collector(), counting(lambda: (len(results), len(arguments))):
-            for argument in arguments:
-                if self.session.is_running:
-                    break
-                results.append(function(argument))
-        rest = arguments[len(results) :]
-        return results + (SparkTasks(self.session.start()).run(function, rest) if rest else [])
-
-    @property
-    def sharers(self) -> int:
-        """The tasks that the session will run at the same time."""
-        return self.cores
-
-    def share(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
-        """Return the results, as `run` does."""
-        return self.run(function, arguments)
-
-
 def _active_tasks(context: "SparkContext") -> tuple[int, int]:
     """Return how many tasks of the running Spark stages are done, and how many they have."""
     tracker = context.statusTracker()
@@ -167,43 +124,47 @@ def _active_tasks(context: "SparkContext") -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class LocalTasks:
-    """Tasks in this process, one after the other. `share` runs them in so many threads, or as many as Arrow uses."""
+    """Tasks in this process, in so many threads. `share` uses at least as many as Arrow does."""
 
-    threads: int | None = None
+    cores: int = 1
 
     @property
     def shares_files(self) -> bool:
         """Whether the tasks see the files of this machine."""
         return True
 
-    @property
-    def cores(self) -> int:
-        """One, because the tasks run one after the other."""
-        return 1
-
     def run(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
-        """Return the results. The first exception ends the run."""
-        results: list[Result] = []
-        with _same_collector(), counting(lambda: (len(results), len(arguments))):
-            for argument in arguments:
-                results.append(function(argument))  # noqa: PERF401 - the length of the list is the progress
-        return results
+        """Return the results. The first exception, by the order of the arguments, ends the run."""
+        with _same_collector():
+            return _in_threads(self.cores, function, arguments)
 
     @property
     def sharers(self) -> int:
-        """The number of threads."""
+        """The number of threads of `share`."""
         import pyarrow as pa
 
-        return max(self.threads or pa.cpu_count(), 1)
+        return max(self.cores, int(pa.cpu_count()))
 
     def share(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
-        """Return the results of threads. The first exception, by the order of the arguments, ends the run."""
-        if min(self.sharers, len(arguments)) <= 1:
-            return self.run(function, arguments)
-        with ThreadPoolExecutor(self.sharers) as threads:
-            asked = [threads.submit(function, argument) for argument in arguments]
-            with counting(lambda: (sum(future.done() for future in asked), len(asked))):
-                return [future.result() for future in asked]
+        """Return the results, as `run` does."""
+        return _in_threads(self.sharers, function, arguments)
+
+
+def _in_threads(threads: int, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
+    """Return the results of a function, in order. A task that has not begun when another one fails does not begin."""
+    results: list[Result] = []
+    if min(threads, len(arguments)) <= 1:
+        with counting(lambda: (len(results), len(arguments))):
+            for argument in arguments:
+                results.append(function(argument))  # noqa: PERF401 - the length of the list is the progress
+        return results
+    pool = ThreadPoolExecutor(threads)
+    try:
+        asked = [pool.submit(function, argument) for argument in arguments]
+        with counting(lambda: (sum(future.done() for future in asked), len(asked))):
+            return [future.result() for future in asked]
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 @contextmanager

@@ -47,9 +47,8 @@ from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult, Slice, WarmUp
-from jobs.spark.lazy_session import LazySession
 from tests.support.fuzzing import cases
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.repair_model import (
     COMPARED,
     DAY_MS,
@@ -70,7 +69,7 @@ from windowlib.errors import LedgerError, LogError, RequestError
 DAYS: Final = 5
 WHO: Final = "a test"
 SIZES: Final = Sizes(local_records=10**9, full_state_rows=0, checkpoint_parts=3)
-SESSION: Final = LazySession(no_session, is_local=True)
+SESSION: Final = threads()
 SCHEMA: Final = pa.schema([(name, pa.int64()) for name in LogRecord._fields] + [("day", pa.date32())])
 WINDOWS: Final = (
     "tumbling: {size: 2h}",

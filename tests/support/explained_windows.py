@@ -23,8 +23,7 @@ from jobs.replay.tasks import LocalTasks
 from jobs.review.window.explanation import AskedWindow, explain_window, key_columns_of
 from jobs.review.window.told_window import WindowExplanation
 from jobs.review.window.wanted import key_of_text
-from jobs.spark.lazy_session import LazySession
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of
 
 FIRST: Final = date(2026, 3, 1)
@@ -84,7 +83,7 @@ class Shop:
     ) -> RequestOutcome:
         days = (str(FIRST + timedelta(days=day)) for day in (first, end))
         start_ms, end_ms = (parse_bound(self.pipeline, day) for day in days)
-        session = LazySession(no_session, is_local=True)
+        session = threads()
         slices = slices_between(self.pipeline, start_ms, end_ms)
         warm_up = restart_before(session, self.work, slices) if warms_up else None
         return run_request(

@@ -15,8 +15,7 @@ from jobs.planning.changed_slices import look_at_log
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
-from jobs.spark.lazy_session import LazySession
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of
 
 YAML = """
@@ -68,7 +67,7 @@ class LogShop:
     def run(self, first: int = 0, end: int = 3) -> RequestOutcome:
         """Replay and publish days, by their numbers from 0; `end` is not included."""
         start_ms, end_ms = (parse_bound(self.work.pipeline, f"2026-03-0{1 + day}") for day in (first, end))
-        session = LazySession(no_session, is_local=True)
+        session = threads()
         return run_request(
             self.work,
             Asked(from_ms=start_ms, to_ms=end_ms, who="ann", reason="test", if_open=IfOpen.REPLACE, is_fresh=first > 0),

@@ -22,8 +22,7 @@ from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult, Slice
-from jobs.spark.lazy_session import LazySession
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.repair_model import DAY_MS, FIRST, LogRecord, Spec, day_start_ms, day_text
 from tests.support.replays import NOW_MS
 
@@ -32,7 +31,7 @@ SIZES = Sizes(local_records=10**9, full_state_rows=0, checkpoint_parts=3)
 SCHEMA = pa.schema([(name, pa.int64()) for name in LogRecord._fields] + [("day", pa.date32())])
 SPEC = Spec("tumbling: {size: 30h}", "6h", 0)
 WHO = "a test"
-_SESSION = LazySession(no_session, is_local=True)
+_SESSION = threads()
 
 
 def replay(order: ReplayOrder) -> list[RunResult]:

@@ -158,7 +158,7 @@ def command(home: str, arguments: Sequence[str], later_days: int = 0) -> int:
 
 def command_in_spark(home: str, arguments: Sequence[str], later_days: int = 0) -> int:
     """Run a command as `command` does; its tasks run in Spark, however small they are."""
-    Pinned.runs_here = lambda _pinned, *, has_session: False  # type: ignore[assignment, method-assign]  # noqa: ARG005
+    Pinned.threads = lambda _pinned, *, cores: 0  # type: ignore[assignment, method-assign]  # noqa: ARG005
     return command(home, [*arguments, "--master", "local[1]"], later_days)
 
 

@@ -48,11 +48,11 @@ def run_chunk(session: LazySession, pinned: Pinned) -> ChunkRun:
         AuditError: a file that tasks exchange is damaged; the attempt is void.
     """
     # A cluster is there to do the work: the driver's machine may be small.
-    runs_here = session.is_local and pinned.runs_here(has_session=session.is_running)
+    threads = pinned.threads(cores=session.cores) if session.is_local else 0
     if pinned.direct.why_spark is not None:
         log.info("Spark reads and sorts the log: %s", pinned.direct.why_spark)
         session.start(pinned.log.records, reads=pinned.places)
-    tasks = tasks_of(session, runs_here=runs_here, may_begin_here=pinned.may_run_here, may_read=pinned.places)
+    tasks = tasks_of(session, threads=threads, may_read=pinned.places)
     directory = _directory(tasks, pinned)
     make_directory(directory)
     try:

@@ -12,10 +12,9 @@ from jobs.replay import replayer
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
-from jobs.spark.lazy_session import LazySession
 from tests.jobs.cli.conftest import Shell
 from tests.jobs.replay.test_without_spark import DAYS, FIRST, make_log
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 
 PIPELINE = """
 pipeline: sales
@@ -50,9 +49,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
     @contextmanager
     def local_replayer(_master: str | None = None) -> Iterator[Replayer]:
-        yield lambda order: replay_chunk(
-            LazySession(no_session, is_local=True), order, sizes=Sizes(local_records=10**9)
-        )
+        yield lambda order: replay_chunk(threads(), order, sizes=Sizes(local_records=10**9))
 
     monkeypatch.setattr(replayer, "spark_replayer", local_replayer)
     monkeypatch.setenv("HINDCAST_WHO", "ann")

@@ -16,10 +16,9 @@ from jobs.replay import replayer
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
-from jobs.spark.lazy_session import LazySession
 from tests.jobs.cli.conftest import Shell
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.places import ROOT
 
 HOURS = """
@@ -71,7 +70,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
     @contextmanager
     def local_replayer(_master: str | None = None) -> Iterator[Replayer]:
-        session = LazySession(no_session, is_local=True)
+        session = threads()
         yield lambda order: replay_chunk(session, order, sizes=Sizes(local_records=10**9))
 
     monkeypatch.setattr(replayer, "spark_replayer", local_replayer)

@@ -31,10 +31,9 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.replay.replayer import replay_chunk
-from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of, run_range
 from windowlib.columnar.instants import Codes
 
@@ -152,7 +151,7 @@ SUMS = ((0, 0), (0, HOUR_MS), (HOUR_MS, 0), (6 * HOUR_MS, 6 * HOUR_MS), (DAY_MS,
 
 
 def test_the_share_of_late_records_is_that_of_a_replay_in_the_order_of_commits(tmp_path: Path) -> None:
-    session = LazySession(no_session, is_local=True)
+    session = threads()
     for seed in seeds(1):
         lake = tmp_path / str(seed)
         _write_log(lake / "log", Random(seed))

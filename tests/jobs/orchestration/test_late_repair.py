@@ -34,16 +34,15 @@ from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
 from jobs.review.pages.request_page import plan_of
-from jobs.spark.lazy_session import LazySession
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import RequestError
 
 EPOCH: Final = date(1970, 1, 1)
 SIZES: Final = Sizes(local_records=10**9)
-SESSION: Final = LazySession(no_session, is_local=True)
+SESSION: Final = threads()
 
 
 def pipeline_text(*, windows: str, bound: str, lateness: str) -> str:

@@ -33,7 +33,6 @@ from jobs.reading.log_places import log_place
 from jobs.replay.chunk.time_steps import combined
 from jobs.replay.replayer import replay_chunk
 from jobs.runs import Counts, LogCoordinates, RunResult, Sighting, Slice, Verdict
-from jobs.spark.lazy_session import LazySession
 from tests.jobs.replay.test_bucket_replay import COLUMNS, pipeline
 from tests.jobs.replay.test_restart import (
     COARSE_MS,
@@ -51,7 +50,7 @@ from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lak
 from tests.support.bucket_feed import Row, tables_of
 from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.random_windows import random_windows
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import RangeError, RequestError, SpecError
@@ -318,7 +317,7 @@ class TestOnFiles:
         return open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
 
     def run(self, lake: Path, pipeline: Pipeline, bounds: tuple[int, int]) -> RequestOutcome:
-        session = LazySession(no_session, is_local=True)
+        session = threads()
         asked = Asked(from_ms=bounds[0], to_ms=bounds[1], who="a test", reason="")
         return run_request(self.work(lake, pipeline), asked, lambda order: replay_chunk(session, order, sizes=SIZES))
 

@@ -25,10 +25,9 @@ from jobs.replay import replayer, written
 from jobs.replay.computed import Computed
 from jobs.replay.replayer import replay_chunk
 from jobs.runs import CheckResult, Verdict
-from jobs.spark.lazy_session import LazySession
 from tests.support.clicks_log import PIPELINE, day_rows
 from tests.support.delta_logs import track_rows
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.places import ROOT
 from tests.support.replays import NOW_MS, pipeline_of
 
@@ -63,7 +62,7 @@ def replayed(lake: Path, confirm: str = "", *, end: str = "1970-01-04") -> tuple
     start_ms, end_ms = parse_bound(pipeline, "1970-01-01"), parse_bound(pipeline, end)
     work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
-    session = LazySession(no_session, is_local=True)
+    session = threads()
     return work, run_request(work, asked, lambda order: replay_chunk(session, order))
 
 

@@ -25,10 +25,9 @@ from jobs.replay.sizes import Sizes
 from jobs.review.explain import explain
 from jobs.review.pages.record_search import search_records
 from jobs.runs import Verdict
-from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of
 
 FIRST: Final = date(2026, 1, 5)
@@ -108,7 +107,7 @@ def replay(lake: Path, pipeline: Pipeline, *, sizes: Sizes = SIZES) -> RequestOu
     start_ms, end_ms = (parse_bound(pipeline, str(FIRST + timedelta(days=day))) for day in (0, DAYS))
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
     work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-    session = LazySession(no_session, is_local=True)
+    session = threads()
     return run_request(
         work, asked, lambda order: replay_chunk(session, order, sizes=sizes), staging=Staging(chunk=None)
     )

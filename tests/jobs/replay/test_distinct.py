@@ -28,10 +28,9 @@ from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.review.explain import explain
 from jobs.review.verify_input import verify_inputs
-from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of, what_was_run
 from windowlib.errors import LogError, SpecError
 
@@ -161,7 +160,7 @@ def replay(
     from_ms, to_ms = (parse_bound(pipeline, str(FIRST + timedelta(days=day))) for day in days)
     asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="")
     work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-    session = LazySession(no_session, is_local=True)
+    session = threads()
     return run_request(
         work, asked, lambda order: replay_chunk(session, order, sizes=sizes), staging=Staging(chunk=chunk)
     )
@@ -345,7 +344,7 @@ def test_a_duplicate_is_explained_verified_and_read(tmp_path: Path) -> None:
     assert [row["record"]["id"] for row in rows.to_pylist()] == ["b"]
     from_ms, to_ms = (parse_bound(pipeline, str(FIRST + timedelta(days=day))) for day in (2, 3))
     planned = plan(pipeline, lake, view, ask=Ask(slices=tuple(slices_between(pipeline, from_ms, to_ms))))
-    session = LazySession(no_session, is_local=True)
+    session = threads()
     assert verify_inputs(session, work, planned, who="a test").equal == ("2026-01-07",)
 
 

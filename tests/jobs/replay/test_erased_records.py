@@ -27,10 +27,9 @@ from jobs.reading.verified_log import verify_log
 from jobs.reading.verify import Span, verify
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
-from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import commits_of, mark_deleted, track_rows
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import LogError
 
@@ -126,7 +125,7 @@ def write_log(place: Path, commits: Sequence[Sequence[Record]], form: Form) -> N
 def run(work: RequestContext) -> None:
     """Replay and publish all days."""
     asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="a test", reason="")
-    session = LazySession(no_session, is_local=True)
+    session = threads()
     assert run_request(work, asked, lambda order: replay_chunk(session, order, sizes=LOCAL)).is_published
 
 

@@ -35,12 +35,11 @@ from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.replay.tasks import LocalTasks
 from jobs.review.explain import explain
-from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import clean_commits
 from tests.support.flips import Read, flipped, sweep
 from tests.support.fuzzing import cases
 from tests.support.log_files import COVERS, FIRST_DAY, PIPELINE, Cover, write_log
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import LogError
 
@@ -49,7 +48,7 @@ DAYS = (str(FIRST_DAY), "2026-01-06")
 BOUNDS = (DAYS[0], "2026-01-07")
 
 
-SESSION = LazySession(no_session, is_local=True)
+SESSION = threads()
 
 
 @dataclass(frozen=True)

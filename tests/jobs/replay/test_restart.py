@@ -30,7 +30,7 @@ from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lak
 from tests.support.bucket_feed import Row, tables_of
 from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.random_windows import random_windows
 from tests.support.replays import NOW_MS, pipeline_of, what_was_run
 from windowlib.columnar.time_groups import TimeGroups
@@ -170,7 +170,7 @@ class TestOnFiles:
 
     def request(self, lake: Path, pipeline: Pipeline, days: tuple[int, int], *, warms_up: bool) -> RequestOutcome:
         work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-        session = LazySession(no_session, is_local=True)
+        session = threads()
         from_ms, to_ms = map(start_of, days)
         warm_up = restart_before(session, work, slices_between(pipeline, from_ms, to_ms)) if warms_up else None
         asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="", warm_up=warm_up)
@@ -213,7 +213,7 @@ class TestOnFiles:
             bound = random.choice(("0s", "6h"))
             self.request(lakes[0], text_of("tumbling: {size: 2h}", bound), (0, DAYS), warms_up=False)
             other = text_of(f"tumbling: {{size: 30h}}\n  allowed_lateness: {random.randint(0, 20)}h", bound)
-            session, first = LazySession(no_session, is_local=True), random.randint(1, DAYS - 1)
+            session, first = threads(), random.randint(1, DAYS - 1)
             slices = slices_between(
                 other, *((FIRST + timedelta(days=day) - EPOCH).days * DAY_MS for day in (first, DAYS))
             )

@@ -20,10 +20,9 @@ from jobs.planning.request_context import Asked, RequestContext, open_request_co
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult
-from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import commits_of, track_rows
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import LogError
 
@@ -70,7 +69,7 @@ def opened(lake: Path, text: str) -> RequestContext:
 def replayed(lake: Path, text: str, bounds: tuple[str, str] = BOUNDS) -> list[RunResult]:
     work = opened(lake, text)
     start_ms, end_ms = (parse_bound(work.pipeline, one) for one in bounds)
-    session = LazySession(no_session, is_local=True)
+    session = threads()
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
     outcome = run_request(
         work, asked, lambda order: replay_chunk(session, order, sizes=SIZES), staging=Staging(chunk=2)

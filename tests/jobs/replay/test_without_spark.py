@@ -3,12 +3,14 @@
 Chunks that let rows of the state stay stored give the same runs as chunks that restore the whole state.
 """
 
+import time
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
+from threading import Barrier
 from typing import Any, Final
 
 import numpy as np
@@ -31,12 +33,11 @@ from jobs.replay.stages import run_chunk, touched_keys
 from jobs.replay.stages.bloom_filter import BITS_MAX, BITS_MIN, BloomFilter, bits_for, key_words
 from jobs.replay.stages.state import divided_state
 from jobs.replay.tasks import LocalTasks
-from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of, what_was_run
-from windowlib.errors import CheckpointError
+from windowlib.errors import CheckpointError, SpecError
 from windowlib.records import tables
 
 DAY_MS: Final = 86_400_000
@@ -88,7 +89,7 @@ def replay(
     start_ms, end_ms = (parse_bound(pipeline, text) for text in bounds)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
     work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-    session = LazySession(no_session, is_local=True)
+    session = threads()
     return run_request(
         work, asked, lambda order: replay_chunk(session, order, sizes=sizes), staging=Staging(chunk=chunk)
     )
@@ -205,7 +206,7 @@ def test_a_chunk_with_much_state_that_stays_runs_here(tmp_path: Path) -> None:
         "pipeline: stays\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
         "watermark: {kind: ascending}\nwindows:\n  tumbling: {size: 30d}\naggregates: {n: {count: {}}}\n"
     )
-    few = Sizes(local_records=60_000, session_records=0, staying_rows=0, full_state_rows=0)
+    few = Sizes(local_records=60_000, staying_rows=0, full_state_rows=0)
     replay(lake, pipeline, days(0, 1), sizes=few, chunk=1)
     for own, context in ((1, pytest.raises(AssertionError, match="started a session")), (9, nullcontext())):
         with context:
@@ -235,14 +236,29 @@ def test_threads_share_tasks() -> None:
     """The results come in order, and the first error of the arguments' order ends the run."""
     for seed in seeds(20):
         random = Random(seed)
-        tasks = LocalTasks(threads=random.choice((1, 2, 5)))
+        tasks = LocalTasks(random.choice((1, 2, 5)))
+        run = random.choice((tasks.run, tasks.share))
         numbers = [random.randrange(-3, 50) for _ in range(random.randrange(6))]
         if 0 in numbers:
             with pytest.raises(ZeroDivisionError):
-                tasks.share(lambda number: 100 // number, numbers)
+                run(lambda number: 100 // number, numbers)
         else:
-            assert tasks.share(lambda number: 100 // number, numbers) == [100 // number for number in numbers]
+            assert run(lambda number: 100 // number, numbers) == [100 // number for number in numbers]
     assert LocalTasks().sharers >= 1
+
+
+def test_tasks_run_at_the_same_time_in_so_many_threads_and_none_begins_after_an_error() -> None:
+    both, begun = Barrier(2, timeout=60), list[int]()
+    LocalTasks(2).run(lambda _: both.wait(), [1, 2])
+
+    def fail(number: int) -> None:
+        begun.append(number)
+        time.sleep(0.01)
+        raise SpecError(str(number))
+
+    with pytest.raises(SpecError, match="0"):
+        LocalTasks(2).run(fail, range(1_000))
+    assert len(begun) < 1_000
 
 
 def test_local_tasks_leave_the_garbage_collector_as_it_was() -> None:

@@ -5,6 +5,7 @@ elements, then with their third elements, and so on: 4 ns for each group of two.
 follows from the starts of the groups alone, so several columns with the same groups share it.
 """
 
+import threading
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,7 +37,13 @@ class _Rounds:
     rest_starts: Int64s
 
 
-_recent: _Rounds | None = None
+class _Recent(threading.local):
+    """The rounds of the last call of each thread."""
+
+    rounds: _Rounds | None = None
+
+
+_RECENT = _Recent()
 
 
 def reduced_groups(
@@ -70,10 +77,9 @@ def reduced_groups(
 
 def _rounds_of(starts: Int64s, count: int, rounds_max: int) -> _Rounds:
     """Return the rounds of groups. Those of the last call are kept, because several columns have the same groups."""
-    global _recent  # noqa: PLW0603 - a cache of one entry, which is replaced as a whole
-    rounds = _recent
+    rounds = _RECENT.rounds
     if rounds is None or rounds.starts is not starts or (rounds.count, rounds.rounds_max) != (count, rounds_max):
-        rounds = _recent = _new_rounds(starts, count, rounds_max)
+        rounds = _RECENT.rounds = _new_rounds(starts, count, rounds_max)
     return rounds
 
 

@@ -1,5 +1,6 @@
 """Segmented and range operations on numpy columns."""
 
+import threading
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -98,15 +99,20 @@ class _Blocks:
         return cls(low, high, count, levels, first, second)
 
 
-_recent: _Blocks | None = None
+class _Recent(threading.local):
+    """The blocks of the last call of each thread."""
+
+    blocks: _Blocks | None = None
+
+
+_RECENT = _Recent()
 
 
 def _blocks_of(low: Int64s, high: Int64s, count: int) -> _Blocks:
     """Return the blocks of ranges. Those of the last call are kept, because several columns have the same ranges."""
-    global _recent  # noqa: PLW0603 - a cache of one entry, which is replaced as a whole
-    blocks = _recent
+    blocks = _RECENT.blocks
     if blocks is None or blocks.low is not low or blocks.high is not high or blocks.count != count:
-        blocks = _recent = _Blocks.of(low, high, count)
+        blocks = _RECENT.blocks = _Blocks.of(low, high, count)
     return blocks
 
 

@@ -24,7 +24,6 @@ from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
 from jobs.review.window.wanted import key_of_text
-from jobs.spark.lazy_session import LazySession
 from tests.support.explained_windows import (
     DAY_MS,
     DAYS,
@@ -37,7 +36,7 @@ from tests.support.explained_windows import (
     shop_of,
 )
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import no_session
+from tests.support.no_spark import threads
 from tests.support.random_windows import random_windows
 from tests.support.replays import pipeline_of
 from windowlib.errors import HindcastError, RequestError, SpecError
@@ -226,7 +225,7 @@ def test_a_repaired_window_counts_its_late_records(hours: Shop) -> None:
     """The runs of a repair have another lateness, and the chain goes on from its own states."""
     found = repair_of(hours.work, from_ms=None, to_ms=None, at_most_ms=None)
     repaired = repairing(hours.work, found)
-    session = LazySession(no_session, is_local=True)
+    session = threads()
     warm_up = restart_before(session, repaired, found.slices)
     run_request(
         repaired,
