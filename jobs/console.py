@@ -5,6 +5,7 @@ results only. Every error is one paragraph and an exit status of 1 or 2. The tra
 a file that the paragraph names.
 """
 
+import atexit
 import json
 import logging
 import os
@@ -12,9 +13,10 @@ import platform
 import sys
 import tempfile
 import textwrap
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from rich.cells import cell_len
@@ -27,6 +29,8 @@ from jobs.plain_text import EscapingFormatter, escaped, escaped_json
 from windowlib.errors import HindcastError, RangeError, SpecError
 
 OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
+UNWRITTEN = 120
+"""The status of Python itself if the last output cannot be written."""
 
 
 NO_WIDTH = 100_000
@@ -195,6 +199,23 @@ def log_to_stderr(level: int = logging.WARNING) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(EscapingFormatter("%(levelname)s %(message)s"))
     logging.basicConfig(level=level, handlers=[handler])
+
+
+def end_process(status: int) -> NoReturn:
+    """End this process, as `sys.exit` does, but let the system free its memory at once.
+
+    Python would free it object by object, which takes 0.1 s, and 0.4 s after a replay of 20 million records. If another
+    thread must end first, Python waits for it.
+    """
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        sys.exit(status)
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no public function that calls what libraries have registered
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        status = status or UNWRITTEN
+    os._exit(status)
 
 
 def run_command(

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from jobs.cli import options
 from jobs.cli.arrow_start import keep_pandas_out
-from jobs.console import log_to_stderr
+from jobs.console import end_process, log_to_stderr
 from jobs.spark.child_env import clean_environment
 
 COMMANDS: Mapping[str, str] = {
@@ -116,7 +116,7 @@ def main() -> None:
     if sys.argv[1:2] and sys.argv[1] in READERS:
         keep_pandas_out()
     gc.freeze()  # the garbage collector need not look at the modules again and again while a large ledger is read
-    sys.exit(options.run_cli(hindcast))
+    end_process(options.run_cli(hindcast))
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ class Pinned:
         """
         if self.order.pipeline.functions() or self.direct.why_spark is not None or not self._is_small():
             return 0
-        return cores if self.tables.is_columnar else 1
+        return min(cores, self.sizes.threads) if self.tables.is_columnar else 1
 
     def _is_small(self) -> bool:
         rows = sum(ids.count for ids in self.state_before.ids.values())

@@ -15,6 +15,7 @@ class Sizes:
     Attributes:
         local_records: the tasks of a chunk with the work of at most this many records run in threads of this process,
             and not in Spark (`Pinned.threads`, docs/decisions/031-cold-start.md).
+        threads: at most so many, and not more than the cores. Python runs a sixth of a task, and one thread at a time.
         ordered_bytes: a task that reads a file whose records are not in order orders them, if they take at most about
             this many bytes in memory. The records of larger files, and of files that overlap, are divided before.
         sorted_rows: a file of sorted records has row groups of at most this many.
@@ -45,6 +46,7 @@ class Sizes:
     """
 
     local_records: int = 30_000_000
+    threads: int = 8
     ordered_bytes: int = 120_000_000
     sorted_rows: int = 500_000
     records_per_bucket: int = 50_000

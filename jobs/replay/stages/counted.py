@@ -104,7 +104,7 @@ def reading_tasks(session: LazySession, chunk: ChunkLog) -> Tasks:
     """Return tasks that read a part of a log. A session starts only for much work, or if only Spark reads the log."""
     needs_spark = chunk.direct.why_spark is not None
     if session.is_local and chunk.log.whole.records <= chunk.sizes.local_records and not needs_spark:
-        return LocalTasks(session.cores)
+        return LocalTasks(min(session.cores, chunk.sizes.threads))
     return SparkTasks(session.start(chunk.log.records, reads=(chunk.log.uri,) if needs_spark else ()))
 
 
