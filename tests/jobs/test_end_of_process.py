@@ -25,9 +25,8 @@ sys.stdout.write("written, ")
 
 def run(code: str, *, to: str = "") -> tuple[int, str]:
     """Run code in a new process. Return its status, and what it printed unless it printed to a file."""
-    output = Path(to).open("wb") if to else nullcontext(subprocess.PIPE)
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    with output as stdout:
+    with Path(to).open("wb") if to else nullcontext(subprocess.PIPE) as stdout:
         done = subprocess.run(
             [sys.executable, "-c", BEGIN + code], cwd=ROOT, check=False, text=True, timeout=50, env=environ,
             stdout=stdout, stderr=subprocess.PIPE,
