@@ -23,14 +23,14 @@ _SUITE_KEYS = frozenset({"name", "expectations", "meta", "notes"})
 _CHECK_KEYS = frozenset({"type", "kwargs", "severity", "description", "meta", "notes"})
 
 
-def suite_directory(pipeline_file: str, environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory of the suites that a pipeline file may name.
+def suite_directory(home: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the directory of the suites that a pipeline file in the directory `home` may name.
 
     It is HINDCAST_EXPECTATIONS if that is set. Else it is the first of these directories that exists: `expectations`
     beside the pipeline file, `expectations` beside the directory of the pipeline file, Hindcast's own directory.
 
     Args:
-        pipeline_file: the path of the pipeline file. If there is no such file, only the first and the last apply.
+        home: the directory of the pipeline file. None: there is no file, so only the first and the last apply.
         environ: the environment.
 
     Raises:
@@ -41,9 +41,7 @@ def suite_directory(pipeline_file: str, environ: Mapping[str, str] = os.environ)
         if not Path(chosen).is_dir():
             raise SpecError(f"{SUITES_VARIABLE} is {chosen!r}, which is not a directory; name a directory of suites")
         return Path(chosen)
-    file = Path(pipeline_file)
-    if file.is_file():
-        home = file.resolve().parent
+    if home is not None:
         for directory in (home / EXPECTATIONS_DIR.name, home.parent / EXPECTATIONS_DIR.name):
             if directory.is_dir():
                 return directory

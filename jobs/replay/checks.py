@@ -35,7 +35,7 @@ def load_checks(pipeline: "Pipeline") -> SuiteFile | None:
     """
     if pipeline.quality is None:
         return None
-    suite_file = resolve_suite(pipeline.quality.suite, root=suite_directory(pipeline.source))
+    suite_file = resolve_suite(pipeline.quality.suite, root=suite_directory(pipeline.functions_dir))
     return check_suite_file(suite_file, columns=checked_columns(pipeline))
 
 

@@ -201,20 +201,19 @@ def test_a_suite_is_found_inside_its_directory(text: str, tmp_path: Path) -> Non
 def test_the_directory_of_suites_is_found_from_the_pipeline_file(tmp_path: Path) -> None:
     file = tmp_path / "project" / "pipelines" / "sales.yaml"
     file.parent.mkdir(parents=True)
-    assert suite_directory(str(file), {}) == EXPECTATIONS_DIR
-    file.touch()
-    assert suite_directory(str(file), {}) == EXPECTATIONS_DIR
+    assert suite_directory(None, {}) == EXPECTATIONS_DIR
+    assert suite_directory(file.parent, {}) == EXPECTATIONS_DIR
     (beside_the_folder := tmp_path / "project" / "expectations").mkdir()
-    assert suite_directory(str(file), {}) == beside_the_folder
+    assert suite_directory(file.parent, {}) == beside_the_folder
     (beside_the_file := file.parent / "expectations").mkdir()
-    assert suite_directory(str(file), {}) == beside_the_file
+    assert suite_directory(file.parent, {}) == beside_the_file
     (chosen := tmp_path / "suites").mkdir()
-    assert suite_directory(str(file), {"HINDCAST_EXPECTATIONS": str(chosen)}) == chosen
+    assert suite_directory(file.parent, {"HINDCAST_EXPECTATIONS": str(chosen)}) == chosen
     (chosen / "sales.json").write_text("{}", encoding="utf-8")
     for text in ("sales.json", "expectations/sales.json"):
         assert resolve_suite(text, root=chosen) == chosen / "sales.json"
     with pytest.raises(SpecError, match=r"HINDCAST_EXPECTATIONS is .*not a directory"):
-        suite_directory(str(file), {"HINDCAST_EXPECTATIONS": str(tmp_path / "nowhere")})
+        suite_directory(file.parent, {"HINDCAST_EXPECTATIONS": str(tmp_path / "nowhere")})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,34 @@
+"""The suites of a pipeline: where they are found."""
+
+import json
+from pathlib import Path
+
+from jobs.lake.lake import Lake
+from jobs.ledger.view import RequestKind
+from jobs.pipeline.files import load_file
+from jobs.planning.request_context import Asked, context_of, open_request, open_request_context
+from jobs.replay.checks import load_checks
+from tests.support.fake_replay import PIPELINE
+
+CHECK = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "total"}, "severity": "critical"}
+
+
+def test_a_request_of_the_former_spec_finds_the_suites_beside_the_edited_file(tmp_path: Path) -> None:
+    (file := tmp_path / "pipelines" / "sales.yaml").parent.mkdir()
+    (suites := tmp_path / "expectations").mkdir()
+    suite = {"window_outputs": {"name": "sales.window_outputs", "expectations": [CHECK]}}
+    (suites / "sales.json").write_text(json.dumps(suite), encoding="utf-8")
+    text = PIPELINE + "quality: {suite: expectations/sales.json}\n"
+    file.write_text(text, encoding="utf-8")
+    lake = Lake(root=str(tmp_path / "lake"))
+    work = open_request_context(load_file(file), lake, now_ms=lambda: 0)
+    asked = Asked(from_ms=0, to_ms=86_400_000, who="anna", reason="first", kind=RequestKind.RANGE)
+    opened = open_request(work, asked)
+
+    file.write_text(text.replace("{sum: amount}", "{count: {}}"), encoding="utf-8")
+    edited = open_request_context(load_file(file), lake, now_ms=lambda: 0)
+    stored, _ = context_of(edited, opened.request_id)
+    assert stored.pipeline.aggregates["total"].kind == "sum"
+    checks = load_checks(stored.pipeline)
+    assert checks is not None
+    assert checks.path == suites / "sales.json"
