@@ -72,12 +72,19 @@ class LedgerStoreFaults:
 
 @dataclass
 class Cluster:
-    """Stands for Spark. `once` maps slices to what happens while they are replayed for the first time."""
+    """Stands for Spark. `once` maps slices to what happens when they are replayed for the first time.
+
+    `afterwards` maps slices to what happens when their rows are written, and no run is staged yet.
+    """
 
     replayer: FakeReplayer = field(default_factory=FakeReplayer)
     once: dict[str, Callable[[], None]] = field(default_factory=dict)
+    afterwards: dict[str, Callable[[], None]] = field(default_factory=dict)
 
     def __call__(self, order: ReplayOrder) -> list[RunResult]:
-        for one in order.slices:
-            self.once.pop(one.slice_id, lambda: None)()
-        return self.replayer(order)
+        for ordered in order.slices:
+            self.once.pop(ordered.slice_id, lambda: None)()
+        results = self.replayer(order)
+        for ordered in order.slices:
+            self.afterwards.pop(ordered.slice_id, lambda: None)()
+        return results

@@ -1,7 +1,8 @@
 """A small deterministic replayer without Spark, for tests of the code around a replayer.
 
-It sums `amount` per key. The state after a slice is the fingerprint of that slice's total. So a change in one slice
-changes the rows of that slice and of the next one: enough to test chains, early cut-off and attempts that differ.
+It sums `amount` per key, or counts the records if the pipeline file counts them. The state after a slice is the
+fingerprint of that slice's total. So a change in one slice changes the rows of that slice and of the next one: enough
+to test chains, early cut-off and attempts that differ.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from jobs.lake.store import ensure_table
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.log_places import log_place
+from jobs.replay.checks import load_checks
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, Slice, Verdict
 from windowlib.columnar.arrow import arrow_type
@@ -46,7 +48,7 @@ windows: {tumbling: {size: 1d}}
 aggregates: {total: {sum: amount}}
 schedule: "0 6 * * *"
 """
-FAILS = 1_000  # the check of a slice fails if its amounts sum up to this or more
+FAILS = 1_000  # without a suite, the check of a slice fails if its amounts sum up to this or more
 BREAKS = 1_000_000  # the check itself breaks if they sum up to this or more
 
 
@@ -136,7 +138,7 @@ class FakeReplayer:
             own = sorted((row for row in records if str(row["day"]) == one.slice_id), key=lambda row: row["id"])
             result = self._result(order, one, own, state)
             outputs = outputs_of(order.pipeline)
-            rows = [row for key, total in _totals(own).items() for row in _rows(order, one, result, key, total)]
+            rows = [row for key, total in _totals(order, own).items() for row in _rows(order, one, result, key, total)]
             result["digests"] = {outputs.name: write_rows(order, outputs, rows).digest()}
             for table, more in self.beside.get(one.slice_id, {}).items():
                 placed = {"slice_id": one.slice_id, "attempt_id": order.attempt_id, "run_id": result["run_id"]}
@@ -146,8 +148,8 @@ class FakeReplayer:
         return results
 
     def _result(self, order: ReplayOrder, one: Slice, own: list[dict[str, object]], state: str) -> dict[str, Any]:
-        total = sum(_totals(own).values())
-        verdict = Verdict.ERROR if total >= BREAKS else Verdict.FAIL if total >= FAILS else Verdict.PASS
+        total = sum(_totals(order, own).values())
+        verdict = Verdict.ERROR if total >= BREAKS else Verdict.FAIL if total >= _limit(order) else Verdict.PASS
         spec, read = spec_fingerprint(order.pipeline), fingerprint([row["id"] for row in own])
         check = CheckResult(
             slice_id=one.slice_id, table="window_outputs", check="total", severity="critical", verdict=verdict
@@ -168,11 +170,22 @@ class FakeReplayer:
         }
 
 
-def _totals(rows: Sequence[dict[str, object]]) -> dict[str, int]:
+def _totals(order: ReplayOrder, rows: Sequence[dict[str, object]]) -> dict[str, int]:
+    aggregate = order.pipeline.aggregates.get("total")
+    is_count = aggregate is not None and aggregate.kind == "count"
     totals: dict[str, int] = {}
     for row in rows:
-        totals[str(row["key"])] = totals.get(str(row["key"]), 0) + int(str(row["amount"]))
+        totals[str(row["key"])] = totals.get(str(row["key"]), 0) + (1 if is_count else int(str(row["amount"])))
     return totals
+
+
+def _limit(order: ReplayOrder) -> int:
+    """Return from which total on the check of a slice fails: after `max_value` of the only check of the suite."""
+    suites = load_checks(order.pipeline)
+    if suites is None:
+        return FAILS
+    [check] = suites.document["window_outputs"]["expectations"]
+    return int(check["kwargs"]["max_value"]) + 1
 
 
 def _rows(order: ReplayOrder, one: Slice, result: Mapping[str, Any], key: str, total: int) -> list[dict[str, object]]:

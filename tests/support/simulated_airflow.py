@@ -4,7 +4,7 @@ What Airflow does around the tasks is played here: one active run of a DAG, retr
 the state of a run, clearing. The operators, the ledger and the log are the real ones. Only Spark is replaced.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,7 +56,10 @@ class WorkerDied(BaseException):
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """A DAG run. `state` has Airflow's words; `deferred` is the deferral of its task, if it waits."""
+    """A DAG run. `state` has Airflow's words; `deferred` is the deferral of its task, if it waits.
+
+    `error` is the task that failed, and why.
+    """
 
     dag_id: str
     run_id: str
@@ -69,6 +72,7 @@ class Run:
     clear_number: int = 0
     tries: int = 0
     deferred: Any = None
+    error: str = ""
     pushed: dict[str, Any] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
 
@@ -82,6 +86,8 @@ class SimulatedAirflow:
     """Plays DAG runs. `dags` are those of the DAG file, `replayer` stands for Spark.
 
     A DAG plays one run at a time (`max_active_runs=1`); further runs are queued in the order in which they were made.
+    `before_task` is called with the DAG run and the id of a task that is about to begin. The run of a DAG that shows
+    the error of a broken pipeline file fails.
     """
 
     def __init__(
@@ -91,6 +97,7 @@ class SimulatedAirflow:
         self.runs: list[Run] = []
         self.events: list[str] = []
         self.pushed: dict[tuple[str, str], Any] = {}
+        self.before_task: Callable[[Run, str], None] = lambda _run, _task: None
         self._patch_airflow(patch)
 
     def _patch_airflow(self, patch: pytest.MonkeyPatch) -> None:
@@ -152,8 +159,15 @@ class SimulatedAirflow:
                 self._go_on(run)
                 going = going or before != (run.task, run.state)
 
+    def is_broken(self, dag_id: str) -> bool:
+        """Return whether a DAG shows the error of a broken pipeline file, or is not there because the file is gone."""
+        return dag_id not in self.dags or "broken" in self.dags[dag_id].tags
+
     def _go_on(self, run: Run) -> None:
         """Play the tasks of a run until it ends, or until one waits."""
+        if self.is_broken(run.dag_id):
+            run.state, run.deferred = "failed", None
+            return
         tasks = list(self.dags[run.dag_id].tasks)
         while run.state == "running":
             if run.task == len(tasks):
@@ -192,7 +206,9 @@ class SimulatedAirflow:
             sign = sign_of(read_watch(run.deferred.trigger.watch), now_ms=self.clock.ms)
             if sign is None:
                 raise _StillWaits
+            self.before_task(run, task.task_id)
             return getattr(task, run.deferred.method_name)(context, {"sign": sign})
+        self.before_task(run, task.task_id)
         if task.task_id != "replay":
             return task.execute(context)
         order = dag_orders.read_order(run.results["plan"])
@@ -203,7 +219,7 @@ class SimulatedAirflow:
         return None
 
     def _fail(self, run: Run, task: Any, error: BaseException) -> None:  # noqa: ANN401
-        run.state = "failed"
+        run.state, run.error = "failed", f"{task.task_id}: {error}"
         callbacks = task.on_failure_callback or []
         for callback in callbacks if isinstance(callbacks, list | tuple) else [callbacks]:
             callback(self._context(run, task) | {"exception": error})

@@ -1,0 +1,113 @@
+"""The person of a simulated year: decides what is held, changed or erased, and what becomes of an edited file."""
+
+from jobs.ledger.view import LedgerView, Request, RequestKind
+from jobs.orchestration.restatements import restatement_conf
+from jobs.pipeline.slices import next_slice, slice_grid
+from jobs.planning.restating import restating
+from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
+from jobs.runs import RunResult
+from tests.jobs.dag_factory.year.world import REPLAYS, World
+
+
+def decide(world: World) -> None:
+    """Let the person do what is to be done, or a part of it. A person mends a broken file first."""
+    if world.file.is_broken or world.offset_ms:
+        return
+    _accept_erasures(world)
+    for run in world.airflow.runs:
+        if run.dag_id in REPLAYS and run.state == "failed":
+            world.airflow.clear(run.dag_id, run.run_id)
+    world.airflow.play()
+    view = world.view()
+    _hold_or_resume(world, view)
+    requests = view.open_requests()
+    for request in requests:
+        if request.is_proposed:
+            world.by_hand("backfill_sales", restatement_conf(world.work(), request, publish=True))
+        elif held := _held(view, request):
+            _judge(world, view, request, held)
+    if not requests and view.hold is None and not world.producer.undecided:
+        _settle_specs(world, view)
+
+
+def _hold_or_resume(world: World, view: LedgerView) -> None:
+    """Resume a chain that is held after a rollback; else draw whether to roll the newest publication back."""
+    if view.hold is not None:
+        _decided(world, "resume", view, reason="seen")
+    elif view.standing and not world.is_quiet and world.happens(0.05):
+        world.drawn["rollback asked"] += 1
+        _decided(world, "roll_back", view, reason="a doubt", publication=view.standing[-1].seq)
+
+
+def _accept_erasures(world: World) -> None:
+    """Draw whether a person accepts all commits that erased records, as `hindcast accept-rewrite` does."""
+    producer = world.producer
+    waiting = producer.erasures.keys() - producer.accepted
+    if not waiting or not (world.is_quiet or world.happens(0.5)):
+        return
+    world.store.following = None  # a command that fails is called again
+    work = world.work()
+    view = work.ledger.view()
+    rewrites = rewrites_of(work, view)
+    chosen = chosen_rewrites(work, view, rewrites, versions=())
+    assert {rewrite.version for rewrite in chosen} == waiting, "what is to be accepted"
+    if chosen:
+        accept_rewrites(work, rewrites, chosen, reason="by law", who="anna")
+        producer.accepted |= {rewrite.version for rewrite in chosen}
+
+
+def _judge(world: World, view: LedgerView, request: Request, held: list[RunResult]) -> None:
+    # A restatement that a person has cancelled is declined, and not proposed again.
+    if request.kind is RequestKind.SCHEDULED and not world.is_quiet and world.happens(0.2):
+        world.drawn["cancelled"] += 1
+        _decided(world, "cancel", view, request_id=request.request_id, reason="not now")
+        return
+    world.drawn["waived"] += len(held)
+    chosen = [{"slice_id": run.slice.slice_id, "run_id": run.run_id, "reason": "a real peak"} for run in held]
+    _decided(world, "waive_and_publish", view, request_id=request.request_id, slices=chosen)
+
+
+def _settle_specs(world: World, view: LedgerView) -> None:
+    """Undo an edit that changes rows, or replay the newest days with it; replay what nothing else restates.
+
+    A range by hand is replayed with the spec of the file, so an edit is undone before slices are replayed for another
+    reason.
+    """
+    head, content = view.head, world.file.content
+    if head is None:
+        return
+    published = head.result.spec_fingerprint
+    if published != content.spec:
+        if world.is_quiet or world.happens(0.3):
+            world.drawn["edit undone"] += 1
+            former = world.file.contents[published]
+            world.file.write(former)
+            world.reload()
+        elif world.happens(0.5):
+            world.drawn["edit adopted"] += 1
+            days = list(view.published)
+            _replay_from(world, view, days[-world.chance.randrange(1, min(len(days), 12) + 1)])
+        return
+    left = [item for item in restating(world.work(), view).assessed if item.why_not]
+    if left and (world.is_quiet or world.happens(0.5)):
+        world.drawn["replayed by hand"] += 1
+        _replay_from(world, view, left[0].change.slice.slice_id)
+
+
+def _replay_from(world: World, view: LedgerView, slice_id: str) -> None:
+    """Replay the slices from one on to the published head as a new chain, with the spec of the file."""
+    assert view.head is not None
+    after = next_slice(slice_grid(world.file.content.pipeline), view.head.result.slice)
+    assert after is not None
+    world.by_hand(
+        "backfill_sales", {"from": slice_id, "to": after.slice_id, "reason": "by hand", "fresh": True, "publish": True}
+    )
+
+
+def _held(view: LedgerView, request: Request) -> list[RunResult]:
+    return [view.run(run_id).result for run_id in request.runs.values() if not view.run(run_id).is_publishable]
+
+
+def _decided(world: World, action: str, view: LedgerView, **given: object) -> None:
+    """Start the DAG of decisions, as its form does."""
+    world.by_hand("decide_sales", {"action": action, "ledger_version": view.version, **given}, user="anna")
