@@ -81,26 +81,27 @@ def look(
         LedgerError: the ledger cannot be read.
     """
     now_ms, view = work.ledger.now_ms(), work.ledger.view()
-    due = {key for key, time in alerts.times.items() if everything or _is_due(time, told.times.get(key), now_ms)}
+    # A clock that was ahead has left the other times. With them, the messages of their days would be left out.
+    times = {key: at_ms for key, at_ms in told.times.items() if at_ms <= now_ms}
+    due = {key for key, time in alerts.times.items() if everything or _is_due(time, times.get(key), now_ms)}
     place = _Place(work=work, view=view, url=url)
     messages: list[Message | None] = []
     if "data_not_there_by" in due:
         messages.append(_or_why_not(place, Event.NOT_THERE, lambda: _not_there(place)))
     if "not_published_by" in due:
-        since_ms = told.times.get("not_published_by", now_ms - _DAY_MS)
+        since_ms = times.get("not_published_by", now_ms - _DAY_MS)
         messages.append(_or_why_not(place, Event.NOT_PUBLISHED, lambda: _not_published(place, since_ms=since_ms)))
     if alerts.held_longer_than_ms is not None:
         messages += _held_long(place, alerts.held_longer_than_ms)
     if "digest_at" in due:
-        from_ms = told.times.get("digest_at", now_ms - _DAY_MS)
+        from_ms = times.get("digest_at", now_ms - _DAY_MS)
         messages.append(_or_why_not(place, Event.DIGEST, lambda: _digest(place, since_ms=from_ms)))
     lasting = [message for message in messages if message is not None]
     new = tuple(message for message in lasting if everything or not message.causes or message.causes - told.causes)
     causes = {cause for message in lasting for cause in message.causes}
     if "data_not_there_by" not in due:
         causes |= {cause for cause in told.causes if cause.startswith(_DATA)}
-    times = {**told.times, **dict.fromkeys(due, now_ms)}
-    return Checked(messages=new, told=Told(times=times, causes=frozenset(causes)))
+    return Checked(messages=new, told=Told(times=times | dict.fromkeys(due, now_ms), causes=frozenset(causes)))
 
 
 _DATA, _HELD = "no data ", "held "

@@ -111,6 +111,15 @@ def test_an_outage_is_told_each_day_because_each_day_a_slice_is_missing(place: P
     assert Event.NOT_THERE not in [one.alert.event for one in place.look().messages], "its cause was told"
 
 
+def test_a_clock_that_was_ahead_leaves_out_no_message(place: Place) -> None:
+    assert Event.NOT_PUBLISHED in [event for event, _ in told(place.at("2024-01-05T12:00"))], "26 hours ahead"
+    assert [event for event, _ in told(place.at("2024-01-04T10:30"))].count(Event.NOT_PUBLISHED) == 1
+    assert place.at("2024-01-04T12:00") == []
+    assert (Event.NOT_PUBLISHED, "2024-01-03 … 2024-01-04 (2 slices) not visible to readers") in told(
+        place.at("2024-01-05T08:00")
+    )
+
+
 def test_a_slice_published_empty_counts_as_missing_and_is_told_once(place: Place) -> None:
     """A day without data, such as a holiday, is told by the first check after its publication."""
     place.at("2024-01-04T09:00")
