@@ -14,7 +14,9 @@ Seen = dict[tuple[str, str], int]
 
 
 def seen(world: World, *, at: int | None = None) -> Seen:
-    """Return what readers see, now or at a version of the ledger."""
+    """Return what readers see, now or at a version of the ledger: nothing before the first publication."""
+    if at is None and not world.view().published:
+        return {}
     rows = published_table(world.airflow.lake.root, "sales", at=at).to_pylist()
     values = {(row["slice_id"], row["key"]): row["total"] for row in rows}
     assert len(values) == len(rows), "readers see a window twice"

@@ -2,7 +2,7 @@
 
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.orchestration.restatements import restatement_conf
-from jobs.pipeline.slices import next_slice, slice_grid
+from jobs.pipeline.slices import next_slice, slice_at, slice_grid
 from jobs.planning.restating import restating
 from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
 from jobs.runs import RunResult
@@ -22,12 +22,21 @@ def decide(world: World) -> None:
     _hold_or_resume(world, view)
     requests = view.open_requests()
     for request in requests:
-        if request.is_proposed:
-            world.by_hand("backfill_sales", restatement_conf(world.work(), request, publish=True))
-        elif held := _held(view, request):
-            _judge(world, view, request, held)
+        _answer(world, view, request)
     if not requests and view.hold is None and not world.producer.undecided:
         _settle_specs(world, view)
+
+
+def _answer(world: World, view: LedgerView, request: Request) -> None:
+    """Start a proposal, decide what is held, or ask again for a range that the schedule has overtaken."""
+    if request.is_proposed:
+        world.by_hand("backfill_sales", restatement_conf(world.work(), request, publish=True))
+    elif held := _held(view, request):
+        _judge(world, view, request, held)
+    elif request.kind is RequestKind.RANGE and _is_overtaken(view, request):
+        world.drawn["asked again"] += 1
+        first = slice_at(slice_grid(world.file.content.pipeline), request.from_ms or 0)
+        _replay_from(world, view, first.slice_id, if_open="replace")
 
 
 def _hold_or_resume(world: World, view: LedgerView) -> None:
@@ -94,14 +103,18 @@ def _settle_specs(world: World, view: LedgerView) -> None:
         _replay_from(world, view, left[0].change.slice.slice_id)
 
 
-def _replay_from(world: World, view: LedgerView, slice_id: str) -> None:
+def _is_overtaken(view: LedgerView, request: Request) -> bool:
+    """Return whether the schedule has published slices after a range, so that the range cannot be published alone."""
+    return view.head is not None and (request.to_ms or 0) < view.head.result.slice.end_ms
+
+
+def _replay_from(world: World, view: LedgerView, slice_id: str, **more: object) -> None:
     """Replay the slices from one on to the published head as a new chain, with the spec of the file."""
     assert view.head is not None
     after = next_slice(slice_grid(world.file.content.pipeline), view.head.result.slice)
     assert after is not None
-    world.by_hand(
-        "backfill_sales", {"from": slice_id, "to": after.slice_id, "reason": "by hand", "fresh": True, "publish": True}
-    )
+    conf = {"from": slice_id, "to": after.slice_id, "reason": "by hand", "fresh": True, "publish": True}
+    world.by_hand("backfill_sales", conf | more)
 
 
 def _held(view: LedgerView, request: Request) -> list[RunResult]:

@@ -34,7 +34,8 @@ class Kept:
     """What must be stored. All times are those of Airflow's clock.
 
     `gone_ms` maps runs that readers have seen to the time since when they do not see them. `removed` are the runs that
-    a clean-up had to remove. `written` maps (slice, attempt) to the time and the slice.
+    a clean-up had to remove. `written` maps (slice, attempt) to the time and the slice. `places` maps runs to the slice
+    and the attempt of their rows, `with_rows` are the runs that read records.
     """
 
     gone_ms: dict[str, int] = field(default_factory=dict)
@@ -42,6 +43,8 @@ class Kept:
     ever_seen: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     written: dict[tuple[str, str], tuple[int, Slice]] = field(default_factory=dict)
+    places: dict[str, tuple[str, str]] = field(default_factory=dict)
+    with_rows: set[str] = field(default_factory=set)
     past: list[PastView] = field(default_factory=list)
     cleanings: int = 0
     refused: int = 0
@@ -58,8 +61,11 @@ class Kept:
         self.gone_ms |= dict.fromkeys(self.visible - visible, now_ms)
         for run_id in visible:
             self.gone_ms.pop(run_id, None)
+        self.removed -= visible
         self.visible = visible
         self.ever_seen |= visible
+        self.places |= {id_: (run.result.slice.slice_id, run.result.attempt_id) for id_, run in view.runs.items()}
+        self.with_rows |= {run_id for run_id, run in view.runs.items() if run.result.counts.read}
         cleanings = [run for run in world.airflow.runs if run.dag_id == "maintain_sales" and run.state == "success"]
         if len(cleanings) > self.cleanings:
             self.cleanings = len(cleanings)
@@ -69,13 +75,11 @@ class Kept:
         now_ms = world.airflow.clock.ms
         needed = [slice_ for request in view.open_requests() for slice_ in _slices(view, request)]
         over = [run_id for run_id, since_ms in self.gone_ms.items() if now_ms - since_ms >= SUPERSEDED_DAYS * DAY_MS]
-        self.removed |= {run_id for run_id in over if view.run(run_id).result.slice.slice_id not in needed}
-        stored = _stored(world)
-        places = {run_id: (run.result.slice.slice_id, run.result.attempt_id) for run_id, run in view.runs.items()}
-        has_rows = {run_id for run_id, run in view.runs.items() if run.result.counts.read}
+        self.removed |= {run_id for run_id in over if self.places[run_id][0] not in needed}
+        stored, places = _stored(world), self.places
         left = {run_id for run_id in self.removed if places[run_id] in stored}
         assert not left, f"{where}: rows of {left} are stored beyond the retention"
-        kept = {run_id for run_id in self.visible | self.gone_ms.keys() - set(over) if run_id in has_rows}
+        kept = (self.visible | self.gone_ms.keys() - set(over)) & self.with_rows
         lost = {run_id for run_id in kept - self.removed if places[run_id] not in stored}
         assert not lost, f"{where}: rows of {lost} are gone within the retention"
         seen_places = {places[run_id] for run_id in self.ever_seen}
@@ -98,9 +102,8 @@ class Kept:
                 self.refused += 1
             else:
                 assert seen(world, at=past.version) == past.values, f"{where}: as of ledger version {past.version}"
-        runs = [run_id for run_id in view.published.values() if view.run(run_id).result.counts.read]
         if view.published:
-            self.past.append(PastView(version=view.version, values=values, runs=frozenset(runs)))
+            self.past.append(PastView(version=view.version, values=values, runs=self.visible & self.with_rows))
 
 
 def _slices(view: LedgerView, request: Request) -> list[str]:
@@ -109,5 +112,6 @@ def _slices(view: LedgerView, request: Request) -> list[str]:
 
 def _stored(world: World) -> set[tuple[str, str]]:
     """Return the (slice, attempt) whose windows are stored."""
-    table = DeltaTable(world.airflow.lake.table("sales", "window_outputs"))
-    return {(part["slice_id"], part["attempt_id"]) for part in table.partitions()}
+    place = world.airflow.lake.table("sales", "window_outputs")
+    parts = DeltaTable(place).partitions() if DeltaTable.is_deltatable(place) else ()
+    return {(part["slice_id"], part["attempt_id"]) for part in parts}

@@ -73,8 +73,16 @@ class World:
     def described(self) -> str:
         """Return where the year stands, for the message of a failure."""
         view = self.view()
-        requests = [f"{request.kind} {request.request_id[:8]} {request.slice_ids}" for request in view.open_requests()]
-        runs = [f"{run.dag_id} {run.run_id} {run.state} {run.verdict} {run.error}" for run in self.airflow.runs[-15:]]
+        requests = [
+            f"{request.kind} {request.request_id[:8]} {sorted(request.slice_ids)} complete {request.is_complete}, "
+            f"{request.failure}, {[origin.run_id for origin in request.origins]}"
+            for request in view.open_requests()
+        ]
+        by_person = [run for run in self.airflow.runs if run.run_type == "manual"]
+        runs = [
+            f"{run.dag_id} {run.run_id} {run.state} {run.clear_number} {run.conf} {run.verdict} {run.error}"
+            for run in (*by_person, *self.airflow.runs[-10:])
+        ]
         return "\n".join((f"published {list(view.published)[-3:]}, hold {view.hold}", *requests, *runs))
 
     def set_time(self, true_ms: int) -> None:
