@@ -1,7 +1,7 @@
 """The days of a simulated year in a time zone, and the times of day at which Airflow's crons fire."""
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from random import Random
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -64,6 +64,11 @@ class Calendar:
         local = datetime.combine(self.first + timedelta(days=number), time(hour), ZoneInfo(self.zone.name))
         return int(local.timestamp() * 1000)
 
+    def midnight_ms(self, at_ms: int) -> int:
+        """Return the newest local midnight up to an instant."""
+        zone = ZoneInfo(self.zone.name)
+        return int(datetime.combine(datetime.fromtimestamp(at_ms / 1000, zone), time(0), zone).timestamp() * 1000)
+
     def end_ms(self, slice_id: str) -> int:
         """Return the end of a slice: the next local midnight."""
         return self.instant_ms((date.fromisoformat(slice_id) - self.first).days + 1, 0)
@@ -85,8 +90,3 @@ def cron_of(text: str) -> str:
     """Return the cron expression of a time of day."""
     hour, minute = map(int, text.split(":"))
     return f"{minute} {hour} * * *"
-
-
-def shown(at_ms: int) -> str:
-    """Return an instant as a text in UTC."""
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M")

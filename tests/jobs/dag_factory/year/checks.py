@@ -23,9 +23,9 @@ def seen(world: World, *, at: int | None = None) -> Seen:
     return values
 
 
-def check_nothing_early(world: World, where: str) -> None:
+def check_nothing_early(world: World, view: LedgerView, where: str) -> None:
     """Check that each slice that readers see has ended by the true time (law L11)."""
-    early = [day for day in world.view().published if world.calendar.end_ms(day) > world.truth.ms]
+    early = [day for day in view.published if world.calendar.end_ms(day) > world.truth.ms]
     assert not early, f"{where}: {early} published before their end"
 
 
@@ -91,20 +91,21 @@ class SpecsAndVerdicts:
 
     def __init__(self) -> None:
         self._checked = 0
+        self._specs: dict[str, str] = {}
 
-    def check(self, world: World, where: str) -> None:
+    def check(self, world: World, view: LedgerView, where: str) -> None:
         """Check the publications since the last call."""
-        view = world.view()
+        self._specs |= {run_id: run.result.spec_fingerprint for run_id, run in view.runs.items()}
         for publication in view.publications[self._checked :]:
             request = None if publication.request_id is None else view.requests[publication.request_id]
             if publication.is_rollback or request is None:
                 continue
-            specs = {view.run(run_id).result.spec_fingerprint for run_id in publication.changes.values() if run_id}
+            specs = {self._specs[run_id] for run_id in publication.changes.values() if run_id}
             if request.kind is RequestKind.RANGE:
                 own = [origin.run_id for origin in request.origins]
                 allowed = set[str]().union(*(world.asked_specs.get(run_id, set()) for run_id in own))
             else:
-                allowed = _heads_since(view, request.opened_seq, publication.seq) or set(world.file.contents)
+                allowed = self._heads_since(view, request.opened_seq, publication.seq) or set(world.file.contents)
             assert specs <= allowed, f"{where}: {request.kind} published {specs} in place of {allowed}"
         self._checked = len(view.publications)
         for run_id in view.published.values():
@@ -115,23 +116,22 @@ class SpecsAndVerdicts:
             total = sum(totals(records, is_count=content.aggregate != AGGREGATES[0]).values())
             assert (run.result.verdict is Verdict.FAIL) == (total >= world.limits[run.result.attempt_id]), where
 
-
-def _heads_since(view: LedgerView, opened_seq: int, until_seq: int) -> set[str]:
-    """Return the specs that the published head had between two versions of the ledger."""
-    published: dict[str, str] = {}
-    specs: set[str] = set()
-    for publication in view.publications:
-        if publication.seq >= until_seq:
-            break
-        for slice_id, run_id in publication.changes.items():
-            if run_id is None:
-                published.pop(slice_id, None)
-            else:
-                published[slice_id] = run_id
-        if not published:
-            continue
-        spec = view.run(published[max(published)]).result.spec_fingerprint
-        if publication.seq <= opened_seq:
-            specs.clear()
-        specs.add(spec)
-    return specs
+    def _heads_since(self, view: LedgerView, opened_seq: int, until_seq: int) -> set[str]:
+        """Return the specs that the published head had between two versions of the ledger."""
+        published: dict[str, str] = {}
+        specs: set[str] = set()
+        for publication in view.publications:
+            if publication.seq >= until_seq:
+                break
+            for slice_id, run_id in publication.changes.items():
+                if run_id is None:
+                    published.pop(slice_id, None)
+                else:
+                    published[slice_id] = run_id
+            if not published:
+                continue
+            spec = self._specs[published[max(published)]]
+            if publication.seq <= opened_seq:
+                specs.clear()
+            specs.add(spec)
+        return specs

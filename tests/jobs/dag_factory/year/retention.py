@@ -54,9 +54,9 @@ class Kept:
         for slice_ in order.slices:
             self.written[slice_.slice_id, order.attempt_id] = (now_ms, slice_)
 
-    def observe(self, world: World, where: str) -> None:
+    def observe(self, world: World, view: LedgerView, where: str) -> None:
         """Note what readers do not see any more, and check the newest clean-up."""
-        view, now_ms = world.view(), world.airflow.clock.ms
+        now_ms = world.airflow.clock.ms
         visible = frozenset(view.published.values())
         self.gone_ms |= dict.fromkeys(self.visible - visible, now_ms)
         for run_id in visible:
@@ -82,7 +82,8 @@ class Kept:
         kept = (self.visible | self.gone_ms.keys() - set(over)) & self.with_rows
         lost = {run_id for run_id in kept - self.removed if places[run_id] not in stored}
         assert not lost, f"{where}: rows of {lost} are gone within the retention"
-        seen_places = {places[run_id] for run_id in self.ever_seen}
+        of_checks = {(run.result.slice.slice_id, run.checks_attempt_id) for run in view.runs.values()}
+        seen_places = {places[run_id] for run_id in self.ever_seen} | of_checks
         unpublished = {
             place
             for place, (written_ms, slice_) in self.written.items()

@@ -15,6 +15,7 @@ from jobs.lake import file_commits
 from jobs.lake.lake import Lake
 from jobs.lake.parquet_files import write_parquet
 from jobs.ledger.ledger import Ledger
+from jobs.ledger.view import LedgerView
 from jobs.planning import changed_slices
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import RunResult
@@ -61,10 +62,11 @@ class Year:
                 world.set_time(world.calendar.instant_ms(number, hour))
                 where = f"{world.calendar.day(number)}, {hour} h"
                 self._hour(number, hour)
-                checks.check_nothing_early(world, where)
-                self._tell(number, hour, where)
-                self.specs.check(world, where)
-                self.kept.observe(world, where)
+                view = world.view()
+                checks.check_nothing_early(world, view, where)
+                self._tell(number, hour, view)
+                self.specs.check(world, view, where)
+                self.kept.observe(world, view, where)
                 if hour == NOON and number:
                     self.kept.look_back(world, checks.check_readers(world, number), where)
         self._check_end()
@@ -91,16 +93,16 @@ class Year:
             world.reload()
         world.airflow.play()
 
-    def _tell(self, number: int, hour: int, where: str) -> None:
+    def _tell(self, number: int, hour: int, view: LedgerView) -> None:
         """Play the DAG runs of the alerts: that of the morning, and one that must not tell the same again."""
         world = self.world
         if number:
             world.schedule("alert_sales")
-        if number and hour == PERSON_HOUR:
+        if number and hour == PERSON_HOUR and not world.airflow.is_broken("alert_sales"):
             world.airflow.trigger(
                 "alert_sales", f"again__{number}", run_type="scheduled", end_ms=world.airflow.clock.ms
             )
-        self.mornings.check(world, number, where)
+        self.mornings.check(world, number, view, where=f"{world.calendar.day(number)}, {hour} h")
 
     def _check_end(self) -> None:
         """Check that readers see every record of every day, and each once."""
