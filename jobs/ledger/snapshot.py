@@ -7,8 +7,9 @@ have each file with the same size and time. The events after the snapshot contin
 the ledger names the last one. `hindcast verify` uses no snapshot.
 
 The file is `_snapshot/<version>-<code>.zst` in the ledger's directory: the SHA-256 of all that follows, a line of JSON
-(`Header`), and the fold as JSON that zstd has compressed. `code` is a hash of the source of the fold, so a Hindcast
-whose rules may differ ignores the file. A damaged snapshot is ignored, too.
+(`Header`), and the fold as lines of JSON that zstd has compressed (jobs.ledger.plain_codec). `code` is a hash of the
+source of the fold, so a Hindcast whose rules may differ ignores the file. A damaged snapshot is ignored, too: the whole
+file is compared with its hash before it is used, and a line is decoded when its value is first read.
 """
 
 import gc
@@ -27,8 +28,9 @@ from jobs.ledger.chain import Link
 from jobs.ledger.checked_details import CheckedDetails, event_codec
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.history import EventHistory
-from jobs.ledger.plain_codec import Codecs
+from jobs.ledger.plain_codec import Codec, Codecs, plain_json
 from jobs.ledger.projection import Projection
+from jobs.ledger.run_projection import SLOT_CODEC, RunSlot
 from jobs.storage import FileStamp, make_directory, names_in, put_file, read_bytes, remove_file, write_bytes
 
 DIRECTORY: Final = "_snapshot"
@@ -124,16 +126,19 @@ def _modules(package: Path) -> list[Path]:
     return sorted(package.glob("*.py"))
 
 
-def _codecs(uri: str) -> Codecs:
-    return Codecs({LedgerEvent: event_codec(CheckedDetails(uri))})
+def _codec(uri: str, lines: list[bytes]) -> Codec:
+    return Codecs({LedgerEvent: event_codec(CheckedDetails(uri)), RunSlot: SLOT_CODEC}, lines).of(Projection)
 
 
 def _encoded(history: EventHistory, uri: str) -> bytes:
     import pyarrow as pa
 
-    encode = _codecs(uri).of(Projection).encode
+    lines: list[bytes] = []
+    encode = _codec(uri, lines).encode
     assert encode is not None, "a dataclass is no plain data"
-    body = json.dumps(encode(history.project), separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    history.project.runs.settle()
+    plain = plain_json(encode(history.project))
+    body = b"\n".join([plain, *lines])
     header = Header(
         table_id=history.table_id or "",
         version=history.known,
@@ -165,9 +170,10 @@ def _decoded(content: bytes, uri: str) -> EventHistory:
     header = Header(**json.loads(content[_DIGEST_BYTES:end]))
     body = pa.Codec("zstd").decompress(content[end + 1 :], header.size, asbytes=True)
     with _collector_paused():
-        decode = _codecs(uri).of(Projection).decode
+        plain, *lines = body.split(b"\n")
+        decode = _codec(uri, lines).decode
         assert decode is not None, "a dataclass is no plain data"
-        projection: Projection = decode(json.loads(body))
+        projection: Projection = decode(json.loads(plain))
     tips = {int(version): tip for version, tip in header.tips.items()}
     return EventHistory(
         table_id=header.table_id,
@@ -185,7 +191,7 @@ def _decoded(content: bytes, uri: str) -> EventHistory:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector. Decoding makes a million objects and no garbage."""
+    """Pause the garbage collector. Decoding makes many objects and no garbage."""
     was_on = gc.isenabled()
     gc.disable()
     try:

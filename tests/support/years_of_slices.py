@@ -40,9 +40,7 @@ class YearsOfSlices:
     def fill(self, root: Path) -> Pipeline:
         """Write the log and the ledger below the root of a lake; return the pipeline."""
         pipeline, lake = sales(), Lake(root=str(root))
-        days = tuple(
-            slices_between(pipeline, day_ms(self.first), day_ms(self.first) + self.slices * DAY_MS)
-        )
+        days = tuple(slices_between(pipeline, day_ms(self.first), day_ms(self.first) + self.slices * DAY_MS))
         _write_log(lake.event_log(pipeline), days)
         log = read_log_state(pipeline, lake, days)
         look = _look(lake, pipeline)
