@@ -9,7 +9,7 @@ import click
 from jobs.cli import options
 from jobs.folding import Stretch, fold, how_many, spans
 from jobs.ledger.publications import standing
-from jobs.ledger.run_projection import briefs
+from jobs.ledger.run_projection import briefs_among
 from jobs.ledger.tally import in_words, tally
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
@@ -110,7 +110,7 @@ def _ranges(view: LedgerView) -> list[list[str]]:
 
 def _verdicts(view: LedgerView, runs: Mapping[str, str]) -> dict[str, int]:
     """Return the tally of some runs (slice id -> run id). A run whose attempts were condemned is not counted."""
-    return tally(brief.standing for _, brief in briefs(view, runs.values()) if brief.standing is not None)
+    return tally(brief.standing for brief in briefs_among(view, runs.values()) if brief.standing is not None)
 
 
 def _newest_publication(view: LedgerView) -> dict[str, Any] | None:

@@ -163,41 +163,52 @@ class RunsProjection:
 class Runs(Mapping[str, StagedRun]):
     """The runs of a view that count, or those whose rows were removed (`are_gone`), in ledger order."""
 
-    __slots__ = ("_are_gone", "_runs")
+    __slots__ = ("_are_gone", "_briefs", "_runs")
 
     def __init__(self, runs: RunsProjection, *, are_gone: bool = False) -> None:
         self._runs = runs
         self._are_gone = are_gone
+        self._briefs: dict[str, RunBrief] | None = None
+
+    @property
+    def briefs(self) -> Mapping[str, RunBrief]:
+        """The briefs of these runs, by their ids."""
+        if self._briefs is None:
+            every = ((run_id, self._runs.brief(run_id)) for run_id in self._runs.slots)
+            self._briefs = {
+                run_id: brief
+                for run_id, brief in every
+                if (brief.is_gone if self._are_gone else brief.standing is not None)
+            }
+        return self._briefs
 
     def __getitem__(self, run_id: str) -> StagedRun:
-        run = self._runs.run(run_id) if run_id in self else None
+        run = self._runs.run(run_id) if run_id in self.briefs else None
         if run is None:
             raise KeyError(run_id)
         return run
 
     @override
     def __contains__(self, run_id: object) -> bool:
-        return run_id in self._runs.slots and self._has(self._runs.brief(str(run_id)))
+        return run_id in self.briefs
 
     def __iter__(self) -> Iterator[str]:
-        return (run_id for run_id in self._runs.slots if self._has(self._runs.brief(run_id)))
+        return iter(self.briefs)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self.briefs)
 
     def __repr__(self) -> str:
         return repr(dict(self))
 
-    def brief(self, run_id: str) -> RunBrief:
-        """Return the brief of one of these runs."""
-        return self._runs.brief(run_id)
 
-    def _has(self, brief: RunBrief) -> bool:
-        return brief.is_gone if self._are_gone else brief.standing is not None
-
-
-def briefs(view: LedgerView, run_ids: Iterable[str] | None = None) -> Iterator[tuple[str, RunBrief]]:
-    """Yield the ids and briefs of runs of a view: of those that count among `run_ids`, or of all (None)."""
+def briefs_of(view: LedgerView) -> Mapping[str, RunBrief]:
+    """Return the briefs of all runs of a view that count, by their ids, in ledger order."""
     runs = view.runs
-    for run_id in runs if run_ids is None else (run_id for run_id in run_ids if run_id in runs):
-        yield run_id, runs.brief(run_id) if isinstance(runs, Runs) else RunBrief.of(runs[run_id])
+    return runs.briefs if isinstance(runs, Runs) else {run_id: RunBrief.of(run) for run_id, run in runs.items()}
+
+
+def briefs_among(view: LedgerView, run_ids: Iterable[str]) -> list[RunBrief]:
+    """Return the briefs of those runs that count, in the order of the ids."""
+    briefs = briefs_of(view)
+    return [briefs[run_id] for run_id in run_ids if run_id in briefs]

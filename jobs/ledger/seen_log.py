@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jobs.lake.known_log import KnownLog
 from jobs.ledger.acceptances import by_table
-from jobs.ledger.run_projection import briefs
+from jobs.ledger.run_projection import briefs_of
 from jobs.ledger.view import LedgerView
 from jobs.runs import LogCoordinates, Slice
 
@@ -19,7 +19,7 @@ def known_log(view: LedgerView, slices: Sequence[Slice]) -> KnownLog:
     log_digests: dict[str, list[str]] = {}
     read: dict[str, set[tuple[int, int]]] = {}
     seen: dict[str, list[LogCoordinates]] = {slice_.slice_id: [] for slice_ in slices}
-    for run_id, brief in briefs(view):
+    for run_id, brief in briefs_of(view).items():
         for table_id, since, version, digests in brief.sightings:
             sound[table_id] = max(version, sound.get(table_id, -1))
             read.setdefault(table_id, set()).add((since, version))

@@ -19,7 +19,7 @@ from jobs.lake.log_match import Match, match_input
 from jobs.lake.log_version import LogTip, commit_digest
 from jobs.ledger.acceptances import AcceptedRewrite, told_together
 from jobs.ledger.looks import Look, SeenInput
-from jobs.ledger.run_projection import RunBrief, briefs
+from jobs.ledger.run_projection import RunBrief, briefs_of
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.look_back import look_back, readers_of
@@ -79,7 +79,8 @@ def changed_slices(work: RequestContext, view: LedgerView) -> tuple[ChangedSlice
 
 def look_at_log(work: RequestContext, view: LedgerView) -> LogLook:
     """Compare what the published runs read with the newest version of the log; raises as `changed_slices` does."""
-    seen = dict(briefs(view, view.published.values()))
+    briefs = briefs_of(view)
+    seen = {run_id: briefs[run_id] for run_id in view.published.values() if run_id in briefs}
     if not seen:
         return LogLook()
     tip = log_place(work.lake, work.pipeline).tip()

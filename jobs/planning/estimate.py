@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median, quantiles
 from typing import NamedTuple
 
-from jobs.ledger.run_projection import briefs
+from jobs.ledger.run_projection import briefs_of
 from jobs.ledger.view import LedgerView
 
 PAST_RUNS = 50
@@ -31,7 +31,7 @@ def estimator(view: LedgerView) -> Callable[[int], Estimate | None]:
     Runs without records tell nothing of the time that a record takes, so an estimate for records is based on the
     others only. Without records, it is the least time of a run.
     """
-    past = {run_id: brief for run_id, brief in briefs(view) if brief.records}
+    past = {run_id: brief for run_id, brief in briefs_of(view).items() if brief.records}
     newest = sorted(past, key=lambda run_id: -past[run_id].seq)[:PAST_RUNS]
     filled = [view.runs[run_id].result for run_id in newest]
     rates = _middle([result.seconds / result.counts.read for result in filled])
