@@ -13,7 +13,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from jobs.ledger.chain import CONTENT_ERRORS
 from jobs.ledger.later import Cell, Later
+from windowlib.errors import LedgerError
 
 Turn = Callable[[Any], Any]
 _PLAIN = frozenset({str, int, float, bool, type(None), Any})
@@ -30,12 +32,14 @@ class Codec:
 class Codecs:
     """The codecs of types. `own` are those of types that are not stored by their fields.
 
-    `lines` are the values of all mappings of type `Later`: `encode` adds to them, and `decode` needs them.
+    `lines` are the values of all mappings of type `Later`: `encode` adds to them, and `decode` needs them. A value that
+    cannot be decoded later is a LedgerError that names the file `source`.
     """
 
-    def __init__(self, own: Mapping[type, Codec], lines: list[bytes]) -> None:
+    def __init__(self, own: Mapping[type, Codec], lines: list[bytes], *, source: str) -> None:
         self._made: dict[Any, Codec] = dict(own)
         self._lines = lines
+        self._source = source
 
     def of(self, kind: Any) -> Codec:  # noqa: ANN401 - a type, or an annotation
         """Return the codec of a type.
@@ -80,7 +84,13 @@ class Codecs:
             return [first, [encode_key(name) for name in values]]
 
         def from_line(line: bytes) -> Any:  # noqa: ANN401
-            return decode_value(json.loads(line))
+            try:
+                return decode_value(json.loads(line))
+            except CONTENT_ERRORS as error:
+                raise LedgerError(
+                    f"{self._source} has wrong content: {error!r:.300}. Its hash is right, so a program has written it "
+                    "so. Remove it: it is a cache"
+                ) from error
 
         def decode(plain: list[Any]) -> Later[Any, Any]:
             first, names = plain

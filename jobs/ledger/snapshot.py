@@ -127,7 +127,8 @@ def _modules(package: Path) -> list[Path]:
 
 
 def _codec(uri: str, lines: list[bytes]) -> Codec:
-    return Codecs({LedgerEvent: event_codec(CheckedDetails(uri)), RunSlot: SLOT_CODEC}, lines).of(Projection)
+    own = {LedgerEvent: event_codec(CheckedDetails(uri)), RunSlot: SLOT_CODEC}
+    return Codecs(own, lines, source=f"a snapshot in {uri}/{DIRECTORY}").of(Projection)
 
 
 def _encoded(history: EventHistory, uri: str) -> bytes:
