@@ -32,14 +32,17 @@ class Codec:
 class Codecs:
     """The codecs of types. `own` are those of types that are not stored by their fields.
 
-    `lines` are the values of all mappings of type `Later`: `encode` adds to them, and `decode` needs them. A value that
-    cannot be decoded later is a LedgerError that names the file `source`.
+    `encode` adds the values of each `Later` to `lines`, and `line_at` returns one of them again. A value
+    that cannot be decoded later is a LedgerError that names the file `source`.
     """
 
-    def __init__(self, own: Mapping[type, Codec], lines: list[bytes], *, source: str) -> None:
+    def __init__(
+        self, own: Mapping[type, Codec], *, source: str, line_at: Callable[[int], bytes] | None = None
+    ) -> None:
+        self.lines: list[bytes] = []
         self._made: dict[Any, Codec] = dict(own)
-        self._lines = lines
         self._source = source
+        self._line_at = line_at or self.lines.__getitem__
 
     def of(self, kind: Any) -> Codec:  # noqa: ANN401 - a type, or an annotation
         """Return the codec of a type.
@@ -79,13 +82,13 @@ class Codecs:
         decode_key, decode_value = key.decode, value.decode or _same
 
         def encode(values: Later[Any, Any]) -> list[Any]:
-            first = len(self._lines)
-            self._lines += (plain_json(encode_value(item)) for item in values.values())
+            first = len(self.lines)
+            self.lines += (plain_json(encode_value(item)) for item in values.values())
             return [first, [encode_key(name) for name in values]]
 
-        def from_line(line: bytes) -> Any:  # noqa: ANN401
+        def from_line(place: int) -> Any:  # noqa: ANN401
             try:
-                return decode_value(json.loads(line))
+                return decode_value(json.loads(self._line_at(place)))
             except CONTENT_ERRORS as error:
                 raise LedgerError(
                     f"{self._source} has wrong content: {error!r:.300}. Its hash is right, so a program has written it "
@@ -95,8 +98,8 @@ class Codecs:
         def decode(plain: list[Any]) -> Later[Any, Any]:
             first, names = plain
             keys = names if decode_key is None else map(decode_key, names)
-            lines = self._lines[first : first + len(names)]
-            return Later(zip(keys, (Cell(line, from_line) for line in lines), strict=True))
+            cells = (Cell(place, from_line) for place in range(first, first + len(names)))
+            return Later(zip(keys, cells, strict=True))
 
         return Codec(encode, decode)
 
