@@ -116,6 +116,7 @@ def main() -> None:
     if sys.argv[1:2] and sys.argv[1] in READERS:
         keep_pandas_out()
     gc.freeze()  # the garbage collector need not look at the modules again and again while a large ledger is read
+    gc.set_threshold(100_000, 50, 100)
     end_process(options.run_cli(hindcast))
 
 

@@ -54,7 +54,7 @@ def show_outcome(outcome: RequestOutcome, *, at_least: int = FOLD_FROM) -> None:
     columns = ("slice", "verdict", "run", *numbers)
     options.print_table(outcome.pipeline, columns, rows, right=numbers, whole=("slice", "run"))
     state = "published" if outcome.is_published else "staged, not published"
-    counted = in_words(tally(outcome.runs)) or "no run"
+    counted = in_words(tally(map(standing_of, outcome.runs))) or "no run"
     options.say(f"{how_many(outcome.replayed)} replayed, {len(outcome.runs)} in the range: {counted}; {state}.")
 
 

@@ -8,6 +8,8 @@ import click
 
 from jobs.cli import options
 from jobs.folding import Stretch, fold, how_many, spans
+from jobs.ledger.publications import standing
+from jobs.ledger.run_projection import briefs_among
 from jobs.ledger.tally import in_words, tally
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
@@ -108,14 +110,14 @@ def _ranges(view: LedgerView) -> list[list[str]]:
 
 def _verdicts(view: LedgerView, runs: Mapping[str, str]) -> dict[str, int]:
     """Return the tally of some runs (slice id -> run id). A run whose attempts were condemned is not counted."""
-    return tally(view.runs[run_id] for run_id in runs.values() if run_id in view.runs)
+    return tally(brief.standing for brief in briefs_among(view, runs.values()) if brief.standing is not None)
 
 
 def _newest_publication(view: LedgerView) -> dict[str, Any] | None:
     """The only publication that can be rolled back; None if there is none."""
-    if not view.standing:
+    newest = next(standing(view.publications), None)
+    if newest is None:
         return None
-    newest = view.standing[-1]
     return {
         "publication": newest.seq,
         "who": newest.who,

@@ -111,7 +111,7 @@ class LogTable(LogVersion):
                 deleted=deleted,
             )
             for (path, records, size, at), own in zip(rows, values, strict=True)
-            for deleted in (vectors.get(place_of(root, path)),)
+            for deleted in (vectors.get(place_of(root, path)) if vectors else None,)
         ]
 
     def _deletion_vectors(self) -> Mapping[str, DeletedRows]:

@@ -76,9 +76,9 @@ class Cut:
         known = self._instants.get(value)
         if known is not None:
             return known
-        columns = self.by.columns
+        by = self.by
         try:
-            at_ms = self._instants[value] = _parsed(value, len(columns), pattern=self.by.format, zone=self.by.zone)
+            at_ms = self._instants[value] = _parsed(value, len(by.columns), pattern=by.format, zone=by.zone)
         except ValueError as error:
             raise LogError(self._refusal(value)) from error
         return at_ms

@@ -33,8 +33,9 @@ class PartitionSlicing(Slicing):
         null_records = 0
         files: list[PinnedFile] = []
         filled: set[int] = set()
+        columns = self.cut.by.columns
         for file in self.log.files():
-            value = slice_value(file.partition, self.cut.by.columns)
+            value = slice_value(file.partition, columns)
             if value is None:
                 null_records += file.records or 0
                 continue

@@ -3,9 +3,11 @@
 If a run was mended, its newest mended attempt counts instead. Attempts whose rows a clean-up has removed do not count.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from jobs.ledger.events import EventKind, LedgerEvent, run_result
+from jobs.ledger.later import Later
 from jobs.ledger.removals import Removal, StoredAttempt, Why, removals_of
 from jobs.ledger.request_projection import text_of
 from jobs.ledger.view import StagedRun
@@ -17,8 +19,7 @@ class AttemptChoice:
     """The attempts at the runs of a ledger.
 
     Attributes:
-        staged: run id -> all its attempts, in ledger order.
-        staged_attempts: the ids of all these attempts.
+        staged_attempts: the ids of all attempts that were staged.
         condemned: "run_id/attempt_id" of the condemned attempts at one run.
         condemned_attempts: the ids of the attempts that were condemned as a whole.
         mended: run id -> the attempt that mended it.
@@ -26,18 +27,16 @@ class AttemptChoice:
         removed_checkpoints: the attempts at slices of which only the rows of the state were removed.
     """
 
-    staged: dict[str, list[StagedRun]] = field(default_factory=dict)
     staged_attempts: set[str] = field(default_factory=set)
     condemned: set[str] = field(default_factory=set)
     condemned_attempts: set[str] = field(default_factory=set)
     mended: dict[str, StagedRun] = field(default_factory=dict)
-    removed: dict[StoredAttempt, Removal] = field(default_factory=dict)
-    removed_checkpoints: dict[StoredAttempt, Removal] = field(default_factory=dict)
+    removed: Later[StoredAttempt, Removal] = field(default_factory=Later)
+    removed_checkpoints: Later[StoredAttempt, Removal] = field(default_factory=Later)
 
     def copy(self) -> "AttemptChoice":
         """Return the same attempts, to which further ones can be added."""
         return AttemptChoice(
-            staged={run_id: attempts.copy() for run_id, attempts in self.staged.items()},
             staged_attempts=self.staged_attempts.copy(),
             condemned=self.condemned.copy(),
             condemned_attempts=self.condemned_attempts.copy(),
@@ -49,7 +48,8 @@ class AttemptChoice:
     def stage(self, event: LedgerEvent) -> StagedRun:
         """Take an attempt at a run in, and return it."""
         result = run_result(event)
-        run = StagedRun(
+        self.staged_attempts.add(result.attempt_id)
+        return StagedRun(
             result=result,
             request_id=text_of(event, "request_id"),
             seq=event.seq,
@@ -57,25 +57,13 @@ class AttemptChoice:
             is_chain_start=bool(event.details.get("chain_start", False)),
             checks_attempt_id=result.attempt_id,
         )
-        self.staged.setdefault(result.run_id, []).append(run)
-        self.staged_attempts.add(result.attempt_id)
-        return run
-
-    def begin_chain(self, run_id: str) -> None:
-        """Take in that a chain begins with a run, although its attempts continued another one."""
-        if run_id in self.staged:
-            self.staged[run_id] = [replace(run, is_chain_start=True) for run in self.staged[run_id]]
 
     def change(self, event: LedgerEvent) -> None:
-        """Take in an event of kind `condemned`, `removed` or `mended`."""
-        change = {EventKind.CONDEMNED: self._condemn, EventKind.REMOVED: self._remove, EventKind.MENDED: self._mend}
-        change[event.kind](event)
-
-    def _mend(self, event: LedgerEvent) -> None:
-        """Take the attempt in that counts for a run from now on. A view of an earlier version may not have the run."""
-        if event.run_id in self.staged:
-            run = self.stage(event)
-            self.mended[run.result.run_id] = run
+        """Take in an event of kind `condemned` or `removed`."""
+        if event.kind is EventKind.CONDEMNED:
+            self._condemn(event)
+        else:
+            self._remove(event)
 
     def _condemn(self, event: LedgerEvent) -> None:
         """Take a condemned attempt in: of one run, or of all."""
@@ -89,16 +77,16 @@ class AttemptChoice:
         for stored, removal in removals_of(event):
             (self.removed_checkpoints if removal.why is Why.CHECKPOINTS else self.removed)[stored] = removal
 
-    def chosen(self, run_id: str) -> StagedRun | None:
-        """Return the attempt that counts for a run; None if all were condemned or removed."""
-        attempts = self._valid(run_id)
+    def chosen(self, staged: Sequence[StagedRun]) -> StagedRun | None:
+        """Return the attempt that counts, of the attempts at a run; None if all were condemned or removed."""
+        attempts = self._valid(staged)
         stored = [run for run in attempts if _place(run.result) not in self.removed] if self.removed else attempts
         if not stored:
             return None
         first = chosen = stored[0]
         if len(attempts) == 1 and not (self.removed or self.removed_checkpoints):
             return first  # fast path: most runs have one attempt
-        if (mended := self.mended.get(run_id)) is not None:
+        if (mended := self.mended.get(first.result.run_id)) is not None:
             chosen = next((run for run in stored if run.result.attempt_id == mended.result.attempt_id), first)
         return replace(
             first,
@@ -108,21 +96,14 @@ class AttemptChoice:
             checkpoint_removal=self._checkpoint_removal(chosen.result),
         )
 
-    def gone(self) -> dict[str, StagedRun]:
-        """Return the runs that have no attempt that counts, because clean-ups have removed their rows."""
-        if not self.removed:
-            return {}
-        valid = ((run_id, self._valid(run_id)) for run_id in self.staged)
-        return {
-            run_id: attempts[0]
-            for run_id, attempts in valid
-            if attempts and all(_place(run.result) in self.removed for run in attempts)
-        }
+    def gone(self, staged: Sequence[StagedRun]) -> StagedRun | None:
+        """Return the first attempt at a run, if no attempt counts because clean-ups have removed the rows of all."""
+        attempts = self._valid(staged)
+        is_gone = attempts and all(_place(run.result) in self.removed for run in attempts)
+        return attempts[0] if is_gone else None
 
-    def _valid(self, run_id: str) -> list[StagedRun]:
-        attempts = self.staged[run_id]
-        if self.mended:
-            attempts = [replace(run, result=self._present(run.result)) for run in attempts]
+    def _valid(self, staged: Sequence[StagedRun]) -> list[StagedRun]:
+        attempts = [replace(run, result=self._present(run.result)) for run in staged] if self.mended else staged
         return [run for run in attempts if not self._is_condemned(run.result)]
 
     def _is_condemned(self, result: RunResult) -> bool:

@@ -38,7 +38,8 @@ Decide = Callable[[LedgerView], Sequence[LedgerEvent]]
 class LedgerLimits:
     """A write fails after `attempts` lost races. Every `compact_every` versions, a writer merges small files.
 
-    A reader that has read `snapshot_every` events, or more, that no snapshot has writes a snapshot.
+    A reader writes a snapshot if it has read `snapshot_every` events that no snapshot has, or if so many runs have no
+    brief in the newest one.
     """
 
     attempts: int = 200
@@ -287,7 +288,9 @@ class Ledger:
             return
         if history.files and not is_remote(self.uri):
             REMEMBERED.keep(self.uri, history)
-        if table is not None and history.count - history.saved >= self._limits.snapshot_every:
+        # After a clean-up, the attempt that counts is chosen again for every run, as long as no snapshot has it.
+        unsaved = max(history.count - history.saved, history.project.runs.unsettled)
+        if table is not None and unsaved >= self._limits.snapshot_every:
             self._save(table, history)
 
     def _append(self, events: Sequence[LedgerEvent], *, version: int) -> bool:

@@ -1,15 +1,21 @@
 """Turns the state of a fold into plain JSON data and back, by the annotations of its dataclasses.
 
 A dataclass is the list of its fields in their order, an enum its value, a set a sorted list, and a mapping whose keys
-are no texts the list of its pairs. Fields with the metadata `CACHE` (jobs.ledger.events) are left out. Nothing is ever
-unpickled (law L8).
+are no texts the list of its pairs. A `Later` is the list of its keys: each of its values is a line of JSON of its own,
+and is decoded when it is first read. Fields with the metadata `CACHE` (jobs.ledger.events) are left out. Nothing is
+ever unpickled (law L8).
 """
 
+import json
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from jobs.ledger.chain import CONTENT_ERRORS
+from jobs.ledger.later import Cell, Later
+from windowlib.errors import LedgerError
 
 Turn = Callable[[Any], Any]
 _PLAIN = frozenset({str, int, float, bool, type(None), Any})
@@ -24,10 +30,19 @@ class Codec:
 
 
 class Codecs:
-    """The codecs of types. `own` are those of types that are not stored by their fields."""
+    """The codecs of types. `own` are those of types that are not stored by their fields.
 
-    def __init__(self, own: Mapping[type, Codec]) -> None:
+    `encode` adds the values of each `Later` to `lines`, and `line_at` returns one of them again. A value
+    that cannot be decoded later is a LedgerError that names the file `source`.
+    """
+
+    def __init__(
+        self, own: Mapping[type, Codec], *, source: str, line_at: Callable[[int], bytes] | None = None
+    ) -> None:
+        self.lines: list[bytes] = []
         self._made: dict[Any, Codec] = dict(own)
+        self._source = source
+        self._line_at = line_at or self.lines.__getitem__
 
     def of(self, kind: Any) -> Codec:  # noqa: ANN401 - a type, or an annotation
         """Return the codec of a type.
@@ -56,9 +71,37 @@ class Codecs:
             return _fixed([self.of(argument) for argument in arguments])
         if origin in {tuple, list, set, frozenset, Sequence}:
             return _several(tuple if origin is Sequence else origin, self.of(arguments[0]))
+        if origin is Later:
+            return self._later(self.of(arguments[0]), self.of(arguments[1]))
         if origin in {dict, Mapping}:
             return _mapping(arguments[0], self.of(arguments[0]), self.of(arguments[1]))
         raise TypeError(f"a value of type {kind} has no plain form; a snapshot of the ledger cannot hold it")
+
+    def _later(self, key: Codec, value: Codec) -> Codec:
+        encode_key, encode_value = key.encode or _same, value.encode or _same
+        decode_key, decode_value = key.decode, value.decode or _same
+
+        def encode(values: Later[Any, Any]) -> list[Any]:
+            first = len(self.lines)
+            self.lines += (plain_json(encode_value(item)) for item in values.values())
+            return [first, [encode_key(name) for name in values]]
+
+        def from_line(place: int) -> Any:  # noqa: ANN401
+            try:
+                return decode_value(json.loads(self._line_at(place)))
+            except CONTENT_ERRORS as error:
+                raise LedgerError(
+                    f"{self._source} has wrong content: {error!r:.300}. Its hash is right, so a program has written it "
+                    "so. Remove it: it is a cache"
+                ) from error
+
+        def decode(plain: list[Any]) -> Later[Any, Any]:
+            first, names = plain
+            keys = names if decode_key is None else map(decode_key, names)
+            cells = (Cell(place, from_line) for place in range(first, first + len(names)))
+            return Later(zip(keys, cells, strict=True))
+
+        return Codec(encode, decode)
 
     def _dataclass(self, kind: type) -> Codec:
         hints = get_type_hints(kind)
@@ -77,6 +120,11 @@ class Codecs:
             return kind(**dict(zip(stored, values, strict=True)))
 
         return Codec(encode, decode)
+
+
+def plain_json(plain: Any) -> bytes:  # noqa: ANN401
+    """Return plain data as one line of JSON."""
+    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
 def _same(value: Any) -> Any:  # noqa: ANN401

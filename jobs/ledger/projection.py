@@ -14,11 +14,11 @@ A `Projection` is incremental: a reader that reads again folds the new events on
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, assert_never
+from typing import assert_never
 
 from jobs.ledger.acceptances import AcceptedRewrite
-from jobs.ledger.attempt_choice import AttemptChoice
-from jobs.ledger.events import CACHE, EventKind, LedgerEvent, checks_fingerprint_of, judged_checks, with_checks
+from jobs.ledger.events import CACHE, EventKind, LedgerEvent, checks_fingerprint_of, judged_checks
+from jobs.ledger.later import Cell, Later
 from jobs.ledger.looks import Look, look_of, verified_sighting
 from jobs.ledger.provenance import Decided, decision_of
 from jobs.ledger.publications import Hold, Publication
@@ -32,6 +32,7 @@ from jobs.ledger.request_projection import (
     start_attempt,
     text_of,
 )
+from jobs.ledger.run_projection import Runs, RunsProjection
 from jobs.ledger.view import Judgement, LedgerView, RequestState, StagedRun, Waiver
 from jobs.runs import Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
@@ -73,20 +74,17 @@ class Projection:
     A snapshot (jobs.ledger.snapshot) stores all fields but the caches, by their annotations.
     """
 
-    _requests: dict[str, RequestProjection] = field(default_factory=dict)
-    _attempts: AttemptChoice = field(default_factory=AttemptChoice)
-    _checked: dict[str, LedgerEvent] = field(default_factory=dict)  # run -> its newest `checked` event
-    _judgements: dict[str, Judgement] = field(default_factory=dict)  # run -> its newest judgement
-    _waivers: dict[str, Waiver] = field(default_factory=dict)
-    _publications: dict[int, _PublicationProjection] = field(default_factory=dict)
-    _slices: dict[str, Slice] = field(default_factory=dict)
+    _requests: Later[str, RequestProjection] = field(default_factory=Later)
+    _open: dict[str, bool] = field(default_factory=dict)  # the ids of the open requests, oldest first
+    _runs: RunsProjection = field(default_factory=RunsProjection)
+    _publications: Later[int, _PublicationProjection] = field(default_factory=Later)
+    _seen: dict[str, str | None] = field(default_factory=dict)  # slice -> the run that readers see
+    _slices: dict[str, list[int]] = field(default_factory=dict)  # slice -> its start and its end
     _hold: Hold | None = None
     _look: Look | None = None
     _accepted: tuple[AcceptedRewrite, ...] = ()
-    _decisions: dict[str, Decided] = field(default_factory=dict)
+    _decisions: Later[str, Decided] = field(default_factory=Later)
     _repairs: dict[str, str] = field(default_factory=dict)  # run of a repair -> run of the chain
-    _sightings: dict[str, list[Sighting]] = field(default_factory=dict)  # run -> in ledger order
-    _resolved: dict[str, StagedRun | None] = field(default_factory=dict, metadata=CACHE)  # run -> attempt that counts
     _view: LedgerView | None = field(default=None, metadata=CACHE)  # the view of the events so far
 
     def add(self, event: LedgerEvent) -> None:  # noqa: C901, PLR0912, PLR0915  (one flat match over the kinds)
@@ -97,14 +95,13 @@ class Projection:
         """
         self._view = None
         if event.slice_id is not None:
-            self._slices.setdefault(event.slice_id, event.slice)
-        if event.run_id is not None:
-            self._resolved.pop(event.run_id, None)
+            bounds = event.slice
+            self._slices.setdefault(event.slice_id, [bounds.start_ms, bounds.end_ms])
         if (decided := decision_of(event)) is not None:
             self._decisions.setdefault(decided.decision_id, decided)
         match event.kind:
             case EventKind.REQUESTED:
-                self._open(event)
+                self._open_request(event)
             case EventKind.LEASED:
                 add_lease(event, self._request(event))
             case EventKind.RELEASED:
@@ -134,13 +131,14 @@ class Projection:
             case EventKind.FAILED:
                 fail_attempt(event, self._request(event))
             case EventKind.CLOSED:
-                self._request(event).end(RequestState.CLOSED, event.reason, ended_by=event.details.get("by"))
+                self._request(event)
+                self._end(event.request_id, RequestState.CLOSED, event.reason, ended_by=event.details.get("by"))
             case EventKind.VERIFIED | EventKind.LOOKED | EventKind.ACCEPTED:
                 self._see_log(event)
             case EventKind.TOLD:
                 self._tell(event)
             case EventKind.NOTE:
-                add_comment(event, self._requests.get(event.request_id or ""))
+                add_comment(event, self._known_request(event.request_id))
             case EventKind.RECOVERED:
                 pass
             case _:
@@ -149,7 +147,8 @@ class Projection:
     def _see_log(self, event: LedgerEvent) -> None:
         """Take in what somebody has seen of the event log, or accepted there."""
         if event.kind is EventKind.VERIFIED:
-            self._sightings.setdefault(text_of(event, "run_id"), []).append(verified_sighting(event))
+            run_id = text_of(event, "run_id")
+            self._runs.change(run_id, sightings=(*self._runs.of(run_id).sightings, verified_sighting(event)))
         elif event.kind is EventKind.LOOKED:
             self._look = look_of(event)
         else:
@@ -157,23 +156,21 @@ class Projection:
 
     def copy(self) -> "Projection":
         """Return a fold with the same events, which takes further events of its own."""
-        made = Projection()
-        made._requests = {name: request.copy() for name, request in self._requests.items()}
-        made._publications = {seq: publication.copy() for seq, publication in self._publications.items()}
-        made._attempts = self._attempts.copy()
-        made._sightings = {name: sightings.copy() for name, sightings in self._sightings.items()}
-        made._checked = self._checked.copy()
-        made._judgements = self._judgements.copy()
-        made._waivers = self._waivers.copy()
-        made._slices = self._slices.copy()
-        made._hold = self._hold
-        made._look = self._look
-        made._accepted = self._accepted
-        made._repairs = self._repairs
-        made._decisions = self._decisions.copy()
-        made._resolved = self._resolved.copy()
-        made._view = self._view
-        return made
+        return replace(
+            self,
+            _requests=self._requests.copy(RequestProjection.copy),
+            _open=self._open.copy(),
+            _runs=self._runs.copy(),
+            _publications=self._publications.copy(_PublicationProjection.copy),
+            _seen=self._seen.copy(),
+            _slices=self._slices.copy(),
+            _decisions=self._decisions.copy(),
+        )
+
+    @property
+    def runs(self) -> RunsProjection:
+        """The runs of the events so far."""
+        return self._runs
 
     def view(self, version: int) -> LedgerView:
         """Return the view of the events so far; `version` is the version of the ledger that they reach."""
@@ -182,46 +179,47 @@ class Projection:
         return self._view
 
     def _make_view(self, version: int) -> LedgerView:
-        staged = self._attempts.staged
-        for run_id in staged:
-            if run_id not in self._resolved:
-                self._resolved[run_id] = self._resolve(run_id)
-        runs = {name: run for name in staged if (run := self._resolved[name]) is not None}
-        seen: dict[str, str | None] = {}
-        for publication in self._publications.values():
-            seen.update(publication.changes)
-        slices = dict(sorted(self._slices.items(), key=lambda item: item[1].start_ms))
+        slices = sorted(self._slices.items(), key=lambda item: item[1][0])
+        runs = self._runs.copy()
+        attempts = runs.attempts
         return LedgerView(
             version=version,
-            requests={request_id: request.freeze() for request_id, request in self._requests.items()},
-            runs=runs,
-            published={name: shown for name in slices if (shown := seen.get(name)) is not None},
-            publications=tuple(publication.freeze() for publication in self._publications.values()),
-            slices=slices,
-            condemned=frozenset(self._attempts.condemned),
-            staged_attempts=frozenset(self._attempts.staged_attempts),
-            condemned_attempts=frozenset(self._attempts.condemned_attempts),
+            requests=self._requests.turned(RequestProjection.freeze),
+            open_ids=tuple(self._open),
+            runs=Runs(runs),
+            published={name: shown for name, _ in slices if (shown := self._seen.get(name)) is not None},
+            publications=self._publications.turned(_PublicationProjection.freeze).sequence(),
+            slices=Later((item[0], Cell(item, _slice)) for item in slices),
+            condemned=frozenset(attempts.condemned),
+            staged_attempts=frozenset(attempts.staged_attempts),
+            condemned_attempts=frozenset(attempts.condemned_attempts),
             hold=self._hold,
-            decisions=dict(self._decisions),
+            decisions=self._decisions.copy(),
             look=self._look,
             accepted=self._accepted,
             repairs=self._repairs,
-            removed=dict(self._attempts.removed),
-            removed_checkpoints=dict(self._attempts.removed_checkpoints),
-            removed_runs=self._attempts.gone(),
+            removed=attempts.removed,
+            removed_checkpoints=attempts.removed_checkpoints,
+            removed_runs=Runs(runs, are_gone=True),
         )
 
-    def _open(self, event: LedgerEvent) -> None:
-        known = self._requests.get(text_of(event, "request_id"))
+    def _open_request(self, event: LedgerEvent) -> None:
+        known = self._known_request(text_of(event, "request_id"))
         if known is None:
             made = RequestProjection(opened_request(event))
             self._requests[made.request.request_id] = made
+            self._open[made.request.request_id] = True
         elif known.freeze().is_proposed:
             known.propose_again(opened_request(event))
         # else a retried task wrote the request again: the first event counts
 
+    def _known_request(self, request_id: str | None) -> RequestProjection | None:
+        """Return a request that may be changed; None if no event has opened it."""
+        has = request_id is not None and request_id in self._requests
+        return self._requests.own(request_id, RequestProjection.copy) if has and request_id is not None else None
+
     def _request(self, event: LedgerEvent) -> RequestProjection:
-        request = self._requests.get(text_of(event, "request_id"))
+        request = self._known_request(text_of(event, "request_id"))
         if request is None:
             raise LedgerError(
                 f"ledger event {event.kind.value} (seq {event.seq}) names request {event.request_id}, which no earlier "
@@ -229,19 +227,36 @@ class Projection:
             )
         return request
 
+    def _end(
+        self, request_id: str | None, state: RequestState, failure: str | None = None, *, ended_by: str | None = None
+    ) -> None:
+        """Set the final state of a request, if the ledger has it."""
+        request = self._known_request(request_id)
+        if request is not None:
+            request.end(state, failure, ended_by=ended_by)
+            self._open.pop(request.request.request_id, None)
+
     def _stage(self, event: LedgerEvent) -> None:
-        run = self._attempts.stage(event)
+        run = self._add_attempt(event)
         result = run.result
-        self._sightings.setdefault(result.run_id, []).append(Sighting(log=result.log, is_equal=True))
-        request = self._requests.get(run.request_id)
+        sighting = Sighting(log=result.log, is_equal=True)
+        self._runs.change(result.run_id, sightings=(*self._runs.of(result.run_id).sightings, sighting))
+        request = self._known_request(run.request_id)
         if request is not None and not event.details.get("warms_up", False):
             request.add_run(result.slice.slice_id, result.run_id)
+
+    def _add_attempt(self, event: LedgerEvent) -> StagedRun:
+        run = self._runs.attempts.stage(event)
+        run_id = run.result.run_id
+        self._runs.change(run_id, staged=(*self._runs.of(run_id).staged, run))
+        return run
 
     def _take_over(self, event: LedgerEvent) -> None:
         run_id = text_of(event, "run_id")
         self._request(event).add_run(text_of(event, "slice_id"), run_id)
         if event.details.get("chain_start", False):
-            self._attempts.begin_chain(run_id)
+            staged = tuple(replace(run, is_chain_start=True) for run in self._runs.of(run_id).staged)
+            self._runs.change(run_id, staged=staged)
 
     def _complete(self, event: LedgerEvent) -> None:
         request = self._request(event)
@@ -258,25 +273,22 @@ class Projection:
         run_id = text_of(event, "run_id")
         Verdict(event.verdict)  # a view reads both values, and does not know the ledger's place
         checks_fingerprint_of(event)
-        self._checked[run_id] = event
-        waiver = self._waivers.get(run_id)
-        if waiver is not None and not _failed_checks(event) <= waiver.failed:
-            del self._waivers[run_id]
+        waiver = self._runs.of(run_id).waiver
+        is_kept = waiver is None or _failed_checks(event) <= waiver.failed
+        self._runs.change(run_id, checked=event, waiver=waiver if is_kept else None)
 
     def _judge(self, event: LedgerEvent) -> None:
         for run_id, checks in judged_checks(event).items():
             judgement = Judgement(basis=str(event.details.get("basis")), checks=checks)
-            self._judgements[run_id] = judgement
-            self._resolved.pop(run_id, None)
-            waiver = self._waivers.get(run_id)
-            if waiver is not None and not judgement.failed <= waiver.failed:
-                del self._waivers[run_id]
+            waiver = self._runs.of(run_id).waiver
+            is_kept = waiver is None or judgement.failed <= waiver.failed
+            self._runs.change(run_id, judgement=judgement, waiver=waiver if is_kept else None)
 
     def _waive(self, event: LedgerEvent) -> None:
         run_id = text_of(event, "run_id")
-        checked, judgement = self._checked.get(run_id), self._judgements.get(run_id)
+        checked, judgement = self._runs.of(run_id).checked, self._runs.of(run_id).judgement
         failed = _failed_checks(checked) if checked is not None else frozenset()
-        self._waivers[run_id] = Waiver(
+        waiver = Waiver(
             slice_id=text_of(event, "slice_id"),
             run_id=run_id,
             who=event.who or "",
@@ -284,13 +296,12 @@ class Projection:
             at_ms=event.at_ms,
             failed=failed | judgement.failed if judgement is not None else failed,
         )
+        self._runs.change(run_id, waiver=waiver)
 
     def _publish(self, event: LedgerEvent) -> None:
         self._change_what_readers_see(event, undoes=None)
         self._hold = None  # while the chain is held, only a person's publication is written, and it ends the hold
-        request = self._requests.get(event.request_id or "")
-        if request is not None:
-            request.end(RequestState.PUBLISHED)
+        self._end(event.request_id, RequestState.PUBLISHED)
 
     def _roll_back(self, event: LedgerEvent) -> None:
         undoes = event.details.get("undoes")
@@ -303,20 +314,20 @@ class Projection:
         self._hold = Hold(
             seq=event.seq, undoes=undoes, who=event.who or "", reason=event.reason or "", at_ms=event.at_ms
         )
-        request = self._requests.get(self._publications[undoes].publication.request_id or "")
-        if request is not None:
-            request.end(RequestState.ROLLED_BACK)
+        self._end(self._publications[undoes].publication.request_id, RequestState.ROLLED_BACK)
 
     def _tell(self, event: LedgerEvent) -> None:
-        told = self._publications.get(event.details.get("publication", 0))
-        if told is not None and told.publication.told_by is None:
+        seq = event.details.get("publication", 0)
+        if seq not in self._publications:
+            return
+        told = self._publications.own(seq, _PublicationProjection.copy)
+        if told.publication.told_by is None:
             told.publication = replace(told.publication, told_by=event.details.get("told_by"))
             told.frozen = None
 
     def _change_what_readers_see(self, event: LedgerEvent, *, undoes: int | None) -> None:
-        publication = self._publications.get(event.seq)
-        if publication is None:
-            publication = self._publications[event.seq] = _PublicationProjection(
+        if event.seq not in self._publications:
+            self._publications[event.seq] = _PublicationProjection(
                 Publication(
                     seq=event.seq,
                     at_ms=event.at_ms,
@@ -327,43 +338,32 @@ class Projection:
                     told_by=event.details.get("told_by", ""),
                 )
             )
+        publication = self._publications.own(event.seq, _PublicationProjection.copy)
         publication.frozen = None
-        publication.changes[text_of(event, "slice_id")] = event.run_id
+        slice_id = text_of(event, "slice_id")
+        publication.changes[slice_id] = self._seen[slice_id] = event.run_id
 
     def _choose_again(self, event: LedgerEvent) -> None:
         """Take in that other attempts count: some were condemned or removed, or one has mended a run."""
-        self._attempts.change(event)
-        if event.kind is not EventKind.CONDEMNED or event.run_id is None:
-            self._resolved.clear()  # the checkpoints of other runs may have parts of the attempt
-        if event.kind is EventKind.MENDED and event.details.get("owns_checks", False):
-            run_id = text_of(event, "run_id")
-            checked = self._checked.get(run_id)
-            if checked is not None:
-                self._checked[run_id] = replace(checked, attempt_id=event.attempt_id)
+        if event.kind is EventKind.MENDED:
+            self._mend(event)
+        else:
+            self._runs.attempts.change(event)
+        self._runs.renew_all()  # the checkpoints of other runs may have parts of the attempt
 
-    def _resolve(self, run_id: str) -> StagedRun | None:
-        """Return the attempt that counts for a run, with its verdict and waiver; None if none does."""
-        chosen = self._attempts.chosen(run_id)
-        if chosen is None:
-            return None
-        checked = self._checked.get(run_id)
-        checks: dict[str, Any] = {}
-        if checked is not None:
-            checks = {
-                "result": with_checks(chosen.result, checked),
-                "checks_attempt_id": checked.attempt_id or chosen.checks_attempt_id,
-                "checks_fingerprint": checks_fingerprint_of(checked),
-            }
-        judgement = self._judgements.get(run_id)
-        if judgement is not None:
-            checks["result"] = judgement.added_to(checks.get("result", chosen.result))
-        return replace(
-            chosen,
-            **checks,
-            judgement=judgement,
-            waiver=self._waivers.get(run_id),
-            sightings=tuple(self._sightings[run_id]),
-        )
+    def _mend(self, event: LedgerEvent) -> None:
+        """Take the attempt in that counts for a run from now on. A view of an earlier version may not have the run."""
+        run_id = text_of(event, "run_id")
+        if self._runs.of(run_id).staged:
+            self._runs.attempts.mended[run_id] = self._add_attempt(event)
+        checked = self._runs.of(run_id).checked
+        if event.details.get("owns_checks", False) and checked is not None:
+            self._runs.change(run_id, checked=replace(checked, attempt_id=event.attempt_id))
+
+
+def _slice(item: tuple[str, list[int]]) -> Slice:
+    slice_id, (start_ms, end_ms) = item
+    return Slice(slice_id=slice_id, start_ms=start_ms, end_ms=end_ms)
 
 
 def _failed_checks(event: LedgerEvent) -> frozenset[tuple[str, str, str | None]]:

@@ -1,6 +1,6 @@
 """Publications, rollbacks, and the hold of the chain after a rollback."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -41,3 +41,13 @@ class Hold:
     who: str
     reason: str
     at_ms: int
+
+
+def standing(publications: Sequence[Publication]) -> Iterator[Publication]:
+    """Yield the publications that no rollback has reverted, newest first. Only the newest can be rolled back."""
+    undone: set[int | None] = set()
+    for past in reversed(publications):  # a rollback is newer than what it reverts
+        if past.is_rollback:
+            undone.add(past.undoes)
+        elif past.seq not in undone:
+            yield past

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from jobs.lake.known_log import KnownLog
 from jobs.ledger.acceptances import by_table
+from jobs.ledger.run_projection import briefs_of
 from jobs.ledger.view import LedgerView
 from jobs.runs import LogCoordinates, Slice
 
@@ -18,16 +19,14 @@ def known_log(view: LedgerView, slices: Sequence[Slice]) -> KnownLog:
     log_digests: dict[str, list[str]] = {}
     read: dict[str, set[tuple[int, int]]] = {}
     seen: dict[str, list[LogCoordinates]] = {slice_.slice_id: [] for slice_ in slices}
-    for run in view.runs.values():
-        own = seen.get(run.result.slice.slice_id)
-        for sighting in run.sightings:
-            table_id = sighting.log.table_id
-            sound[table_id] = max(sighting.log.sound, sound.get(table_id, -1))
-            read.setdefault(table_id, set()).add((sighting.log.since, sighting.log.sound))
-            if sighting.log.log_digests:
-                log_digests.setdefault(table_id, []).append(sighting.log.log_digests)
-            if own is not None:
-                own.append(sighting.log)
+    for run_id, brief in briefs_of(view).items():
+        for table_id, since, version, digests in brief.sightings:
+            sound[table_id] = max(version, sound.get(table_id, -1))
+            read.setdefault(table_id, set()).add((since, version))
+            if digests:
+                log_digests.setdefault(table_id, []).append(digests)
+        if brief.slice_id in seen:
+            seen[brief.slice_id] += (sighting.log for sighting in view.runs[run_id].sightings)
     return KnownLog(
         sound=sound,
         read={table_id: frozenset(spans) for table_id, spans in read.items()},

@@ -7,8 +7,10 @@ have each file with the same size and time. The events after the snapshot contin
 the ledger names the last one. `hindcast verify` uses no snapshot.
 
 The file is `_snapshot/<version>-<code>.zst` in the ledger's directory: the SHA-256 of all that follows, a line of JSON
-(`Header`), and the fold as JSON that zstd has compressed. `code` is a hash of the source of the fold, so a Hindcast
-whose rules may differ ignores the file. A damaged snapshot is ignored, too.
+(`Header`), and blocks that zstd has compressed: first the fold as JSON, then the lines of its mappings
+(jobs.ledger.plain_codec). `code` is a hash of the source of the fold, so a Hindcast whose rules may differ ignores the
+file. A damaged snapshot is ignored, too: the whole file is compared with its hash before it is used. A line is decoded
+when its value is first read.
 """
 
 import gc
@@ -16,10 +18,11 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache, partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -27,14 +30,17 @@ from jobs.ledger.chain import Link
 from jobs.ledger.checked_details import CheckedDetails, event_codec
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.history import EventHistory
-from jobs.ledger.plain_codec import Codecs
+from jobs.ledger.plain_codec import Codecs, plain_json
 from jobs.ledger.projection import Projection
+from jobs.ledger.run_projection import SLOT_CODEC, RunSlot
 from jobs.storage import FileStamp, make_directory, names_in, put_file, read_bytes, remove_file, write_bytes
 
 DIRECTORY: Final = "_snapshot"
 RECENT_TIPS: Final = 200
 """So many versions of a snapshot keep the hash of their last event, for heads that are a little older."""
 _NAME: Final = re.compile(r"(\d{20})-([0-9a-f]{16})\.zst")
+BLOCK_LINES: Final = 250
+"""A block of a snapshot has so many lines."""
 _DIGEST_BYTES: Final = 64
 _READS: Final = 3
 """A reader lists the directory again if another process has removed the file that it found, at most so many times."""
@@ -44,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What a snapshot is of. `size` is the number of bytes of the fold before the compression."""
+    """What a snapshot is of. `blocks` are the numbers of bytes of each block, compressed and before."""
 
     table_id: str
     version: int
@@ -54,7 +60,7 @@ class Header:
     tips: Mapping[str, str]
     given_up: Mapping[str, tuple[int, int]]
     files: Mapping[str, FileStamp]
-    size: int
+    blocks: Sequence[tuple[int, int]]
 
 
 def read_snapshot(uri: str) -> EventHistory | None:
@@ -124,16 +130,21 @@ def _modules(package: Path) -> list[Path]:
     return sorted(package.glob("*.py"))
 
 
-def _codecs(uri: str) -> Codecs:
-    return Codecs({LedgerEvent: event_codec(CheckedDetails(uri))})
+def _codecs(uri: str, line_at: Callable[[int], bytes] | None = None) -> Codecs:
+    own = {LedgerEvent: event_codec(CheckedDetails(uri)), RunSlot: SLOT_CODEC}
+    return Codecs(own, source=f"a snapshot in {uri}/{DIRECTORY}", line_at=line_at)
 
 
 def _encoded(history: EventHistory, uri: str) -> bytes:
     import pyarrow as pa
 
-    encode = _codecs(uri).of(Projection).encode
+    codecs = _codecs(uri)
+    encode = codecs.of(Projection).encode
     assert encode is not None, "a dataclass is no plain data"
-    body = json.dumps(encode(history.project), separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    history.project.runs.settle()
+    fold, lines = plain_json(encode(history.project)), codecs.lines
+    blocks = [fold, *(b"\n".join(lines[at : at + BLOCK_LINES]) for at in range(0, len(lines), BLOCK_LINES))]
+    compressed = [pa.Codec("zstd").compress(block, asbytes=True) for block in blocks]
     header = Header(
         table_id=history.table_id or "",
         version=history.known,
@@ -143,10 +154,9 @@ def _encoded(history: EventHistory, uri: str) -> bytes:
         tips={str(version): history.tips[version] for version in sorted(history.tips)[-RECENT_TIPS:]},
         given_up={tip: (lost.start, lost.stop) for tip, lost in history.given_up.items()},
         files=history.files,
-        size=len(body),
+        blocks=[(len(small), len(block)) for small, block in zip(compressed, blocks, strict=True)],
     )
-    compressed = pa.Codec("zstd").compress(body, asbytes=True)
-    rest: bytes = json.dumps(asdict(header), sort_keys=True).encode("utf-8") + b"\n" + compressed
+    rest: bytes = b"".join([json.dumps(asdict(header), sort_keys=True).encode("utf-8"), b"\n", *compressed])
     return hashlib.sha256(rest).hexdigest().encode("ascii") + rest
 
 
@@ -156,18 +166,16 @@ def _decoded(content: bytes, uri: str) -> EventHistory:
     Raises:
         ValueError, KeyError, TypeError and others: the content is damaged.
     """
-    import pyarrow as pa
-
     digest, rest = content[:_DIGEST_BYTES], memoryview(content)[_DIGEST_BYTES:]
     if hashlib.sha256(rest).hexdigest().encode("ascii") != digest:
         raise ValueError("its content does not have the hash that it stores")
     end = content.index(b"\n", _DIGEST_BYTES)
     header = Header(**json.loads(content[_DIGEST_BYTES:end]))
-    body = pa.Codec("zstd").decompress(content[end + 1 :], header.size, asbytes=True)
+    blocks = _Blocks(content, end + 1, header.blocks)
     with _collector_paused():
-        decode = _codecs(uri).of(Projection).decode
+        decode = _codecs(uri, blocks.line_at).of(Projection).decode
         assert decode is not None, "a dataclass is no plain data"
-        projection: Projection = decode(json.loads(body))
+        projection: Projection = decode(json.loads(blocks.read(0)))
     tips = {int(version): tip for version, tip in header.tips.items()}
     return EventHistory(
         table_id=header.table_id,
@@ -183,9 +191,34 @@ def _decoded(content: bytes, uri: str) -> EventHistory:
     )
 
 
+class _Blocks:
+    """The blocks of a snapshot. A block of lines is decompressed when the first of them is read."""
+
+    def __init__(self, content: bytes, start: int, sizes: Sequence[tuple[int, int]]) -> None:
+        self._content = content
+        self._starts = [*accumulate((compressed for compressed, _ in sizes), initial=start)]
+        self._sizes = sizes
+        self._lines: dict[int, list[bytes]] = {}
+
+    def read(self, number: int) -> bytes:
+        """Return a block."""
+        import pyarrow as pa
+
+        start, (compressed, size) = self._starts[number], self._sizes[number]
+        block: bytes = pa.Codec("zstd").decompress(self._content[start : start + compressed], size, asbytes=True)
+        return block
+
+    def line_at(self, place: int) -> bytes:
+        """Return a line by its number."""
+        number, at = divmod(place, BLOCK_LINES)
+        if number not in self._lines:
+            self._lines[number] = self.read(number + 1).split(b"\n")
+        return self._lines[number][at]
+
+
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector. Decoding makes a million objects and no garbage."""
+    """Pause the garbage collector. Decoding makes many objects and no garbage."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -34,9 +34,9 @@ def standing_of(run: StagedRun) -> Standing:
             assert_never(run.verdict)
 
 
-def tally(runs: Iterable[StagedRun]) -> dict[str, int]:
+def tally(standings: Iterable[Standing]) -> dict[str, int]:
     """Return the number of runs of each standing that occurs, by its word, from the best standing to the worst."""
-    counted = Counter(map(standing_of, runs))
+    counted = Counter(standings)
     return {standing.value: counted[standing] for standing in Standing if counted[standing]}
 
 

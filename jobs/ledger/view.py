@@ -1,6 +1,6 @@
 """The content of a ledger at one version, as values: runs, requests, publications (see `projection`)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import assert_never
@@ -9,7 +9,7 @@ from jobs.ledger.acceptances import AcceptedRewrite
 from jobs.ledger.leases import IsAlive, Lease, is_held
 from jobs.ledger.looks import Look
 from jobs.ledger.provenance import Comment, DagRunOrigin, Decided
-from jobs.ledger.publications import Hold, Publication
+from jobs.ledger.publications import Hold, Publication, standing
 from jobs.ledger.removals import Removal, StoredAttempt
 from jobs.runs import (
     VERDICTS,
@@ -240,7 +240,8 @@ class LedgerView:
     """The ledger at one version.
 
     `runs` are in ledger order, `published` and `slices` in slice order. `condemned` holds texts "run_id/attempt_id".
-    `decisions` maps decision ids to the decisions of persons, in ledger order. `look` is the newest look at the log.
+    `open_ids` are the open requests, oldest first. `decisions` maps decision ids to the decisions of persons, in ledger
+    order. `look` is the newest look at the log.
     `staged_attempts` are the ids of all attempts of which a run was staged. `condemned_attempts` are the ids of the
     attempts that were condemned as a whole: no run of them counts, and none is staged any more. `accepted` are the
     commits of the log that persons have accepted although they removed or changed records. `repairs` maps the runs of
@@ -251,9 +252,10 @@ class LedgerView:
 
     version: int
     requests: Mapping[str, Request] = field(default_factory=dict)
+    open_ids: tuple[str, ...] = ()
     runs: Mapping[str, StagedRun] = field(default_factory=dict)
     published: Mapping[str, str] = field(default_factory=dict)
-    publications: tuple[Publication, ...] = ()
+    publications: Sequence[Publication] = ()
     slices: Mapping[str, Slice] = field(default_factory=dict)
     condemned: frozenset[str] = frozenset()
     staged_attempts: frozenset[str] = frozenset()
@@ -356,7 +358,7 @@ class LedgerView:
 
     def open_requests(self, kind: RequestKind | None = None) -> tuple[Request, ...]:
         """Return the open requests of one kind (None: of every kind), oldest first."""
-        requests = (request for request in self.requests.values() if request.is_open)
+        requests = map(self.requests.__getitem__, self.open_ids)
         return tuple(request for request in requests if kind is None or request.kind is kind)
 
     def awaited_requests(self) -> tuple[Request, ...]:
@@ -392,5 +394,4 @@ class LedgerView:
     @property
     def standing(self) -> tuple[Publication, ...]:
         """The publications that no rollback has reverted, oldest first."""
-        undone = {publication.undoes for publication in self.publications}
-        return tuple(past for past in self.publications if not past.is_rollback and past.seq not in undone)
+        return tuple(reversed([*standing(self.publications)]))

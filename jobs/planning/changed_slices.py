@@ -6,6 +6,7 @@ only if one of these commits touches a published slice. `jobs.planning.restating
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from threading import Lock
 from typing import Final
 
@@ -18,6 +19,7 @@ from jobs.lake.log_match import Match, match_input
 from jobs.lake.log_version import LogTip, commit_digest
 from jobs.ledger.acceptances import AcceptedRewrite, told_together
 from jobs.ledger.looks import Look, SeenInput
+from jobs.ledger.run_projection import RunBrief, briefs_of
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.look_back import look_back, readers_of
@@ -77,25 +79,26 @@ def changed_slices(work: RequestContext, view: LedgerView) -> tuple[ChangedSlice
 
 def look_at_log(work: RequestContext, view: LedgerView) -> LogLook:
     """Compare what the published runs read with the newest version of the log; raises as `changed_slices` does."""
-    runs = {slice_id: view.runs[run_id] for slice_id, run_id in view.published.items() if run_id in view.runs}
-    if not runs:
+    briefs = briefs_of(view)
+    seen = {run_id: briefs[run_id] for run_id in view.published.values() if run_id in briefs}
+    if not seen:
         return LogLook()
     tip = log_place(work.lake, work.pipeline).tip()
-    return LogLook() if tip is None else _looked(work, view, tip, runs=runs)
+    return LogLook() if tip is None else _looked(work, view, tip, seen=seen)
 
 
-def _all_that_counts(work: RequestContext, view: LedgerView, tip: LogTip, *, runs: Mapping[str, StagedRun]) -> object:
+def _all_that_counts(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mapping[str, RunBrief]) -> object:
     """Return what a look follows from."""
     seq = None if view.look is None else view.look.seq
-    sightings = sum(len(run.sightings) for run in runs.values())  # `plan --verify` adds one
-    ids = tuple(run.result.run_id for run in runs.values())
+    sightings = sum(len(brief.sightings) for brief in seen.values())  # `plan --verify` adds one
     place = repr(log_place(work.lake, work.pipeline))
-    return place, tip.version, tip.commit, seq, ids, sightings, len(view.accepted)
+    return place, tip.version, tip.commit, seq, tuple(seen), sightings, len(view.accepted)
 
 
 @cached(LRUCache(_MOST_KEPT), key=_all_that_counts, lock=Lock())
-def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, runs: Mapping[str, StagedRun]) -> LogLook:
-    """Return a look at the log for published runs (slice -> run). Runs of condemned attempts are not among them."""
+def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mapping[str, RunBrief]) -> LogLook:
+    """Return a look at the log for the published runs that are not of condemned attempts (run id -> brief)."""
+    runs = {brief.slice_id: run_id for run_id, brief in seen.items()}
     base = view.look if view.look is not None and _is_of(view.look, tip) else None
     touched = None if base is None else _touched(work, tip, base)
     if base is None or touched is None:
@@ -104,9 +107,9 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, runs: Mappin
     accepted = {name for rewrite in view.accepted if rewrite.seq > base.seq for name in rewrite.rewrite.slices}
     suspects: list[Slice] = []
     kept: dict[str, SeenInput] = {}
-    for slice_id, run in runs.items():
+    for slice_id, run_id in runs.items():
         if slice_id in newly:
-            equal = (sighting.log for sighting in run.sightings if sighting.is_equal)
+            equal = (sighting.log for sighting in view.runs[run_id].sightings if sighting.is_equal)
             own = (log.version for log in equal if log.table_id == base.table_id)
             # Without commits, nothing tells what happened between the run and the look.
             is_suspect = (
@@ -148,7 +151,8 @@ def _touched(work: RequestContext, tip: LogTip, base: Look) -> Mapping[str, int]
 
 def _published_after(view: LedgerView, seq: int) -> frozenset[str]:
     """Return the slices of publications after a version of the ledger."""
-    return frozenset(slice_id for past in view.publications if past.seq > seq for slice_id in past.changes)
+    newer = takewhile(lambda past: past.seq > seq, reversed(view.publications))
+    return frozenset(slice_id for past in newer for slice_id in past.changes)
 
 
 def _with(
@@ -156,7 +160,7 @@ def _with(
     view: LedgerView,
     tip: LogTip,
     *,
-    runs: Mapping[str, StagedRun],
+    runs: Mapping[str, str],
     suspects: Sequence[Slice],
     kept: Mapping[str, SeenInput],
     base: Look | None = None,
@@ -175,7 +179,9 @@ def _with(
         commit = tip.commit if version == tip.version else ""
         for slice_id, log in log_now.coordinates.items():
             seen[slice_id] = SeenInput(log=log, removed=log_now.removed.get(slice_id, ""))
-    changed = [_changed(view, run, seen[slice_id]) for slice_id, run in runs.items() if slice_id in seen]
+    changed = [
+        _changed(view, view.runs[run_id], seen[slice_id]) for slice_id, run_id in runs.items() if slice_id in seen
+    ]
     found_changed = tuple(change for change in changed if change is not None)
     look = Look(
         table_id=table_id,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median, quantiles
 from typing import NamedTuple
 
+from jobs.ledger.run_projection import briefs_of
 from jobs.ledger.view import LedgerView
 
 PAST_RUNS = 50
@@ -30,14 +31,15 @@ def estimator(view: LedgerView) -> Callable[[int], Estimate | None]:
     Runs without records tell nothing of the time that a record takes, so an estimate for records is based on the
     others only. Without records, it is the least time of a run.
     """
-    past = [run.result for run in sorted(view.runs.values(), key=lambda run: -run.seq)]
-    filled = [result for result in past if result.counts.read][:PAST_RUNS]
+    past = {run_id: brief for run_id, brief in briefs_of(view).items() if brief.records}
+    newest = sorted(past, key=lambda run_id: -past[run_id].seq)[:PAST_RUNS]
+    filled = [view.runs[run_id].result for run_id in newest]
     rates = _middle([result.seconds / result.counts.read for result in filled])
     least = min((result.seconds for result in filled), default=0.0)
 
     def estimate(records: int) -> Estimate | None:
         if not records:
-            return Estimate(0.0, 0.0, 0.0) if past else None
+            return Estimate(0.0, 0.0, 0.0) if view.runs else None
         return None if rates is None else Estimate(*(round(max(rate * records, least), 3) for rate in rates))
 
     return estimate

@@ -11,6 +11,7 @@ from typing import Any
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
+from jobs.ledger.run_projection import briefs_of
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, show_ms, slice_grid
@@ -237,8 +238,7 @@ def continued_run(view: LedgerView, run: StagedRun, *, spec: str) -> StagedRun:
 
 def _runs_by_slice(view: LedgerView, slices: Sequence[Slice]) -> dict[str, list[StagedRun]]:
     by_slice: dict[str, list[StagedRun]] = {slice_.slice_id: [] for slice_ in slices}
-    for run in view.runs.values():
-        own = by_slice.get(run.result.slice.slice_id)
-        if own is not None:
-            own.append(run)
+    for run_id, brief in briefs_of(view).items():
+        if brief.slice_id in by_slice:
+            by_slice[brief.slice_id].append(view.runs[run_id])
     return by_slice

@@ -5,6 +5,7 @@ The schedule, the messages, the pages, `hindcast status` and the gauges all read
 
 from dataclasses import dataclass
 
+from jobs.ledger.run_projection import briefs_among
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import MAX_SLICES, next_slice, past_end, slice_grid
 from jobs.planning.changed_slices import ChangedSlice, changed_slices
@@ -87,8 +88,8 @@ def awaited_slice(work: RequestContext, view: LedgerView, *, until_ms: int) -> W
 
 def empty_slices(view: LedgerView) -> tuple[Slice, ...]:
     """Return the published slices without a record, oldest first."""
-    runs = (view.runs.get(run_id) for run_id in view.published.values())  # None: every attempt was condemned
-    return tuple(run.result.slice for run in runs if run is not None and not run.result.counts.read)
+    seen = briefs_among(view, view.published.values())  # without those whose attempts were all condemned
+    return tuple(view.slices[brief.slice_id] for brief in seen if not brief.records)
 
 
 def due_slices(work: RequestContext, view: LedgerView, until_ms: int, *, most: int = MAX_SLICES) -> tuple[Slice, ...]:

@@ -27,7 +27,7 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str | Mapping) else value
 
 
-Connection = Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,200}$")]
+Connection = Annotated[str, StringConstraints(pattern=r"^[\w.-]+$", max_length=200)]  # a counted `\w` compiles in 20 ms
 Address = Annotated[str, StringConstraints(max_length=254), AfterValidator(_check_address)]
 Addresses = Annotated[
     tuple[Address, ...], BeforeValidator(_as_list), Strict(strict=False), Field(min_length=1, max_length=50)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from expectations.formatting import instant
+from jobs.ledger.publications import standing
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.slices import past_end, show_ms, slice_grid
 from jobs.plain_text import counted
@@ -256,9 +257,9 @@ def _seen(view: LedgerView) -> str:
 
 
 def _newest(view: LedgerView) -> str | None:
-    if not view.standing:
+    newest = next(standing(view.publications), None)
+    if newest is None:
         return None
-    newest = view.standing[-1]
     slices = counted(len(newest.changes), "slice")
     return f"publication {newest.seq}, {slices}, by {newest.who}, {instant(newest.at_ms)}"
 

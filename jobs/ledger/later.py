@@ -1,0 +1,121 @@
+"""Mappings and sequences whose values are made when they are first read.
+
+A view of a ledger of years has ten thousands of values, and most commands read a few. Copies share the values.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from typing import Any, Generic, TypeVar, overload
+
+from typing_extensions import override
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Cell(Generic[V]):
+    """A value that `make` makes from `source` when it is first read. Two threads may both make it, and it is equal."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, source: Any, make: Callable[[Any], V]) -> None:  # noqa: ANN401
+        self._state: tuple[Any, Callable[[Any], V] | None] = source, make
+
+    @property
+    def value(self) -> V:
+        """The value. Its readers do not change it."""
+        source, make = self._state
+        if make is None:
+            made: V = source
+            return made
+        value = make(source)
+        self._state = value, None
+        return value
+
+
+class Later(MutableMapping[K, V]):
+    """A mapping in the order of its keys. An item is a value, or a `Cell` of one."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Iterable[tuple[K, V | Cell[V]]] = ()) -> None:
+        self._items: dict[K, V | Cell[V]] = dict(items)
+
+    def __getitem__(self, key: K) -> V:
+        item = self._items[key]
+        return item.value if isinstance(item, Cell) else item
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._items[key] = value
+
+    def __delitem__(self, key: K) -> None:
+        del self._items[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @override
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def own(self, key: K, copy: Callable[[V], V]) -> V:
+        """Return a value that the caller may change: the one that this mapping has alone, or a copy of a shared one."""
+        item = self._items[key]
+        if isinstance(item, Cell):
+            item = self._items[key] = copy(item.value)
+        return item
+
+    def copy(self, copy: Callable[[V], V] | None = None) -> "Later[K, V]":
+        """Return a mapping with the same values, or with copies of those that this mapping has alone."""
+        if copy is None:
+            return Later(self._items.items())
+        return Later((key, item if isinstance(item, Cell) else copy(item)) for key, item in self._items.items())
+
+    def turned(self, turn: Callable[[V], Any]) -> "Later[K, Any]":
+        """Return a mapping of what `turn` makes of the values: now from own values, later from shared ones."""
+        return Later(
+            (key, Cell(item, lambda cell: turn(cell.value)) if isinstance(item, Cell) else turn(item))
+            for key, item in self._items.items()
+        )
+
+    def sequence(self) -> "LaterSequence[V]":
+        """Return the values in the order of the keys."""
+        return LaterSequence([*self._items.values()])
+
+
+class LaterSequence(Sequence[V]):
+    """A sequence that does not change. An item is a value, or a `Cell` of one."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Sequence[V | Cell[V]]) -> None:
+        self._items = items
+
+    @overload
+    def __getitem__(self, place: int) -> V: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[V, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> V | tuple[V, ...]:
+        if isinstance(place, slice):
+            return tuple(LaterSequence(self._items[place]))
+        item = self._items[place]
+        return item.value if isinstance(item, Cell) else item
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LaterSequence | tuple) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))

@@ -1,0 +1,214 @@
+"""The runs during the fold of a ledger: what its events tell of each, and the attempt that counts.
+
+A view holds a copy of a `RunsProjection`. Later events replace values in the other copy and change none.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from typing_extensions import override
+
+from jobs.ledger.attempt_choice import AttemptChoice
+from jobs.ledger.events import LedgerEvent, checks_fingerprint_of, with_checks
+from jobs.ledger.later import Later
+from jobs.ledger.plain_codec import Codec
+from jobs.ledger.tally import Standing, standing_of
+from jobs.ledger.view import Judgement, LedgerView, StagedRun, Waiver
+from jobs.runs import Sighting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEvents:
+    """What the ledger tells of a run: its attempts and sightings in ledger order, its newest check and judgement."""
+
+    staged: tuple[StagedRun, ...] = ()
+    checked: LedgerEvent | None = None
+    judgement: Judgement | None = None
+    waiver: Waiver | None = None
+    sightings: tuple[Sighting, ...] = ()
+
+
+NO_EVENTS = RunEvents()
+
+
+class RunBrief(NamedTuple):
+    """The few facts of a run that commands read of all runs.
+
+    `standing` is None for a run without an attempt that counts; `is_gone` tells that a clean-up has removed its rows.
+    `sightings` are (table id, since, sound, log digests) of each sighting of the run.
+    """
+
+    slice_id: str
+    seq: int
+    standing: Standing | None
+    is_gone: bool
+    records: int
+    sightings: tuple[tuple[str, int, int, str], ...]
+
+    @classmethod
+    def of(cls, run: StagedRun) -> "RunBrief":
+        """Return the facts of a run that counts."""
+        logs = (sighting.log for sighting in run.sightings)
+        return cls(
+            slice_id=run.result.slice.slice_id,
+            seq=run.seq,
+            standing=standing_of(run),
+            is_gone=False,
+            records=run.result.counts.read,
+            sightings=tuple((log.table_id, log.since, log.sound, log.log_digests) for log in logs),
+        )
+
+
+class RunSlot:
+    """What was made of the events of a run. `RunsProjection` fills it. After another event it has another slot."""
+
+    __slots__ = ("brief", "run")
+
+    def __init__(self, brief: RunBrief | None = None) -> None:
+        self.brief = brief
+        self.run: StagedRun | None = None
+
+
+def _encoded_slot(slot: RunSlot) -> list[Any]:
+    assert slot.brief is not None, "`settle` fills the slots before they are stored"
+    return [*slot.brief._replace(standing=slot.brief.standing and slot.brief.standing.value)]  # type: ignore[arg-type]
+
+
+_STANDINGS: Mapping[str | None, Standing | None] = {None: None, **{standing.value: standing for standing in Standing}}
+
+
+def _decoded_slot(plain: list[Any]) -> RunSlot:
+    slice_id, seq, standing, is_gone, records, sightings = plain
+    return RunSlot(RunBrief(slice_id, seq, _STANDINGS[standing], is_gone, records, sightings))
+
+
+SLOT_CODEC = Codec(_encoded_slot, _decoded_slot)
+
+
+@dataclass(slots=True)
+class RunsProjection:
+    """The runs of the events so far. `slots` are of the runs that were staged, in ledger order."""
+
+    attempts: AttemptChoice = field(default_factory=AttemptChoice)
+    events: Later[str, RunEvents] = field(default_factory=Later)
+    slots: dict[str, RunSlot] = field(default_factory=dict)
+
+    def copy(self) -> "RunsProjection":
+        """Return the same runs, which take further events of their own."""
+        return RunsProjection(self.attempts.copy(), self.events.copy(), self.slots.copy())
+
+    def of(self, run_id: str) -> RunEvents:
+        """Return what the ledger tells of a run."""
+        return self.events.get(run_id, NO_EVENTS)
+
+    def change(self, run_id: str, **changes: Any) -> None:  # noqa: ANN401 - the fields of RunEvents
+        """Take in what an event tells of a run."""
+        events = self.events[run_id] = replace(self.of(run_id), **changes)
+        if events.staged:
+            self.slots[run_id] = RunSlot()
+
+    def renew_all(self) -> None:
+        """Take in that for any run another attempt may count now."""
+        self.slots = {run_id: RunSlot() for run_id in self.slots}
+
+    @property
+    def unsettled(self) -> int:
+        """The number of runs of which nothing was made of their newest events."""
+        return sum(slot.brief is None for slot in self.slots.values())
+
+    def settle(self) -> None:
+        """Make the brief of each run."""
+        for run_id in self.slots:
+            self.brief(run_id)
+
+    def brief(self, run_id: str) -> RunBrief:
+        """Return the brief of a staged run."""
+        slot = self.slots[run_id]
+        if slot.brief is None:
+            run, is_gone = self._resolved(run_id)
+            slot.run = run
+            first = run or self.of(run_id).staged[0]
+            brief = RunBrief.of(first)
+            slot.brief = brief if run is not None and not is_gone else brief._replace(standing=None, is_gone=is_gone)
+        return slot.brief
+
+    def run(self, run_id: str) -> StagedRun | None:
+        """Return a staged run by the attempt that counts, or the first one if all were removed; None if none counts."""
+        slot, brief = self.slots[run_id], self.brief(run_id)
+        if slot.run is None and (brief.standing is not None or brief.is_gone):
+            slot.run, _ = self._resolved(run_id)
+        return slot.run
+
+    def _resolved(self, run_id: str) -> tuple[StagedRun | None, bool]:
+        """Return the attempt that counts for a run, with its verdict and waiver, or the first one that was removed."""
+        events = self.of(run_id)
+        chosen = self.attempts.chosen(events.staged)
+        if chosen is None:
+            gone = self.attempts.gone(events.staged)
+            return gone, gone is not None
+        checked, judgement = events.checked, events.judgement
+        checks: dict[str, Any] = {}
+        if checked is not None:
+            checks = {
+                "result": with_checks(chosen.result, checked),
+                "checks_attempt_id": checked.attempt_id or chosen.checks_attempt_id,
+                "checks_fingerprint": checks_fingerprint_of(checked),
+            }
+        if judgement is not None:
+            checks["result"] = judgement.added_to(checks.get("result", chosen.result))
+        return replace(chosen, **checks, judgement=judgement, waiver=events.waiver, sightings=events.sightings), False
+
+
+class Runs(Mapping[str, StagedRun]):
+    """The runs of a view that count, or those whose rows were removed (`are_gone`), in ledger order."""
+
+    __slots__ = ("_are_gone", "_briefs", "_runs")
+
+    def __init__(self, runs: RunsProjection, *, are_gone: bool = False) -> None:
+        self._runs = runs
+        self._are_gone = are_gone
+        self._briefs: dict[str, RunBrief] | None = None
+
+    @property
+    def briefs(self) -> Mapping[str, RunBrief]:
+        """The briefs of these runs, by their ids."""
+        if self._briefs is None:
+            every = ((run_id, self._runs.brief(run_id)) for run_id in self._runs.slots)
+            self._briefs = {
+                run_id: brief
+                for run_id, brief in every
+                if (brief.is_gone if self._are_gone else brief.standing is not None)
+            }
+        return self._briefs
+
+    def __getitem__(self, run_id: str) -> StagedRun:
+        run = self._runs.run(run_id) if run_id in self.briefs else None
+        if run is None:
+            raise KeyError(run_id)
+        return run
+
+    @override
+    def __contains__(self, run_id: object) -> bool:
+        return run_id in self.briefs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.briefs)
+
+    def __len__(self) -> int:
+        return len(self.briefs)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def briefs_of(view: LedgerView) -> Mapping[str, RunBrief]:
+    """Return the briefs of all runs of a view that count, by their ids, in ledger order."""
+    runs = view.runs
+    return runs.briefs if isinstance(runs, Runs) else {run_id: RunBrief.of(run) for run_id, run in runs.items()}
+
+
+def briefs_among(view: LedgerView, run_ids: Iterable[str]) -> list[RunBrief]:
+    """Return the briefs of those runs that count, in the order of the ids."""
+    briefs = briefs_of(view)
+    return [briefs[run_id] for run_id in run_ids if run_id in briefs]
