@@ -18,6 +18,8 @@ _TUPLE: Final = "$tuple"
 _OBJECT: Final = "$object"
 _PAIRS: Final = "$pairs"
 _MARKS: Final = frozenset({_BYTES, _DECIMAL, _TUPLE, _OBJECT, _PAIRS})
+PLAIN_ERRORS: Final = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
+"""The errors of reading a text or a state that no writer has made."""
 
 
 def to_json(value: object) -> str:
