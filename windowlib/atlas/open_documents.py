@@ -12,7 +12,7 @@ from windowlib.bounds import TimeWindow
 from windowlib.errors import CheckpointError
 from windowlib.keyed.key_order import group_of_order, key_orderer
 from windowlib.keyed.snapshots import WindowStateRow
-from windowlib.keyed.state_rules import ONE_ROW, whose, wrong_value
+from windowlib.keyed.state_rules import ONE_ROW, wrong_value
 from windowlib.keyed.timers import KeyGroupRange
 from windowlib.records.records import Stored, Tally
 from windowlib.records.tables import WINDOW_STATE
@@ -174,7 +174,7 @@ class OpenDocuments:
         for row in rows:
             partition = read_literal(row.trigger_state.get(_PARTITION), Place("the checkpoint's partition"))
             lane = self.lane(row.key, partition)
-            named = whose(row.key, (row.window_start_ms, row.window_end_ms))
+            named = (row.key, (row.window_start_ms, row.window_end_ms))
             self._groups.check_row(WINDOW_STATE, row.key_group, group_of_order(lane.name[0]), row=named)
             if row.window_start_ms is None or row.window_end_ms is None:
                 raise CheckpointError(

@@ -23,7 +23,7 @@ from windowlib.functions.exact_sum import SCALE_BITS
 from windowlib.functions.ordered_aggregates import CollectList, FirstOrLast
 from windowlib.functions.variance import Variance
 from windowlib.keyed.state import KINDS
-from windowlib.keyed.state_rules import StateRules, whose, wrong_value
+from windowlib.keyed.state_rules import StateRules, wrong_value
 from windowlib.keyed.timers import EVENT, PROCESSING
 from windowlib.records import tables
 from windowlib.records.plain_json import PLAIN_ERRORS, from_json
@@ -64,7 +64,7 @@ class StateContent:
             if np.any(is_wrong):
                 row = int(np.argmax(is_wrong))
                 key = tuple(plain_values(rows[name].slice(row, 1))[0] for name in table.keys)
-                named = whose(key, [rows[name][row].as_py() for name in (_START, _END)])
+                named = (key, [rows[name][row].as_py() for name in (_START, _END)])
                 raise wrong_value(table.name, column, row=named, stored=_value(rows, column, row), allowed=allowed)
 
     def _checks(self, table: Table, rows: Columns) -> Checks:

@@ -14,7 +14,7 @@ from windowlib.columnar.watermark_steps import Beginning
 from windowlib.errors import CheckpointError
 from windowlib.keyed.snapshots import Snapshot, WindowStateRow
 from windowlib.keyed.state import UserStateRow
-from windowlib.keyed.state_rules import whose, wrong_value
+from windowlib.keyed.state_rules import wrong_value
 from windowlib.keyed.timers import TimerRow
 from windowlib.records import tables
 from windowlib.records.named_rows import Row, RowBuilder
@@ -182,7 +182,7 @@ def _read(table: str, column: str, text: str, *, key: tuple[Any, ...], row: Name
 def _wrong(
     table: str, column: str, stored: object, *, key: tuple[Any, ...], row: NamedRow, allowed: str
 ) -> CheckpointError:
-    named = whose(key, (row["window_start_ms"], row["window_end_ms"]))
+    named = (key, (row["window_start_ms"], row["window_end_ms"]))
     return wrong_value(table, column, row=named, stored=stored, allowed=allowed)
 
 

@@ -15,7 +15,7 @@ from windowlib.kernels.block import added
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.keys import KeyTable
 from windowlib.kernels.panes import Constants, arrow_column
-from windowlib.keyed.state_rules import ONE_ROW, whose, wrong_value
+from windowlib.keyed.state_rules import ONE_ROW, wrong_value
 from windowlib.keyed.timers import EVENT, KeyGroupRange
 from windowlib.records import tables
 from windowlib.records.plain_json import from_json, to_json
@@ -173,7 +173,7 @@ class CheckpointColumns:
         groups, stored = self._keys.groups(key_code), _int64(columns["key_group"])
         if (groups != stored).any():
             row = int(np.argmax(groups != stored))
-            named = whose(self._keys.key(int(key_code[row])), (int(bounds[0][row]), int(bounds[1][row])))
+            named = (self._keys.key(int(key_code[row])), (int(bounds[0][row]), int(bounds[1][row])))
             owned = KeyGroupRange(0, self._max_parallelism, self._max_parallelism)
             owned.check_row(tables.WINDOW_STATE, int(stored[row]), int(groups[row]), row=named)
         order = np.lexsort((bounds[1], bounds[0], key_code))
@@ -181,7 +181,7 @@ class CheckpointColumns:
         twice = np.flatnonzero(same[0] & same[1] & same[2])
         if len(twice):
             row = int(order[twice[0]])
-            named = whose(self._keys.key(int(key_code[row])), (int(bounds[0][row]), int(bounds[1][row])))
+            named = (self._keys.key(int(key_code[row])), (int(bounds[0][row]), int(bounds[1][row])))
             raise wrong_value(tables.WINDOW_STATE, "window_start_ms", row=named, stored="two rows", allowed=ONE_ROW)
 
     def _window_rows(self, opened: OpenWindows) -> pa.Table:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from windowlib.errors import SpecError
 from windowlib.keyed.key_order import group_of_order
-from windowlib.keyed.state_rules import ONE_ROW, whose, wrong_value
+from windowlib.keyed.state_rules import ONE_ROW, RowName, wrong_value
 from windowlib.records.records import Value
 from windowlib.records.tables import USER_STATE
 
@@ -225,7 +225,7 @@ class KeyedState:
                 key group, occurs twice, or has content of another kind.
         """
         for row in rows:
-            spec, named = self._specs.get(row.name), whose(row.key, row.namespace)
+            spec, named = self._specs.get(row.name), (row.key, row.namespace)
             if spec is None or spec.kind != row.kind:
                 declared = "none of that name" if spec is None else f"kind {spec.kind}"
                 stored = f"the state {row.name!r:.100} of kind {row.kind}"
@@ -249,7 +249,7 @@ def _plain(cell: Any) -> Any:  # noqa: ANN401 - state is any plain data
     return list(cell) if isinstance(cell, list) else cell
 
 
-def _cell(row: UserStateRow, named: str) -> Any:  # noqa: ANN401
+def _cell(row: UserStateRow, named: RowName) -> Any:  # noqa: ANN401
     """Return the state of a row as `cells` has it."""
     content = row.content
     try:

@@ -1,6 +1,6 @@
 """What the rows of an operator's state can contain. Readers of a checkpoint compare stored rows with it."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,15 +63,16 @@ def fits(value: object, allowed: str) -> bool:
             return isinstance(value, int) and not isinstance(value, bool) and least <= value <= MAX_TIME_MS
 
 
-def whose(key: Hashable, bounds: Sequence[int | None] = ()) -> str:
-    """Return the words for a row of a key, and of the window with these bounds."""
-    has_bounds = bool(bounds) and None not in bounds
-    return f"key {key!r:.200}, window {bounds[0]} to {bounds[1]}" if has_bounds else f"key {key!r:.200}"
+RowName = tuple[Hashable, object]
+"""The key of a row, and its bounds or namespace."""
 
 
-def wrong_value(table: str, column: str, *, row: str, stored: object, allowed: str) -> CheckpointError:
+def wrong_value(table: str, column: str, *, row: RowName, stored: object, allowed: str) -> CheckpointError:
     """Return the error for a row of a checkpoint whose hashes are right and whose content is wrong."""
+    key, bounds = row
+    window = ""
+    if isinstance(bounds, tuple | list) and bounds and None not in bounds:
+        window = f", window {' to '.join(map(str, bounds))}"
     return CheckpointError(
-        f"table {table}, column {column} of {row} has {stored!r:.200}; allowed is {allowed}. The hashes of the row "
-        "are right, so a program has written it so"
+        f"table {table}, column {column} of key {key!r:.200}{window} has {stored!r:.200}; allowed is {allowed}"
     )

@@ -19,7 +19,7 @@ from windowlib.bounds import MIN_TIME_MS
 from windowlib.errors import SpecError
 from windowlib.keyed.key_groups import DEFAULT_MAX_PARALLELISM, check_parallelism
 from windowlib.keyed.key_order import KeyOrders, group_of_order
-from windowlib.keyed.state_rules import whose, wrong_value
+from windowlib.keyed.state_rules import RowName, wrong_value
 from windowlib.keyed.timer_owners import DueTimer, Namespace, Owner, Owners
 
 Domain = Literal["event", "processing"]
@@ -260,7 +260,7 @@ class KeyGroupRange:
     def __contains__(self, group: int) -> bool:
         return self.start <= group < self.stop
 
-    def check_row(self, table: str, stored: int, group: int, *, row: str) -> None:
+    def check_row(self, table: str, stored: int, group: int, *, row: RowName) -> None:
         """Check the key group that a row of a checkpoint stores. `group` is that of its key, `row` names the row.
 
         Raises:
@@ -339,7 +339,7 @@ class TimerService:
             CheckpointError: a timer belongs to a key group that this service does not own.
         """
         for row in rows:
-            named = whose(row.key, row.namespace)
+            named = (row.key, row.namespace)
             if row.domain not in {EVENT, PROCESSING}:
                 allowed = f"{EVENT} or {PROCESSING}"
                 raise wrong_value("timers", "domain", row=named, stored=row.domain, allowed=allowed)

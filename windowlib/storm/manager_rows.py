@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from windowlib.keyed.snapshots import WindowStateRow
-from windowlib.keyed.state_rules import COUNT, INSTANT, fits, whose, wrong_value
+from windowlib.keyed.state_rules import COUNT, INSTANT, fits, wrong_value
 from windowlib.records.records import Stored
 from windowlib.records.tables import WINDOW_STATE
 from windowlib.records.tallies import Edges, signed
@@ -63,7 +63,7 @@ def restore_manager(manager: WindowManager, row: WindowStateRow) -> None:
     state = row.trigger_state
     wrong = _problem(state, len(row.contents))
     if wrong is not None:
-        raise wrong_value(WINDOW_STATE, "trigger_state", row=whose(row.key), stored=state, allowed=wrong)
+        raise wrong_value(WINDOW_STATE, "trigger_state", row=(row.key, ()), stored=state, allowed=wrong)
     tuples = [_queued(row, stored, mark) for stored, mark in zip(row.contents, state["marks"], strict=True)]
     queue, expired = tuples[state["expired"] :], tuples[: state["expired"]]
     shown = [event for event in queue if event.is_shown]
@@ -73,7 +73,7 @@ def restore_manager(manager: WindowManager, row: WindowStateRow) -> None:
     ):
         if (edges := signed(edges_of(events))) != stored:
             allowed = f"the tally of the tuples in contents, {edges}"
-            raise wrong_value(WINDOW_STATE, column, row=whose(row.key), stored=stored, allowed=allowed)
+            raise wrong_value(WINDOW_STATE, column, row=(row.key, ()), stored=stored, allowed=allowed)
     manager.restore(state, queue=queue, expired=expired)
 
 
@@ -111,8 +111,8 @@ def _mark(event: Queued) -> int:
 
 def _queued(row: WindowStateRow, stored: Stored, mark: int) -> Queued:
     if stored.timestamp_ms is None:
-        stored = f"a tuple without a time at position {stored.position}"
-        raise wrong_value(WINDOW_STATE, "contents", row=whose(row.key), stored=stored, allowed="a time for each tuple")
+        what = f"a tuple without a time at position {stored.position}"
+        raise wrong_value(WINDOW_STATE, "contents", row=(row.key, ()), stored=what, allowed="a time for each tuple")
     return Queued(
         position=stored.position,
         at_ms=stored.timestamp_ms,

@@ -13,7 +13,7 @@ from windowlib.functions.window_functions import process_function
 from windowlib.keyed.key_order import group_of_order
 from windowlib.keyed.snapshots import Snapshot, WindowStateRow
 from windowlib.keyed.state import KeyedState
-from windowlib.keyed.state_rules import ONE_ROW, whose, wrong_value
+from windowlib.keyed.state_rules import ONE_ROW, wrong_value
 from windowlib.keyed.timers import KeyGroupRange, TimerService
 from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import (
@@ -213,7 +213,7 @@ class StormOperator:
             self._restore_key(row)
 
     def _restore_key(self, row: WindowStateRow) -> None:
-        timers, named = self._timers, whose(row.key)
+        timers, named = self._timers, (row.key, ())
         timers.groups.check_row(WINDOW_STATE, row.key_group, group_of_order(timers.order(row.key)), row=named)
         if row.key in self._keys:
             raise wrong_value(WINDOW_STATE, "window_start_ms", row=named, stored="two rows", allowed=ONE_ROW)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from windowlib.bounds import GLOBAL_WINDOW, MAX_TIME_MS, TimeWindow, Window
 from windowlib.keyed.key_order import group_of_order
 from windowlib.keyed.snapshots import WindowStateRow
-from windowlib.keyed.state_rules import ONE_ROW, whose, wrong_value
+from windowlib.keyed.state_rules import ONE_ROW, wrong_value
 from windowlib.records.plain_json import PLAIN_ERRORS
 from windowlib.records.records import Stored, Tally
 from windowlib.records.tables import WINDOW_STATE
@@ -152,7 +152,7 @@ class WindowStore:
         """
         for row in rows:
             timers, window = self.runtime.timers, _window(row.window_start_ms, row.window_end_ms)
-            named = whose(row.key, window)
+            named = (row.key, window)
             timers.groups.check_row(WINDOW_STATE, row.key_group, group_of_order(timers.order(row.key)), row=named)
             if self.find(row.key, window) if not row.is_orphan else (row.key, window) in self.orphans:
                 raise wrong_value(WINDOW_STATE, "window_start_ms", row=named, stored="two rows", allowed=ONE_ROW)
@@ -183,7 +183,7 @@ class WindowStore:
         try:
             return self._contents.from_states(row.accumulators)
         except PLAIN_ERRORS as error:
-            named, allowed = whose(row.key, _window(row.window_start_ms, row.window_end_ms)), "states of the aggregates"
+            named, allowed = (row.key, _window(row.window_start_ms, row.window_end_ms)), "states of the aggregates"
             raise wrong_value(WINDOW_STATE, "acc_*", row=named, stored=row.accumulators, allowed=allowed) from error
 
 
