@@ -59,7 +59,7 @@ class StateContent:
         Raises:
             CheckpointError: a row has content that no run stores. The message names table, column, key and window.
         """
-        _check_types(table, rows)
+        check_types(table, rows)
         for column, is_wrong, allowed in self._checks(table, rows):
             if np.any(is_wrong):
                 row = int(np.argmax(is_wrong))
@@ -260,7 +260,8 @@ def _no_nulls(fields: Columns) -> Checks:
             yield name, _is_null(values), "a value"
 
 
-def _check_types(table: Table, rows: Columns) -> None:
+def check_types(table: Table, rows: Columns) -> None:
+    """Raise a CheckpointError if a column is missing or has another type than the table."""
     for name, node in table.columns().items():
         kind = arrow_type(node)
         if name not in rows or rows[name].type != kind:

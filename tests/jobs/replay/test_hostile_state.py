@@ -1,6 +1,7 @@
 """Checkpoints with right ids and wrong content: refused with table and column, or harmless for all other keys."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from random import Random
@@ -9,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jobs.engine.user_errors import explained
+from jobs.replay.chunk.time_steps import watermark_row
 from tests.matrix.buckets import Replayed, Way, chunk_plan, replay, state_before
 from tests.matrix.log import HOURS, sensor_log
 from tests.matrix.one_process import answer, own_hashes
@@ -19,7 +21,8 @@ from tests.support.hostile_files import bounded
 from tests.support.hostile_state import Damaged, Key, damaged
 from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.restored import BEFORE, DAMAGED
-from windowlib.errors import HindcastError, InvariantBroken
+from windowlib.columnar.watermark_content import checked_sources
+from windowlib.errors import CheckpointError, HindcastError, InvariantBroken
 from windowlib.kernels.coverage import why_not
 from windowlib.profiles import EngineFault
 from windowlib.records import tables
@@ -118,3 +121,29 @@ def test_wrong_content_with_right_ids_is_refused_or_touches_its_key_only() -> No
                     continue
                 found = problem(case, plan, fed, state, damage, name=name, intact=intact)
                 assert found is None, f"{found}\n{damage.what}\nexecutor {plan.executor}\n{case}"
+
+
+def test_wrong_watermarks_with_right_ids_are_refused_or_harmless() -> None:
+    table = tables.watermarks()
+    for seed in seeds(2, among=50):
+        for case in drawn_cases(seed):
+            commits = sensor_log(Random(seed), records_per_hour=20)
+            hashes = own_hashes(commits)
+            whole = answer(case, commits, hashes)
+            done = replay(case, whole, hashes, Way(chunks=(range(2),)))
+            rows = pa.Table.from_pylist([watermark_row(row) for row in done.sources[-1]], schema=schema_of(table))
+            assert checked_sources(rows) == done.sources[-1]
+            rng = Random(f"watermarks {seed} {case.family}")
+            for _ in range(DAMAGES):
+                damage = damaged(rng, table, rows)
+                if damage is None:
+                    continue
+                try:
+                    sources = checked_sources(damage.rows)
+                except CheckpointError as error:
+                    assert "table watermarks, column " in str(error), damage.what  # noqa: PT017 - most are refused
+                    continue
+                later = Replayed(sources=[sources])
+                with bounded(30), suppress(CheckpointError, EngineFault):
+                    plan, fed = chunk_plan(case, whole, hashes, range(2, len(HOURS)), later)
+                    run_bucket(plan, {}, fed)
