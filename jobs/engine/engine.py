@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from windowlib.columnar.record_values import ValueLayout
-from windowlib.keyed.operator_protocol import OperatorSpec
+from windowlib.keyed.operator_protocol import RestorableSpec
 from windowlib.watermarks.timeline import TimeDriver
 
 __all__ = ["Engine", "TimeSpec", "ValueLayout"]
@@ -45,7 +45,7 @@ class Engine:
     - `keeps_user_state`: a user's function declares state.
     """
 
-    operator: OperatorSpec
+    operator: RestorableSpec
     time: TimeSpec
     layout: ValueLayout
     outputs: Mapping[str, str]

@@ -16,8 +16,9 @@ from jobs.lake.damage import table_errors
 from jobs.lake.delta_tables import open_delta
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
-from jobs.ledger.events import EventKind, LedgerEvent, StoredDetails, checks_fingerprint_of
+from jobs.ledger.events import EventKind, LedgerEvent, checks_fingerprint_of
 from jobs.ledger.plain_codec import Codec
+from jobs.ledger.stored_details import EventPlace, StoredDetails
 from jobs.storage import file_system
 from windowlib.errors import LedgerError
 
@@ -29,7 +30,7 @@ class CheckedDetails:
     """The texts of all `checked` events of a ledger, read once, when the first of them is needed."""
 
     def __init__(self, uri: str) -> None:
-        self._uri = uri
+        self.uri = uri
         self._lock = Lock()
         self._texts: dict[tuple[int, int], Any] | None = None
 
@@ -47,7 +48,7 @@ class CheckedDetails:
         if text is None or text_digest(text) != digest:
             what = "lost" if text is None else "changed"
             raise LedgerError(
-                f"ledger {self._uri} is damaged at event {ordinal} of version {seq} (checked): its details were {what} "
+                f"ledger {self.uri} is damaged at event {ordinal} of version {seq} (checked): its details were {what} "
                 "after they were read for a snapshot. Restore the ledger's directory from a backup"
             )
         return text
@@ -56,7 +57,7 @@ class CheckedDetails:
         import pyarrow.compute as pc
 
         with table_errors(self._unreadable, also=(ValueError, KeyError, TypeError)):
-            table = open_delta(self._uri)
+            table = open_delta(self.uri)
             system, root = file_system(table.table_uri)
             texts: dict[tuple[int, int], Any] = {}
             for path in arrow_table(table.get_add_actions(flatten=True))["path"].to_pylist():
@@ -69,7 +70,7 @@ class CheckedDetails:
             return texts
 
     def _unreadable(self, error: BaseException) -> LedgerError:
-        return LedgerError(f"ledger {self._uri} cannot be read: {error}. Restore its directory from a backup")
+        return LedgerError(f"ledger {self.uri} cannot be read: {error}. Restore its directory from a backup")
 
 
 class LaterDetails(StoredDetails):
@@ -78,7 +79,7 @@ class LaterDetails(StoredDetails):
     __slots__ = ("_digest", "_fingerprint", "_place", "_source")
 
     def __init__(self, source: CheckedDetails, place: tuple[int, int], *, digest: str, fingerprint: str | None) -> None:
-        super().__init__("")
+        super().__init__("", EventPlace(source.uri, *place, EventKind.CHECKED.value))
         self._source = source
         self._place = place
         self._digest = digest

@@ -1,16 +1,13 @@
 """The events of the ledger: one row each, with typed columns for queried fields and JSON for all others."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any, overload
 
-from typing_extensions import override
-
 from jobs.ledger.chain import CONTENT_ERRORS
+from jobs.ledger.stored_details import StoredDetails
 from jobs.runs import (
     OPTIONAL_FATES,
     CheckpointForm,
@@ -60,73 +57,6 @@ CACHE: Mapping[str, bool] = {"is_cache": True}
 
 STORAGE_KINDS = frozenset({EventKind.REMOVED, EventKind.MENDED})
 """The kinds that tell where rows are stored now. They are true of earlier versions of the ledger, too."""
-
-
-class StoredDetails(Mapping[str, Any]):
-    """The details of a stored event, decoded when a value is read for the first time.
-
-    A `checked` event has 10 kB of details. Most readers of a ledger need the verdict of a run, and no single check.
-    """
-
-    __slots__ = ("_found", "_text")
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._found: dict[str, Any] | None = None
-
-    def _decoded(self) -> dict[str, Any]:
-        if self._found is None:
-            self._found = _shared(json.loads(self.text))
-        return self._found
-
-    @property
-    def text(self) -> str:
-        """The stored JSON text."""
-        return self._text
-
-    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - JSON
-        return self._decoded()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._decoded())
-
-    def __len__(self) -> int:
-        return len(self._decoded())
-
-    def __repr__(self) -> str:
-        return repr(self._decoded())
-
-    @override
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the value of `name`, or `default`. A text without the name (an identifier) is not decoded."""
-        if self._found is None and name.isascii() and name.isidentifier() and f'"{name}":' not in self.text:
-            return default
-        return self._decoded().get(name, default)
-
-    def last(self, name: str) -> Any:  # noqa: ANN401 - JSON
-        """Return the value of `name`, None if there is none. If it is the last name, no other value is decoded.
-
-        The names of canonical JSON are sorted. A text inside a value has no `"` without an escape, so only a name can
-        match, and only the last name of the outermost object is followed by nothing but its end.
-        """
-        if self._found is None and (place := self.text.rfind(quoted := f'"{name}":')) >= 0:
-            with suppress(ValueError):  # of a text that is not canonical
-                value, end = _DECODER.raw_decode(self.text, place + len(quoted))
-                if self.text[end:] == "}":
-                    return value
-        return self.get(name)
-
-
-_DECODER = json.JSONDecoder()
-
-
-def _shared(details: dict[str, Any]) -> dict[str, Any]:
-    """Let the checks of all runs share equal texts. A check has the same description and arguments in every slice."""
-    for check in details.get("checks", ()):
-        for name, value in check.items():
-            if type(value) is str:
-                check[name] = sys.intern(value)
-    return details
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,7 +299,9 @@ class StoredChecks(Sequence[CheckResult]):
 
 
 def _unreadable(event: LedgerEvent, error: Exception) -> LedgerError:
-    return LedgerError(f"ledger event checked (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r}")
+    if isinstance(event.details, StoredDetails):
+        return event.details.wrong(f"{error!r:.300}")
+    return LedgerError(f"ledger event checked (seq {event.seq}, slice {event.slice_id}) cannot be read: {error!r:.300}")
 
 
 def _check(stored: Mapping[str, Any]) -> CheckResult:

@@ -15,9 +15,10 @@ from typing import Any
 from cachetools import LRUCache
 
 from jobs.ledger.chain import CONTENT_ERRORS, Link, Row, check_chain
-from jobs.ledger.events import EventKind, LedgerEvent, StoredDetails
+from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.head import lost_head
 from jobs.ledger.projection import Projection
+from jobs.ledger.stored_details import EventPlace, StoredDetails
 from jobs.storage import FileStamp
 from windowlib.errors import LedgerError
 
@@ -66,7 +67,7 @@ class EventHistory:
             self.link = check_chain(rows, self.link, uri=uri, file_of=file_of)
             for row in rows:
                 try:
-                    self._add(row)
+                    self._add(row, uri)
                 except (LedgerError, *CONTENT_ERRORS) as error:
                     raise _wrong_content(row, uri, error) from error
             if rows:
@@ -74,8 +75,8 @@ class EventHistory:
             self.count += len(rows)
             self.files.update(files)
 
-    def _add(self, row: Row) -> None:
-        event = event_of(row)
+    def _add(self, row: Row, uri: str) -> None:
+        event = event_of(row, uri)
         if event.seq != self.known and self.known:
             self.tips[self.known] = row["previous"]
         self.events.append(event)
@@ -153,23 +154,21 @@ os.register_at_fork(after_in_child=REMEMBERED.forget_all)
 
 def _wrong_content(row: Row, uri: str, error: Exception) -> LedgerError:
     """Return the error for an event whose hash is right, but whose content this Hindcast does not write."""
-    place = f"event {row['ordinal']} of version {row['seq']} ({row['event']})"
-    if isinstance(error, LedgerError):
-        return LedgerError(
-            f"{error}. This is {place} of ledger {uri}. If no newer Hindcast wrote it, restore the ledger's directory "
-            "from a backup"
-        )
+    if not isinstance(error, LedgerError):
+        return EventPlace.of(uri, row).wrong(f"{error!r:.300}")
+    if uri in str(error):
+        return error
     return LedgerError(
-        f"ledger {uri} has wrong content in {place}: {error!r:.300}. The hashes are right, so a program has written it "
-        "so. Restore the ledger's directory from a backup"
+        f"{error}. This is event {row['ordinal']} of version {row['seq']} ({row['event']}) of ledger {uri}. If no "
+        "newer Hindcast wrote it, restore the ledger's directory from a backup"
     )
 
 
 _NAMES = frozenset(column.name for column in fields(LedgerEvent)) - {"kind", "details"}
 
 
-def event_of(row: Row) -> LedgerEvent:
-    """Return a stored event.
+def event_of(row: Row, uri: str) -> LedgerEvent:
+    """Return a stored event of the ledger at `uri`.
 
     Raises:
         LedgerError: a newer Hindcast wrote it.
@@ -182,4 +181,4 @@ def event_of(row: Row) -> LedgerEvent:
             "use that version"
         ) from error
     known: dict[str, Any] = {name: row[name] for name in _NAMES}
-    return LedgerEvent(kind=kind, details=StoredDetails(row["details"]), **known)
+    return LedgerEvent(kind=kind, details=StoredDetails(row["details"], EventPlace.of(uri, row)), **known)

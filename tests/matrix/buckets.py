@@ -64,19 +64,11 @@ ONE_CHUNK: Final = Way(chunks=(range(len(HOURS)),))
 
 def replay(case: Case, answer: Answer, hashes: Hashes, way: Way) -> Replayed:
     """Replay the log chunk by chunk."""
-    written = tables_of(case.pipeline, COLUMNS)
     done = Replayed()
     for chunk in way.chunks:
-        of_chunk = [entry for entry in answer.entries if entry.place[0] in chunk]
-        entries = [entry._replace(sequence=number) for number, entry in enumerate(of_chunk)]
-        ranges = _ranges(chunk, entries)
-        steps, beginning = _time(case, entries, chunk, done, ranges=ranges)
-        plan = bucket_plan(case.pipeline, written, ranges, steps=steps, beginning=beginning)
-        # Every checkpoint is whole; tests/windowlib/execution has those that are stored as changes.
-        rules = CheckpointRules(full_slices=frozenset(range(len(chunk))))
-        plan = replace(plan, buckets=way.buckets, tasks=way.buckets, checkpoints=rules)
-        state = {name: _state_before(done, name, chunk.start) for name in tables.INCREMENTAL_TABLES}
-        fed = [_fed(entry, chunk.start, hashes) for entry in entries if entry.problem is None]
+        plan, fed = chunk_plan(case, answer, hashes, chunk, done)
+        plan = replace(plan, buckets=way.buckets, tasks=way.buckets)
+        state = {name: state_before(done, name, chunk.start) for name in tables.INCREMENTAL_TABLES}
         for bucket in range(way.buckets):
             own = [record for record in fed if _owner(record.values, plan) == bucket]
             kept = {name: [row for row in rows if _owner(row, plan) == bucket] for name, rows in state.items()}
@@ -84,7 +76,21 @@ def replay(case: Case, answer: Answer, hashes: Hashes, way: Way) -> Replayed:
     return done
 
 
-def _state_before(done: Replayed, name: str, first: int) -> list[Row]:
+def chunk_plan(
+    case: Case, answer: Answer, hashes: Hashes, chunk: range, done: Replayed
+) -> tuple[BucketPlan, list[FedRecord]]:
+    """Return the plan of a chunk after what is `done`, with one bucket, and its records. `done` gets the times."""
+    of_chunk = [entry for entry in answer.entries if entry.place[0] in chunk]
+    entries = [entry._replace(sequence=number) for number, entry in enumerate(of_chunk)]
+    ranges = _ranges(chunk, entries)
+    steps, beginning = _time(case, entries, chunk, done, ranges=ranges)
+    plan = bucket_plan(case.pipeline, tables_of(case.pipeline, COLUMNS), ranges, steps=steps, beginning=beginning)
+    # Every checkpoint is whole; tests/windowlib/execution has those that are stored as changes.
+    plan = replace(plan, checkpoints=CheckpointRules(full_slices=frozenset(range(len(chunk)))))
+    return plan, [_fed(entry, chunk.start, hashes) for entry in entries if entry.problem is None]
+
+
+def state_before(done: Replayed, name: str, first: int) -> list[Row]:
     return [row for row in done.rows.get(name, ()) if row["slice_no"] == first - 1]
 
 

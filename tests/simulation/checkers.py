@@ -352,7 +352,7 @@ class Checkers:
         observer, version = self.observer, len(self.observer.world.table.commits)
         while len(observer.published_at) < version:
             observer.published_at.append(observer.published_at[-1])  # compactions
-        events = [event_of(row) for row in rows]
+        events = [event_of(row, "") for row in rows]
         observer.written.update({event.kind.value for event in events})
         before = observer.view
         for event in events:

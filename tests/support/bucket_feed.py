@@ -102,7 +102,7 @@ class BucketResult:
 
 def run_bucket(
     plan: BucketPlan,
-    state: Mapping[str, Sequence[Mapping[str, Any]]],
+    state: Mapping[str, Sequence[Mapping[str, Any]] | pa.Table],
     records: Sequence[FedRecord],
     *,
     size: int | None = None,
@@ -118,7 +118,8 @@ def run_bucket(
     run = BucketRun(plan)
     for name in tables.INCREMENTAL_TABLES:
         if rows := state.get(name):
-            run.restore(name, pa.Table.from_pylist(list(rows), schema=schema_of(plan.table(name))))
+            whole = pa.Table.from_pylist(list(rows), schema=schema_of(plan.table(name)))
+            run.restore(name, rows if isinstance(rows, pa.Table) else whole)
     emitted: dict[tuple[int, str], list[pa.Table]] = {}
     parts = [run.process(number, batch) for number, batch in record_batches(plan, records, size=size)]
     for slice_no, tag, rows in chain(*parts, run.finish()):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from windowlib.keyed.state_rules import StateRules
 from windowlib.keyed.timers import KeyGroupRange
 from windowlib.windows.spec import WindowSpec
 from windowlib.windows.window_operator import WindowOperator
@@ -15,3 +16,6 @@ class PlainSpec:
 
     def build(self, groups: KeyGroupRange | None = None) -> WindowOperator:
         return WindowOperator(self.spec.build().windowing, groups)
+
+    def state_rules(self) -> StateRules:
+        return self.spec.state_rules()

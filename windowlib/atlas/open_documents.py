@@ -12,8 +12,10 @@ from windowlib.bounds import TimeWindow
 from windowlib.errors import CheckpointError
 from windowlib.keyed.key_order import group_of_order, key_orderer
 from windowlib.keyed.snapshots import WindowStateRow
+from windowlib.keyed.state_rules import ONE_ROW, wrong_value
 from windowlib.keyed.timers import KeyGroupRange
 from windowlib.records.records import Stored, Tally
+from windowlib.records.tables import WINDOW_STATE
 from windowlib.records.tallies import NO_EDGES, Edges, signed, together
 
 _PARTITION: Final = "partition"
@@ -172,14 +174,8 @@ class OpenDocuments:
         for row in rows:
             partition = read_literal(row.trigger_state.get(_PARTITION), Place("the checkpoint's partition"))
             lane = self.lane(row.key, partition)
-            group = group_of_order(lane.name[0])
-            if group != row.key_group or group not in self._groups:
-                raise CheckpointError(
-                    f"the window {row.window_start_ms} to {row.window_end_ms} of key {row.key!r} is stored in key "
-                    f"group {row.key_group}; its key has key group {group}, and this operator owns the groups "
-                    f"[{self._groups.start}, {self._groups.stop}) of {self._groups.max_parallelism}. Restore it with "
-                    "the max_parallelism of the checkpoint"
-                )
+            named = (row.key, (row.window_start_ms, row.window_end_ms))
+            self._groups.check_row(WINDOW_STATE, row.key_group, group_of_order(lane.name[0]), row=named)
             if row.window_start_ms is None or row.window_end_ms is None:
                 raise CheckpointError(
                     f"the checkpoint has a window of key {row.key!r} without bounds, but Atlas's windows have bounds; "
@@ -187,8 +183,5 @@ class OpenDocuments:
                 )
             window = TimeWindow(row.window_start_ms, row.window_end_ms)
             if window in lane.windows:
-                raise CheckpointError(
-                    f"the checkpoint has the window {window} of key {row.key!r} twice, so it is damaged; replay the "
-                    "previous slice again (repair-run)"
-                )
+                raise wrong_value(WINDOW_STATE, "window_start_ms", row=named, stored="two rows", allowed=ONE_ROW)
             self._open(lane, window, [Stored(*stored) for stored in row.contents])

@@ -20,6 +20,7 @@ from windowlib.atlas.time_driver import AtlasDriver
 from windowlib.atlas.window_stages import Hopping, Sessions, Source, Windows, read_windows
 from windowlib.bounds import SAFE_TIME_MS
 from windowlib.errors import SpecError
+from windowlib.keyed.state_rules import StateRules
 from windowlib.keyed.timers import KeyGroupRange
 
 OUTPUT_COLUMNS: Final[Mapping[str, str]] = {"document": "string"}
@@ -136,6 +137,22 @@ class AtlasSpec:
     def build(self, groups: KeyGroupRange | None = None) -> AtlasOperator:
         """Return a fresh operator that owns `groups`, by default all key groups."""
         return AtlasOperator(self._windowing(), groups)
+
+    def state_rules(self) -> StateRules:
+        """Return the rules of open windows of documents."""
+        windows, grid = self.windows, None
+        if isinstance(windows, Hopping):
+            grid = (windows.size_ms, windows.hop_ms, windows.offset_ms)
+        return StateRules(
+            has_timers=False,
+            has_bounds=True,
+            grid=grid,
+            least_ms=1 if isinstance(windows, Hopping) else windows.gap_ms,
+            is_event_time=windows.is_event_time,
+            # On the clock, a window that ends at an instant closes after the records of that instant.
+            gone_after_ms=windows.allowed_lateness_ms - 1 if windows.is_event_time else 1,
+            keeps_records=True,
+        )
 
     def driver(self) -> AtlasDriver:
         """Return a fresh driver of the watermark."""

@@ -227,7 +227,7 @@ class AfterEach(_Several):
     def _turn(self, state: State) -> tuple[Composite, State]:
         """Return the current part and its state. After the last part, return a trigger that never fires."""
         place: int = state.get(_TURN, 0)
-        if place == len(self.triggers):
+        if place >= len(self.triggers):
             return _OVER, {}
         return self.triggers[place], _inside(state, str(place))
 

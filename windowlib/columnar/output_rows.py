@@ -185,7 +185,15 @@ class OutputRows:
             raise InvariantBroken(
                 f"a row of table {name} and the table differ in the columns {unmatched}; please report this"
             )
-        arrays = [_array(columns[column], kind, is_ours=column in _OURS) for column, kind in kinds.items()]
+        arrays = []
+        for column, kind in kinds.items():
+            try:
+                arrays.append(_array(columns[column], kind, is_ours=column in _OURS))
+            except (pa.ArrowException, TypeError, OverflowError) as error:
+                raise SpecError(
+                    f"column {column} of table {name} has the type {kind}, and a function emitted another value: "
+                    f"{error!s:.200}. Return values of the declared type, or declare another type"
+                ) from error
         return pa.table(arrays, names=list(kinds))
 
 

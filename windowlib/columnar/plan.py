@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.columnar.watermark_steps import Beginning, SliceRange, Steps
-from windowlib.keyed.operator_protocol import OperatorSpec
+from windowlib.keyed.operator_protocol import RestorableSpec
 from windowlib.records.tables import Table
 
 KEPT_TAG: Final = "kept:"
@@ -50,7 +50,7 @@ class BucketPlan:
     that the columnar executor processes together. Neither changes a row.
     """
 
-    spec: OperatorSpec
+    spec: RestorableSpec
     layout: ValueLayout
     keys: Mapping[str, str]
     inputs: Mapping[str, str]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import repeat
 from math import isnan, nan
 from typing import Any, Final, Literal
@@ -9,6 +10,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from windowlib.columnar.arrow import column_values, plain_values
+from windowlib.records.column_types import decimal_of, parse_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,3 +112,41 @@ def batch_values(batch: pa.RecordBatch, layout: ValueLayout) -> tuple[Iterable[A
     if callable(layout.gap):
         return values, [layout.gap(value) for value in values]
     return values, gaps
+
+
+_CLASSES: Final[Mapping[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz"), (int,)),
+    **dict.fromkeys(("float", "double"), (float,)),
+    "boolean": (bool,),
+    "string": (str,),
+    "binary": (bytes,),
+}
+"""The classes of the values of a column type (windowlib.columnar.arrow.plain_values)."""
+
+
+def value_test(layout: ValueLayout, types: Mapping[str, str]) -> Callable[[Any], bool]:
+    """Return a function that tells whether a value has the form of `Record.value`. `types` are those of the columns."""
+    classes = [_classes_of(None if name is None else types[name]) for name in layout.columns]
+    names = [str(name) for name in layout.columns]
+
+    def fit(values: Iterable[Any]) -> bool:
+        return all(
+            value is None or allowed is None or type(value) in allowed
+            for value, allowed in zip(values, classes, strict=True)
+        )
+
+    match layout.kind:
+        case "single":
+            return lambda value: fit((value,))
+        case "tuple":
+            return lambda value: type(value) is tuple and len(value) == len(classes) and fit(value)
+        case _:
+            return lambda value: type(value) is dict and [*value] == names and fit(value.values())
+
+
+def _classes_of(kind: str | None) -> tuple[type, ...] | None:
+    """Return the classes of the values of a column; None for nested columns, whose values are not tested."""
+    node = None if kind is None else parse_type(kind)
+    if kind is None or not isinstance(node, str):
+        return (type(None),) if kind is None else None
+    return (Decimal,) if decimal_of(node) is not None else _CLASSES.get(node)

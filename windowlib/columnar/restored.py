@@ -4,14 +4,16 @@ A task never fails on a damaged row. It reports the damage as a tally of the sli
 driver reads the tally and raises the error before anything is written.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
 
 from windowlib.columnar.arrow import plain_values
 from windowlib.columnar.executor import Executor, arrow_columns
+from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.row_identity import UNREADABLE, Column, RowIdentity
+from windowlib.columnar.state_content import StateContent
 from windowlib.errors import HindcastError
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
@@ -26,9 +28,10 @@ RESTORED, DAMAGED = "restored", "damaged"
 class RestoredState:
     """Collects the rows of a checkpoint, checks them, and restores an executor from them."""
 
-    def __init__(self, emitted: Iterable[Table]) -> None:
-        """Prepare for one bucket; `emitted` has the checkpoint tables, and may have others."""
-        self._stored = {table.name: table for table in emitted}
+    def __init__(self, plan: BucketPlan) -> None:
+        """Prepare for one bucket of a chunk."""
+        self._stored = {table.name: table for table in plan.tables}
+        self._content = StateContent(rules=plan.spec.state_rules(), beginning=plan.beginning)
         self._parts: dict[str, list[pa.Table]] = {}
         self._sums: dict[str, IdSum] = {}
         self._rows: dict[str, pa.Table] = {}
@@ -57,6 +60,7 @@ class RestoredState:
                 damage = damage_in(table, columns)
                 if damage is not None:
                     return damage
+                self._content.check(table, columns)
                 self._sums[name] = IdSum.of_array(columns[tables.ROW_ID].to_numpy())
                 self._rows[name], state[name] = rows, rows.select(list(arrow_columns(table)))
             executor.restore(state)

@@ -5,7 +5,7 @@ two lakes with the same records, cut into other slices, have different positions
 therefore covers only the order of the positions in the state of one key (windowlib.columnar.row_identity).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
@@ -14,10 +14,11 @@ from windowlib.columnar.watermark_steps import Beginning
 from windowlib.errors import CheckpointError
 from windowlib.keyed.snapshots import Snapshot, WindowStateRow
 from windowlib.keyed.state import UserStateRow
+from windowlib.keyed.state_rules import wrong_value
 from windowlib.keyed.timers import TimerRow
 from windowlib.records import tables
 from windowlib.records.named_rows import Row, RowBuilder
-from windowlib.records.plain_json import from_json, to_json
+from windowlib.records.plain_json import PLAIN_ERRORS, from_json, to_json
 from windowlib.records.records import Stored
 from windowlib.records.tables import Table
 
@@ -40,7 +41,12 @@ class StateRows:
     """Collects stored rows into a snapshot, and turns a snapshot into rows."""
 
     def __init__(
-        self, state_tables: Collection[Table], accumulators: Mapping[str, Iterable[str]], last: Iterable[str] = ()
+        self,
+        state_tables: Collection[Table],
+        accumulators: Mapping[str, Iterable[str]],
+        last: Iterable[str] = (),
+        *,
+        are_values: Callable[[Any], bool] = lambda _value: True,
     ) -> None:
         """Prepare for the checkpoints of one pipeline.
 
@@ -48,9 +54,11 @@ class StateRows:
             state_tables: `window_state`, `timers`, and `user_state` if the pipeline has user state.
             accumulators: aggregate -> the columns of its state, the aggregates in the order of the pipeline.
             last: the columns of a pane's values, if a retraction may take a pane back.
+            are_values: returns whether a value of a stored record is one of the pipeline (record_values.value_test).
         """
         self._accumulators = {f"acc_{name}": tuple(columns) for name, columns in accumulators.items()}
         self._last = tuple(last)
+        self._are_values = are_values
         given = {
             tables.WINDOW_STATE: (
                 *_SAME_NAMES,
@@ -68,31 +76,29 @@ class StateRows:
         self._user_state: list[UserStateRow] = []
 
     def add_windows(self, rows: Iterable[NamedRow]) -> None:
-        """Add rows of `window_state`.
-
-        Raises:
-            CheckpointError: a row has no state for one of the aggregates.
-        """
+        """Add rows of `window_state`, whose content is checked (windowlib.columnar.state_content)."""
         keys = self._keys[tables.WINDOW_STATE]
         for row in rows:
             key = tuple([row[name] for name in keys])
             states = tuple([row[name] for name in self._accumulators])
-            if None in states:
-                raise CheckpointError(
-                    f"the checkpoint has no state for one of the {len(states)} aggregates in window "
-                    f"{(row['window_start_ms'], row['window_end_ms'])} of key {key}: the aggregate is newer than the "
-                    "checkpoint; replay from the start of the log, or begin anew with --fresh"
-                )
             self._windows.append(
                 WindowStateRow(
                     key=key,
                     accumulators=states,
-                    contents=[_stored(record) for record in row["contents"] or ()],
+                    contents=[self._stored(record, key, row) for record in row["contents"] or ()],
                     trigger_state=from_json(row["trigger_state"]),
                     last_values=row["last_emitted"] if self._last else None,
                     **{name: row[name] for name in _SAME_NAMES},
                 )
             )
+
+    def _stored(self, record: NamedRow, key: tuple[Any, ...], row: NamedRow) -> Stored:
+        value = _read(tables.WINDOW_STATE, "contents", record["value"], key=key, row=row)
+        if not self._are_values(value):
+            allowed = "the columns of a record that the pipeline reads, each with a value of its type"
+            raise _wrong(tables.WINDOW_STATE, "contents", value, key=key, row=row, allowed=allowed)
+        position = (record["slice_start_ms"], record["rank"])
+        return Stored(position, record["event_time_ms"], value, record["edge_id"])
 
     def add_timers(self, rows: Iterable[NamedRow]) -> None:
         """Add rows of `timers`."""
@@ -107,7 +113,7 @@ class StateRows:
         for row in rows:
             key = tuple([row[name] for name in keys])
             namespace = _window(row) if row["scope"] == "window" else ()
-            content = from_json(row["content"])
+            content = _read(tables.USER_STATE, "content", row["content"], key=key, row=row)
             self._user_state.append(UserStateRow(row["key_group"], key, namespace, row["name"], row["kind"], content))
 
     def snapshot(self, beginning: Beginning) -> Snapshot:
@@ -165,9 +171,19 @@ def _contents_row(stored: Stored) -> dict[str, Any]:
     }
 
 
-def _stored(row: NamedRow) -> Stored:
-    position = (row["slice_start_ms"], row["rank"])
-    return Stored(position, row["event_time_ms"], from_json(row["value"]), row["edge_id"])
+def _read(table: str, column: str, text: str, *, key: tuple[Any, ...], row: NamedRow) -> Any:  # noqa: ANN401
+    """Return the value of a text of `to_json`."""
+    try:
+        return from_json(text)
+    except PLAIN_ERRORS as error:
+        raise _wrong(table, column, text, key=key, row=row, allowed="JSON of plain data") from error
+
+
+def _wrong(
+    table: str, column: str, stored: object, *, key: tuple[Any, ...], row: NamedRow, allowed: str
+) -> CheckpointError:
+    named = (key, (row["window_start_ms"], row["window_end_ms"]))
+    return wrong_value(table, column, row=named, stored=stored, allowed=allowed)
 
 
 def _window(row: NamedRow) -> Window:

@@ -56,7 +56,7 @@ class BucketRun:
     def __post_init__(self) -> None:
         self._executor = executor_for(self.plan)
         self._identities = {table.name: RowIdentity(table) for table in self.plan.tables}
-        self._restored = RestoredState(self.plan.tables)
+        self._restored = RestoredState(self.plan)
         self._changes = StateChanges(self.plan)
 
     def restore(self, table: str, rows: pa.Table) -> None:

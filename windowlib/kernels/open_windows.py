@@ -10,13 +10,13 @@ import pyarrow as pa
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.plan import BucketPlan
-from windowlib.errors import CheckpointError
 from windowlib.kernels.aggregates.column_aggregate import AnyAggregate, Bools, Int64s
 from windowlib.kernels.block import added
 from windowlib.kernels.edges import EdgeColumns
 from windowlib.kernels.keys import KeyTable
 from windowlib.kernels.panes import Constants, arrow_column
-from windowlib.keyed.timers import EVENT
+from windowlib.keyed.state_rules import ONE_ROW, wrong_value
+from windowlib.keyed.timers import EVENT, KeyGroupRange
 from windowlib.records import tables
 from windowlib.records.plain_json import from_json, to_json
 
@@ -113,6 +113,7 @@ class CheckpointColumns:
         self._keys = keys
         self._aggregates = aggregates
         self._lateness_ms = lateness_ms
+        self._max_parallelism = plan.max_parallelism
         self._states = [f"acc_{name}" for name in plan.accumulators]
         self._kinds = {
             name: {column: arrow_type(node) for column, node in plan.table(name).columns().items()}
@@ -133,7 +134,7 @@ class CheckpointColumns:
         """Return the open windows of a checkpoint. The timers follow from them.
 
         Raises:
-            CheckpointError: a window has two rows, a row has a wrong key group, or an aggregate has no state.
+            CheckpointError: a window has two rows, or a row has a wrong key group.
         """
         rows = state.get(tables.WINDOW_STATE)
         if rows is None or not rows.num_rows:
@@ -169,33 +170,19 @@ class CheckpointColumns:
         return self._keys.encode([rows[name].combine_chunks() for name in self._key_names], rows.num_rows)
 
     def _check(self, columns: Mapping[str, pa.Array], key_code: Int64s, bounds: tuple[Int64s, Int64s]) -> None:
-        for name in self._states:
-            if columns[name].null_count:
-                row = int(np.argmin(columns[name].is_valid().to_numpy(zero_copy_only=False)))
-                window = (int(bounds[0][row]), int(bounds[1][row]))
-                raise CheckpointError(
-                    f"the checkpoint has no state for one of the {len(self._states)} aggregates in window {window} of "
-                    f"key {self._keys.key(int(key_code[row]))}: the aggregate is newer than the checkpoint; replay "
-                    "from the start of the log, or begin anew with --fresh"
-                )
         groups, stored = self._keys.groups(key_code), _int64(columns["key_group"])
         if (groups != stored).any():
             row = int(np.argmax(groups != stored))
-            raise CheckpointError(
-                f"the window {int(bounds[0][row])} to {int(bounds[1][row])} of key "
-                f"{self._keys.key(int(key_code[row]))!r} is stored in key group {int(stored[row])}; its key is in "
-                f"{int(groups[row])}. Restore it with the max_parallelism that wrote it"
-            )
+            named = (self._keys.key(int(key_code[row])), (int(bounds[0][row]), int(bounds[1][row])))
+            owned = KeyGroupRange(0, self._max_parallelism, self._max_parallelism)
+            owned.check_row(tables.WINDOW_STATE, int(stored[row]), int(groups[row]), row=named)
         order = np.lexsort((bounds[1], bounds[0], key_code))
         same = [column[order][1:] == column[order][:-1] for column in (key_code, *bounds)]
         twice = np.flatnonzero(same[0] & same[1] & same[2])
         if len(twice):
             row = int(order[twice[0]])
-            raise CheckpointError(
-                f"the checkpoint has the window {int(bounds[0][row])} to {int(bounds[1][row])} of key "
-                f"{self._keys.key(int(key_code[row]))!r} twice, so it is damaged; "
-                "replay the slice before again (repair-run)"
-            )
+            named = (self._keys.key(int(key_code[row])), (int(bounds[0][row]), int(bounds[1][row])))
+            raise wrong_value(tables.WINDOW_STATE, "window_start_ms", row=named, stored="two rows", allowed=ONE_ROW)
 
     def _window_rows(self, opened: OpenWindows) -> pa.Table:
         count = len(opened)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from windowlib.keyed.snapshots import Snapshot
+from windowlib.keyed.state_rules import StateRules
 from windowlib.keyed.timers import KeyGroupRange
 from windowlib.records.record_columns import RecordColumns
 from windowlib.records.records import START, Fate, OnlyPanes, Output, Position, Record, Tally
@@ -83,3 +84,10 @@ class OperatorSpec(Protocol):
 
     def build(self, groups: KeyGroupRange | None = None) -> Operator:
         """Return a fresh operator that owns the key groups of `groups`, by default all."""
+
+
+class RestorableSpec(OperatorSpec, Protocol):
+    """A spec whose state a checkpoint can hold."""
+
+    def state_rules(self) -> StateRules:
+        """Return what the rows of the operator's state can contain."""

@@ -7,9 +7,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from windowlib.errors import CheckpointError, SpecError
+from windowlib.errors import SpecError
 from windowlib.keyed.key_order import group_of_order
+from windowlib.keyed.state_rules import ONE_ROW, RowName, wrong_value
 from windowlib.records.records import Value
+from windowlib.records.tables import USER_STATE
 
 Kind = Literal["value", "list", "map"]
 KINDS: Final = ("value", "list", "map")
@@ -219,22 +221,25 @@ class KeyedState:
         """Add the state of one or more snapshots.
 
         Raises:
-            CheckpointError: the function does not declare the state, or declares another kind.
+            CheckpointError: the function does not declare the state, or declares another kind; or a row has a wrong
+                key group, occurs twice, or has content of another kind.
         """
         for row in rows:
-            spec = self._specs.get(row.name)
+            spec, named = self._specs.get(row.name), (row.key, row.namespace)
             if spec is None or spec.kind != row.kind:
-                declared = "no state of that name" if spec is None else f"kind {spec.kind}"
-                raise CheckpointError(
-                    f"the checkpoint has state {row.name!r} of kind {row.kind}, the function declares {declared}; "
-                    "replay from the start, or restore the function that wrote it"
+                declared = "none of that name" if spec is None else f"kind {spec.kind}"
+                stored = f"the state {row.name!r:.100} of kind {row.kind}"
+                allowed = (
+                    f"state that the function declares, which is {declared}; replay from the start, or restore the "
+                    "function that wrote it"
                 )
-            content: Any = row.content
-            if row.kind == "list":
-                content = list(content)
-            elif row.kind == "map":
-                content = {_hashable(name): value for name, value in content}
-            self.cells[row.key, row.namespace, row.name] = content
+                raise wrong_value(USER_STATE, "name", row=named, stored=stored, allowed=allowed)
+            group = group_of_order(self._order(row.key))
+            if group != row.key_group:
+                raise wrong_value(USER_STATE, "key_group", row=named, stored=row.key_group, allowed=f"{group}")
+            if (row.key, row.namespace, row.name) in self.cells:
+                raise wrong_value(USER_STATE, "name", row=named, stored=row.name, allowed=ONE_ROW)
+            self.cells[row.key, row.namespace, row.name] = _cell(row, named)
 
 
 def _plain(cell: Any) -> Any:  # noqa: ANN401 - state is any plain data
@@ -242,6 +247,23 @@ def _plain(cell: Any) -> Any:  # noqa: ANN401 - state is any plain data
     if isinstance(cell, dict):
         return [[name, value] for name, value in cell.items()]
     return list(cell) if isinstance(cell, list) else cell
+
+
+def _cell(row: UserStateRow, named: RowName) -> Any:  # noqa: ANN401
+    """Return the state of a row as `cells` has it."""
+    content = row.content
+    try:
+        match row.kind:
+            case "value":
+                return content
+            case "list" if isinstance(content, list):
+                return [*content]
+            case "map" if isinstance(content, list):
+                return {_hashable(name): value for name, value in content}
+    except (TypeError, ValueError):
+        pass  # an element is no pair, or its name is a map
+    allowed = "a list of pairs of a name and a value" if row.kind == "map" else "a list"
+    raise wrong_value(USER_STATE, "content", row=named, stored=content, allowed=allowed)
 
 
 def _hashable(name: Any) -> Hashable:  # noqa: ANN401

@@ -16,9 +16,10 @@ from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.errors import CheckpointError, SpecError
+from windowlib.errors import SpecError
 from windowlib.keyed.key_groups import DEFAULT_MAX_PARALLELISM, check_parallelism
 from windowlib.keyed.key_order import KeyOrders, group_of_order
+from windowlib.keyed.state_rules import RowName, wrong_value
 from windowlib.keyed.timer_owners import DueTimer, Namespace, Owner, Owners
 
 Domain = Literal["event", "processing"]
@@ -259,6 +260,20 @@ class KeyGroupRange:
     def __contains__(self, group: int) -> bool:
         return self.start <= group < self.stop
 
+    def check_row(self, table: str, stored: int, group: int, *, row: RowName) -> None:
+        """Check the key group that a row of a checkpoint stores. `group` is that of its key, `row` names the row.
+
+        Raises:
+            CheckpointError: the row has another group, or this operator does not own the group.
+        """
+        if stored != group or group not in self:
+            allowed = (
+                f"the group of the key, {group}, if it is in [{self.start}, {self.stop}) of {self.max_parallelism}, "
+                "which this operator owns. Restore the row in the operator that owns its group, with the "
+                "max_parallelism that wrote it"
+            )
+            raise wrong_value(table, "key_group", row=row, stored=stored, allowed=allowed)
+
 
 class TimerService:
     """The event timers, the processing timers, the watermark and the processing time of one operator.
@@ -324,15 +339,11 @@ class TimerService:
             CheckpointError: a timer belongs to a key group that this service does not own.
         """
         for row in rows:
+            named = (row.key, row.namespace)
             if row.domain not in {EVENT, PROCESSING}:
-                raise CheckpointError(f"timer {row} has domain {row.domain!r}; allowed are event and processing")
-            group = group_of_order(self.order(row.key))
-            if group != row.key_group or group not in self.groups:
-                raise CheckpointError(
-                    f"timer service {self.name!r} owns key groups [{self.groups.start}, {self.groups.stop}) of "
-                    f"{self.groups.max_parallelism}; {row} has key group {row.key_group} and its key is in {group}. "
-                    "Restore it in the operator that owns its group, with the max_parallelism that wrote it"
-                )
+                allowed = f"{EVENT} or {PROCESSING}"
+                raise wrong_value("timers", "domain", row=named, stored=row.domain, allowed=allowed)
+            self.groups.check_row("timers", row.key_group, group_of_order(self.order(row.key)), row=named)
             queue = self.queue(row.domain)
             if not queue.is_shared(row.at_ms, row.key, row.namespace):
                 queue.register(row.at_ms, row.key, row.namespace)

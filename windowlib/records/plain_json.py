@@ -18,6 +18,8 @@ _TUPLE: Final = "$tuple"
 _OBJECT: Final = "$object"
 _PAIRS: Final = "$pairs"
 _MARKS: Final = frozenset({_BYTES, _DECIMAL, _TUPLE, _OBJECT, _PAIRS})
+PLAIN_ERRORS: Final = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
+"""The errors of reading a text or a state that no writer has made."""
 
 
 def to_json(value: object) -> str:
@@ -35,10 +37,16 @@ def to_json(value: object) -> str:
 def from_json(text: str) -> Any:  # noqa: ANN401 - any plain value
     """Return the plain value from which `to_json` made the text.
 
+    Raises:
+        ValueError, TypeError, LookupError, ArithmeticError, RecursionError: `to_json` does not make such a text.
+
     >>> from_json('{"price":{"$decimal":"1.50"}}')
     {'price': Decimal('1.50')}
     """
-    return json.loads(text, object_hook=_decode)
+    value = json.loads(text, object_hook=_decode)
+    if "\\ud" in text.lower():  # half a character could not be written again
+        to_json(value).encode("utf-8")
+    return value
 
 
 def _encode(value: object) -> Any:  # noqa: ANN401, PLR0911 - see to_json; one return per kind of value

@@ -5,12 +5,13 @@ expired tuples, the state of the policies, and one mark per tuple: bit 0 means s
 and the higher bits are the index of the reason why no window held the tuple.
 """
 
-from collections.abc import Hashable, Iterable
-from typing import Final
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Final
 
-from windowlib.errors import CheckpointError
 from windowlib.keyed.snapshots import WindowStateRow
+from windowlib.keyed.state_rules import COUNT, INSTANT, fits, wrong_value
 from windowlib.records.records import Stored
+from windowlib.records.tables import WINDOW_STATE
 from windowlib.records.tallies import Edges, signed
 from windowlib.storm.manager import Queued, WindowManager
 from windowlib.storm.reasons import AFTER_ITS_WINDOW, BEHIND_STOP
@@ -56,19 +57,42 @@ def restore_manager(manager: WindowManager, row: WindowStateRow) -> None:
     """Restore the state that `manager_row` stored, into a fresh manager.
 
     Raises:
-        CheckpointError: the row does not have a mark for each tuple, or has a tuple without a time.
+        CheckpointError: the state of the policies or a mark is wrong, a tuple has no time, or the tallies are those of
+            other tuples.
     """
     state = row.trigger_state
-    marks = state.get("marks", ())
-    if len(marks) != len(row.contents) or "expired" not in state:
-        raise CheckpointError(
-            f"the checkpoint of key {row.key!r} has {len(row.contents)} tuples and {len(marks)} marks, but needs one "
-            "mark per tuple; the row is damaged, or windows of another kind than storm wrote it. Replay from the start "
-            "of the log"
-        )
-    tuples = [_queued(stored, mark) for stored, mark in zip(row.contents, marks, strict=True)]
-    expired = state["expired"]
-    manager.restore(state, queue=tuples[expired:], expired=tuples[:expired])
+    wrong = _problem(state, len(row.contents))
+    if wrong is not None:
+        raise wrong_value(WINDOW_STATE, "trigger_state", row=(row.key, ()), stored=state, allowed=wrong)
+    tuples = [_queued(row, stored, mark) for stored, mark in zip(row.contents, state["marks"], strict=True)]
+    queue, expired = tuples[state["expired"] :], tuples[: state["expired"]]
+    shown = [event for event in queue if event.is_shown]
+    for column, events, stored in (
+        ("edge_count", queue, (row.edge_count, row.edge_xor, row.edge_sum)),
+        ("fired_count", shown, (row.fired_count, row.fired_xor, row.fired_sum)),
+    ):
+        if (edges := signed(edges_of(events))) != stored:
+            allowed = f"the tally of the tuples in contents, {edges}"
+            raise wrong_value(WINDOW_STATE, column, row=(row.key, ()), stored=stored, allowed=allowed)
+    manager.restore(state, queue=queue, expired=expired)
+
+
+def _problem(state: Mapping[str, Any], tuples: int) -> str | None:
+    """Return what is allowed in place of a wrong value in a manager's state; None if there is none."""
+    for name in ("adds", "expired", "count", "processed", "since_trigger", "admitted"):
+        if not fits(state.get(name), COUNT):
+            return f"{COUNT} for {name}"
+    for name in ("reference_ms", "next_end_ms", "last_reference_ms", "end_ms", "delta_ms"):
+        is_null = name in state and state[name] is None and name != "delta_ms"
+        if not is_null and not fits(state.get(name), INSTANT):
+            return f"{INSTANT} for {name}"
+    marks = state.get("marks")
+    most = len(_REASONS) << _REASON_SHIFT
+    if not isinstance(marks, list) or not all(fits(mark, COUNT) and mark < most for mark in marks):
+        return f"a list of integers from 0 to {most - 1} for marks"
+    if len(marks) != tuples:
+        return f"one mark for each of the {tuples} tuples in contents"
+    return None if state["expired"] + state["admitted"] <= tuples else f"at most {tuples} tuples expired and admitted"
 
 
 def edges_of(events: Iterable[Queued]) -> Edges:
@@ -85,11 +109,10 @@ def _mark(event: Queued) -> int:
     return event.is_shown * _SHOWN | event.is_previous * _PREVIOUS | _REASONS.index(event.reason) << _REASON_SHIFT
 
 
-def _queued(stored: Stored, mark: int) -> Queued:
+def _queued(row: WindowStateRow, stored: Stored, mark: int) -> Queued:
     if stored.timestamp_ms is None:
-        raise CheckpointError(
-            f"the checkpoint has a tuple without a time at position {stored.position}; replay from the start of the log"
-        )
+        what = f"a tuple without a time at position {stored.position}"
+        raise wrong_value(WINDOW_STATE, "contents", row=(row.key, ()), stored=what, allowed="a time for each tuple")
     return Queued(
         position=stored.position,
         at_ms=stored.timestamp_ms,

@@ -6,6 +6,7 @@ from typing import Final
 from windowlib.errors import SpecError
 from windowlib.functions.aggregates import Aggregate
 from windowlib.functions.window_functions import Aggregates, WindowFunction, process_function
+from windowlib.keyed.state_rules import StateRules
 from windowlib.keyed.timers import STALE_MAX, KeyGroupRange
 from windowlib.storm.firing import Windows
 from windowlib.storm.generator import StreamWatermarks
@@ -193,6 +194,10 @@ class StormSpec:
             stale_max=self.stale_max,
         )
         return StormOperator(windows, groups)
+
+    def state_rules(self) -> StateRules:
+        """Return the rules of window managers. `restore_manager` checks what only Storm's rows have."""
+        return StateRules(has_timers=False, keeps_records=True, counts_records=False)
 
     def driver(self) -> StreamTime:
         """Return a fresh driver of the pipeline's watermark."""

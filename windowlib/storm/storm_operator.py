@@ -8,11 +8,12 @@ from collections.abc import Hashable
 from typing import Final
 
 from windowlib.bounds import TimeWindow, Window
-from windowlib.errors import CheckpointError, SpecError
+from windowlib.errors import SpecError
 from windowlib.functions.window_functions import process_function
 from windowlib.keyed.key_order import group_of_order
 from windowlib.keyed.snapshots import Snapshot, WindowStateRow
 from windowlib.keyed.state import KeyedState
+from windowlib.keyed.state_rules import ONE_ROW, wrong_value
 from windowlib.keyed.timers import KeyGroupRange, TimerService
 from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import (
@@ -28,6 +29,7 @@ from windowlib.records.records import (
     Tally,
     Unassigned,
 )
+from windowlib.records.tables import WINDOW_STATE
 from windowlib.records.tallies import NEW, EdgeTallies, signed
 from windowlib.storm.firing import Cause, Firing, LastPane, Runtime, Windows
 from windowlib.storm.manager import Queued, WindowManager
@@ -211,13 +213,10 @@ class StormOperator:
             self._restore_key(row)
 
     def _restore_key(self, row: WindowStateRow) -> None:
-        group, owned = group_of_order(self._timers.order(row.key)), self._timers.groups
-        if group != row.key_group or group not in owned:
-            raise CheckpointError(
-                f"key {row.key!r} has key group {group}, the checkpoint has it under key group {row.key_group}, and "
-                f"this operator owns the groups [{owned.start}, {owned.stop}); restore the row in the operator that "
-                "owns its group, with the max_parallelism of the checkpoint"
-            )
+        timers, named = self._timers, (row.key, ())
+        timers.groups.check_row(WINDOW_STATE, row.key_group, group_of_order(timers.order(row.key)), row=named)
+        if row.key in self._keys:
+            raise wrong_value(WINDOW_STATE, "window_start_ms", row=named, stored="two rows", allowed=ONE_ROW)
         windowed = self._keys[row.key] = _Windowed(WindowManager(self._windows.policies))
         restore_manager(windowed.manager, row)
         windowed.last_pane = LastPane(row.trigger_state["end_ms"], row.pane_index)

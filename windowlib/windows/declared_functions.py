@@ -16,6 +16,7 @@ from windowlib.functions.aggregates import Accumulator, Columns, State
 from windowlib.functions.window_functions import Place, ProcessContext, ProcessFunction, Reduce, UserAggregate
 from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
 from windowlib.keyed.state import StateSpec
+from windowlib.keyed.state_rules import StateRules
 from windowlib.keyed.timers import STALE_MAX, KeyGroupRange
 from windowlib.records.plain_json import from_json, to_json
 from windowlib.records.records import Position, Record, Value
@@ -148,3 +149,7 @@ class KeyedProcessSpec:
     def build(self, groups: KeyGroupRange | None = None) -> KeyedProcessOperator:
         """Return a fresh operator that owns `groups`; by default it owns all key groups."""
         return KeyedProcessOperator(self.function, groups, stale_max=self.stale_max)
+
+    def state_rules(self) -> StateRules:
+        """Return the rules of timers and state without windows."""
+        return StateRules(has_windows=False)

@@ -1,6 +1,7 @@
 """WindowSpec, the specification of a window computation. It checks itself at creation and builds the operator."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 from windowlib.beam import Default
@@ -16,6 +17,7 @@ from windowlib.functions.window_functions import (
     can_merge,
     process_function,
 )
+from windowlib.keyed.state_rules import StateRules
 from windowlib.keyed.timers import STALE_MAX, KeyGroupRange
 from windowlib.profiles import STRICT, Profile
 from windowlib.triggers.flink import (
@@ -27,10 +29,11 @@ from windowlib.triggers.flink import (
 )
 from windowlib.triggers.protocol import Trigger
 from windowlib.triggers.wrappers import ProcessingTimeout, Purging
-from windowlib.windows.assigners import Assigner, Global
+from windowlib.windows.assigners import Assigner, Global, Session, Sliding, Stagger, Tumbling
 from windowlib.windows.evictors import Evictor, KeepCount
 from windowlib.windows.fast.fast_operator import FastOperator
 from windowlib.windows.output_times import COMBINERS, Holding, TimestampCombiner
+from windowlib.windows.trigger_states import trigger_problem
 from windowlib.windows.window_operator import WindowOperator
 from windowlib.windows.windowing import PENDING_MAX, WAITING_MAX, Leftovers, Windowing
 
@@ -209,6 +212,36 @@ class WindowSpec:
     def effective_function(self) -> WindowFunction:
         """Return the function that runs; a tuple of aggregates becomes `Aggregates`."""
         return Aggregates(self.function) if isinstance(self.function, tuple) else self.function
+
+    def state_rules(self) -> StateRules:
+        """Return the rules of open windows, as the assigner makes them."""
+        assigner, profile, function = self.assigner, self.profile, self.effective_function()
+        grid, least_ms, most_ms = None, 1, None
+        match assigner:
+            case Tumbling(size_ms=size_ms, offset_ms=offset_ms):
+                grid = (size_ms, size_ms if assigner.stagger is Stagger.ALIGNED else 1, offset_ms)
+            case Sliding():
+                grid = (assigner.size_ms, assigner.slide_ms, assigner.offset_ms)
+            case Session():
+                least_ms = most_ms = assigner.gap_ms
+            case _:
+                pass  # windows of any size
+        gone_after_ms = self.allowed_lateness_ms + profile.deleted_after_end_ms if assigner.is_event_time else 0
+        aggregates: tuple[object, ...] = function.aggregates if isinstance(function, Aggregates) else ()
+        return StateRules(
+            has_bounds=assigner.has_bounds,
+            wraps=profile.wraps_int64,
+            grid=grid,
+            least_ms=least_ms,
+            most_ms=most_ms,
+            is_merging=assigner.is_merging,
+            is_event_time=assigner.is_event_time,
+            gone_after_ms=gone_after_ms if assigner.has_bounds else None,
+            has_orphans=not profile.keeps_identical_session,
+            keeps_records=self.keeps_records,
+            aggregates=() if self.keeps_records else aggregates,
+            trigger_problem=partial(trigger_problem, self.effective_trigger()),
+        )
 
     def build(self, groups: KeyGroupRange | None = None) -> WindowOperator:
         """Return a fresh operator that owns `groups`; by default it owns all key groups."""

@@ -1,21 +1,22 @@
 """The open windows of one operator, and their rows in a snapshot."""
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from windowlib.bounds import GLOBAL_WINDOW, MAX_TIME_MS, TimeWindow, Window
-from windowlib.errors import CheckpointError
 from windowlib.keyed.key_order import group_of_order
 from windowlib.keyed.snapshots import WindowStateRow
+from windowlib.keyed.state_rules import ONE_ROW, wrong_value
+from windowlib.records.plain_json import PLAIN_ERRORS
 from windowlib.records.records import Stored, Tally
+from windowlib.records.tables import WINDOW_STATE
 from windowlib.records.tallies import NO_EDGES, Edges, signed, together
 from windowlib.windows.contents import Contents
 from windowlib.windows.open_windows import Lifetime, OpenWindow, Runtime
+from windowlib.windows.trigger_states import STARTS_ANEW
 
 NEVER_LATE = MAX_TIME_MS + 1
 """A watermark that is never reached; windows that the clock completes have no late records."""
-_STARTS_ANEW: Final = "$starts_anew"
-"""The name of OpenWindow.starts_anew in a snapshot's `trigger_state`. It is stored only if it is True."""
 
 
 class Orphan(NamedTuple):
@@ -108,7 +109,7 @@ class WindowStore:
             state_window_end_ms=open_window.state_window.end_ms,
             accumulators=self._contents.to_states(open_window.contents),
             contents=list(open_window.contents) if self._contents.keeps_records else [],
-            trigger_state=_apart(open_window.state) | ({_STARTS_ANEW: True} if open_window.starts_anew else {}),
+            trigger_state=_apart(open_window.state) | ({STARTS_ANEW: True} if open_window.starts_anew else {}),
             record_count=edge_count,
             edge_count=edge_count,
             edge_xor=edge_xor,
@@ -150,30 +151,21 @@ class WindowStore:
                 two rows.
         """
         for row in rows:
-            group = group_of_order(self.runtime.timers.order(row.key))
-            if group != row.key_group or group not in self.runtime.timers.groups:
-                groups = self.runtime.timers.groups
-                raise CheckpointError(
-                    f"the window {row.window_start_ms} to {row.window_end_ms} of key {row.key!r} is stored in key "
-                    f"group {row.key_group}; its key is in {group}, and this operator owns [{groups.start}, "
-                    f"{groups.stop}) of {groups.max_parallelism}. Restore it with the max_parallelism that wrote it"
-                )
-            window = _window(row.window_start_ms, row.window_end_ms)
+            timers, window = self.runtime.timers, _window(row.window_start_ms, row.window_end_ms)
+            named = (row.key, window)
+            timers.groups.check_row(WINDOW_STATE, row.key_group, group_of_order(timers.order(row.key)), row=named)
+            if self.find(row.key, window) if not row.is_orphan else (row.key, window) in self.orphans:
+                raise wrong_value(WINDOW_STATE, "window_start_ms", row=named, stored="two rows", allowed=ONE_ROW)
             contents = self._restored_contents(row)
             edges = (row.edge_count, row.edge_xor, row.edge_sum)
             if row.is_orphan:
                 self.orphans[row.key, window] = Orphan(contents, edges)
                 continue
-            if self.find(row.key, window) is not None:
-                raise CheckpointError(
-                    f"the checkpoint has the window {window} of key {row.key!r} twice, so it is damaged; "
-                    "replay the slice before again (repair-run)"
-                )
             open_window = self.create(row.key, window, self.lifetime(window))
             open_window.state_window = _window(row.state_window_start_ms, row.state_window_end_ms)
             open_window.contents = contents
             open_window.state.update(_apart(row.trigger_state))
-            open_window.starts_anew = open_window.state.pop(_STARTS_ANEW, False)
+            open_window.starts_anew = open_window.state.pop(STARTS_ANEW, False)
             open_window.edges = edges
             open_window.fired = (row.fired_count, row.fired_xor, row.fired_sum)
             open_window.pane_index = row.pane_index
@@ -188,7 +180,11 @@ class WindowStore:
             return self._contents.create()
         if self._contents.keeps_records:
             return [Stored(*stored) for stored in row.contents]
-        return self._contents.from_states(row.accumulators)
+        try:
+            return self._contents.from_states(row.accumulators)
+        except PLAIN_ERRORS as error:
+            named, allowed = (row.key, _window(row.window_start_ms, row.window_end_ms)), "states of the aggregates"
+            raise wrong_value(WINDOW_STATE, "acc_*", row=named, stored=row.accumulators, allowed=allowed) from error
 
 
 class EndStore(WindowStore):

@@ -23,6 +23,7 @@ from windowlib.bounds import MIN_TIME_MS
 from windowlib.columnar.arrow import column_values
 from windowlib.columnar.log_reading import Rises
 from windowlib.columnar.row_identity import RowIdentity
+from windowlib.columnar.watermark_content import checked_sources
 from windowlib.columnar.watermark_steps import Beginning, Int64s, SliceRange, Steps, columns_of
 from windowlib.errors import CheckpointError
 from windowlib.records import tables
@@ -89,7 +90,7 @@ def time_before(
     """Return the clock and watermarks that a checkpoint contains; without one, those of a warm-up, or an empty list.
 
     Raises:
-        CheckpointError: a row is damaged, or the row for all sources together is missing.
+        CheckpointError: a row is damaged or has wrong content, or the row for all sources together is missing.
     """
     if before is None:
         return [] if warm_up is None else [source_row(row) for row in warm_up.time]
@@ -101,7 +102,13 @@ def time_before(
             f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) is damaged: a row of table "
             f"watermarks is not what was written: {damage.what}; run that slice again, or start with --fresh"
         )
-    sources = source_rows(rows) if rows.num_rows else []
+    try:
+        sources = checked_sources(rows) if rows.num_rows else []
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) is damaged: {error}; run that "
+            "slice again, or start with --fresh"
+        ) from error
     if [row.source for row in sources].count(ALL_SOURCES) != 1:
         raise CheckpointError(
             f"the checkpoint of slice {before.slice_id} (attempt {before.attempt_id}) has in table watermarks rows of "
@@ -132,7 +139,15 @@ def bounded_time(
     ends = tuple(int(np.searchsorted(rises.sequence, span.end_sequence, side="left")) for span in ranges)
     watermarks_ms = rises.max_event_time_ms - engine.time.bound_ms
     still = np.broadcast_to(np.int64(MIN_TIME_MS), len(watermarks_ms))
-    watermark_ms = combined(before).watermark_ms
+    last = combined(before)
+    watermark_ms = last.watermark_ms
+    greatest_ms = last.max_event_time_ms
+    if watermark_ms != (None if greatest_ms is None else greatest_ms - engine.time.bound_ms):
+        raise CheckpointError(
+            f"table watermarks, column watermark_ms of source {ALL_SOURCES!r} in the checkpoint has {watermark_ms}; "
+            f"allowed is max_event_time_ms, {greatest_ms}, minus {engine.time.bound_ms}; run the slice before again, "
+            "or start with --fresh"
+        )
     return ChunkTime(
         steps=Steps(
             sequence=rises.sequence,

@@ -29,6 +29,8 @@ from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
 
+_OTHER_TYPE = (KeyError, pa.ArrowException)
+"""The errors of a cast of stored columns to the types of this spec."""
 DivideTask: TypeAlias = Mapping[str, tuple[TableFile, ...]]
 """The files of one task by table, those of a table in the order of their parts."""
 
@@ -242,7 +244,11 @@ def _divide(stored: StoredTable, files: Sequence[TableFile], plan: DividePlan, *
     writer = ShuffleWriter(plan.directory, f"state-{table.name}")
     with shuffle_writers(writer):
         for stored_rows, alive in _rows(stored, files, plan, removed=removed):
-            rows = pa.table({name: _conformed(stored_rows, name, kind) for name, kind in kinds.items()})
+            try:
+                rows = pa.table({name: _conformed(stored_rows, name, kind) for name, kind in kinds.items()})
+            except _OTHER_TYPE as error:
+                what = f"table {table.name} has a column of another type: {error!r:.300}; allowed are {kinds}"
+                return DividedTable(table=table.name, staying=IdSum(), damage=what)
             chosen = alive
             if chunk is not None and keys is not None:
                 judged = _changeable_rows(table, rows, keys, alive=alive, watermark_ms=chunk.watermark_ms)

@@ -144,7 +144,7 @@ class SliceReplay:
             directory="",
             sizes=SIZES,
         )
-        restored = RestoredState(plan.tables)
+        restored = RestoredState(plan)
         for name, rows in state_where(divided, self.window.key.rows_of).items():
             restored.add(name, rows)
         damage = restored.restore(executor)

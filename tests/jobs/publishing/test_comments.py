@@ -37,7 +37,7 @@ def request_id(work: RequestContext) -> str:
 def events(work: RequestContext) -> list[LedgerEvent]:
     table = LedgerTable(work.lake.ledger(work.pipeline.name))
     table.refresh()
-    return [event_of(row) for row in table.read(after=0)]
+    return [event_of(row, "") for row in table.read(after=0)]
 
 
 def by(number: int, seen: LedgerView | None = None) -> By:

@@ -359,7 +359,7 @@ def test_a_watermark_that_goes_back_is_an_error() -> None:
         ({"version": 99}, "state version 99"),
         ({"windows": "double"}, "twice"),
         ({"windows": "unbound"}, "without bounds"),
-        ({"windows": "group"}, "key group"),
+        ({"windows": "group"}, "column key_group of key"),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_is_refused(change: dict[str, Any], message: str) -> None:
