@@ -159,6 +159,24 @@ def test_the_fold_goes_on_from_a_snapshot_at_each_version(tmp_path: Path) -> Non
                 assert process(uri).view(at) == fresh(uri).view(at), (seed, number, at)
 
 
+def test_a_view_that_is_read_late_is_that_of_its_version(tmp_path: Path) -> None:
+    """Its values are made when they are read; events that the same ledger has taken in meanwhile change none."""
+    for seed in seeds(4):
+        chance, uri = Random(seed), tmp_path / str(seed) / "ledger"
+        ledger = process(uri)
+        views = []
+        for number in range(1, 7):
+            events = random_events(chance, number)
+            unread = ledger.write(lambda _view, events=events: events)  # type: ignore[misc]
+            expected = fresh(uri).view()
+            repr(expected)  # makes all its values now
+            views.append((unread, expected))
+            if chance.random() < 0.5:
+                ledger = process(uri)
+        for unread, expected in views:
+            assert unread == expected, f"seed {seed}, version {unread.version}"
+
+
 def test_a_snapshot_of_another_history_is_not_used(tmp_path: Path) -> None:
     uri, other = tmp_path / "ledger", tmp_path / "other"
     process(uri).write(lambda _view: request(1, 2))
