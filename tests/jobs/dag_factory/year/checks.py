@@ -2,6 +2,7 @@
 
 from jobs.ledger.view import LedgerView, RequestKind
 from jobs.pipeline.slices import slice_of_id
+from jobs.planning.request_context import RequestContext
 from jobs.planning.standing import Standing, standing
 from jobs.readers import published_table
 from jobs.runs import Verdict
@@ -34,7 +35,7 @@ def check_readers(world: World, number: int) -> Seen:
     """Check what readers see at noon against the commits of the producer; return it."""
     work, where = world.work(), world.calendar.day(number)
     view = work.ledger.view()
-    now = _standing(world, view)
+    now = _standing_unless_erased(world, work, view)
     days = world.calendar.before(number)
     assert list(view.published) == days[: len(view.published)], f"{where}: readers see days without a gap"
     due: Seen = {}
@@ -46,22 +47,21 @@ def check_readers(world: World, number: int) -> Seen:
         due |= {(slice_id, key): total for key, total in totals(records, is_count=is_count).items()}
     visible = seen(world)
     assert visible == due, f"{where}: readers see the values of what the runs could read"
-    if now is None:
-        return visible
-    _check_changed(world, view, now, where)
-    if len(view.published) < number:
+    if now is not None:
+        _check_changed(world, view, now, where)
+    if now is not None and len(view.published) < number:
         first = days[len(view.published)]  # the days after it wait for it
         assert _has_cause(world, first, view, now), f"{where}: {first} without a cause"
     return visible
 
 
-def _standing(world: World, view: LedgerView) -> Standing | None:
-    """Return where the pipeline stands; None if an erasure that nobody has accepted is in a slice to be replayed."""
-    hidden = {day: version for day, version in world.producer.undecided.items() if day not in view.published}
+def _standing_unless_erased(world: World, work: RequestContext, view: LedgerView) -> Standing | None:
+    """Return where the pipeline stands; None if a person has to accept first that a day was erased before its run."""
     try:
-        return standing(world.work(), view)
+        return standing(work, view)
     except LogError as error:
-        if not any(f"commit {version} " in str(error) for version in hidden.values()):
+        erased = world.producer.erased_before_runs(view.published)
+        if not any(f"commit {world.producer.undecided[day]} " in f"{error}" for day in erased):
             raise
         return None
 
@@ -128,7 +128,7 @@ class SpecsAndVerdicts:
             records = world.producer.records(run.result.slice.slice_id, until=run.result.log.version)
             content = world.file.contents[run.result.spec_fingerprint]
             total = sum(totals(records, is_count=content.aggregate != AGGREGATES[0]).values())
-            assert (run.result.verdict is Verdict.FAIL) == (total >= world.limits[run.result.attempt_id]), where
+            assert (run.result.verdict is Verdict.FAIL) == (total >= world.limits[run.checks_attempt_id]), where
 
     def _heads_since(self, view: LedgerView, opened_seq: int, until_seq: int) -> set[str]:
         """Return the specs that the published head had between two versions of the ledger."""

@@ -33,10 +33,13 @@ def _answer(world: World, view: LedgerView, request: Request) -> None:
         world.by_hand("backfill_sales", restatement_conf(world.work(), request, publish=True))
     elif held := _held(view, request):
         _judge(world, view, request, held)
-    elif request.kind is RequestKind.RANGE and _is_overtaken(view, request):
+    elif request.kind in {RequestKind.RANGE, RequestKind.RESTATEMENT} and _is_overtaken(view, request):
         world.drawn["asked again"] += 1
+        is_range = request.kind is RequestKind.RANGE
+        if not is_range:
+            _undo_edit(world, view)
         first = slice_at(slice_grid(world.file.content.pipeline), request.from_ms or 0)
-        _replay_from(world, view, first.slice_id, if_open="replace")
+        _replay_from(world, view, first.slice_id, if_open="replace", fresh=is_range)
 
 
 def _hold_or_resume(world: World, view: LedgerView) -> None:
@@ -82,16 +85,11 @@ def _settle_specs(world: World, view: LedgerView) -> None:
     A range by hand is replayed with the spec of the file, so an edit is undone before slices are replayed for another
     reason.
     """
-    head, content = view.head, world.file.content
-    if head is None:
+    if view.head is None:
         return
-    published = head.result.spec_fingerprint
-    if published != content.spec:
+    if view.head.result.spec_fingerprint != world.file.content.spec:
         if world.is_quiet or world.happens(0.3):
-            world.drawn["edit undone"] += 1
-            former = world.file.contents[published]
-            world.file.write(former)
-            world.reload()
+            _undo_edit(world, view)
         elif world.happens(0.5):
             world.drawn["edit adopted"] += 1
             days = list(view.published)
@@ -101,6 +99,16 @@ def _settle_specs(world: World, view: LedgerView) -> None:
     if left and (world.is_quiet or world.happens(0.5)):
         world.drawn["replayed by hand"] += 1
         _replay_from(world, view, left[0].change.slice.slice_id)
+
+
+def _undo_edit(world: World, view: LedgerView) -> None:
+    """Give the file the spec of the published head again, if it has another one."""
+    assert view.head is not None
+    published = view.head.result.spec_fingerprint
+    if published != world.file.content.spec:
+        world.drawn["edit undone"] += 1
+        world.file.write(world.file.contents[published])
+        world.reload()
 
 
 def _is_overtaken(view: LedgerView, request: Request) -> bool:

@@ -5,7 +5,7 @@ It counts what the log has at each version, so that a test can compare what read
 
 import errno
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -59,6 +59,10 @@ class Producer:
     def undecided(self) -> dict[str, int]:
         """The days with an erasure that nobody has accepted -> its version."""
         return {day: version for version, (day, _key) in self.erasures.items() if version not in self.accepted}
+
+    def erased_before_runs(self, published: Collection[str]) -> list[str]:
+        """Return the days with such an erasure that readers do not see yet. They stop the schedule."""
+        return [day for day in self.undecided if day not in published]
 
     def plan(self) -> None:
         """Draw when the records of each day arrive, and what happens while the day is replayed."""
