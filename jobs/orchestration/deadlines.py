@@ -81,8 +81,8 @@ def look(
         LedgerError: the ledger cannot be read.
     """
     now_ms, view = work.ledger.now_ms(), work.ledger.view()
-    # A clock that was ahead has left the other times. With them, the messages of their days would be left out.
-    times = {key: at_ms for key, at_ms in told.times.items() if at_ms <= now_ms}
+    # A clock that was ahead has left a time in the future. With it, the messages of days would be left out.
+    times = {key: at_ms if at_ms <= now_ms else now_ms - _DAY_MS for key, at_ms in told.times.items()}
     due = {key for key, time in alerts.times.items() if everything or _is_due(time, times.get(key), now_ms)}
     place = _Place(work=work, view=view, url=url)
     messages: list[Message | None] = []

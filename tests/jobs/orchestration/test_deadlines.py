@@ -120,6 +120,13 @@ def test_a_clock_that_was_ahead_leaves_out_no_message(place: Place) -> None:
     )
 
 
+def test_after_a_clock_was_ahead_the_first_look_need_not_be_on_the_day_of_the_deadline(place: Place) -> None:
+    """Looks at 06:00 never see a deadline of 08:00 on its own day."""
+    place.at("2024-01-05T12:00")
+    for day in ("2024-01-04", "2024-01-05"):
+        assert Event.NOT_PUBLISHED in [event for event, _ in told(place.at(f"{day}T06:00"))], day
+
+
 def test_a_slice_published_empty_counts_as_missing_and_is_told_once(place: Place) -> None:
     """A day without data, such as a holiday, is told by the first check after its publication."""
     place.at("2024-01-04T09:00")
