@@ -16,10 +16,9 @@ from jobs.orchestration.requests import run_request
 from jobs.pipeline.files import load_pipeline
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.replay.replayer import replay_chunk
-from jobs.replay.sizes import Sizes
 from jobs.review import links
-from jobs.spark.lazy_session import LazySession
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.no_spark import threads
 from tests.ui.person import browser
 
 pytestmark = pytest.mark.ui
@@ -140,11 +139,10 @@ def test_a_slice_leads_to_what_it_was_made_of_and_that_to_what_reads_it(
         (tmp_path / "pipelines" / f"{name}.yaml").write_text(text, encoding="utf-8")
     for day in ("2024-01-01", "2024-01-02"):
         append_day(tmp_path, day, {"a": 1})
-    session, sizes = LazySession(lambda *_: pytest.fail("no task needs Spark"), is_local=True), Sizes(local_records=99)
     for name in ("sales", "totals"):
         spec = load_pipeline(name, tmp_path / "pipelines")
         work = open_request_context(spec, Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-02-01"))
-        run_request(work, _asked("2024-01-01", "2024-01-03"), lambda order: replay_chunk(session, order, sizes=sizes))
+        run_request(work, _asked("2024-01-01", "2024-01-03"), lambda order: replay_chunk(threads(), order))
     for variable, value in (("AIRFLOW_HOME", "airflow"), ("HINDCAST_LAKE", "."), ("HINDCAST_PIPELINES", "pipelines")):
         monkeypatch.setenv(variable, str(tmp_path / value))
     page = running.new_page()

@@ -20,14 +20,13 @@ from jobs.pipeline.files import load_file
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.publishing.publishing import publish
 from jobs.replay.replayer import replay_chunk
-from jobs.replay.sizes import Sizes
 from jobs.review import links
 from jobs.review.pages.window_page import WindowAsk, window_page
 from jobs.runs import RunResult
-from jobs.spark.lazy_session import LazySession
 from tests.jobs.airflow_ui.conftest import NOW_MS, Clients, Place
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms
 from tests.support.fuzzing import seeds
+from tests.support.no_spark import threads
 from tests.support.waiving import waive_newest
 
 if TYPE_CHECKING:
@@ -345,10 +344,9 @@ def test_slices_of_pipelines_that_read_each_other_are_linked(clients: Clients, p
     (place.pipelines / "totals.yaml").write_text(TOTALS, encoding="utf-8")
     reader = load_file(place.pipelines / "totals.yaml")
     works = place.work, open_request_context(reader, place.work.lake, now_ms=lambda: NOW_MS)
-    session, sizes = LazySession(lambda *_: pytest.fail("no task needs Spark"), is_local=True), Sizes(local_records=99)
     for work in works:
         asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="ines", reason="a test")
-        run_request(work, asked, lambda order: replay_chunk(session, order, sizes=sizes))
+        run_request(work, asked, lambda order: replay_chunk(threads(), order))
     client = clients("viewer")
     above = client.get(links.slice_page("sales", "2024-01-02")).text
     assert f'is read by</dt><dd>pipeline <a href="{links.slice_page("totals", "2024-01-02")}">totals</a>' in above
@@ -427,9 +425,7 @@ def test_the_digest_is_a_page(clients: Clients, place: Place, monkeypatch: pytes
 def test_a_window_is_explained_on_a_page_that_its_rows_link_to(clients: Clients, place: Place) -> None:
     """The rows are those of a real replay, because the page runs the operator again."""
     asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-03"), who="ines", reason="")
-    session = LazySession(lambda *_: pytest.fail("no task needs Spark"), is_local=True)
-    sizes = Sizes(local_records=10**9)
-    run_request(place.work, asked, lambda order: replay_chunk(session, order, sizes=sizes))
+    run_request(place.work, asked, lambda order: replay_chunk(threads(), order))
     client = clients("viewer")
     bounds = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-02T00:00:00Z"}
     path = links.window_page("sales", {"key": "a"}, **bounds)
