@@ -256,11 +256,10 @@ def test_a_command_that_looks_imports_no_heavy_library(
     shell("run", "sales", "--from", "2024-01-01", "--to", "2024-01-03")
     arguments = [*command, "--lake", str(shell.root), "--pipelines", str(shell.root / "pipelines")]
     code = (
-        f"import sys; sys.argv[1:] = {arguments!r}\n"
+        f"import atexit, sys; sys.argv[1:] = {arguments!r}\n"
         "from jobs.cli.main import main\n"
-        "try:\n    main()\nexcept SystemExit as done:\n    status = done.code\n"
-        "print('\\n'.join(['', 'modules:', *{name.partition('.')[0] for name in sys.modules}]))\n"
-        "sys.exit(status)"
+        "atexit.register(lambda: print('\\nmodules:', *{name.partition('.')[0] for name in sys.modules}))\n"
+        "main()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
     heavy = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow"} - allowed
