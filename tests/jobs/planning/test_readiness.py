@@ -12,6 +12,7 @@ from jobs.pipeline.models.ready import ReadyGrammar
 from jobs.planning.log_state import LogState
 from jobs.planning.readiness import AssetEvent, Evidence, Waiting, first_not_ready, missing_of
 from jobs.runs import LogCoordinates, Slice
+from tests.support.fuzzing import cases
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -118,7 +119,7 @@ def complete(document: Mapping[str, Any] | None, world: World) -> set[int]:
     return {day for day, one in enumerate(SLICES) if missing_of(condition, one, evidence) is None}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(100))
 @given(CONDITIONS, WORLDS)
 def test_the_prefix_is_all_complete_slices_before_the_first_incomplete_one(
     document: Mapping[str, Any] | None, world: World
@@ -135,7 +136,7 @@ def test_the_prefix_is_all_complete_slices_before_the_first_incomplete_one(
         assert found.waiting.line(world.now_ms).startswith(f"waits for {found.waiting.slice.slice_id} since ")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(100))
 @given(CONDITIONS, WORLDS, st.integers(0, 4_000))
 def test_the_clock_and_commits_never_complete_an_empty_slice_after_the_last_record(
     document: Mapping[str, Any] | None, world: World, days: int
@@ -155,7 +156,7 @@ def test_the_clock_and_commits_never_complete_an_empty_slice_after_the_last_reco
     assert not {day for day in complete(document, later) if day > last} - named
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(100))
 @given(CONDITIONS, WORLDS, st.integers(0, 4_000))
 def test_time_alone_never_makes_a_complete_slice_incomplete(
     document: Mapping[str, Any] | None, world: World, days: int
@@ -167,7 +168,7 @@ def test_time_alone_never_makes_a_complete_slice_incomplete(
     assert complete(document, world) <= complete(document, later)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(100))
 @given(
     st.one_of(st.none(), trees(LEAVES.filter(lambda leaf: not isinstance(leaf.get("min_records"), dict)))),
     WORLDS,

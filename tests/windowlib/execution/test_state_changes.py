@@ -70,7 +70,7 @@ def _log(random: Random, kind: str) -> RandomLog:
 
 @pytest.mark.parametrize("kind", [*MAKERS, "sessions"])
 def test_the_parts_of_a_checkpoint_are_the_state_after_each_slice(kind: str) -> None:
-    for seed in seeds(15, among=len(MAKERS) + 1):
+    for seed in seeds(8, among=len(MAKERS) + 1):
         random = Random(seed)
         log, stored = _log(random, kind), Stored()
         for _ in range(random.randint(1, 4)):

@@ -66,7 +66,7 @@ MAKERS: Final = {"tumbling": tumbling, "sliding": sliding, "counting": counting,
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_chain_of_chunks_gives_the_same_with_either_executor(kind: str) -> None:
-    for seed in seeds(25, among=len(MAKERS)):
+    for seed in seeds(15, among=len(MAKERS)):
         random = Random(seed)
         plan = base_plan(random, MAKERS[kind](random), random_aggregates(random, KINDS))
         assert why_not(plan.spec, plan.layout) is None

@@ -111,7 +111,7 @@ def rises(steps: Sequence[Step]) -> list[int]:
 
 @pytest.mark.parametrize("spec", SPECS, ids=spec_name)
 def test_a_cut_between_any_two_records_changes_no_step(spec: SourcesSpec | IngestionSpec) -> None:
-    for seed in seeds(60, among=len(SPECS)):
+    for seed in seeds(30, among=len(SPECS)):
         log = random_log(seed)
         whole = run(spec, log)[0].steps
         for cut in Random(seed).sample(range(1, len(log) + 1), 5):
@@ -259,7 +259,7 @@ def test_the_ticks_that_are_left_out_have_no_effect(
 ) -> None:
     emission = EmitPeriodically(every_ms=EVERY)
     spec = SourcesSpec(generator=generator, emission=emission, idle_timeout_ms=timeout_ms, expected=expected)
-    for seed in seeds(60, among=24):
+    for seed in seeds(30, among=24):
         log = random_log(seed)
         brute = _BruteForce(generator, timeout_ms, expected)
         timeline, driver = run(spec, log)
