@@ -116,7 +116,7 @@ def test_a_current_table_is_what_readers_see_after_kills_and_races(
 ) -> None:
     commit = plain_table.replace_slices
     replaced: list[int | None] = []
-    for seed in seeds(5):
+    for seed in seeds(3):
         rng = Random(seed)
         monkeypatch.setattr(table_move, "WHOLE_FROM", rng.choice([0.5, 1, 1]))
         story = RandomPublications(tmp_path / str(seed), rng)

@@ -36,7 +36,7 @@ from windowlib.errors import LogError
 DAY_MS: Final = 86_400_000
 FIRST: Final = date(1970, 1, 5)
 FIRST_MS: Final = (FIRST - date(1970, 1, 1)).days * DAY_MS
-DAYS: Final = 4
+DAYS: Final = 3
 COMMITS: Final = 2 * DAYS
 LOCAL: Final = Sizes(local_records=10**9)
 ALL: Final = Span(from_ms=None, to_ms=None)

@@ -104,7 +104,7 @@ def random_shop(random: Random, root: Path) -> Shop | None:
 def test_the_panes_told_are_the_published_rows(tmp_path: Path) -> None:
     """Of each window of a run: the operator gives the stored rows, and readers see those of the default reading."""
     told = Counter[str]()
-    for seed in seeds(8):
+    for seed in seeds(4):
         random = Random(seed)
         shop = random_shop(random, tmp_path / str(seed))
         if shop is None:
