@@ -45,7 +45,6 @@ FIRST = ("spark", "e2e", "dags", "gx")
 CUT = "cases played until the time was over"
 """The name of the property of a report."""
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
-INTERPRETED = ("-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
 IN_SPARK = "_spark.py"
 """The files whose tests share the Spark session have names that end so."""
 
@@ -113,11 +112,10 @@ def spark() -> "Iterator[SparkSession]":
     """
     from jobs.spark.session import spark_session
 
-    # A test runs most code of the JVM only a few times. Without the optimising compiler it takes 40 % less CPU time,
-    # and without the Java code that Spark generates for each query a quarter less again. The commands of the slow tests
-    # and of `make demo` start JVMs with the default options.
+    # A test runs most code of the JVM only a few times: without the optimising compiler it takes 40 % less CPU time.
+    # The slow tests start whole commands, whose JVMs have the default options.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", " ".join((*JVM_OPTIONS, *INTERPRETED)))
+        patch.setenv("SPARK_SUBMIT_OPTS", " ".join(JVM_OPTIONS))
         session = spark_session("hindcast tests", "local[2]")
     session.conf.set("spark.sql.session.timeZone", HOSTILE_ZONE)
     session.conf.set("spark.sql.shuffle.partitions", "2")
