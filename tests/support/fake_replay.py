@@ -8,6 +8,7 @@ to test chains, early cut-off and attempts that differ.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ FAILS = 1_000  # without a suite, the check of a slice fails if its amounts sum 
 BREAKS = 1_000_000  # the check itself breaks if they sum up to this or more
 
 
+@cache
 def sales(text: str = PIPELINE) -> Pipeline:
     return parse_pipeline(text, source="sales.yaml")
 

@@ -1,6 +1,7 @@
 """Replaying a pipeline over a real log in the session of the tests, and reading what was committed."""
 
 import itertools
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ NOW_MS = 1_800_000_000_000
 _attempts = itertools.count()
 
 
+@cache
 def pipeline_of(text: str) -> Pipeline:
     return parse_pipeline(text, source="test.yaml")
 
