@@ -16,6 +16,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.publish import PublishGrammar
+from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.plan import Plan, make_plan
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
@@ -161,6 +162,22 @@ def is_live(work: RequestContext, request: Request) -> bool:
 def holders(work: RequestContext, request: Request) -> tuple[Lease, ...]:
     """Return the leases of a request that are held now."""
     return request.holders(now_ms=work.ledger.now_ms(), is_alive=work.is_alive)
+
+
+def is_overtaken(work: RequestContext, view: LedgerView, request: Request) -> bool:
+    """Return whether a request was left after its begin, and the published chain has gone on without it.
+
+    Nobody works on it, no person has stopped it or has to decide its checks, and it is not complete or leaves another
+    state than the published slice after its range starts from.
+    """
+    is_left = request.is_open and not request.is_proposed and not is_live(work, request) and request.stopped_by is None
+    if not is_left or request.to_ms is None or not all(view.run(id_).is_publishable for id_ in request.runs.values()):
+        return False
+    after = view.published_chain_run(slice_at(slice_grid(work.pipeline), request.to_ms).slice_id)
+    if after is None or after.is_chain_start:
+        return False
+    states = {view.run(id_).result.slice.end_ms: view.run(id_).result.state_after for id_ in request.runs.values()}
+    return not request.is_complete or states.get(request.to_ms, after.result.state_before) != after.result.state_before
 
 
 def covers(request: Request, slice_: Slice) -> bool:

@@ -1,5 +1,6 @@
 """A changed day from the scheduled run that sees it to its publication, played over a real ledger without Airflow."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,13 +18,14 @@ from jobs.orchestration.restatements import BackfillStart, restatement_conf
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.planning import changed_slices
 from jobs.planning.request_context import RequestContext, open_request_context
-from jobs.planning.restating import open_proposal
+from jobs.planning.restating import OVERTAKEN, open_proposal
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
+from jobs.replay.orders import ReplayOrder
 from jobs.wall_clock import now_ms
-from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
-from windowlib.errors import RequestError
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
+from windowlib.errors import LedgerError, RequestError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
 AUTO = "restate: {mode: auto, at_most_age: 9999d}\n"
@@ -236,6 +238,65 @@ def test_an_automatic_restatement_that_has_failed_is_started_again(dags: Dags) -
     dag_tasks.publish(dags.replay(dags.backfill(again.conf, run_id=again.run_id, clear_number=1)))
     assert dags.scheduled("2024-01-06").changes == (), "the second change was in the log, too"
     assert dags.proposal is None
+
+
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_a_restatement_that_was_left_and_overtaken_is_proposed_again_by_the_next_scheduled_run(
+    dags: Dags, *, is_complete: bool
+) -> None:
+    """Its DAG run has failed, for example because the pipeline file was broken. It has replayed some or all slices."""
+
+    def fail_at_the_third(replay: ReplayOrder) -> None:
+        if replay.slices[0].slice_id == "2024-01-03" and not is_complete:
+            raise LedgerError("the store does not answer")
+
+    dags.append("2024-01-05", late=5)
+    dags.append("2024-01-02", late=5)
+    dags.scheduled("2024-01-06")
+    order = dags.backfill(dags.clicked(), run_id="left")
+    assert isinstance(order, Order)
+    dags.replayer.on_order = fail_at_the_third
+    with nullcontext() if is_complete else pytest.raises(LedgerError):
+        dags.replay(order)
+    dags.replayer.on_order = lambda _replay: None
+    dags.append("2024-01-06", a=1)
+    scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
+    overtaking = dags.replay(dags.scheduled("2024-01-07"))
+    assert overtaking.changes[-1].endswith(f"replayed by request {order.request_id[:8]}"), "it can be continued"
+    dag_tasks.publish(overtaking)
+    dags.scheduled("2024-01-07")
+    again = dags.proposed()
+    assert (again.from_ms, again.to_ms) == (day_ms("2024-01-02"), day_ms("2024-01-07"))
+    closed = dags.work.ledger.view().requests[order.request_id]
+    assert (closed.is_open, closed.failure, closed.ended_by) == (False, OVERTAKEN, again.request_id)
+    replays = len(dags.replayer.replayed)
+    done = dag_tasks.publish(dags.replay(dags.backfill(dags.clicked() | {"publish": True})))
+    assert done.changed == ("2024-01-02", "2024-01-03", "2024-01-05", "2024-01-06")
+    new = [day for days in dags.replayer.replayed[replays:] for day in days]
+    assert new == ([] if is_complete else ["2024-01-03", "2024-01-05"]) + ["2024-01-06"], "its runs are used again"
+    cleared = dags.backfill({"request": order.request_id}, run_id="left", clear_number=1)
+    assert isinstance(cleared, Skip)
+    assert dags.scheduled("2024-01-07").changes == ()
+
+
+@pytest.mark.parametrize("left", ["held", "stopped", "complete", "by hand"])
+def test_an_overtaken_request_is_left_to_a_person_if_one_decides_it_and_hides_no_change_otherwise(
+    dags: Dags, left: str
+) -> None:
+    """A failed check, a person who stopped it, a complete one with the state of before, and a range by hand."""
+    dags.append("2024-01-05", late=FAILS if left == "held" else 0 if left == "complete" else 5)
+    dags.scheduled("2024-01-06")
+    by_hand = {"from": "2024-01-05", "to": "2024-01-06", "reason": "by hand", "publish": False}
+    order = dags.replay(dags.backfill(by_hand if left == "by hand" else dags.clicked(), run_id="left"))
+    if left == "stopped":
+        assert stop(dags.work, ("backfill_sales", "left"), who="ann") is not None
+    scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
+    dags.append("2024-01-06", a=1)
+    dag_tasks.publish(dags.replay(dags.scheduled("2024-01-07")))
+    told = dags.scheduled("2024-01-07").changes[-1]
+    assert dags.work.ledger.view().requests[order.request_id].is_open
+    by = dags.proposed().request_id if left == "by hand" else order.request_id
+    assert told == f"2024-01-05: {'proposed as' if left == 'by hand' else 'replayed by'} request {by[:8]}"
 
 
 def test_what_a_person_has_stopped_does_not_start_again_for_the_same_changes(dags: Dags) -> None:

@@ -15,7 +15,8 @@ def decide(world: World) -> None:
         return
     _accept_erasures(world)
     for run in world.airflow.runs:
-        if run.dag_id in REPLAYS and run.state == "failed":
+        is_left = run.dag_id == "backfill_sales" and not world.is_quiet and world.happens(0.8)
+        if run.dag_id in REPLAYS and run.state == "failed" and not is_left:
             world.airflow.clear(run.dag_id, run.run_id)
     world.airflow.play()
     view = world.view()
@@ -33,13 +34,10 @@ def _answer(world: World, view: LedgerView, request: Request) -> None:
         world.by_hand("backfill_sales", restatement_conf(world.work(), request, publish=True))
     elif held := _held(view, request):
         _judge(world, view, request, held)
-    elif request.kind in {RequestKind.RANGE, RequestKind.RESTATEMENT} and _is_overtaken(view, request):
+    elif request.kind is RequestKind.RANGE and _is_overtaken(view, request):
         world.drawn["asked again"] += 1
-        is_range = request.kind is RequestKind.RANGE
-        if not is_range:
-            _undo_edit(world, view)
         first = slice_at(slice_grid(world.file.content.pipeline), request.from_ms or 0)
-        _replay_from(world, view, first.slice_id, if_open="replace", fresh=is_range)
+        _replay_from(world, view, first.slice_id, if_open="replace")
 
 
 def _hold_or_resume(world: World, view: LedgerView) -> None:
