@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
+from pathlib import Path
 from typing import Protocol
 
 from jobs.engine.fingerprints import spec_fingerprint
@@ -304,11 +305,21 @@ def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
     return stored.model_copy(update={"publish": publish})
 
 
+def published_pipeline(lake: Lake, name: str, *, functions_dir: Path, now_ms: Callable[[], int]) -> Pipeline | None:
+    """Return the pipeline of the newest published slice as the ledger stores it; None if no slice is published."""
+    view = Ledger(lake.ledger(name), now_ms=now_ms).view()
+    request = None if view.head is None else view.requests.get(view.head.request_id)
+    if request is None:
+        return None
+    source = f"request {request.request_id} in the ledger"
+    return pipeline_from_json(request.spec_json, source=source, functions_dir=functions_dir)
+
+
 def on_published_spec(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
     """Return the context with the spec of the published chain, and a warning if the pipeline file differs from it.
 
     When a slice counts as complete, and what becomes of changed slices and late records, is told by the file:
-    `log.ready`, `restate`, `repair`.
+    `log.ready`, `restate`, `repair`. Requests are stored with its `alerts`, which are used while it is broken.
     """
     view = work.ledger.view()
     head = view.head
@@ -326,5 +337,6 @@ def on_published_spec(work: RequestContext) -> tuple[RequestContext, tuple[str, 
         f"`hindcast adopt {work.pipeline.name}`"
     )
     log = stored.log.model_copy(update={"ready": work.pipeline.log.ready})
-    used = stored.model_copy(update={"log": log, "restate": work.pipeline.restate, "repair": work.pipeline.repair})
+    rules = {key: getattr(work.pipeline, key) for key in ("restate", "repair", "alerts")}
+    used = stored.model_copy(update={"log": log, **rules})
     return replace(work, pipeline=used), (warning,)

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from jobs.lake.lake import Lake
 from jobs.orchestration.alerts import Alert, Event
@@ -54,10 +55,10 @@ class Place:
         self.told = Told.read(found.told.to_json())
         return [one.alert for one in found.messages]
 
-    def look(self, *, everything: bool = False) -> Checked:
+    def look(self, *, everything: bool = False, broken: str = "") -> Checked:
         alerts = self.work.pipeline.alerts
         assert alerts is not None
-        return look(self.work, alerts, self.told, url=lambda path: path, everything=everything)
+        return look(self.work, alerts, self.told, url=lambda path: path, everything=everything, broken=broken)
 
 
 @pytest.fixture
@@ -233,8 +234,34 @@ def test_a_log_that_is_gone_is_told_once_a_day(place: Place) -> None:
     shutil.rmtree(place.root / "event_logs")
     alerts = place.at("2024-01-04T09:00")
     assert [one.event for one in alerts] == [Event.NOT_THERE, Event.NOT_PUBLISHED, Event.DIGEST]
-    assert all("Where the pipeline stands is not known:" in one.text for one in alerts)
+    assert all("Where the pipeline stands is not known:" in alerts[index].text for index in (0, 2))
+    assert alerts[1].subject == "sales: 2024-01-03 not visible to readers"
+    assert "2024-01-03: event log" in alerts[1].text
     assert place.at("2024-01-04T09:30") == []
+
+
+def test_days_that_wait_for_a_decision_on_an_erasure_are_told_with_its_commit_and_the_command(place: Place) -> None:
+    append_day(place.root, "2024-01-03", {"a": 1, "b": 1})
+    DeltaTable(str(place.root / "event_logs" / "sales")).delete("key = 'b'")
+    [alert] = place.at("2024-01-05T08:00")[1:2]
+    assert told([alert]) == [(Event.NOT_PUBLISHED, "2024-01-03 … 2024-01-04 (2 slices) not visible to readers")]
+    assert "commit 3 (DELETE) removed or changed records of slice 2024-01-03" in alert.text
+    assert "`hindcast accept-rewrite PIPELINE --reason …`" in alert.text
+    assert alert.slices == ("2024-01-03", "2024-01-04")
+
+
+def test_a_broken_file_is_told_once_a_day(place: Place) -> None:
+    def subjects(text: str) -> list[str]:
+        place.now_ms = day_ms(text[:10]) + int(text[11:]) * HOUR_MS
+        found = place.look(broken="sales.yaml: lgo: \x1b is not allowed")
+        place.told = found.told
+        return [message.alert.subject for message in found.messages if message.alert.event is Event.FAILED]
+
+    assert subjects("2024-01-04T09") == ["sales: the pipeline file is broken"]
+    assert subjects("2024-01-04T10") == []
+    assert subjects("2024-01-05T00") == ["sales: the pipeline file is broken"]
+    [first, *_] = place.look(everything=True, broken="sales.yaml: lgo: \x1b is not allowed").messages
+    assert "sales.yaml: lgo: \\x1b is not allowed" in first.alert.text
 
 
 def test_freshness_of_an_empty_log_names_what_is_missing() -> None:

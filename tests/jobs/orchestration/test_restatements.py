@@ -270,12 +270,13 @@ def test_a_restatement_that_was_left_and_overtaken_is_proposed_again_by_the_next
     closed = dags.work.ledger.view().requests[order.request_id]
     assert (closed.is_open, closed.failure, closed.ended_by) == (False, OVERTAKEN, again.request_id)
     replays = len(dags.replayer.replayed)
-    done = dag_tasks.publish(dags.replay(dags.backfill(dags.clicked() | {"publish": True})))
-    assert done.changed == ("2024-01-02", "2024-01-03", "2024-01-05", "2024-01-06")
+    new_order = dags.replay(dags.backfill(dags.clicked() | {"publish": True}))
+    assert dag_tasks.publish(new_order).changed == ("2024-01-02", "2024-01-03", "2024-01-05", "2024-01-06")
+    cleared = dag_tasks.runs_to_clear(new_order, lambda *_: "failed", publisher="backfill_sales/new")
+    assert ("backfill_sales", "left") in {run.key for run in cleared}
     new = [day for days in dags.replayer.replayed[replays:] for day in days]
     assert new == ([] if is_complete else ["2024-01-03", "2024-01-05"]) + ["2024-01-06"], "its runs are used again"
-    cleared = dags.backfill({"request": order.request_id}, run_id="left", clear_number=1)
-    assert isinstance(cleared, Skip)
+    assert isinstance(dags.backfill({"request": order.request_id}, run_id="left", clear_number=1), Skip)
     assert dags.scheduled("2024-01-07").changes == ()
 
 

@@ -22,6 +22,7 @@ EDIT: Final = 0.03
 JUMP: Final = 0.012
 """The chance that the clock of Airflow's host jumps, in each hour that is played."""
 JUMPS_MS: Final = tuple(hours * HOUR_MS for hours in (-25, -7, -2, 2, 26))
+HALF_HOUR_MS: Final = HOUR_MS // 2
 REPLAYS: Final = ("replay_sales", "backfill_sales")
 
 
@@ -139,6 +140,8 @@ class World:
         now_ms, zone = self.airflow.clock.ms, self.calendar.zone
         ticks = {"replay_sales": zone.schedule, "alert_sales": zone.alert}
         tick_ms = last_daily(ticks[dag_id], now_ms) if dag_id in ticks else last_monday(now_ms)
+        if dag_id == "alert_sales" and self.airflow.is_broken("replay_sales"):
+            tick_ms = now_ms // HALF_HOUR_MS * HALF_HOUR_MS
         made_ms = self.made_ms.setdefault(dag_id, tick_ms)
         if tick_ms > made_ms and not self.airflow.is_broken(dag_id):
             self.made_ms[dag_id] = tick_ms
