@@ -17,7 +17,7 @@ from jobs.orchestration.plan_outline import folded
 from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.slices import local_midnight_ms, show_instant, slice_grid, slices_ending_in
 from jobs.plain_text import counted, escaped, shortened
-from jobs.planning.request_context import RequestContext, covers, is_live
+from jobs.planning.request_context import RequestContext, covers, is_live, on_published_spec
 from jobs.planning.standing import Standing, due_slices, empty_slices, standing
 from jobs.publishing.rules import describe_hold
 from jobs.publishing.stop_reasons import stop_reasons
@@ -87,6 +87,7 @@ def look(
     Raises:
         LedgerError: the ledger cannot be read.
     """
+    work, _ = on_published_spec(work)
     now_ms, view = work.ledger.now_ms(), work.ledger.view()
     # A clock that was ahead has left a time in the future. With it, the messages of days would be left out.
     times = {key: at_ms if at_ms <= now_ms else now_ms - _DAY_MS for key, at_ms in told.times.items()}

@@ -33,7 +33,7 @@ class Place:
     """A pipeline with its clock, and the run of `alert_sales` that keeps what it has told."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.now_ms = root, day_ms("2024-01-03")
+        self.root, self.now_ms, self.text = root, day_ms("2024-01-03"), PIPELINE + ALERTS
         self.told = Told.read(None)
         for day in ("2024-01-01", "2024-01-02"):
             append_day(root, day, {"a": 1})
@@ -41,7 +41,7 @@ class Place:
 
     @property
     def work(self) -> RequestContext:
-        return open_request_context(sales(PIPELINE + ALERTS), Lake(root=str(self.root)), now_ms=lambda: self.now_ms)
+        return open_request_context(sales(self.text), Lake(root=str(self.root)), now_ms=lambda: self.now_ms)
 
     def run(self, start: str, end: str, *, publish: bool = True) -> RequestOutcome:
         asked = Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="me", reason="test")
@@ -248,6 +248,17 @@ def test_days_that_wait_for_a_decision_on_an_erasure_are_told_with_its_commit_an
     assert "commit 3 (DELETE) removed or changed records of slice 2024-01-03" in alert.text
     assert "`hindcast accept-rewrite PIPELINE --reason …`" in alert.text
     assert alert.slices == ("2024-01-03", "2024-01-04")
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Auckland"])
+def test_an_edited_time_zone_changes_no_message_until_it_is_adopted(place: Place, zone: str) -> None:
+    """The schedule goes on with the published slices. Those of the file end later or earlier."""
+    place.text = place.text.replace("slice: {by: day}", f"slice: {{by: day, timezone: {zone}}}")
+    place.now_ms = day_ms("2024-01-03") + 8 * HOUR_MS
+    place.told = Told.read(None)
+    assert [one.alert.event for one in place.look(everything=True).messages] == [Event.DIGEST]
+    [alert] = place.at("2024-01-04T08:00")[1:2]
+    assert told([alert]) == [(Event.NOT_PUBLISHED, "2024-01-03 not visible to readers")]
 
 
 def test_a_broken_file_is_told_once_a_day(place: Place) -> None:
