@@ -125,6 +125,7 @@ class Year:
         rollbacks = sum(past.is_rollback for past in view.publications)
         world.drawn |= {
             "commit of a ledger": world.store.happened, "rolled back": rollbacks, "message": self.mornings.count,
+            "restated by itself": sum(run.run_id.startswith("restatement__") for run in world.airflow.runs),
             "proposed again": sum(request.failure == OVERTAKEN for request in view.requests.values()),
             "cleaned": self.kept.cleanings, "past view refused": self.kept.refused,
         }  # fmt: skip
