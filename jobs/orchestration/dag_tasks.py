@@ -149,7 +149,7 @@ def plan(
                 proposal=decision.proposal,
                 given_up=list(decision.given_up),
                 waits="" if decision.waiting is None else decision.waiting.line(now_ms()),
-                follow_up=None if decision.waiting is None else _follow_up(decision.waiting, run),
+                follow_up=_follow_up(decision.waiting, run),
             )
         case _:
             assert_never(decision)
@@ -271,8 +271,13 @@ def request_id(run: DagRun) -> str:
     return uuid.uuid5(_NAMESPACE, f"{run.dag_id}/{run.run_id}/{run.clear_number}").hex
 
 
-def _follow_up(waiting: Waiting, run: DagRun) -> str:
-    """Return the id of the DAG run that waits for a slice: the same in every retry of the plan task of `run`."""
+def _follow_up(waiting: Waiting | None, run: DagRun) -> str | None:
+    """Return the id of the DAG run that waits for a slice: the same in every retry of the plan task of `run`.
+
+    None if there is none, or if `run` was started to wait for this slice: if each replay fails, runs must not go on.
+    """
+    if waiting is None or run.run_id.startswith(f"waits__{waiting.slice.slice_id}__"):
+        return None
     return f"waits__{waiting.slice.slice_id}__{request_id(run)[:8]}"
 
 

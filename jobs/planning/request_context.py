@@ -305,6 +305,15 @@ def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
     return stored.model_copy(update={"publish": publish})
 
 
+def with_cut_of(work: RequestContext, request: Request) -> RequestContext:
+    """Return the context with the `log.slice` of a request, which the pipeline file may have changed since."""
+    if request.spec_fingerprint == spec_fingerprint(work.pipeline):
+        return work
+    cut = stored_pipeline(work.pipeline, request).log.slice
+    log = work.pipeline.log.model_copy(update={"slice": cut})
+    return replace(work, pipeline=work.pipeline.model_copy(update={"log": log}))
+
+
 def published_pipeline(lake: Lake, name: str, *, functions_dir: Path, now_ms: Callable[[], int]) -> Pipeline | None:
     """Return the pipeline of the newest published slice as the ledger stores it; None if no slice is published."""
     view = Ledger(lake.ledger(name), now_ms=now_ms).view()

@@ -16,6 +16,7 @@ from jobs.orchestration.dag_orders import Order
 from jobs.orchestration.dag_tasks import DagRun
 from jobs.orchestration.restatements import BackfillStart, restatement_conf
 from jobs.orchestration.scheduling import Skip, Wait
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning import changed_slices
 from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.planning.restating import OVERTAKEN, open_proposal
@@ -41,8 +42,9 @@ class Dags:
         self.runs = 0
         self.write("restate: {at_most_age: 9999d}\n")
 
-    def write(self, more: str) -> None:
-        self.file.write_text(PIPELINE + more, encoding="utf-8")
+    def write(self, more: str, *, ready: str = "null") -> None:
+        text = PIPELINE.replace("slice: {by: day}", f"slice: {{by: day}}\n  ready: {ready}")
+        self.file.write_text(text + more, encoding="utf-8")
 
     def append(self, day: str, **amounts: int) -> None:
         append_day(Path(self.lake.root), day, amounts)
@@ -76,11 +78,11 @@ class Dags:
         run = DagRun(dag_id="backfill_sales", run_id=run_id or f"manual__{self.runs}", run_type="manual", user="ann")
         return dag_tasks.plan("backfill", str(self.file), replace(run, params=conf, clear_number=clear_number))
 
-    def replay(self, planned: Order | Wait | Skip) -> Order:
+    def replay(self, planned: Order | Wait | Skip, *, pipeline: Pipeline | None = None) -> Order:
         """The work of the Spark task."""
         assert isinstance(planned, Order)
         scheduling.replay(
-            sales(),
+            pipeline or sales(),
             self.lake,
             opened=planned.opened,
             slices=planned.slices,
@@ -131,6 +133,37 @@ def test_a_run_with_nothing_to_replay_tells_the_change_and_a_click_replays_it(da
     done = publish_request(dags.work, request.request_id, who="ann")
     assert (done.is_published, done.changed) == (True, ("2024-01-02", "2024-01-03"))
     assert dags.scheduled("2024-01-06").changes == ()
+
+
+def test_a_run_that_waits_for_a_slice_starts_no_other_one_for_it(dags: Dags) -> None:
+    """If each replay fails, the runs that wait would start each other without an end."""
+    dags.write("restate: {mode: off}\n", ready="{newer_commit: true}")
+    for day in ("2024-01-06", "2024-01-07"):
+        dags.append(day, a=1)
+    order = dags.scheduled("2024-01-08")
+    assert isinstance(order, Order)
+    assert order.follow_up is not None
+    assert order.follow_up.startswith("waits__2024-01-07__")
+    scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
+    again = dag_tasks.plan(
+        "replay", str(dags.file), DagRun(dag_id="replay_sales", run_id=order.follow_up, run_type="operator_triggered")
+    )
+    assert isinstance(again, Order)
+    assert (again.slices, again.follow_up) == (["2024-01-06"], None)
+
+
+def test_a_time_zone_that_was_edited_while_a_run_works_changes_no_slice_of_it(dags: Dags) -> None:
+    dags.append("2024-01-06", a=1)
+    order = dags.scheduled("2024-01-07")
+    assert isinstance(order, Order)
+    text = dags.file.read_text(encoding="utf-8").replace("slice: {by: day}", "slice: {by: day, timezone: Asia/Tokyo}")
+    dags.file.write_text(text, encoding="utf-8")
+    dags.replay(order, pipeline=sales(text))
+    assert dag_tasks.gate(order).is_passed
+    assert dag_tasks.publish(order).changed == ("2024-01-06",)
+    dags.append("2024-01-07", a=1)
+    later = dags.replay(dags.scheduled("2024-01-08"), pipeline=sales(text))
+    assert dag_tasks.publish(later).changed == ("2024-01-07",), "the schedule goes on with the published slices"
 
 
 def test_the_note_of_a_run_with_work_tells_the_change_too(dags: Dags) -> None:
