@@ -85,7 +85,8 @@ def _has_cause(world: World, slice_id: str, view: LedgerView, now: Standing) -> 
     """Return whether a day is waited for, in an open request, on hold, or that of a DAG run without success.
 
     If its request was cancelled, the next DAG run opens a new one, unless it publishes the days before it first. A
-    clock that jumped may have let the schedule decide before the day was over: then the next DAG run has it.
+    clock that jumped may have let the schedule decide before the day was over: then the next DAG run has it. So it has
+    a day for which a DAG run has waited that published days before it.
     """
     end_ms = world.calendar.end_ms(slice_id)
     is_asked = any(
@@ -95,7 +96,8 @@ def _has_cause(world: World, slice_id: str, view: LedgerView, now: Standing) -> 
     is_waited_for = now.waiting is not None and now.waiting.slice.slice_id == slice_id
     is_unplanned = world.planned_ms < end_ms or not world.is_plan_sound
     replays = [run for run in world.airflow.runs if run.dag_id == "replay_sales"]
-    went_on = any(f"{day}: 1 slice published" in replays[-1].verdict for day in list(view.published)[-1:])
+    told, is_published, _ = replays[-1].verdict.partition(" published together")
+    went_on = bool(is_published) and any(day in told for day in list(view.published)[-1:])
     ended = {run.state for run in replays}
     return went_on or is_asked or is_waited_for or is_unplanned or view.hold is not None or bool(ended - {"success"})
 
