@@ -1,7 +1,9 @@
 """When a message is sent: after the failure of a task, and by the DAG `alert_<name>` at its times."""
 
 import logging
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,9 @@ from jobs.dag_factory.dag_page import dag_page
 from jobs.dag_factory.operators import SlicesHeld, order_of
 from jobs.dag_factory.settings import DagSettings
 from jobs.dag_factory.task_errors import FormRefused, RowsDamaged, our_errors
+from jobs.pipeline.files import SUFFIXES, BrokenPipeline
+from jobs.pipeline.models.alerts import HALF_HOURLY
+from jobs.pipeline.models.log import PIPELINE_NAME
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped
 from jobs.review import links
@@ -71,30 +76,31 @@ class DeadlinesOperator(BaseOperator):
     """Sends the messages of the pipeline file that are due: each once for its cause, or once at its time of day.
 
     What was told is an XCom, which the next run of the DAG reads. A run that a person starts looks at all messages.
+    While the file is broken, the messages are those of the newest published spec.
     """
 
-    def __init__(self, *, pipeline: Pipeline, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, name: str, pipeline_file: Path, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(**kwargs)
-        self.pipeline_file, self.lake = str(Path(pipeline.source).resolve()), lake
+        self.pipeline_name, self.pipeline_file, self.lake = name, str(pipeline_file.absolute()), lake
 
     @override
     def execute(self, context: Context) -> list[str]:
         from jobs.dag_factory.messages import send
         from jobs.orchestration import dag_tasks
         from jobs.orchestration.deadlines import Told
-        from jobs.pipeline.files import load_file
 
         told = Told.read(_told(context))
         run = context.get("dag_run")
         is_by_hand = run is not None and str(getattr(run.run_type, "value", run.run_type)) == "manual"
         with our_errors():
-            pipeline = load_file(Path(self.pipeline_file))
-            deadlines = dag_tasks.deadlines(pipeline, told, lake=self.lake, url=absolute, everything=is_by_hand)
+            alerts, deadlines = dag_tasks.deadlines(
+                self.pipeline_name, self.pipeline_file, told, lake=self.lake, url=absolute, everything=is_by_hand
+            )
         sent = []
         for message in deadlines.messages:
             for line in (message.alert.subject, *message.alert.lines):
                 self.log.warning("%s", escaped(line))
-            if pipeline.alerts is not None and send(message.alert, pipeline.alerts, context):
+            if alerts is not None and send(message.alert, alerts, context):
                 sent.append(message.alert.subject)
         if len(sent) < len(deadlines.messages):
             raise ConnectionError("a message was sent to nobody; the lines above have the reasons")
@@ -109,20 +115,37 @@ def alert_dag(pipeline: Pipeline, settings: DagSettings) -> DAG | None:
     crons = () if pipeline.alerts is None else pipeline.alerts.crons
     if not crons:
         return None
-    purpose = "Sends the messages of `alerts` in the pipeline file that have a time or a duration."
+    page = dag_page(pipeline, "Sends the messages of `alerts` in the pipeline file that have a time or a duration.")
+    own = replace(settings, owner=pipeline.owner or settings.owner, tags=(*settings.tags, *(pipeline.tags or ())))
+    return _alert_dag(pipeline.name, Path(pipeline.source), crons=crons, page=page, settings=own)
+
+
+def alert_dag_of_broken(broken: BrokenPipeline, settings: DagSettings) -> DAG | None:
+    """Return the DAG that sends the messages of the published spec while a pipeline file is broken.
+
+    The times of that spec are in the ledger, which a DAG file does not read. So the DAG looks every half hour. None if
+    no pipeline can have the name of the file.
+    """
+    if broken.path.suffix not in SUFFIXES or not re.fullmatch(PIPELINE_NAME, broken.name):
+        return None
+    page = "The pipeline file is broken. Sends its error, and the messages of `alerts` in the published spec."
+    return _alert_dag(broken.name, broken.path, crons=(HALF_HOURLY,), page=page, settings=settings)
+
+
+def _alert_dag(name: str, path: Path, *, crons: Sequence[str], page: str, settings: DagSettings) -> DAG:
     with DAG(
-        dag_id=f"alert_{pipeline.name}",
-        description=f"Send messages if {pipeline.name} misses its deadlines",
-        doc_md=dag_page(pipeline, purpose),
+        dag_id=f"alert_{name}",
+        description=f"Send messages if {name} misses its deadlines",
+        doc_md=page,
         schedule=MultipleCronTriggerTimetable(*crons, timezone="UTC"),
         start_date=_START,
         catchup=False,
         max_active_runs=1,
         is_paused_upon_creation=False,  # a paused alert is silent, and nobody would notice
-        default_args={"owner": pipeline.owner or settings.owner, "retries": 2},
-        tags=[*settings.tags, *(pipeline.tags or ()), "alert"],
+        default_args={"owner": settings.owner, "retries": 2},
+        tags=[*settings.tags, "alert"],
     ) as dag:
-        DeadlinesOperator(task_id=CHECK, pipeline=pipeline, lake=settings.lake)
+        DeadlinesOperator(task_id=CHECK, name=name, pipeline_file=path, lake=settings.lake)
     return dag
 
 

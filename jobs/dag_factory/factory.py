@@ -5,7 +5,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG
 
-from jobs.dag_factory.alerting import alert_dag
+from jobs.dag_factory.alerting import alert_dag, alert_dag_of_broken
 from jobs.dag_factory.broken_dag import broken_dag
 from jobs.dag_factory.decide_dag import decide_dag
 from jobs.dag_factory.maintain_dag import maintain_dag
@@ -36,7 +36,8 @@ def hindcast_dags(
 
         globals().update(hindcast_dags("/etc/hindcast/pipelines", lake="s3://events/lake"))
 
-    A broken pipeline file raises nothing: its two DAGs show the error, and the DAGs of the other files load (law L10).
+    A broken pipeline file raises nothing: its DAGs `replay_<name>` and `backfill_<name>` show the error, `alert_<name>`
+    sends it and the messages of the published spec, and the DAGs of the other files load (law L10).
 
     Args:
         pipelines: the directory of the pipeline files.
@@ -76,4 +77,5 @@ def _dags_of(pipeline: Pipeline, settings: DagSettings) -> list[DAG]:
 
 
 def _broken(broken: BrokenPipeline, settings: DagSettings) -> list[DAG]:
-    return [broken_dag(broken, "replay", settings), broken_dag(broken, "backfill", settings)]
+    alert = alert_dag_of_broken(broken, settings)
+    return [broken_dag(broken, "replay", settings), broken_dag(broken, "backfill", settings), *filter(None, (alert,))]

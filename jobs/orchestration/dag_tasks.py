@@ -28,15 +28,16 @@ from jobs.orchestration.repair_proposals import propose_repairs
 from jobs.orchestration.requests import Progress, Staging
 from jobs.orchestration.restatements import plan_request, propose_changes
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
-from jobs.pipeline.files import load_file
+from jobs.pipeline.files import load_file, load_pipeline
+from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import shortened
 from jobs.planning.readiness import AssetEvent, Waiting
-from jobs.planning.request_context import Asked, IfOpen, open_request_context
+from jobs.planning.request_context import Asked, IfOpen, open_request_context, published_pipeline
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
-from windowlib.errors import RequestError
+from windowlib.errors import RequestError, SpecError
 
 Kind = Literal["replay", "backfill"]
 """The two DAGs of a pipeline that replay: `replay_<name>` and `backfill_<name>`."""
@@ -148,7 +149,7 @@ def plan(
                 proposal=decision.proposal,
                 given_up=list(decision.given_up),
                 waits="" if decision.waiting is None else decision.waiting.line(now_ms()),
-                follow_up=None if decision.waiting is None else _follow_up(decision.waiting, run),
+                follow_up=_follow_up(decision.waiting, run),
             )
         case _:
             assert_never(decision)
@@ -236,13 +237,33 @@ def runs_to_clear(order: Order, state: RunStateOf, *, publisher: str) -> tuple[D
 
 
 def deadlines(
-    pipeline: Pipeline, told: Told, *, lake: str | None = None, url: Callable[[str], str], everything: bool = False
-) -> Checked:
-    """Return the messages of `alert_<name>` that are due now; raises as `jobs.orchestration.deadlines.look` does."""
+    name: str,
+    pipeline_file: str,
+    told: Told,
+    *,
+    lake: str | None = None,
+    url: Callable[[str], str],
+    everything: bool = False,
+) -> tuple[AlertsGrammar | None, Checked]:
+    """Return the messages of `alert_<name>` that are due now, and who gets them. A broken file is one of the messages.
+
+    Raises:
+        SpecError: the file is broken, and no slice is published.
+        LedgerError: the ledger cannot be read.
+    """
+    place, broken = lake_of(lake), ""
+    try:
+        pipeline = load_pipeline(name, Path(pipeline_file).parent)
+    except SpecError as error:
+        broken = str(error)
+        published = published_pipeline(place, name, functions_dir=Path(pipeline_file).parent, now_ms=now_ms)
+        if published is None:
+            raise
+        pipeline = published
     if pipeline.alerts is None:
-        return Checked(messages=(), told=told)
-    work = open_request_context(pipeline, lake_of(lake), now_ms=now_ms)
-    return look(work, pipeline.alerts, told, url=url, everything=everything)
+        return None, Checked(messages=(), told=told)
+    work = open_request_context(pipeline, place, now_ms=now_ms)
+    return pipeline.alerts, look(work, pipeline.alerts, told, url=url, everything=everything, broken=broken)
 
 
 def request_id(run: DagRun) -> str:
@@ -250,8 +271,13 @@ def request_id(run: DagRun) -> str:
     return uuid.uuid5(_NAMESPACE, f"{run.dag_id}/{run.run_id}/{run.clear_number}").hex
 
 
-def _follow_up(waiting: Waiting, run: DagRun) -> str:
-    """Return the id of the DAG run that waits for a slice: the same in every retry of the plan task of `run`."""
+def _follow_up(waiting: Waiting | None, run: DagRun) -> str | None:
+    """Return the id of the DAG run that waits for a slice: the same in every retry of the plan task of `run`.
+
+    None if there is none, or if `run` was started to wait for this slice: if each replay fails, runs must not go on.
+    """
+    if waiting is None or run.run_id.startswith(f"waits__{waiting.slice.slice_id}__"):
+        return None
     return f"waits__{waiting.slice.slice_id}__{request_id(run)[:8]}"
 
 

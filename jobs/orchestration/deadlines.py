@@ -12,20 +12,20 @@ from typing import Any, Self
 
 from jobs.durations import UNIT_MS, human_duration
 from jobs.ledger.view import LedgerView
-from jobs.orchestration.alerts import Alert, Event, listed_lines, make_alert
+from jobs.orchestration.alerts import MAX_ERROR, Alert, Event, listed_lines, make_alert
 from jobs.orchestration.plan_outline import folded
 from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.slices import local_midnight_ms, show_instant, slice_grid, slices_ending_in
-from jobs.plain_text import counted
-from jobs.planning.request_context import RequestContext, covers, is_live
-from jobs.planning.standing import Standing, standing
+from jobs.plain_text import counted, escaped, shortened
+from jobs.planning.request_context import RequestContext, covers, is_live, on_published_spec
+from jobs.planning.standing import Standing, due_slices, empty_slices, standing
 from jobs.publishing.rules import describe_hold
 from jobs.publishing.stop_reasons import stop_reasons
 from jobs.review import links
 from jobs.review.digest import digest
 from jobs.review.pages.state import HeldSlice, held_slices
 from jobs.runs import Slice
-from windowlib.errors import HindcastError, LedgerError
+from windowlib.errors import HindcastError, LedgerError, LogError
 
 _DAY_MS = UNIT_MS["d"]
 
@@ -66,7 +66,13 @@ class Checked:
 
 
 def look(
-    work: RequestContext, alerts: AlertsGrammar, told: Told, *, url: Callable[[str], str], everything: bool = False
+    work: RequestContext,
+    alerts: AlertsGrammar,
+    told: Told,
+    *,
+    url: Callable[[str], str],
+    everything: bool = False,
+    broken: str = "",
 ) -> Checked:
     """Return the messages that are due now, and what is told with them.
 
@@ -76,16 +82,18 @@ def look(
         told: what earlier runs have told.
         url: returns the address of a page.
         everything: whether to look at each time of day, also one that was looked at today.
+        broken: the error of the pipeline file. It is told once a day.
 
     Raises:
         LedgerError: the ledger cannot be read.
     """
+    work, _ = on_published_spec(work)
     now_ms, view = work.ledger.now_ms(), work.ledger.view()
     # A clock that was ahead has left a time in the future. With it, the messages of days would be left out.
     times = {key: at_ms if at_ms <= now_ms else now_ms - _DAY_MS for key, at_ms in told.times.items()}
     due = {key for key, time in alerts.times.items() if everything or _is_due(time, times.get(key), now_ms)}
     place = _Place(work=work, view=view, url=url)
-    messages: list[Message | None] = []
+    messages: list[Message | None] = [_broken(place, broken)] if broken and alerts.failed else []
     if "data_not_there_by" in due:
         messages.append(_or_why_not(place, Event.NOT_THERE, lambda: _not_there(place)))
     if "not_published_by" in due:
@@ -104,7 +112,7 @@ def look(
     return Checked(messages=new, told=Told(times=times | dict.fromkeys(due, now_ms), causes=frozenset(causes)))
 
 
-_DATA, _HELD = "no data ", "held "
+_DATA, _HELD, _BROKEN = "no data ", "held ", "broken "
 """How the causes of messages begin."""
 
 
@@ -141,6 +149,20 @@ class _Place:
         return state, slices_ending_in(self.work.pipeline, first_ms, self.midnight_ms)
 
 
+def _broken(place: _Place, error: str) -> Message:
+    """Return the message that the pipeline file is broken. Its cause is the day."""
+    alert = make_alert(
+        Event.FAILED,
+        place.name,
+        "the pipeline file is broken",
+        slices=(),
+        what=("No slice is replayed until it is corrected:", f"  {shortened(escaped(error), MAX_ERROR)}"),
+        to_do="Correct the file",
+        url=place.page,
+    )
+    return Message(alert=alert, causes=frozenset({f"{_BROKEN}{place.midnight_ms}"}))
+
+
 def _or_why_not(place: _Place, event: Event, make: Callable[[], Message | None]) -> Message | None:
     """Return a message; if it cannot be made, for example because the log is missing, a message that tells why."""
     try:
@@ -169,12 +191,22 @@ def _is_due(time: str, looked_ms: int | None, now_ms: int) -> bool:
 
 
 def _not_published(place: _Place, *, since_ms: int) -> Message | None:
-    """Return the message on slices of the days before that readers do not see, or that were published empty."""
-    state, missing = place.of_the_days_before()
-    empty = _newly_empty(place.view, state, since_ms=since_ms)
+    """Return the message on slices of the days before that readers do not see, or that were published empty.
+
+    Raises:
+        LogError: the log cannot be read, and readers see all slices that are over.
+    """
+    try:
+        state, missing = place.of_the_days_before()
+        reasons = [f"{folded(ids)}: {why}" for ids, why in _grouped(place, state, missing)]
+    except LogError as error:  # a person has to decide, for example on records that a commit removed
+        missing = due_slices(place.work, place.view, place.midnight_ms)
+        if not missing:
+            raise
+        reasons = [f"{folded([slice_.slice_id for slice_ in missing])}: {error}"]
+    empty = _newly_empty(place.view, since_ms=since_ms)
     if not missing and not empty:
         return None
-    reasons = [f"{folded(ids)}: {why}" for ids, why in _grouped(place, state, missing)]
     reasons += [f"{folded(empty)}: published empty, without a record"] if empty else []
     slices = tuple(sorted({*(slice_.slice_id for slice_ in missing), *empty}))
     parts = [f"{folded([slice_.slice_id for slice_ in missing])} not visible to readers"] if missing else []
@@ -193,10 +225,10 @@ def _not_published(place: _Place, *, since_ms: int) -> Message | None:
     return Message(alert=alert)
 
 
-def _newly_empty(view: LedgerView, state: Standing, *, since_ms: int) -> tuple[str, ...]:
+def _newly_empty(view: LedgerView, *, since_ms: int) -> tuple[str, ...]:
     """Return the empty slices that were published since an instant: each is told once, after its publication."""
     at_ms = {slice_id: publication.at_ms for publication in view.publications for slice_id in publication.changes}
-    return tuple(slice_.slice_id for slice_ in state.empty if at_ms[slice_.slice_id] > since_ms)
+    return tuple(slice_.slice_id for slice_ in empty_slices(view) if at_ms[slice_.slice_id] > since_ms)
 
 
 def _grouped(place: _Place, state: Standing, missing: Sequence[Slice]) -> Iterator[tuple[list[str], str]]:

@@ -36,6 +36,7 @@ from jobs.planning.request_context import (
     IfOpen,
     Opened,
     RequestContext,
+    context_of,
     covers,
     holders,
     on_published_spec,
@@ -263,8 +264,8 @@ def replay(
     Raises:
         HindcastError: the replay failed. The same call continues after the last staged slice.
     """
-    work = open_request_context(pipeline, lake, now_ms=now_ms)
-    chosen = [slice_of_id(pipeline, slice_id) for slice_id in slices]
+    work, _ = context_of(open_request_context(pipeline, lake, now_ms=now_ms), opened.request_id)
+    chosen = [slice_of_id(work.pipeline, slice_id) for slice_id in slices]
     with leased(work, opened, hands_on=True):
         return stage(work, opened.request_id, chosen, replayer=replayer, staging=staging or Staging())
 
@@ -294,9 +295,9 @@ def publish_task(
         release(work, opened)
     if slices is None or not attempt.stopped_by or set(attempt.stopped_by) & set(slices):
         return attempt
-    if work.ledger.view().requests[opened.request_id].kind is not RequestKind.AIRFLOW_BACKFILL:
+    first, kind = attempt.stopped_by[0], work.ledger.view().requests[opened.request_id].kind
+    if kind is not RequestKind.AIRFLOW_BACKFILL:
         return attempt
-    first = attempt.stopped_by[0]
     return replace(attempt, waits_for=first, why=f"staged, waits for {first}: {attempt.why}")
 
 
@@ -324,8 +325,7 @@ def _scheduled(
         return Skip(why=describe_hold(view.hold))
     candidates = due_slices(work, view, min(interval_end_ms, work.ledger.now_ms()))
     if not candidates:
-        head = view.head
-        after = f"after the published head {head.result.slice.slice_id}" if head else "with data"
+        after = f"after the published head {view.head.result.slice.slice_id}" if view.head else "with data"
         return Skip(why=f"no slice {after} is over by {show_instant(interval_end_ms)}")
     busy = busy_with(work, view, candidates, own=own_request, kinds=tuple(RequestKind))
     if busy is not None:

@@ -10,7 +10,7 @@ from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.changed_slices import in_words
-from jobs.planning.request_context import RequestContext
+from jobs.planning.request_context import RequestContext, on_published_spec
 from jobs.planning.restating import SHOWN_ID, Assessed, Restating, restate_rule, restating
 from windowlib.errors import LogError
 
@@ -39,6 +39,7 @@ class ToldChanges:
 
 def told_changes(work: RequestContext, view: LedgerView) -> ToldChanges:
     """Return the changed slices of a pipeline. An unreadable log is told; it raises nothing, and writes nothing."""
+    work, _ = on_published_spec(work)
     return told(work, lambda: restating(work, view))
 
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from jobs.durations import UNIT_MS
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
 from jobs.ledger.run_projection import briefs_of
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import check_range, show_ms, slice_grid
+from jobs.pipeline.slices import check_range, next_slice, previous_slice, show_instant, show_ms, slice_grid
 from jobs.plain_text import counted, shortened
 from jobs.planning.chains import ChainStart, chain_before, warmed_up
 from jobs.planning.estimate import estimator
@@ -22,6 +23,8 @@ from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.steps import Ask, Reason, Step, StepJudge
 from jobs.runs import Slice
 from windowlib.errors import RequestError
+
+_TWO_DAYS_MS = 2 * UNIT_MS["d"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +173,9 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
     if earlier is not None and earlier.basis is not None and earlier.basis.is_of(basis):
         return replace(earlier, ledger_version=view.version)
     spec = spec_fingerprint(pipeline)
+    if view.head is not None and view.head.result.spec_fingerprint != spec:
+        shown = [slice_ for slice_ in ask.slices if ask.from_ms is None or slice_.start_ms >= ask.from_ms]
+        _refuse_other_cut(pipeline, view, shown)
     start = _start(pipeline, view, log, ask=ask)
     estimate, own = estimator(view), basis.own
     state: str | None = start.state
@@ -204,6 +210,29 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
         known=log.known,
         basis=basis,
     )
+
+
+def _refuse_other_cut(pipeline: Pipeline, view: LedgerView, slices: Sequence[Slice]) -> None:
+    """Refuse slices of an edited `log.slice` that do not fit the published ones beside them, which stay visible."""
+    grid, first, last = slice_grid(pipeline), slices[0], slices[-1]
+    before, after = previous_slice(grid, first) or first, next_slice(grid, last) or last
+    names = {slice_.slice_id for slice_ in slices}
+    for slice_id in view.published.keys() - names:
+        near = view.slices[slice_id]  # its bounds may be those of an earlier cut, which differ by less than two days
+        if near.end_ms < before.start_ms - _TWO_DAYS_MS or near.start_ms > after.end_ms + _TWO_DAYS_MS:
+            continue
+        shown = view.past_run(view.published[slice_id]).result.slice
+        overlaps = shown.start_ms < last.end_ms and first.start_ms < shown.end_ms
+        is_hole = before.start_ms < shown.end_ms < first.start_ms or last.end_ms < shown.start_ms < after.end_ms
+        if overlaps or is_hole:
+            raise RequestError(
+                f"{pipeline.source} cuts the log of pipeline {pipeline.name} into other slices than readers see: "
+                f"{first.slice_id} to {last.slice_id} would be [{show_instant(first.start_ms)}, "
+                f"{show_instant(last.end_ms)}), and {slice_id} is published as [{show_instant(shown.start_ms)}, "
+                f"{show_instant(shown.end_ms)}). Readers would see records twice, or never. Restore `log.slice`, or "
+                "make a pipeline with another name. If only the time zone has changed, one request for all published "
+                "slices can replace them"
+            )
 
 
 def _refuse_missing(pipeline: Pipeline, log: LogState, ask: Ask) -> None:

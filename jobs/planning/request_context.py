@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
+from pathlib import Path
 from typing import Protocol
 
 from jobs.engine.fingerprints import spec_fingerprint
@@ -16,6 +17,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.publish import PublishGrammar
+from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.plan import Plan, make_plan
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
@@ -163,6 +165,22 @@ def holders(work: RequestContext, request: Request) -> tuple[Lease, ...]:
     return request.holders(now_ms=work.ledger.now_ms(), is_alive=work.is_alive)
 
 
+def is_overtaken(work: RequestContext, view: LedgerView, request: Request) -> bool:
+    """Return whether a request was left after its begin, and the published chain has gone on without it.
+
+    Nobody works on it, no person has stopped it or has to decide its checks, and it is not complete or leaves another
+    state than the published slice after its range starts from.
+    """
+    is_left = request.is_open and not request.is_proposed and not is_live(work, request) and request.stopped_by is None
+    if not is_left or request.to_ms is None or not all(view.run(id_).is_publishable for id_ in request.runs.values()):
+        return False
+    after = view.published_chain_run(slice_at(slice_grid(work.pipeline), request.to_ms).slice_id)
+    if after is None or after.is_chain_start:
+        return False
+    states = {view.run(id_).result.slice.end_ms: view.run(id_).result.state_after for id_ in request.runs.values()}
+    return not request.is_complete or states.get(request.to_ms, after.result.state_before) != after.result.state_before
+
+
 def covers(request: Request, slice_: Slice) -> bool:
     """Return whether a slice is in the range of a request. Without a range: whether the request has begun the slice."""
     if request.from_ms is None or request.to_ms is None:
@@ -287,11 +305,30 @@ def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
     return stored.model_copy(update={"publish": publish})
 
 
+def with_cut_of(work: RequestContext, request: Request) -> RequestContext:
+    """Return the context with the `log.slice` of a request, which the pipeline file may have changed since."""
+    if request.spec_fingerprint == spec_fingerprint(work.pipeline):
+        return work
+    cut = stored_pipeline(work.pipeline, request).log.slice
+    log = work.pipeline.log.model_copy(update={"slice": cut})
+    return replace(work, pipeline=work.pipeline.model_copy(update={"log": log}))
+
+
+def published_pipeline(lake: Lake, name: str, *, functions_dir: Path, now_ms: Callable[[], int]) -> Pipeline | None:
+    """Return the pipeline of the newest published slice as the ledger stores it; None if no slice is published."""
+    view = Ledger(lake.ledger(name), now_ms=now_ms).view()
+    request = None if view.head is None else view.requests.get(view.head.request_id)
+    if request is None:
+        return None
+    source = f"request {request.request_id} in the ledger"
+    return pipeline_from_json(request.spec_json, source=source, functions_dir=functions_dir)
+
+
 def on_published_spec(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
     """Return the context with the spec of the published chain, and a warning if the pipeline file differs from it.
 
     When a slice counts as complete, and what becomes of changed slices and late records, is told by the file:
-    `log.ready`, `restate`, `repair`.
+    `log.ready`, `restate`, `repair`. Requests are stored with its `alerts`, which are used while it is broken.
     """
     view = work.ledger.view()
     head = view.head
@@ -309,5 +346,6 @@ def on_published_spec(work: RequestContext) -> tuple[RequestContext, tuple[str, 
         f"`hindcast adopt {work.pipeline.name}`"
     )
     log = stored.log.model_copy(update={"ready": work.pipeline.log.ready})
-    used = stored.model_copy(update={"log": log, "restate": work.pipeline.restate, "repair": work.pipeline.repair})
+    rules = {key: getattr(work.pipeline, key) for key in ("restate", "repair", "alerts")}
+    used = stored.model_copy(update={"log": log, **rules})
     return replace(work, pipeline=used), (warning,)

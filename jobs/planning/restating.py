@@ -19,11 +19,12 @@ from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
 from jobs.plain_text import counted, shortened
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
-from jobs.planning.request_context import RequestContext, context_of, covers, holders, is_live
+from jobs.planning.request_context import RequestContext, context_of, covers, holders, is_live, is_overtaken
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
 GONE: Final = "no changed slice is left to restate"
+OVERTAKEN: Final = "it was left unfinished, and later slices were published without it"
 _MAX_REASON: Final = 300
 SHOWN_ID: Final = 8
 
@@ -163,7 +164,7 @@ class _Assessor:
     def _replayed_by(self, change: ChangedSlice) -> Request | None:
         """Return the open request that replays a slice now, or has a run of its present records."""
         for request in reversed(self.view.awaited_requests()):
-            if request is self.proposal:
+            if request is self.proposal or is_overtaken(self.work, self.view, request):
                 continue
             if self._has_run_of(request, change):
                 return request
@@ -269,23 +270,29 @@ def _proposal_events(
     who: str,
     new_id: str,
 ) -> list[LedgerEvent]:
-    """Return the events that open, change or close the proposal."""
+    """Return the events that open, change or close the proposal, and close restatements that were overtaken."""
     restating = assess(work, view, changed, rule=rule)
     proposal = restating.proposal
     wanted = [assessed for assessed in restating.assessed if _is_wanted(assessed, proposal)]
-    if not wanted:
-        if proposal is None:
-            return []
-        named = (assessed for assessed in restating.assessed if _names(proposal, assessed))
-        whys = sorted({assessed.why_not for assessed in named if assessed.why_not})
-        why = f"{GONE}{': ' if whys else ''}{'; '.join(whys)}"
-        return [LedgerEvent(kind=EventKind.CLOSED, request_id=proposal.request_id, reason=why)]
-    made = _requested(work, wanted, who=who, request_id=new_id if proposal is None else proposal.request_id)
-    return [] if proposal is not None and _is_equal(proposal, wanted, work) else [made]
+    request_id = new_id if proposal is None else proposal.request_id
+    names = {assessed.change.slice.slice_id for assessed in wanted}
+    events = [
+        _closed(request, OVERTAKEN, by=request_id if names & request.changes.keys() else None)
+        for request in view.open_requests(RequestKind.RESTATEMENT)
+        if is_overtaken(work, view, request)
+    ]
+    if wanted and (proposal is None or not _is_equal(proposal, wanted, work)):
+        return [*events, _requested(work, wanted, who=who, request_id=request_id)]
+    if wanted or proposal is None:
+        return events
+    named = (assessed for assessed in restating.assessed if assessed.change.slice.slice_id in proposal.changes)
+    whys = sorted({assessed.why_not for assessed in named if assessed.why_not})
+    return [*events, _closed(proposal, f"{GONE}{': ' if whys else ''}{'; '.join(whys)}")]
 
 
-def _names(proposal: Request, assessed: Assessed) -> bool:
-    return assessed.change.slice.slice_id in proposal.changes
+def _closed(request: Request, why: str, *, by: str | None = None) -> LedgerEvent:
+    details = {} if by is None else {"by": by}
+    return LedgerEvent(kind=EventKind.CLOSED, request_id=request.request_id, reason=why, details=details)
 
 
 def _is_equal(proposal: Request, wanted: Sequence[Assessed], work: RequestContext) -> bool:

@@ -10,7 +10,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import MAX_SLICES, next_slice, past_end, slice_grid
 from jobs.planning.changed_slices import ChangedSlice, changed_slices
 from jobs.planning.readiness import Waiting, ready_prefix
-from jobs.planning.request_context import RequestContext
+from jobs.planning.request_context import RequestContext, on_published_spec
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -46,12 +46,15 @@ class Standing:
 
 
 def standing(work: RequestContext, view: LedgerView, *, until_ms: int | None = None) -> Standing:
-    """Return where a pipeline stands. `until_ms`: slices that end later are not due; None: now.
+    """Return where a pipeline stands, with the spec of the published chain.
+
+    `until_ms`: slices that end later are not due; None: now.
 
     Raises:
         LogError, SpecError: the log is missing or does not fit the pipeline.
         RequestError: too many slices are due.
     """
+    work, _ = on_published_spec(work)
     now_ms = work.ledger.now_ms()
     due = due_slices(work, view, now_ms if until_ms is None else min(until_ms, now_ms))
     log = work.log_state(view, due)

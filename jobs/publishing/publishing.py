@@ -9,7 +9,7 @@ from jobs.ledger.publications import Publication
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.slices import slice_of_id, slices_between
 from jobs.plain_text import counted
-from jobs.planning.request_context import Opened, RequestContext, covers, is_live
+from jobs.planning.request_context import Opened, RequestContext, covers, is_live, with_cut_of
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
 from jobs.publishing.optimistic_check import By, check_seen_request
@@ -202,6 +202,7 @@ def _settles(work: RequestContext, view: LedgerView, request: Request, *, other:
     """
     if other.request_id == request.request_id or is_live(work, other):
         return False
+    work = with_cut_of(work, other)
     if other.from_ms is None or other.to_ms is None:
         wanted = tuple(slice_of_id(work.pipeline, slice_id) for slice_id in other.slice_ids)
     else:

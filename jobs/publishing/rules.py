@@ -11,7 +11,7 @@ from jobs.ledger.publications import Hold, Publication
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
 from jobs.plain_text import counted
-from jobs.planning.request_context import RequestContext, holders
+from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.publishing.candidates import followed_by, moved_since
 from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, listed, waiver_advice
 from jobs.runs import EMPTY_STATE, Slice, Verdict
@@ -68,6 +68,7 @@ def judge_publication(
         request: a request of the view.
         lease_id: the lease of the caller that has staged the request; None if a person publishes.
     """
+    work = with_cut_of(work, request)
     is_begun = bool(request.runs) or request.is_complete
     if is_begun and all(view.published.get(slice_id) == run_id for slice_id, run_id in request.runs.items()):
         return PublicationAttempt(request_id=request.request_id, is_published=True, is_seen_already=True, why=SEEN)
@@ -137,6 +138,7 @@ def is_ready(work: RequestContext, view: LedgerView, request: Request) -> bool:
     """Return whether nothing but checks, holders and a hold can stop the publication of a request."""
     if request.state is RequestState.CLOSED or not (request.runs or request.is_complete):
         return False
+    work = with_cut_of(work, request)
     return not (
         _replaced(view, request)
         or _incomplete(work, request)

@@ -190,7 +190,9 @@ class SimulatedAirflow:
         except _StillWaits:
             return False
         except AirflowSkipException:
-            run.task = len(self.dags[run.dag_id].tasks)
+            later = enumerate(self.dags[run.dag_id].tasks)
+            runs_also = (at for at, other in later if at > run.task and other.trigger_rule == "none_failed")
+            run.task, run.deferred = next(runs_also, len(self.dags[run.dag_id].tasks)), None
         except WorkerDied:
             return False
         except Exception as error:  # noqa: BLE001 - any other error fails the task, and Airflow tries some again

@@ -260,6 +260,31 @@ def test_the_dag_of_the_alert_runs_at_its_times_and_tells_what_readers_do_not_se
     assert check.execute({"ti": ti, "dag_run": by_hand}) == [sent]
 
 
+@pytest.mark.parametrize("broken", ["pipeline: sales\nlgo: 1\n", "", PIPELINE.replace("sales", "other"), PIPELINE[:90]])
+def test_while_the_file_is_broken_its_error_and_the_missing_days_are_told_with_the_published_settings(
+    load_dags: "LoadDags", tmp_path: Path, lake: Lake, dags: "dict[str, DAG]", hooks: WebhookSink, broken: str
+) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    file = tmp_path / "pipelines" / "sales.yaml"
+    work = open_request_context(sales(PIPELINE + ALERTS), lake, now_ms=now_ms)
+    file.write_text(broken, encoding="utf-8")
+    before: Any = dags["alert_sales"]
+    dag: Any = load_dags(file.parent)["alert_sales"]
+    assert [one.expression for one in dag.timetable.timetables] == ["*/30 * * * *"]
+    with pytest.raises(AirflowFailException, match=r"sales\.yaml"):
+        dag.get_task("check_deadlines").execute({"ti": Ti()})
+    run_request(
+        work, Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="me", reason="x"), FakeReplayer()
+    )
+    ti = Ti()
+    told = ["sales: the pipeline file is broken", "sales: 2024-01-02 not visible to readers"]
+    for task, subjects in ((before, told), (dag, [])):
+        assert task.get_task("check_deadlines").execute({"ti": ti}) == subjects
+    assert [hook["subject"] for hook in hooks.bodies] == told
+    assert str(file) in hooks.bodies[0]["text"]
+
+
 def test_what_was_told_is_not_known_so_the_message_is_sent_again(dags: "dict[str, DAG]", logged: Lines) -> None:
     check: Any = dags["alert_sales"].get_task("check_deadlines")
     ti = SimpleNamespace(xcom_push=lambda **_kept: None)

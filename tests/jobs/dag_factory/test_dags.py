@@ -282,7 +282,8 @@ def test_a_broken_file_becomes_dags_that_show_its_error(load_dags: "LoadDags", t
     (tmp_path / "flights.yaml").write_text((PIPELINES / "flights.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "broken.yaml").write_text("pipeline: broken\nlgo: {table: x}\n", encoding="utf-8")
     dags = load_dags(tmp_path)
-    assert sorted(dags) == ["backfill_broken", "backfill_flights", "decide_flights", "replay_broken", "replay_flights"]
+    good = ["backfill_flights", "decide_flights", "replay_flights"]
+    assert sorted(dags) == sorted([*good, "alert_broken", "backfill_broken", "replay_broken"])
     broken = dags["replay_broken"]
     assert type(broken.timetable).__name__ == "NullTimetable"
     assert "lgo" in (broken.doc_md or "")
@@ -336,7 +337,10 @@ def test_a_damaged_file_becomes_its_own_broken_dags(load_dags: "LoadDags", tmp_p
     assert {"replay_flights", "backfill_flights"} < set(dags)
     assert "broken" not in dags["replay_flights"].tags
     broken = {dag_id: dag for dag_id, dag in dags.items() if "broken" in dag.tags}
-    assert len(broken) == len(dags) - 3 == 2
+    assert sorted(dag_id.partition("_")[0] for dag_id in broken) == ["backfill", "replay"]
+    alerts = {dag_id for dag_id in dags if dag_id.startswith("alert_")}
+    assert len(dags) == 3 + 2 + len(alerts)
+    assert alerts <= {"alert_other"}, "no pipeline can have the name of another file"
     for dag in broken.values():
         task: Any = dag.get_task("show_error")
         with pytest.raises(Exception, match=escaped(file)[:40].replace("\\", ".").replace("[", ".")):
@@ -347,8 +351,8 @@ def test_two_files_of_one_pipeline_are_both_refused(load_dags: "LoadDags", tmp_p
     for file in ("flights.yaml", "flights.yml"):
         (tmp_path / file).write_text(GOOD, encoding="utf-8")
     dags = load_dags(tmp_path)
-    assert sorted(dags) == ["backfill_flights", "replay_flights"]
-    assert all("the directory also has" in (dag.doc_md or "") for dag in dags.values())
+    assert sorted(dags) == ["alert_flights", "backfill_flights", "replay_flights"]
+    assert all("the directory also has" in (dag.doc_md or "") for dag in dags.values() if "broken" in dag.tags)
 
 
 def test_a_directory_that_cannot_be_read_becomes_broken_dags(load_dags: "LoadDags", tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from jobs.lake.lake import Lake
 from jobs.orchestration.alerts import Alert, Event
@@ -32,7 +33,7 @@ class Place:
     """A pipeline with its clock, and the run of `alert_sales` that keeps what it has told."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.now_ms = root, day_ms("2024-01-03")
+        self.root, self.now_ms, self.text = root, day_ms("2024-01-03"), PIPELINE + ALERTS
         self.told = Told.read(None)
         for day in ("2024-01-01", "2024-01-02"):
             append_day(root, day, {"a": 1})
@@ -40,7 +41,7 @@ class Place:
 
     @property
     def work(self) -> RequestContext:
-        return open_request_context(sales(PIPELINE + ALERTS), Lake(root=str(self.root)), now_ms=lambda: self.now_ms)
+        return open_request_context(sales(self.text), Lake(root=str(self.root)), now_ms=lambda: self.now_ms)
 
     def run(self, start: str, end: str, *, publish: bool = True) -> RequestOutcome:
         asked = Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="me", reason="test")
@@ -54,10 +55,10 @@ class Place:
         self.told = Told.read(found.told.to_json())
         return [one.alert for one in found.messages]
 
-    def look(self, *, everything: bool = False) -> Checked:
+    def look(self, *, everything: bool = False, broken: str = "") -> Checked:
         alerts = self.work.pipeline.alerts
         assert alerts is not None
-        return look(self.work, alerts, self.told, url=lambda path: path, everything=everything)
+        return look(self.work, alerts, self.told, url=lambda path: path, everything=everything, broken=broken)
 
 
 @pytest.fixture
@@ -233,8 +234,45 @@ def test_a_log_that_is_gone_is_told_once_a_day(place: Place) -> None:
     shutil.rmtree(place.root / "event_logs")
     alerts = place.at("2024-01-04T09:00")
     assert [one.event for one in alerts] == [Event.NOT_THERE, Event.NOT_PUBLISHED, Event.DIGEST]
-    assert all("Where the pipeline stands is not known:" in one.text for one in alerts)
+    assert all("Where the pipeline stands is not known:" in alerts[index].text for index in (0, 2))
+    assert alerts[1].subject == "sales: 2024-01-03 not visible to readers"
+    assert "2024-01-03: event log" in alerts[1].text
     assert place.at("2024-01-04T09:30") == []
+
+
+def test_days_that_wait_for_a_decision_on_an_erasure_are_told_with_its_commit_and_the_command(place: Place) -> None:
+    append_day(place.root, "2024-01-03", {"a": 1, "b": 1})
+    DeltaTable(str(place.root / "event_logs" / "sales")).delete("key = 'b'")
+    [alert] = place.at("2024-01-05T08:00")[1:2]
+    assert told([alert]) == [(Event.NOT_PUBLISHED, "2024-01-03 … 2024-01-04 (2 slices) not visible to readers")]
+    assert "commit 3 (DELETE) removed or changed records of slice 2024-01-03" in alert.text
+    assert "`hindcast accept-rewrite PIPELINE --reason …`" in alert.text
+    assert alert.slices == ("2024-01-03", "2024-01-04")
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Auckland"])
+def test_an_edited_time_zone_changes_no_message_until_it_is_adopted(place: Place, zone: str) -> None:
+    """The schedule goes on with the published slices. Those of the file end later or earlier."""
+    place.text = place.text.replace("slice: {by: day}", f"slice: {{by: day, timezone: {zone}}}")
+    place.now_ms = day_ms("2024-01-03") + 8 * HOUR_MS
+    place.told = Told.read(None)
+    assert [one.alert.event for one in place.look(everything=True).messages] == [Event.DIGEST]
+    [alert] = place.at("2024-01-04T08:00")[1:2]
+    assert told([alert]) == [(Event.NOT_PUBLISHED, "2024-01-03 not visible to readers")]
+
+
+def test_a_broken_file_is_told_once_a_day(place: Place) -> None:
+    def subjects(text: str) -> list[str]:
+        place.now_ms = day_ms(text[:10]) + int(text[11:]) * HOUR_MS
+        found = place.look(broken="sales.yaml: lgo: \x1b is not allowed")
+        place.told = found.told
+        return [message.alert.subject for message in found.messages if message.alert.event is Event.FAILED]
+
+    assert subjects("2024-01-04T09") == ["sales: the pipeline file is broken"]
+    assert subjects("2024-01-04T10") == []
+    assert subjects("2024-01-05T00") == ["sales: the pipeline file is broken"]
+    [first, *_] = place.look(everything=True, broken="sales.yaml: lgo: \x1b is not allowed").messages
+    assert "sales.yaml: lgo: \\x1b is not allowed" in first.alert.text
 
 
 def test_freshness_of_an_empty_log_names_what_is_missing() -> None:

@@ -1,5 +1,6 @@
 """A changed day from the scheduled run that sees it to its publication, played over a real ledger without Airflow."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,15 +16,17 @@ from jobs.orchestration.dag_orders import Order
 from jobs.orchestration.dag_tasks import DagRun
 from jobs.orchestration.restatements import BackfillStart, restatement_conf
 from jobs.orchestration.scheduling import Skip, Wait
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning import changed_slices
 from jobs.planning.request_context import RequestContext, open_request_context
-from jobs.planning.restating import open_proposal
+from jobs.planning.restating import OVERTAKEN, open_proposal
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
+from jobs.replay.orders import ReplayOrder
 from jobs.wall_clock import now_ms
-from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
-from windowlib.errors import RequestError
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
+from windowlib.errors import LedgerError, RequestError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
 AUTO = "restate: {mode: auto, at_most_age: 9999d}\n"
@@ -39,8 +42,9 @@ class Dags:
         self.runs = 0
         self.write("restate: {at_most_age: 9999d}\n")
 
-    def write(self, more: str) -> None:
-        self.file.write_text(PIPELINE + more, encoding="utf-8")
+    def write(self, more: str, *, ready: str = "null") -> None:
+        text = PIPELINE.replace("slice: {by: day}", f"slice: {{by: day}}\n  ready: {ready}")
+        self.file.write_text(text + more, encoding="utf-8")
 
     def append(self, day: str, **amounts: int) -> None:
         append_day(Path(self.lake.root), day, amounts)
@@ -74,11 +78,11 @@ class Dags:
         run = DagRun(dag_id="backfill_sales", run_id=run_id or f"manual__{self.runs}", run_type="manual", user="ann")
         return dag_tasks.plan("backfill", str(self.file), replace(run, params=conf, clear_number=clear_number))
 
-    def replay(self, planned: Order | Wait | Skip) -> Order:
+    def replay(self, planned: Order | Wait | Skip, *, pipeline: Pipeline | None = None) -> Order:
         """The work of the Spark task."""
         assert isinstance(planned, Order)
         scheduling.replay(
-            sales(),
+            pipeline or sales(),
             self.lake,
             opened=planned.opened,
             slices=planned.slices,
@@ -129,6 +133,37 @@ def test_a_run_with_nothing_to_replay_tells_the_change_and_a_click_replays_it(da
     done = publish_request(dags.work, request.request_id, who="ann")
     assert (done.is_published, done.changed) == (True, ("2024-01-02", "2024-01-03"))
     assert dags.scheduled("2024-01-06").changes == ()
+
+
+def test_a_run_that_waits_for_a_slice_starts_no_other_one_for_it(dags: Dags) -> None:
+    """If each replay fails, the runs that wait would start each other without an end."""
+    dags.write("restate: {mode: off}\n", ready="{newer_commit: true}")
+    for day in ("2024-01-06", "2024-01-07"):
+        dags.append(day, a=1)
+    order = dags.scheduled("2024-01-08")
+    assert isinstance(order, Order)
+    assert order.follow_up is not None
+    assert order.follow_up.startswith("waits__2024-01-07__")
+    scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
+    again = dag_tasks.plan(
+        "replay", str(dags.file), DagRun(dag_id="replay_sales", run_id=order.follow_up, run_type="operator_triggered")
+    )
+    assert isinstance(again, Order)
+    assert (again.slices, again.follow_up) == (["2024-01-06"], None)
+
+
+def test_a_time_zone_that_was_edited_while_a_run_works_changes_no_slice_of_it(dags: Dags) -> None:
+    dags.append("2024-01-06", a=1)
+    order = dags.scheduled("2024-01-07")
+    assert isinstance(order, Order)
+    text = dags.file.read_text(encoding="utf-8").replace("slice: {by: day}", "slice: {by: day, timezone: Asia/Tokyo}")
+    dags.file.write_text(text, encoding="utf-8")
+    dags.replay(order, pipeline=sales(text))
+    assert dag_tasks.gate(order).is_passed
+    assert dag_tasks.publish(order).changed == ("2024-01-06",)
+    dags.append("2024-01-07", a=1)
+    later = dags.replay(dags.scheduled("2024-01-08"), pipeline=sales(text))
+    assert dag_tasks.publish(later).changed == ("2024-01-07",), "the schedule goes on with the published slices"
 
 
 def test_the_note_of_a_run_with_work_tells_the_change_too(dags: Dags) -> None:
@@ -236,6 +271,66 @@ def test_an_automatic_restatement_that_has_failed_is_started_again(dags: Dags) -
     dag_tasks.publish(dags.replay(dags.backfill(again.conf, run_id=again.run_id, clear_number=1)))
     assert dags.scheduled("2024-01-06").changes == (), "the second change was in the log, too"
     assert dags.proposal is None
+
+
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_a_restatement_that_was_left_and_overtaken_is_proposed_again_by_the_next_scheduled_run(
+    dags: Dags, *, is_complete: bool
+) -> None:
+    """Its DAG run has failed, for example because the pipeline file was broken. It has replayed some or all slices."""
+
+    def fail_at_the_third(replay: ReplayOrder) -> None:
+        if replay.slices[0].slice_id == "2024-01-03" and not is_complete:
+            raise LedgerError("the store does not answer")
+
+    dags.append("2024-01-05", late=5)
+    dags.append("2024-01-02", late=5)
+    dags.scheduled("2024-01-06")
+    order = dags.backfill(dags.clicked(), run_id="left")
+    assert isinstance(order, Order)
+    dags.replayer.on_order = fail_at_the_third
+    with nullcontext() if is_complete else pytest.raises(LedgerError):
+        dags.replay(order)
+    dags.replayer.on_order = lambda _replay: None
+    dags.append("2024-01-06", a=1)
+    scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
+    overtaking = dags.replay(dags.scheduled("2024-01-07"))
+    assert overtaking.changes[-1].endswith(f"replayed by request {order.request_id[:8]}"), "it can be continued"
+    dag_tasks.publish(overtaking)
+    dags.scheduled("2024-01-07")
+    again = dags.proposed()
+    assert (again.from_ms, again.to_ms) == (day_ms("2024-01-02"), day_ms("2024-01-07"))
+    closed = dags.work.ledger.view().requests[order.request_id]
+    assert (closed.is_open, closed.failure, closed.ended_by) == (False, OVERTAKEN, again.request_id)
+    replays = len(dags.replayer.replayed)
+    new_order = dags.replay(dags.backfill(dags.clicked() | {"publish": True}))
+    assert dag_tasks.publish(new_order).changed == ("2024-01-02", "2024-01-03", "2024-01-05", "2024-01-06")
+    cleared = dag_tasks.runs_to_clear(new_order, lambda *_: "failed", publisher="backfill_sales/new")
+    assert ("backfill_sales", "left") in {run.key for run in cleared}
+    new = [day for days in dags.replayer.replayed[replays:] for day in days]
+    assert new == ([] if is_complete else ["2024-01-03", "2024-01-05"]) + ["2024-01-06"], "its runs are used again"
+    assert isinstance(dags.backfill({"request": order.request_id}, run_id="left", clear_number=1), Skip)
+    assert dags.scheduled("2024-01-07").changes == ()
+
+
+@pytest.mark.parametrize("left", ["held", "stopped", "complete", "by hand"])
+def test_an_overtaken_request_is_left_to_a_person_if_one_decides_it_and_hides_no_change_otherwise(
+    dags: Dags, left: str
+) -> None:
+    """A failed check, a person who stopped it, a complete one with the state of before, and a range by hand."""
+    dags.append("2024-01-05", late=FAILS if left == "held" else 0 if left == "complete" else 5)
+    dags.scheduled("2024-01-06")
+    by_hand = {"from": "2024-01-05", "to": "2024-01-06", "reason": "by hand", "publish": False}
+    order = dags.replay(dags.backfill(by_hand if left == "by hand" else dags.clicked(), run_id="left"))
+    if left == "stopped":
+        assert stop(dags.work, ("backfill_sales", "left"), who="ann") is not None
+    scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
+    dags.append("2024-01-06", a=1)
+    dag_tasks.publish(dags.replay(dags.scheduled("2024-01-07")))
+    told = dags.scheduled("2024-01-07").changes[-1]
+    assert dags.work.ledger.view().requests[order.request_id].is_open
+    by = dags.proposed().request_id if left == "by hand" else order.request_id
+    assert told == f"2024-01-05: {'proposed as' if left == 'by hand' else 'replayed by'} request {by[:8]}"
 
 
 def test_what_a_person_has_stopped_does_not_start_again_for_the_same_changes(dags: Dags) -> None:

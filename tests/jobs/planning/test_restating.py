@@ -20,7 +20,7 @@ from jobs.planning.standing import standing
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By, OutdatedDecision
 from tests.support.delta_logs import clean_commits
-from tests.support.fake_replay import FakeReplayer, append_day, day_ms, sales
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
 CHANGES = ["append", "append", "append", "compact", "publish", "stage", "decline", "new day"]
@@ -262,6 +262,16 @@ def test_the_limits_of_the_pipeline_file_are_told_with_the_command(shop: Shop) -
     few = shop.propose(at_most_slices=1, at_most_age="6d")
     assert list(proposal_of(few).changes) == ["2024-01-04"], "what was proposed stays proposed"
     assert "2 slices have changed, and restate.at_most_slices is 1" in sentences(shop.work, few)[2]
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
+def test_a_time_zone_that_was_edited_and_not_adopted_changes_no_published_slice(shop: Shop, zone: str) -> None:
+    edited = PIPELINE.replace("slice: {by: day}", f"slice: {{by: day, timezone: {zone}}}")
+    shop.run("2024-01-05", "2024-01-06")
+    work = replace(shop.work, pipeline=sales(edited))
+    assert told_changes(work, work.ledger.view()).sentences == ()
+    append_day(shop.root, "2024-01-04", {"late": 5})
+    assert told_changes(work, work.ledger.view()).sentences == told_changes(shop.work, work.ledger.view()).sentences
 
 
 def test_off_tells_and_proposes_nothing(shop: Shop) -> None:

@@ -1,14 +1,14 @@
 """What must hold in a simulated year: what readers see, what is named as changed, and which spec a run has."""
 
 from jobs.ledger.view import LedgerView, RequestKind
-from jobs.pipeline.slices import slice_of_id
 from jobs.planning.request_context import RequestContext
 from jobs.planning.standing import Standing, standing
 from jobs.readers import published_table
 from jobs.runs import Verdict
-from tests.jobs.dag_factory.year.edited_file import AGGREGATES
+from tests.jobs.dag_factory.year.edited_file import AGGREGATES, OFF, READY
 from tests.jobs.dag_factory.year.producer import totals
 from tests.jobs.dag_factory.year.world import World
+from tests.support.simulated_airflow import HOUR_MS
 from windowlib.errors import LogError
 
 Seen = dict[tuple[str, str], int]
@@ -85,19 +85,28 @@ def _has_cause(world: World, slice_id: str, view: LedgerView, now: Standing) -> 
     """Return whether a day is waited for, in an open request, on hold, or that of a DAG run without success.
 
     If its request was cancelled, the next DAG run opens a new one, unless it publishes the days before it first. A
-    clock that jumped may have let the schedule decide before the day was over: then the next DAG run has it.
+    clock that jumped may have let the schedule decide before the day was over: then the next DAG run has it. So it has
+    a day for which a DAG run has waited that published days before it.
     """
-    start_ms = slice_of_id(world.file.content.pipeline, slice_id).start_ms
+    end_ms = world.calendar.end_ms(slice_id)
     is_asked = any(
-        request.from_ms is not None and request.to_ms is not None and request.from_ms <= start_ms < request.to_ms
+        request.from_ms is not None and request.to_ms is not None and request.from_ms < end_ms <= request.to_ms
         for request in view.open_requests()
     )
     is_waited_for = now.waiting is not None and now.waiting.slice.slice_id == slice_id
-    is_unplanned = world.planned_ms < world.calendar.end_ms(slice_id) or not world.is_plan_sound
+    is_unplanned = world.planned_ms < end_ms or not world.is_plan_sound
     replays = [run for run in world.airflow.runs if run.dag_id == "replay_sales"]
-    went_on = any(f"{day}: 1 slice published" in replays[-1].verdict for day in list(view.published)[-1:])
+    told, is_published, _ = replays[-1].verdict.partition(" published together")
+    went_on = bool(is_published) and any(day in told for day in list(view.published)[-1:])
     ended = {run.state for run in replays}
     return went_on or is_asked or is_waited_for or is_unplanned or view.hold is not None or bool(ended - {"success"})
+
+
+def _is_ready(world: World, slice_id: str, ready: str, now_ms: int) -> bool:
+    """Return whether a day was complete by `log.ready` at a time of Airflow's clock, as far as the model tells."""
+    if ready == READY[1]:
+        return now_ms >= world.calendar.end_ms(slice_id) + 8 * HOUR_MS
+    return ready == READY[0] or any(day > slice_id for _version, day, _amounts in world.producer.commits)
 
 
 class SpecsAndVerdicts:
@@ -106,6 +115,7 @@ class SpecsAndVerdicts:
     def __init__(self) -> None:
         self._checked = 0
         self._specs: dict[str, str] = {}
+        self._restatements: set[str] = set()
 
     def check(self, world: World, view: LedgerView, where: str) -> None:
         """Check the publications since the last call."""
@@ -114,6 +124,10 @@ class SpecsAndVerdicts:
             request = None if publication.request_id is None else view.requests[publication.request_id]
             if publication.is_rollback or request is None:
                 continue
+            if request.kind is RequestKind.SCHEDULED:
+                asked = {ask for run in request.origins for ask in world.asked_ready.get(run.run_id, ())}
+                early = [day for day in publication.changes if not any(_is_ready(world, day, *ask) for ask in asked)]
+                assert not early, f"{where}: {early} were not complete by log.ready: {asked}"
             specs = {self._specs[run_id] for run_id in publication.changes.values() if run_id}
             if request.kind is RequestKind.RANGE:
                 own = [origin.run_id for origin in request.origins]
@@ -122,6 +136,10 @@ class SpecsAndVerdicts:
                 allowed = self._heads_since(view, request.opened_seq, publication.seq) or set(world.file.contents)
             assert specs <= allowed, f"{where}: {request.kind} published {specs} in place of {allowed}"
         self._checked = len(view.publications)
+        restatements = {request.request_id for request in view.requests.values() if request.changes}
+        assert restatements <= self._restatements or world.rules - {OFF}, f"{where}: proposed with {world.rules}"
+        self._restatements = restatements
+        world.rules.clear()
         for run_id in view.published.values():
             run = view.run(run_id)
             assert run.is_publishable, f"{where}: readers see a run with failed checks"

@@ -1,11 +1,14 @@
 """The person of a simulated year: decides what is held, changed or erased, and what becomes of an edited file."""
 
+from dataclasses import replace
+
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.orchestration.restatements import restatement_conf
-from jobs.pipeline.slices import next_slice, slice_at, slice_grid
+from jobs.pipeline.slices import next_slice, slice_grid
 from jobs.planning.restating import restating
 from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
 from jobs.runs import RunResult
+from tests.jobs.dag_factory.year.edited_file import AUTO, PROPOSES, READY
 from tests.jobs.dag_factory.year.world import REPLAYS, World
 
 
@@ -13,9 +16,13 @@ def decide(world: World) -> None:
     """Let the person do what is to be done, or a part of it. A person mends a broken file first."""
     if world.file.is_broken or world.offset_ms:
         return
+    if world.is_quiet:
+        _undo_rules(world)
     _accept_erasures(world)
     for run in world.airflow.runs:
-        if run.dag_id in REPLAYS and run.state == "failed":
+        is_other_zone = bool(world.file.content.timezone) and "request" not in run.conf
+        is_left = run.dag_id == "backfill_sales" and (is_other_zone or (not world.is_quiet and world.happens(0.8)))
+        if run.dag_id in REPLAYS and run.state == "failed" and not is_left:
             world.airflow.clear(run.dag_id, run.run_id)
     world.airflow.play()
     view = world.view()
@@ -30,23 +37,22 @@ def decide(world: World) -> None:
 def _answer(world: World, view: LedgerView, request: Request) -> None:
     """Start a proposal, decide what is held, or ask again for a range that the schedule has overtaken."""
     if request.is_proposed:
+        if world.file.content.restate == AUTO:
+            return  # the schedule starts it
         world.by_hand("backfill_sales", restatement_conf(world.work(), request, publish=True))
     elif held := _held(view, request):
         _judge(world, view, request, held)
-    elif request.kind in {RequestKind.RANGE, RequestKind.RESTATEMENT} and _is_overtaken(view, request):
+    elif request.kind is RequestKind.RANGE and _is_overtaken(view, request):
         world.drawn["asked again"] += 1
-        is_range = request.kind is RequestKind.RANGE
-        if not is_range:
-            _undo_edit(world, view)
-        first = slice_at(slice_grid(world.file.content.pipeline), request.from_ms or 0)
-        _replay_from(world, view, first.slice_id, if_open="replace", fresh=is_range)
+        first = next(day for day in view.published if world.calendar.end_ms(day) > (request.from_ms or 0))
+        _replay_from(world, view, first, if_open="replace")
 
 
 def _hold_or_resume(world: World, view: LedgerView) -> None:
     """Resume a chain that is held after a rollback; else draw whether to roll the newest publication back."""
     if view.hold is not None:
         _decided(world, "resume", view, reason="seen")
-    elif view.standing and not world.is_quiet and world.happens(0.05):
+    elif len(view.standing) > 1 and not world.is_quiet and world.happens(0.05):
         world.drawn["rollback asked"] += 1
         _decided(world, "roll_back", view, reason="a doubt", publication=view.standing[-1].seq)
 
@@ -90,7 +96,7 @@ def _settle_specs(world: World, view: LedgerView) -> None:
     if view.head.result.spec_fingerprint != world.file.content.spec:
         if world.is_quiet or world.happens(0.3):
             _undo_edit(world, view)
-        elif world.happens(0.5):
+        elif not world.file.content.timezone and world.happens(0.5):
             world.drawn["edit adopted"] += 1
             days = list(view.published)
             _replay_from(world, view, days[-world.chance.randrange(1, min(len(days), 12) + 1)])
@@ -99,6 +105,15 @@ def _settle_specs(world: World, view: LedgerView) -> None:
     if left and (world.is_quiet or world.happens(0.5)):
         world.drawn["replayed by hand"] += 1
         _replay_from(world, view, left[0].change.slice.slice_id)
+
+
+def _undo_rules(world: World) -> None:
+    """Give the file the rules with which the schedule replays every day."""
+    content = world.file.content
+    rule = content.restate if content.restate == AUTO else PROPOSES
+    if (content.ready, content.restate) != (READY[0], rule):
+        world.file.write(replace(content, ready=READY[0], restate=rule))
+        world.reload()
 
 
 def _undo_edit(world: World, view: LedgerView) -> None:
@@ -119,6 +134,8 @@ def _is_overtaken(view: LedgerView, request: Request) -> bool:
 def _replay_from(world: World, view: LedgerView, slice_id: str, **more: object) -> None:
     """Replay the slices from one on to the published head as a new chain, with the spec of the file."""
     assert view.head is not None
+    if world.file.content.timezone:
+        world.file.write(replace(world.file.content, timezone=""))
     after = next_slice(slice_grid(world.file.content.pipeline), view.head.result.slice)
     assert after is not None
     conf = {"from": slice_id, "to": after.slice_id, "reason": "by hand", "fresh": True, "publish": True}

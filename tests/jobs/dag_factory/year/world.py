@@ -22,6 +22,7 @@ EDIT: Final = 0.03
 JUMP: Final = 0.012
 """The chance that the clock of Airflow's host jumps, in each hour that is played."""
 JUMPS_MS: Final = tuple(hours * HOUR_MS for hours in (-25, -7, -2, 2, 26))
+HALF_HOUR_MS: Final = HOUR_MS // 2
 REPLAYS: Final = ("replay_sales", "backfill_sales")
 
 
@@ -32,8 +33,10 @@ class World:
     `truth` is the time of the producer. Airflow's clock may differ from it. `armed` is a task before which the file is
     edited, and the kind of the edit. `planned_ms` is the true time of the newest decision of `replay_sales`, and
     `is_plan_sound` whether Airflow's clock was right then. `asked_specs` maps DAG runs to the specs that the file had
-    when they were planned, `limits` attempts to the limit of the suite. `made_ms` maps a DAG to the newest time of its
-    cron that has a DAG run. Edits and jumps are `rate` times as frequent.
+    when they were planned, `asked_ready` to `log.ready` and the time of Airflow's clock then, `limits` attempts to the
+    limit of the suite. `made_ms` maps a DAG to the newest time of its cron that has a DAG run. `rules` are the values
+    of `restate` that plan tasks have read since the newest check. `is_unread`: Airflow has not read the file since an
+    edit. Edits and jumps are `rate` times as frequent.
     """
 
     airflow: SimulatedAirflow
@@ -53,6 +56,9 @@ class World:
     planned_ms: int = 0
     is_plan_sound: bool = True
     asked_specs: dict[str, set[str]] = field(default_factory=dict)
+    asked_ready: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
+    rules: set[str] = field(default_factory=set)
+    is_unread: bool = False
     made_ms: dict[str, int] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
     rate: float = 1.0
@@ -102,6 +108,8 @@ class World:
     def edit(self) -> None:
         """Draw whether a person mends the file, edits it now, or will edit it while a DAG run works."""
         self.steps_left["broken"] -= 1
+        if self.is_unread:
+            self.reload()
         if self.file.is_broken and (self.is_quiet or self.steps_left["broken"] <= 0):
             self.file.write(self.file.content)
             self.reload()
@@ -116,29 +124,38 @@ class World:
                 self.reload()
 
     def _edit(self, name: str, *, where: str = "") -> None:
+        if name == "timezone" and not self.view().published:
+            name = "description"  # the first publication takes the time zone of the file, and the year has another one
         self.drawn[f"edited: {name}{where}"] += 1
         self.file.edit(name, self.chance)
+        self.is_unread = True
         self.steps_left["broken"] = self.chance.randrange(1, 4)
 
     def reload(self) -> None:
         """Let Airflow read the file again."""
-        self.airflow.dags = self.load()
+        self.airflow.dags, self.is_unread = self.load(), False
 
     def before_task(self, run: Run, task: str) -> None:
         """Edit the file at the drawn moment, and note what the plan tasks could know."""
         if self.armed is not None and run.dag_id in REPLAYS and self.armed[0] == task:
             (_, name), self.armed = self.armed, None
-            self._edit(name, where=f" before {task}")
+            is_by_hand = run.dag_id == "backfill_sales" and "request" not in run.conf
+            self._edit("description" if is_by_hand and name == "timezone" else name, where=f" before {task}")
         if run.dag_id in REPLAYS and task == "plan" and not self.file.is_broken:
             self.asked_specs.setdefault(run.run_id, set()).add(self.file.content.spec)
+            asked = (self.file.content.ready, self.airflow.clock.ms)
+            self.asked_ready.setdefault(run.run_id, set()).add(asked)
+            self.rules.add(self.file.content.restate)
             if run.dag_id == "replay_sales":
                 self.planned_ms, self.is_plan_sound = self.truth.ms, not self.offset_ms
 
     def schedule(self, dag_id: str) -> None:
         """Make the newest DAG run of a cron that is due by Airflow's clock and was not made yet."""
         now_ms, zone = self.airflow.clock.ms, self.calendar.zone
-        ticks = {"replay_sales": zone.schedule, "alert_sales": zone.alert}
+        ticks = {"replay_sales": zone.schedule, "alert_sales": self.file.content.alert}
         tick_ms = last_daily(ticks[dag_id], now_ms) if dag_id in ticks else last_monday(now_ms)
+        if dag_id == "alert_sales" and self.airflow.is_broken("replay_sales"):
+            tick_ms = now_ms // HALF_HOUR_MS * HALF_HOUR_MS
         made_ms = self.made_ms.setdefault(dag_id, tick_ms)
         if tick_ms > made_ms and not self.airflow.is_broken(dag_id):
             self.made_ms[dag_id] = tick_ms

@@ -17,6 +17,7 @@ from jobs.lake.parquet_files import write_parquet
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
 from jobs.planning import changed_slices
+from jobs.planning.restating import OVERTAKEN
 from jobs.replay.orders import ReplayOrder
 from jobs.runs import RunResult
 from tests.jobs.dag_factory.year import checks, person
@@ -124,6 +125,8 @@ class Year:
         rollbacks = sum(past.is_rollback for past in view.publications)
         world.drawn |= {
             "commit of a ledger": world.store.happened, "rolled back": rollbacks, "message": self.mornings.count,
+            "restated by itself": sum(run.run_id.startswith("restatement__") for run in world.airflow.runs),
+            "proposed again": sum(request.failure == OVERTAKEN for request in view.requests.values()),
             "cleaned": self.kept.cleanings, "past view refused": self.kept.refused,
         }  # fmt: skip
 

@@ -1,0 +1,85 @@
+"""An edited `log.slice`: readers see no record twice and none never, because slices that do not fit are refused."""
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView
+from jobs.orchestration.requests import run_request
+from jobs.pipeline.slices import parse_bound
+from jobs.planning.request_context import Asked, open_request_context
+from tests.support.fake_replay import PIPELINE, FakeReplayer, day_ms, sales
+from windowlib.errors import RequestError
+
+DAYS = [f"2024-01-{day:02d}" for day in range(1, 7)]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A log of six days, cut by a column of times."""
+    rows = [
+        {"id": f"{day} {hour}", "key": "a", "amount": 1, "at_ms": day_ms(day), "ts": datetime.fromisoformat(day)}
+        for day in DAYS
+        for hour in range(2)
+    ]
+    write_deltalake(tmp_path / "event_logs" / "sales", pa.Table.from_pylist([*map(_in_utc, rows)]))
+    return tmp_path
+
+
+def _in_utc(row: dict[str, object]) -> dict[str, object]:
+    assert isinstance(row["ts"], datetime)
+    return row | {"day": str(row["ts"].date()), "ts": row["ts"].replace(hour=12, tzinfo=UTC)}
+
+
+def replayed(root: Path, cut: str, start: str, end: str) -> LedgerView:
+    """Replay and publish a range with an edited `log.slice`; return the ledger."""
+    text = PIPELINE.replace("slice: {by: day}", f"slice: {{by: ts, {cut}}}")
+    work = open_request_context(sales(text), Lake(root=str(root)), now_ms=lambda: day_ms("2024-01-09"))
+    bounds = [parse_bound(work.pipeline, bound) for bound in (start, end)]
+    asked = Asked(from_ms=bounds[0], to_ms=bounds[1], who="ann", reason="test", is_fresh=True)
+    run_request(work, asked, FakeReplayer())
+    return work.ledger.view()
+
+
+@pytest.mark.parametrize(
+    ("published", "edited", "start", "end"),
+    [
+        ("timezone: Europe/Berlin", "timezone: UTC", "2024-01-03", "2024-01-05"),
+        ("timezone: UTC", "timezone: Europe/Berlin", "2024-01-03", "2024-01-05"),
+        ("timezone: UTC", "timezone: Asia/Tokyo", "2024-01-01", "2024-01-03"),
+        ("timezone: UTC", "timezone: America/New_York", "2024-01-05", "2024-01-06"),
+        ("every: 1d", "every: 12h", "2024-01-03", "2024-01-05"),
+        ("every: 12h", "every: 1d", "2024-01-01", "2024-01-05"),
+    ],
+)
+def test_slices_that_do_not_fit_the_published_ones_are_refused(
+    root: Path, published: str, edited: str, start: str, end: str
+) -> None:
+    before = replayed(root, published, "2024-01-01", "2024-01-05")
+    with pytest.raises(RequestError, match="cuts the log of pipeline sales into other slices than readers see") as info:
+        replayed(root, edited, start, end)
+    assert "Restore `log.slice`" in str(info.value)
+    after = replayed(root, published, "2024-01-05", "2024-01-06")
+    assert list(after.published)[: len(before.published)] == list(before.published)
+
+
+@pytest.mark.parametrize(
+    ("published", "edited", "start", "end"),
+    [
+        ("timezone: Europe/Berlin", "timezone: UTC", "2024-01-01", "2024-01-05"),
+        ("timezone: UTC", "timezone: Asia/Tokyo", "2024-01-01", "2024-01-05"),
+        ("every: 1d", "every: 12h", "2024-01-05", "2024-01-06"),
+    ],
+)
+def test_slices_that_replace_all_published_ones_or_follow_them_are_published(
+    root: Path, published: str, edited: str, start: str, end: str
+) -> None:
+    replayed(root, published, "2024-01-01", "2024-01-05")
+    view = replayed(root, edited, start, end)
+    slices = [view.run(run_id).result.slice for run_id in view.published.values()]
+    assert all(one.end_ms == other.start_ms for one, other in pairwise(slices))
