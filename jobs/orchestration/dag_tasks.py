@@ -5,12 +5,13 @@
 """
 
 import os
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, assert_never
+from typing import Any, Final, Literal, assert_never
 
 from jobs.lake.lake import Lake
 from jobs.ledger.provenance import DagRunOrigin
@@ -44,6 +45,8 @@ Kind = Literal["replay", "backfill"]
 
 MAX_SLICES_PER_CHUNK = 31
 MAX_EVENTS = 50
+MOST_WAITS: Final = 3
+"""At most so many DAG runs wait for one slice, one after the other."""
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "hindcast:dag-run")
 
 
@@ -274,11 +277,15 @@ def request_id(run: DagRun) -> str:
 def _follow_up(waiting: Waiting | None, run: DagRun) -> str | None:
     """Return the id of the DAG run that waits for a slice: the same in every retry of the plan task of `run`.
 
-    None if there is none, or if `run` was started to wait for this slice: if each replay fails, runs must not go on.
+    The runs that wait for one slice are numbered. One of them may have to replay the slices before it once more, and
+    then another one waits. None if there is none, or if `run` is the last one: if each replay fails, they end.
     """
-    if waiting is None or run.run_id.startswith(f"waits__{waiting.slice.slice_id}__"):
+    if waiting is None:
         return None
-    return f"waits__{waiting.slice.slice_id}__{request_id(run)[:8]}"
+    own = f"waits__{waiting.slice.slice_id}__"
+    earlier = re.match(rf"{re.escape(own)}(\d+)_", run.run_id)
+    number = 1 + int(earlier[1]) if earlier else 1
+    return f"{own}{number}_{request_id(run)[:8]}" if number <= MOST_WAITS else None
 
 
 def _decide(

@@ -13,7 +13,7 @@ from jobs.orchestration import dag_orders, dag_tasks, restatements, scheduling
 from jobs.orchestration.backfill_form import FormError
 from jobs.orchestration.dag_leases import stop
 from jobs.orchestration.dag_orders import Order
-from jobs.orchestration.dag_tasks import DagRun
+from jobs.orchestration.dag_tasks import MOST_WAITS, DagRun
 from jobs.orchestration.restatements import BackfillStart, restatement_conf
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.pipeline.models.pipeline import Pipeline
@@ -135,21 +135,21 @@ def test_a_run_with_nothing_to_replay_tells_the_change_and_a_click_replays_it(da
     assert dags.scheduled("2024-01-06").changes == ()
 
 
-def test_a_run_that_waits_for_a_slice_starts_no_other_one_for_it(dags: Dags) -> None:
-    """If each replay fails, the runs that wait would start each other without an end."""
+def test_runs_that_wait_for_a_slice_start_each_other_until_there_are_enough(dags: Dags) -> None:
+    """If each replay fails, they come to an end. If one succeeds, another one still waits."""
     dags.write("restate: {mode: off}\n", ready="{newer_commit: true}")
     for day in ("2024-01-06", "2024-01-07"):
         dags.append(day, a=1)
     order = dags.scheduled("2024-01-08")
+    for number in range(1, MOST_WAITS + 1):
+        assert isinstance(order, Order)
+        assert order.follow_up is not None
+        assert order.follow_up.startswith(f"waits__2024-01-07__{number}_")
+        scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
+        run = DagRun(dag_id="replay_sales", run_id=order.follow_up, run_type="operator_triggered")
+        order = dag_tasks.plan("replay", str(dags.file), run)
     assert isinstance(order, Order)
-    assert order.follow_up is not None
-    assert order.follow_up.startswith("waits__2024-01-07__")
-    scheduling.leave_staged(sales(), dags.lake, opened=order.opened, now_ms=now_ms())
-    again = dag_tasks.plan(
-        "replay", str(dags.file), DagRun(dag_id="replay_sales", run_id=order.follow_up, run_type="operator_triggered")
-    )
-    assert isinstance(again, Order)
-    assert (again.slices, again.follow_up) == (["2024-01-06"], None)
+    assert (order.slices, order.follow_up) == (["2024-01-06"], None)
 
 
 def test_a_time_zone_that_was_edited_while_a_run_works_changes_no_slice_of_it(dags: Dags) -> None:
