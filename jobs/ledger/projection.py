@@ -37,6 +37,8 @@ from jobs.ledger.view import Judgement, LedgerView, RequestState, StagedRun, Wai
 from jobs.runs import Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
+_SHOWS = (EventKind.PUBLISHED, EventKind.ROLLED_BACK)
+
 
 def project(events: Iterable[LedgerEvent], *, version: int) -> LedgerView:
     """Return the view of events that are given in ledger order.
@@ -94,9 +96,9 @@ class Projection:
             LedgerError: the event lacks a field that its kind requires.
         """
         self._view = None
-        if event.slice_id is not None:
-            bounds = event.slice
-            self._slices.setdefault(event.slice_id, [bounds.start_ms, bounds.end_ms])
+        # Slices of another time zone have the same names. The bounds are those of the run that readers see.
+        if event.slice_id is not None and (event.kind in _SHOWS or event.slice_id not in self._slices):
+            self._slices[event.slice_id] = [event.slice.start_ms, event.slice.end_ms]
         if (decided := decision_of(event)) is not None:
             self._decisions.setdefault(decided.decision_id, decided)
         match event.kind:

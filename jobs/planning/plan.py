@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from jobs.durations import UNIT_MS
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
@@ -23,8 +22,6 @@ from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.steps import Ask, Reason, Step, StepJudge
 from jobs.runs import Slice
 from windowlib.errors import RequestError
-
-_TWO_DAYS_MS = 2 * UNIT_MS["d"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,10 +215,7 @@ def _refuse_other_cut(pipeline: Pipeline, view: LedgerView, slices: Sequence[Sli
     before, after = previous_slice(grid, first) or first, next_slice(grid, last) or last
     names = {slice_.slice_id for slice_ in slices}
     for slice_id in view.published.keys() - names:
-        near = view.slices[slice_id]  # its bounds may be those of an earlier cut, which differ by less than two days
-        if near.end_ms < before.start_ms - _TWO_DAYS_MS or near.start_ms > after.end_ms + _TWO_DAYS_MS:
-            continue
-        shown = view.past_run(view.published[slice_id]).result.slice
+        shown = view.slices[slice_id]
         overlaps = shown.start_ms < last.end_ms and first.start_ms < shown.end_ms
         is_hole = before.start_ms < shown.end_ms < first.start_ms or last.end_ms < shown.start_ms < after.end_ms
         if overlaps or is_hole:

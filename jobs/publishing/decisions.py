@@ -119,7 +119,7 @@ def rollback_events(
     return [
         LedgerEvent(
             kind=EventKind.ROLLED_BACK,
-            **slice_columns(view.slices[slice_id]),
+            **slice_columns(view.run(run_id).result.slice if run_id else view.slices[slice_id]),
             run_id=run_id,
             attempt_id=view.run(run_id).result.attempt_id if run_id else None,
             who=by.who,

@@ -180,7 +180,7 @@ def _published_events(
         LedgerEvent(
             kind=EventKind.PUBLISHED,
             request_id=request.request_id,
-            **slice_columns(view.slices[slice_id]),
+            **slice_columns(view.run(run_id).result.slice),
             run_id=run_id,
             attempt_id=view.run(run_id).result.attempt_id,
             who=by.who,

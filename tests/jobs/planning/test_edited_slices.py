@@ -13,6 +13,7 @@ from jobs.ledger.view import LedgerView
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.request_context import Asked, open_request_context
+from jobs.publishing.decisions import rollback
 from tests.support.fake_replay import PIPELINE, FakeReplayer, day_ms, sales
 from windowlib.errors import RequestError
 
@@ -83,3 +84,9 @@ def test_slices_that_replace_all_published_ones_or_follow_them_are_published(
     view = replayed(root, edited, start, end)
     slices = [view.run(run_id).result.slice for run_id in view.published.values()]
     assert all(one.end_ms == other.start_ms for one, other in pairwise(slices))
+    assert [view.slices[slice_.slice_id] for slice_ in slices] == slices
+    work = open_request_context(sales(), Lake(root=str(root)), now_ms=lambda: day_ms("2024-01-09"))
+    rollback(work, view.standing[-1].seq, reason="test", who="ann")
+    view = work.ledger.view()
+    slices = [view.run(run_id).result.slice for run_id in view.published.values()]
+    assert [view.slices[slice_.slice_id] for slice_ in slices] == slices
