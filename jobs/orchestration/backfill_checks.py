@@ -10,9 +10,21 @@ from jobs.pipeline.slices import show_ms, slice_at, slice_grid, slices_between
 from jobs.plain_text import shortened
 from jobs.planning.chains import ChainError, ChainGap, chain_before
 from jobs.planning.readiness import ready_prefix
-from jobs.planning.request_context import Asked, IfOpen, RequestContext
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, with_cut_of
 from jobs.planning.steps import Ask
 from jobs.runs import Slice
+
+
+def form_of(work: RequestContext, given: Mapping[str, Any], *, now_ms: int) -> BackfillForm:
+    """Return the content of the form. A DAG run that continues a request has the slices of the request.
+
+    Raises:
+        FormError: a field is wrong.
+    """
+    request_id = given.get("request")
+    request = None if request_id is None else work.ledger.view().requests.get(str(request_id))
+    cut = work if request is None else with_cut_of(work, request)
+    return read_form(cut.pipeline, given, now_ms=now_ms, replayable=lambda: replayable_range(cut))
 
 
 def checked_form(work: RequestContext, given: Mapping[str, Any], *, now_ms: int) -> BackfillForm:
@@ -22,7 +34,7 @@ def checked_form(work: RequestContext, given: Mapping[str, Any], *, now_ms: int)
         FormError: a field is wrong; other requests are open; the data have not arrived; or the chain cannot begin.
         LogError, SpecError: the log is missing or does not fit the pipeline.
     """
-    form = read_form(work.pipeline, given, now_ms=now_ms, replayable=lambda: replayable_range(work))
+    form = form_of(work, given, now_ms=now_ms)
     if form.request is not None:  # it has its own range, and the plan task asks the ledger for it
         return form
     in_range = check_open(work, form)

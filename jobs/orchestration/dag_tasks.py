@@ -17,8 +17,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import StagedRun
 from jobs.orchestration import gating, scheduling
-from jobs.orchestration.backfill_checks import check_chain, check_log_end
-from jobs.orchestration.backfill_form import read_form, replayable_range
+from jobs.orchestration.backfill_checks import check_chain, check_log_end, form_of
 from jobs.orchestration.dag_leases import RunStateOf, release_ended
 from jobs.orchestration.dag_orders import Order
 from jobs.orchestration.deadlines import Checked, Told, look
@@ -344,7 +343,7 @@ def _origin(run: DagRun) -> DagRunOrigin:
 
 def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
     work = open_request_context(pipeline, lake, now_ms=now_ms)
-    form = read_form(pipeline, run.params, now_ms=now_ms(), replayable=lambda: replayable_range(work))
+    form = form_of(work, run.params, now_ms=now_ms())
     asked = Asked(
         from_ms=form.from_ms,
         to_ms=form.to_ms,

@@ -14,7 +14,14 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.change_sentences import ToldChanges, told
-from jobs.planning.request_context import Asked, RequestContext, is_live, on_published_spec, open_request_context
+from jobs.planning.request_context import (
+    Asked,
+    RequestContext,
+    is_live,
+    on_published_spec,
+    open_request_context,
+    with_cut_of,
+)
 from jobs.planning.restating import open_proposal, propose, request_slices, request_to_continue, restate_rule
 from jobs.planning.steps import Ask
 from jobs.planning.watching import watch_ledger
@@ -80,7 +87,7 @@ def restatement_conf(work: RequestContext, request: Request, *, publish: bool) -
     """
     if request.from_ms is None or request.to_ms is None:
         raise RequestError(f"request {request.request_id} of pipeline {work.pipeline.name} has no range of its own")
-    grid = slice_grid(work.pipeline)
+    grid = slice_grid(with_cut_of(work, request).pipeline)
     return {
         "from": show_ms(grid, request.from_ms),
         "to": show_ms(grid, request.to_ms),

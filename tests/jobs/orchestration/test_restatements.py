@@ -10,6 +10,7 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, Request
 from jobs.orchestration import dag_orders, dag_tasks, restatements, scheduling
+from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_form import FormError
 from jobs.orchestration.dag_leases import stop
 from jobs.orchestration.dag_orders import Order
@@ -250,6 +251,19 @@ def test_a_failed_check_holds_an_automatic_restatement_and_no_second_one_starts(
     assert f"2024-01-02: replayed by request {order.request_id[:8]}" in told
     assert list(dags.proposed().changes) == ["2024-01-04"]
     assert restatements.to_start(str(dags.file)) == f"restatement {order.request_id} is open"
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+def test_a_proposal_is_replayed_after_an_edit_of_the_time_zone_that_was_not_adopted(dags: Dags, zone: str) -> None:
+    dags.append("2024-01-02", late=5)
+    dags.scheduled("2024-01-06")
+    text = dags.file.read_text(encoding="utf-8").replace("{by: day}", f"{{by: day, timezone: {zone}}}")
+    dags.file.write_text(text, encoding="utf-8")
+    clicked = dags.clicked()
+    assert (clicked["from"], clicked["to"]) == ("2024-01-02", "2024-01-06")
+    assert checked_form(dags.work, clicked, now_ms=now_ms()).request == dags.proposed().request_id
+    order = dags.replay(dags.backfill(clicked | {"publish": True}), pipeline=sales(text))
+    assert dag_tasks.publish(order).changed == ("2024-01-02", "2024-01-03")
 
 
 def test_an_automatic_restatement_that_has_failed_is_started_again(dags: Dags) -> None:
