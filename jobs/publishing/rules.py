@@ -70,7 +70,8 @@ def judge_publication(
     """
     work = with_cut_of(work, request)
     is_begun = bool(request.runs) or request.is_complete
-    if is_begun and all(view.published.get(slice_id) == run_id for slice_id, run_id in request.runs.items()):
+    is_shown = all(view.published.get(slice_id) == run_id for slice_id, run_id in request.runs.items())
+    if is_begun and is_shown and not (request.is_complete and _incomplete(work, view, request)):
         return PublicationAttempt(request_id=request.request_id, is_published=True, is_seen_already=True, why=SEEN)
     held = (
         _worked_on(work, request, lease_id=lease_id)
@@ -78,7 +79,7 @@ def judge_publication(
         or _replaced(view, request)
         or _held(view, request)
         or (None if is_begun else _empty(request))
-        or _incomplete(work, request)
+        or _incomplete(work, view, request)
         or _not_promotable(work, view, request)
         or _broken_chain(work, view, request)
         or _of_other_chain(work, view, request)
@@ -141,7 +142,7 @@ def is_ready(work: RequestContext, view: LedgerView, request: Request) -> bool:
     work = with_cut_of(work, request)
     return not (
         _replaced(view, request)
-        or _incomplete(work, request)
+        or _incomplete(work, view, request)
         or _not_promotable(work, view, request)
         or _broken_chain(work, view, request)
         or _of_other_chain(work, view, request)
@@ -260,15 +261,18 @@ def _is_unverified(view: LedgerView, slice_id: str, run_id: str) -> bool:
     return is_other and match_input(published.sightings, now.log) is Match.UNKNOWN
 
 
-def _incomplete(work: RequestContext, request: Request) -> PublicationAttempt | None:
-    """Refuse while slices of the range are left to replay."""
-    if request.from_ms is None or request.to_ms is None or request.is_complete:
+def _incomplete(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
+    """Refuse while slices of the range are left to replay, or were current before a rollback took them from readers."""
+    if request.from_ms is None or request.to_ms is None:
+        return None
+    there = request.runs.keys() | (view.published.keys() if request.is_complete else ())
+    wanted = slices_between(work.pipeline, request.from_ms, request.to_ms)
+    missing = tuple(slice_.slice_id for slice_ in wanted if slice_.slice_id not in there)
+    if request.is_complete and not missing:
         return None
     if request.is_candidate:
         why = f"candidate {request.request_id} is not complete; the same `hindcast run … --as-candidate` completes it"
         return _refused(request, why)
-    wanted = slices_between(work.pipeline, request.from_ms, request.to_ms)
-    missing = tuple(slice_.slice_id for slice_ in wanted if slice_.slice_id not in request.runs)
     left = f"{listed(missing)} left to replay" if missing else "all its slices are staged, and it was not closed"
     why = f"the request is not finished: {left}; run it again and it continues there"
     return _refused(request, why, stopped_by=missing)

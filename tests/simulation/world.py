@@ -79,6 +79,7 @@ class World:
     ahead_ms: dict[int, int] = field(default_factory=dict)  # pid -> how far the clock of its host is ahead
     paused_until_ms: dict[int, int] = field(default_factory=dict)  # pid -> the elapsed time at which it comes back
     files: dict[str, LeftoverFile] = field(default_factory=dict)  # path -> a file in the lake
+    written: dict[str, LeftoverFile] = field(default_factory=dict)  # the same, and the files that were removed
     named: set[str] = field(default_factory=set)  # the paths that the newest versions of the tables name
     places: dict[str, Attempt] = field(default_factory=dict)  # path -> the attempt at a slice whose rows it has
     deleted: dict[str, int] = field(default_factory=dict)  # path -> when its rows were deleted
@@ -228,7 +229,9 @@ class World:
     def write_file(self, table: str, attempt_id: str, slice_id: str = "") -> str:
         path = f"{table}/attempt_id={attempt_id}/{len(self.files)}-{self.new_id()}"
         self.places[path] = slice_id, attempt_id
-        self.files[path] = LeftoverFile(path=path, table=table, attempt_id=attempt_id, bytes=1, modified_ms=self.now_ms)
+        self.files[path] = self.written[path] = LeftoverFile(
+            path=path, table=table, attempt_id=attempt_id, bytes=1, modified_ms=self.now_ms
+        )
         return path
 
 
@@ -294,7 +297,7 @@ class MemoryFiles:
 
     def committed(self, tables: Iterable[str]) -> list[CommittedFile]:
         self.actor.stop_here("read the rows of tables")
-        files = (self.world.files[path] for path in sorted(_of_tables(self.world.named, tables)))
+        files = (self.world.written[path] for path in sorted(_of_tables(self.world.named, tables)))
         return [
             CommittedFile(table=file.table, attempt=self.world.places[file.path], bytes=1, modified_ms=file.modified_ms)
             for file in files

@@ -9,7 +9,9 @@ from jobs.ledger.view import LedgerView, RequestKind, RequestState, StagedRun
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.planning.request_context import RequestContext
+from jobs.publishing.decisions import rollback
 from jobs.publishing.publishing import publish
+from jobs.replay.orders import ReplayOrder
 from jobs.runs import RunResult, Verdict
 from tests.jobs.orchestration.test_requests import asked, work_on
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day
@@ -120,3 +122,27 @@ def test_publish_without_a_name_takes_no_candidate(lake: Path) -> None:
     with pytest.raises(RequestError, match=f"name a candidate with --request: {outcome.request_id}"):
         publish(work, who="ann")
     assert not work.ledger.view().published
+
+
+def test_a_candidate_leaves_no_slice_out_that_was_published_while_it_worked_and_rolled_back_since(lake: Path) -> None:
+    """The last slice has the run that readers saw, so the candidate has no run of its own for it."""
+    work = work_on(lake)
+
+    def publish_the_same(_order: ReplayOrder) -> None:
+        if not work.ledger.view().publications:
+            run_request(work_on(lake), asked(*RANGE), FakeReplayer())
+
+    request = replace(asked(*RANGE), kind=RequestKind.CANDIDATE)
+    replayer = FakeReplayer(on_order=publish_the_same)
+    outcome = run_request(work, request, replayer, staging=Staging(chunk=1))
+    view = work.ledger.view()
+    assert len(view.requests[str(outcome.request_id)].runs) < len(view.published) == 3
+    rollback(work, view.standing[-1].seq, reason="a doubt", who="ann")
+    refused = publish(work, who="ann", request_id=outcome.request_id)
+    assert not refused.is_published
+    assert "is not complete; the same `hindcast run … --as-candidate` completes it" in refused.why
+    assert not work.ledger.view().published
+    again = run_request(work, request, FakeReplayer(), staging=Staging())
+    assert again.request_id == outcome.request_id
+    assert publish(work, who="ann", request_id=outcome.request_id).is_published
+    assert len(work.ledger.view().published) == 3
