@@ -106,6 +106,12 @@ class LedgerEvent:
         return Slice(slice_id=self.slice_id, start_ms=self.slice_start_ms, end_ms=self.slice_end_ms)
 
 
+def closed_event(request_id: str, why: str, *, who: str | None = None, by: str | None = None) -> LedgerEvent:
+    """Return the event that closes a request; `by` is the request that settles or replaces it."""
+    details = {} if by is None else {"by": by}
+    return LedgerEvent(kind=EventKind.CLOSED, request_id=request_id, who=who, reason=why, details=details)
+
+
 def slice_columns(slice_: Slice) -> dict[str, Any]:
     """Return the columns of an event that name a slice."""
     return {"slice_id": slice_.slice_id, "slice_start_ms": slice_.start_ms, "slice_end_ms": slice_.end_ms}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import counted, shortened
@@ -144,19 +144,10 @@ def _room(work: RequestContext, view: LedgerView, asked: Asked, *, request_id: s
         elif unseen:
             why_not = f"{_named(unseen)} was opened after you looked, so it is not replaced: look at it, and ask again"
     if asked.if_open is IfOpen.REPLACE and not why_not:
-        return [_replaced(request, asked, request_id) for request in others]
+        why = f"replaced by request {request_id[:SHOWN_DIGITS]} of {asked.who}"
+        return [closed_event(request.request_id, why, who=asked.who, by=request_id) for request in others]
     shown = [_shown(work, view, request) for request in others]
     raise RangeTaken(shown, asked=_range_of(work, asked), why_not=why_not)
-
-
-def _replaced(request: Request, asked: Asked, request_id: str) -> LedgerEvent:
-    return LedgerEvent(
-        kind=EventKind.CLOSED,
-        request_id=request.request_id,
-        who=asked.who,
-        reason=f"replaced by request {request_id[:SHOWN_DIGITS]} of {asked.who}",
-        details={"by": request_id},
-    )
 
 
 def _shown(work: RequestContext, view: LedgerView, request: Request) -> OpenRange:

@@ -11,7 +11,7 @@ from typing import Final
 from jobs.durations import format_duration, human_duration
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.log_match import Match, compare_coordinates, match_input
-from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.events import EventKind, LedgerEvent, closed_event
 from jobs.ledger.looks import changes_details, looked_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.files import pipeline_to_json
@@ -277,7 +277,7 @@ def _proposal_events(
     request_id = new_id if proposal is None else proposal.request_id
     names = {assessed.change.slice.slice_id for assessed in wanted}
     events = [
-        _closed(request, OVERTAKEN, by=request_id if names & request.changes.keys() else None)
+        closed_event(request.request_id, OVERTAKEN, by=request_id if names & request.changes.keys() else None)
         for request in view.open_requests(RequestKind.RESTATEMENT)
         if is_overtaken(work, view, request)
     ]
@@ -287,12 +287,7 @@ def _proposal_events(
         return events
     named = (assessed for assessed in restating.assessed if assessed.change.slice.slice_id in proposal.changes)
     whys = sorted({assessed.why_not for assessed in named if assessed.why_not})
-    return [*events, _closed(proposal, f"{GONE}{': ' if whys else ''}{'; '.join(whys)}")]
-
-
-def _closed(request: Request, why: str, *, by: str | None = None) -> LedgerEvent:
-    details = {} if by is None else {"by": by}
-    return LedgerEvent(kind=EventKind.CLOSED, request_id=request.request_id, reason=why, details=details)
+    return [*events, closed_event(proposal.request_id, f"{GONE}{': ' if whys else ''}{'; '.join(whys)}")]
 
 
 def _is_equal(proposal: Request, wanted: Sequence[Assessed], work: RequestContext) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
+from jobs.ledger.events import EventKind, LedgerEvent, closed_event, slice_columns
 from jobs.ledger.provenance import decision_details
 from jobs.ledger.publications import Publication
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
@@ -87,7 +87,7 @@ def publish_events(
         return attempt, []
     if attempt.is_seen_already:
         is_last = not other_holders(work, request, lease_id=lease_id)
-        return attempt, [_closed(request, attempt.why)] if request.is_open and is_last else []
+        return attempt, [closed_event(request.request_id, attempt.why)] if request.is_open and is_last else []
     return attempt, _published_events(work, view, request, by=by, is_person=lease_id is None)
 
 
@@ -191,7 +191,7 @@ def _published_events(
     ]
     settled = [other for other in view.awaited_requests() if _settles(work, view, request, other=other)]
     why = f"settled by publication {view.version + 1} of {by.who}"
-    return events + [_closed(other, why, by=request) for other in settled]
+    return events + [closed_event(other.request_id, why, by=request.request_id) for other in settled]
 
 
 def _settles(work: RequestContext, view: LedgerView, request: Request, *, other: Request) -> bool:
@@ -225,8 +225,3 @@ def _settles(work: RequestContext, view: LedgerView, request: Request, *, other:
         return seq > other.opened_seq
 
     return bool(wanted) and all(map(is_settled, wanted))
-
-
-def _closed(request: Request, why: str, *, by: Request | None = None) -> LedgerEvent:
-    details = {} if by is None else {"by": by.request_id}
-    return LedgerEvent(kind=EventKind.CLOSED, request_id=request.request_id, reason=why, details=details)

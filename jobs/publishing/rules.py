@@ -71,7 +71,8 @@ def judge_publication(
     work = with_cut_of(work, request)
     is_begun = bool(request.runs) or request.is_complete
     is_shown = all(view.published.get(slice_id) == run_id for slice_id, run_id in request.runs.items())
-    if is_begun and is_shown and not (request.is_complete and _incomplete(work, view, request)):
+    incomplete = _incomplete(work, view, request)
+    if is_begun and is_shown and not (request.is_complete and incomplete):
         return PublicationAttempt(request_id=request.request_id, is_published=True, is_seen_already=True, why=SEEN)
     held = (
         _worked_on(work, request, lease_id=lease_id)
@@ -79,7 +80,7 @@ def judge_publication(
         or _replaced(view, request)
         or _held(view, request)
         or (None if is_begun else _empty(request))
-        or _incomplete(work, view, request)
+        or incomplete
         or _not_promotable(work, view, request)
         or _broken_chain(work, view, request)
         or _of_other_chain(work, view, request)
