@@ -83,9 +83,11 @@ def list_contests(size: Size) -> None:
 
 
 def leaving_out(contest: Contest, names: tuple[str, ...]) -> Contest:
-    """Return a contest without some contestants; ours, the first, stays."""
+    """Return a contest without some contestants, and without targets beside them; ours, the first, stays."""
     first, *others = contest.contestants
-    return replace(contest, contestants=(first, *(name for name in others if name not in names)))
+    kept = (first, *(name for name in others if name not in names))
+    targets = tuple(target for target in contest.targets if {target.ours, target.peer} <= {"", *kept})
+    return replace(contest, contestants=kept, targets=targets)
 
 
 def log_of(contest: Contest, settings: Settings) -> str:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 import pyarrow as pa
 import pytest
 
+from bench.__main__ import leaving_out
 from bench.checksums import COLUMNS, UnequalResults, checksum, require_equal
 from bench.contestant import PLACES, CannotTakePart, Job, contestant
 from bench.contests import Contest, Equality, MachineLoaded, Settings, Target, play
@@ -269,3 +270,12 @@ class TestTheSuite:
         job = Job(bench="x", workload=WORKLOAD, records=10**9, seed=1, cores=1, log="", scratch="")
         with pytest.raises(CannotTakePart, match="1,000,000,000 records"):
             contestant("operator").prepare(job)
+
+
+@pytest.mark.parametrize("contest", suite("M"), ids=lambda contest: contest.name)
+def test_a_contest_without_a_peer_has_no_target_beside_it(contest: Contest) -> None:
+    peers = contest.contestants[1:]
+    alone = leaving_out(contest, peers)
+    assert alone.contestants == contest.contestants[:1]
+    assert all(target.ours in alone.contestants and not target.peer for target in alone.targets)
+    assert leaving_out(contest, ()) == contest
