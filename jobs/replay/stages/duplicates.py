@@ -4,7 +4,7 @@ Records with equal hashes of their ids are candidates. The ids themselves decide
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,6 +16,8 @@ from windowlib.columnar.watermark_steps import Int64s
 
 RANK_BITS: Final = 40
 """A place is (number of the slice, rank) in one integer. A slice has at most two to the power of so many records."""
+KEPT_SLICES: Final = 4
+"""A process keeps the duplicates of at most so many slices in memory, 16 bytes each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +44,14 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicates:
-    """The duplicates of a chunk: slice number -> shuffled rows. `slice_ids` are those of the earlier records."""
+    """The duplicates of a chunk: slice number -> shuffled rows. `slice_ids` are those of the earlier records.
+
+    The rows of the newest slices that were asked for are kept in memory, because a slice has many blocks.
+    """
 
     of_slice: Mapping[int, tuple[ShuffleBatch, ...]]
     slice_ids: tuple[str, ...]
+    _kept: dict[int, tuple[Int64s, Int64s]] = field(default_factory=dict, compare=False)
 
     def of_block(self, block: Block) -> Placed:
         """Return the duplicates of a block.
@@ -53,17 +59,28 @@ class Duplicates:
         Raises:
             AuditError: a shuffle file is damaged; the attempt is void.
         """
-        batches = [batch for _, batch in read_shuffled(self.of_slice.get(block.slice_no, ()))]
+        kept = self._kept.get(block.slice_no)
+        if kept is None:
+            kept = self._in_order(block.slice_no)
+            if len(self._kept) >= KEPT_SLICES:
+                self._kept.clear()
+            self._kept[block.slice_no] = kept
+        rank, earlier = kept
+        start, end = np.searchsorted(rank, (block.rank, block.rank + block.records))
+        slices = pa.DictionaryArray.from_arrays(
+            pa.array(earlier[start:end] >> RANK_BITS), pa.array(self.slice_ids, pa.string())
+        )
+        return Placed(rank[start:end], slices.cast(pa.string()), earlier[start:end] & ((1 << RANK_BITS) - 1))
+
+    def _in_order(self, slice_no: int) -> tuple[Int64s, Int64s]:
+        """Return the ranks of the duplicates of a slice, ascending, and the place of the earlier record of each."""
+        batches = [batch for _, batch in read_shuffled(self.of_slice.get(slice_no, ()))]
         rank, earlier = (
             np.concatenate([np.empty(0, dtype=np.int64), *(batch.column(name).to_numpy() for batch in batches)])
             for name in ("rank", "earlier")
         )
-        own = np.flatnonzero((rank >= block.rank) & (rank < block.rank + block.records))
-        own = own[np.argsort(rank[own])]
-        slices = pa.DictionaryArray.from_arrays(
-            pa.array(earlier[own] >> RANK_BITS), pa.array(self.slice_ids, pa.string())
-        )
-        return Placed(rank[own], slices.cast(pa.string()), earlier[own] & ((1 << RANK_BITS) - 1))
+        order = np.argsort(rank)
+        return rank[order], earlier[order]
 
 
 def matches(shuffled: Sequence[ShuffleBatch], plan: MatchPlan) -> list[ShuffleBatch]:

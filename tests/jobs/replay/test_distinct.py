@@ -2,9 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -26,6 +26,8 @@ from jobs.planning.steps import Ask
 from jobs.reading.stored_rows import StoredRuns
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
+from jobs.replay.stages import duplicates as of_duplicates
+from jobs.replay.stages.shuffle_files import ShuffleBatch, read_shuffled
 from jobs.review.explain import explain
 from jobs.review.verify_input import verify_inputs
 from tests.support.delta_logs import track_rows
@@ -244,10 +246,10 @@ def click(name: str, day: int, **others: object) -> dict[str, Any]:
     return {**own, "kind": None, "day": FIRST + timedelta(days=day), **others}
 
 
-def by_id(within: str = "1d", *, more: str = "") -> Pipeline:
+def by_id(within: str = "1d", *, more: str = "", slice_by: str = "day") -> Pipeline:
     text = SPEC.replace("COLUMNS", "").replace("NAME", "all").replace("ARRIVAL", "record_id: id")
     text = text.replace("DISTINCT", f"distinct: {{by: [id], within: {within}}}").replace("ORDER", "appended")
-    return pipeline_of(text.replace("slice: {by: day}", f"slice: {{by: day{more}}}"))
+    return pipeline_of(text.replace("slice: {by: day}", f"slice: {{by: {slice_by}{more}}}"))
 
 
 def work_of(lake: Path, pipeline: Pipeline) -> RequestContext:
@@ -292,6 +294,28 @@ def test_a_run_depends_on_the_slices_before_only_through_its_duplicates(tmp_path
     assert what_was_run(after)[3]["input_fingerprint"] == same[3]["input_fingerprint"]
     assert duplicates(tmp_path, "all") == {(2, 1): (1, 1)}
     assert reasons(tmp_path, pipeline) == ["current"] * DAYS
+
+
+def test_duplicates_in_files_with_several_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of such a file may have no record of a slice, and the duplicates of a slice are read once."""
+    pipeline = by_id("2d", slice_by="stored")
+    rows = [click(name, day) for day, names in ((0, "aabbcc"), (1, "abcdddd"), (2, "dx")) for name in names]
+    times = [datetime.combine(row["day"], time(1), tzinfo=UTC) for row in rows]
+    log = pa.Table.from_pylist(rows, SCHEMA).append_column("stored", pa.array(times, pa.timestamp("us", "UTC")))
+    for start, end in ((0, 13), (13, 14), (14, 15)):
+        write_deltalake(str(tmp_path / "all_log"), log.slice(start, end - start), mode="append")
+    calls: list[int] = []
+
+    def counted(batches: Iterable[ShuffleBatch]) -> Iterator[tuple[ShuffleBatch, pa.RecordBatch]]:
+        calls.append(1)
+        return read_shuffled(batches)
+
+    monkeypatch.setattr(of_duplicates, "read_shuffled", counted)
+    replay(tmp_path, pipeline, days=(0, 3), sizes=replace(SIZES, rows_per_read=3, records_per_task=2))
+    earlier = {(0, 1): (0, 0), (0, 3): (0, 2), (0, 5): (0, 4)}
+    earlier |= {(1, 0): (0, 1), (1, 1): (0, 3), (1, 2): (0, 5), (1, 4): (1, 3), (1, 5): (1, 4), (1, 6): (1, 5)}
+    assert duplicates(tmp_path, "all") == {**earlier, (2, 0): (1, 6)}
+    assert 3 <= len(calls) <= 3 + 1  # the buckets of one comparison, and three slices
 
 
 def test_a_change_of_a_slice_before_alone_is_named(tmp_path: Path) -> None:
