@@ -1,5 +1,6 @@
 """Grouping of rows by window and key: one integer per (window, key), and a stable order by it."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,17 +16,46 @@ PACKED_BITS: Final = 63
 def window_codes(number: Int64s, key_code: Int64s) -> Int64s:
     """Return an integer per row that is ordered as (number, key_code) and differs where they differ.
 
-    `number` is the number or start of a window, `key_code` (>= 0) the number of a key.
+    `number` is the number or start of a window, `key_code` (>= 0) the number of a key; or the other way round.
     """
     if not len(number):
         return np.zeros(0, dtype=np.int64)
     low, keys = int(number.min()), int(key_code.max()) + 1
     span = int(number.max()) - low + 1
     if span * keys >= 1 << PACKED_BITS:
-        number, low = np.unique(number, return_inverse=True)[1].astype(np.int64), 0
+        number, key_code = (np.unique(column, return_inverse=True)[1].astype(np.int64) for column in (number, key_code))
+        low, keys = 0, int(key_code.max()) + 1
     codes: Int64s = number * keys if not low else (number - low) * keys
     codes += key_code
     return codes
+
+
+@dataclass(frozen=True, slots=True)
+class PairCodes:
+    """Pairs (key code, number) as integers that are ordered as the pairs, and differ for the known numbers.
+
+    A number after the last known one is that of no pair: its code is at most the first of the next key.
+    """
+
+    _least: int
+    _span: int
+    _known: Int64s | None
+
+    @classmethod
+    def of(cls, known: Int64s, *, keys: int) -> "PairCodes":
+        """Return the codes for numbers, of which there is one at least, and for key codes below `keys`."""
+        least = int(known.min())
+        span = int(known.max()) - least + 1
+        if span * (keys + 1) < 1 << PACKED_BITS:
+            return cls(least, span, None)
+        distinct = np.unique(known)
+        return cls(0, len(distinct), distinct)
+
+    def codes(self, key_code: Int64s, number: Int64s) -> Int64s:
+        """Return the codes of pairs. No number is less than the least known one."""
+        if self._known is None:
+            return key_code * self._span + np.minimum(number - self._least, self._span)
+        return key_code * self._span + np.searchsorted(self._known, number)
 
 
 def sorted_rows(codes: Int64s) -> tuple[Int64s, Int64s]:

@@ -19,7 +19,7 @@ from windowlib.kernels.aggregates.column_aggregate import Bools, Int64s
 from windowlib.kernels.block import FARTHEST_MS, RecordBlock
 from windowlib.kernels.completed import CompletedWindows, LateEntries
 from windowlib.kernels.edges import EdgeColumns
-from windowlib.kernels.grouping import counts_below, expanded, sorted_rows, starts_of, window_codes
+from windowlib.kernels.grouping import PairCodes, counts_below, expanded, sorted_rows, starts_of, window_codes
 from windowlib.kernels.open_windows import OpenWindows
 from windowlib.kernels.panes import Misses
 from windowlib.kernels.slices_of_time import SlicesOfTime
@@ -246,13 +246,12 @@ class SlidingWindows:
         after_previous = np.where(same_key, spans.high[:-1] + 1, first[1:])
         np.maximum(first[1:], after_previous, out=first[1:])
         per_slide, per_size = self._slide_ms // self._slice_ms, self._size_ms // self._slice_ms
-        least = int(slices.number.min())
-        span = int(slices.number.max()) - least + 1
-        codes = slices.key_code * span + (slices.number - least)
+        pairs = PairCodes.of(slices.number, keys=int(slices.key_code[-1]) + 1)
+        codes = pairs.codes(slices.key_code, slices.number)
         for start, end in _parts(np.maximum(last - first + 1, 0), panes_max):
             row, number = expanded(first[start:end], last[start:end])
             low = row + start
-            ends = slices.key_code[low] * span + np.minimum(number * per_slide + (per_size - least), span)
+            ends = pairs.codes(slices.key_code[low], number * per_slide + per_size)
             if len(low):
                 yield _Ranges(number, low, counts_below(codes, ends))
 
@@ -319,10 +318,11 @@ class SlidingWindows:
         among = np.zeros(len(ranges.number), dtype=np.bool_)
         if lone.any():
             number = (self._alone.start_ms[lone] - self._offset_ms) // self._slide_ms
-            least = min(int(number.min()), int(ranges.number.min()))
-            span = max(int(number.max()), int(ranges.number.max())) - least + 1
-            codes = self._slices.key_code[ranges.low] * span + (ranges.number - least)  # ascending
-            wanted = self._alone.key_code[lone] * span + (number - least)
+            key_code, lone_key_code = self._slices.key_code[ranges.low], self._alone.key_code[lone]
+            keys = max(int(key_code[-1]), int(lone_key_code.max())) + 1
+            pairs = PairCodes.of(np.concatenate([number, ranges.number]), keys=keys)
+            codes = pairs.codes(key_code, ranges.number)  # ascending
+            wanted = pairs.codes(lone_key_code, number)
             place = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
             among[place[codes[place] == wanted]] = True
         return among

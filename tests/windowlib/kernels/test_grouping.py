@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tests.support.fuzzing import seeds
-from windowlib.kernels.grouping import counts_below
+from windowlib.kernels import grouping
+from windowlib.kernels.grouping import PairCodes, counts_below, window_codes
 
 
 @pytest.mark.fuzz
@@ -14,3 +15,23 @@ def test_counts_below_bounds_are_those_of_a_binary_search() -> None:
         values = np.sort(random.integers(-20, 20, random.integers(0, 30)))
         bounds = np.sort(random.integers(-25, 25, random.integers(1, 60)))
         assert counts_below(values, bounds).tolist() == np.searchsorted(values, bounds, side="left").tolist()
+
+
+@pytest.mark.fuzz
+def test_codes_are_ordered_as_pairs_and_fit_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in seeds(200):
+        random = np.random.default_rng(seed)
+        monkeypatch.setattr(grouping, "PACKED_BITS", int(random.choice([63, 5])))
+        reach, keys = int(random.choice([3, 1 << 40, 1 << 61])), int(random.choice([2, 5, 1 << 31]))
+        key_code = np.sort(random.integers(0, keys, random.integers(1, 30)))
+        number = random.integers(-reach, reach, len(key_code))
+        pairs = [*zip(key_code.tolist(), number.tolist(), strict=True)]
+        ordered = {pair: place for place, pair in enumerate(sorted(set(pairs)))}
+        codes = PairCodes.of(number, keys=keys).codes(key_code, number)
+        for found in (codes, window_codes(key_code, number - number.min())):
+            distinct = np.unique(found)
+            assert np.searchsorted(distinct, found).tolist() == [ordered[pair] for pair in pairs], seed
+        least = int(number.min())
+        key, bound = int(key_code[0]), int(random.integers(least, reach + 1))
+        [end] = PairCodes.of(number, keys=keys).codes(np.array([key]), np.array([bound]))
+        assert (codes < end).sum() == sum(pair < (key, bound) for pair in pairs), seed

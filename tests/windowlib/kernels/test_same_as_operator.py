@@ -11,6 +11,7 @@ from tests.support.fuzzing import seeds
 from tests.windowlib.kernels.random_chains import INPUTS, RandomLog, base_plan, play, random_aggregates
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.functions.window_functions import aggregate
+from windowlib.kernels import grouping
 from windowlib.kernels.coverage import why_not
 from windowlib.triggers.flink import CountReached, EventTime
 from windowlib.triggers.wrappers import Purging
@@ -65,9 +66,10 @@ MAKERS: Final = {"tumbling": tumbling, "sliding": sliding, "counting": counting,
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_a_chain_of_chunks_gives_the_same_with_either_executor(kind: str) -> None:
+def test_a_chain_of_chunks_gives_the_same_with_either_executor(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in seeds(15, among=len(MAKERS)):
         random = Random(seed)
+        monkeypatch.setattr(grouping, "PACKED_BITS", random.choice([grouping.PACKED_BITS, 7, 3]))
         plan = base_plan(random, MAKERS[kind](random), random_aggregates(random, KINDS))
         assert why_not(plan.spec, plan.layout) is None
         check_chain(random, RandomLog(random, plan, spread_ms=random.choice([0, 10, 40, 100])))
