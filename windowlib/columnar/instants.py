@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
+from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS, SAFE_TIME_MS
 from windowlib.columnar.undecodable import undecodable_rows, without_undecodable
 from windowlib.columnar.watermark_steps import Int64s
 from windowlib.errors import SpecError
@@ -41,7 +41,7 @@ DUPLICATE: Final = -2
 PROBLEMS: Final = (
     None, NOT_UTF8, EXPRESSION_FAILED, "null_key", "nan_key", *_TIMES,
     *(f"arrival_{name}" for name in (*_TIMES, OUT_OF_RANGE)),
-    "null_gap", "gap_not_positive", OUT_OF_RANGE,
+    "null_gap", "gap_not_positive", "gap_too_long", OUT_OF_RANGE,
 )  # fmt: skip
 """The reasons why a record is invalid. If a record has several, the first in this order is its reason."""
 _CODES: Final = {name: code for code, name in enumerate(PROBLEMS)}
@@ -166,9 +166,10 @@ def arrival_problems(arrival: Instants) -> Codes:
 
 
 def gap_problems(gap: Instants) -> Codes:
-    """Return the problems of session gaps: null, or less than 1 ms."""
-    is_bad = gap.is_lost | (gap.ms <= 0) | (gap.problems != 0)
+    """Return the problems of session gaps: null, less than 1 ms, or so long that the end might exceed 64 bits."""
+    is_bad = (gap.ms <= 0) | (gap.problems != 0)
     problems = np.where(is_bad, _CODES["gap_not_positive"], 0).astype(np.int8)
+    problems[gap.is_lost | (gap.ms > SAFE_TIME_MS)] = _CODES["gap_too_long"]
     problems[gap.problems == _CODES[NULL_TIME]] = _CODES["null_gap"]
     return problems
 

@@ -69,19 +69,27 @@ def test_a_watermark_that_comes_with_commits_depends_on_them_and_not_on_their_ve
 def test_records_without_a_gap_or_an_arrival_are_invalid_and_the_others_go_on(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    rows = [row(1), row(2, gap_ms=None), row(3, gap_ms=0), row(4, gap_ms=-5), row(5, came_ms=None), row(90, came_ms=9)]
+    rows = [
+        row(1),
+        row(2, gap_ms=None),
+        row(3, gap_ms=0),
+        row(4, gap_ms=-5),
+        row(5, came_ms=None),
+        row(6, gap_ms=2**63 - 1),
+        row(90, came_ms=9),
+    ]
     make_log(spark, str(tmp_path / "log"), [rows], schema=SCHEMA, partition_by="day")
     outcome = run_range(spark, tmp_path, pipeline_of(PIPELINE + GAPS), BOUNDS)
     invalid = DeltaTable(str(tmp_path / "clicks" / "invalid_records")).to_pyarrow_table()
-    reasons = ["arrival_null_time", "gap_not_positive", "gap_not_positive", "null_gap"]
+    reasons = ["arrival_null_time", "gap_not_positive", "gap_not_positive", "gap_too_long", "null_gap"]
     assert sorted(invalid["reason"].to_pylist()) == reasons
     [run] = what_was_run(outcome)
     assert run["counts"] == {
-        "read": 6,
+        "read": 7,
         "assigned": 2,
         "late": 0,
         "unassigned": 0,
-        "invalid": 4,
+        "invalid": 5,
         "filtered": 0,
         "duplicate": 0,
         "panes": 2,

@@ -61,8 +61,10 @@ def test_problems_of_arrivals_have_a_prefix_and_gaps_must_be_positive() -> None:
         "arrival_null_time", f"arrival_{OUT_OF_RANGE}", None, None, None,
     ]  # fmt: skip
     assert problem_names(gap_problems(times)).to_pylist() == [
-        "null_gap", "gap_not_positive", "gap_not_positive", "gap_not_positive", None,
+        "null_gap", "gap_too_long", "gap_not_positive", "gap_not_positive", None,
     ]  # fmt: skip
+    gaps = read_instants(pa.array([2**62, 2**62 + 1, 2**63 - 1]), "ms")
+    assert problem_names(gap_problems(gaps)).to_pylist() == [None, "gap_too_long", "gap_too_long"]
 
 
 def test_the_first_problem_in_the_order_of_the_list_is_the_reason() -> None:

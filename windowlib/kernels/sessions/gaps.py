@@ -53,9 +53,9 @@ def _gaps_ms(block: RecordBlock, column: pa.Array | None, unit: str) -> Int64s:
     present = column.is_valid().to_numpy(zero_copy_only=False)
     given: Int64s = pc.fill_null(column, 0).cast(pa.int64()).to_numpy()
     # The end of the session must fit 64 bits, so a gap is less than MAX_TIME_MS.
-    longest = (MAX_TIME_MS - np.maximum(block.event_time_ms, 1)) // factor
-    gaps_ms: Int64s = np.minimum(given, longest) * factor // divisor
-    is_bad = ~present | (gaps_ms <= 0) | (given > longest)
+    longest_ms = MAX_TIME_MS - np.maximum(block.event_time_ms, 1)
+    gaps_ms: Int64s = np.minimum(given // divisor, longest_ms // factor) * factor
+    is_bad = ~present | (given < divisor) | (given // divisor > longest_ms // factor)
     if is_bad.any():
         row = int(np.argmax(is_bad))
         gap_ms = int(given[row]) * factor // divisor if present[row] else None

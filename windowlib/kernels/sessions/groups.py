@@ -301,16 +301,19 @@ def _joins_in_order(groups: Groups, elements: Elements, *, affected: Int64s, can
     """Return which candidates join their group: an element that arrived before starts at or before their end."""
     rows, owner = rows_of_groups(groups, affected)
     arrivals, group_of = np.concatenate([rows, candidates]), np.concatenate([owner, into])
-    is_joined = np.concatenate([np.ones(len(rows), dtype=np.bool_), np.zeros(len(candidates), dtype=np.bool_)])
     order = np.lexsort((arrivals, group_of))
-    arrivals, group_of, is_joined = arrivals[order], group_of[order], is_joined[order]
-    starts_ms, ends_ms = elements.start_ms[arrivals], elements.end_ms[arrivals]
-    while True:
-        least_ms = least_start_before(group_of, np.where(is_joined, starts_ms, _NEVER))
-        joins = ~is_joined & (least_ms <= ends_ms)
-        if not joins.any():
-            break
-        is_joined |= joins
+    arrivals = arrivals[order]
+    columns = (group_of[order], order < len(rows), elements.start_ms[arrivals], elements.end_ms[arrivals])
+    is_joined: list[bool] = []
+    own, least_ms = -1, int(_NEVER)
+    # An element that joins may extend the session for the next one, so each is decided after those before it.
+    for number, is_early, start_ms, end_ms in zip(*(column.tolist() for column in columns), strict=True):
+        if number != own:
+            own, least_ms = number, int(_NEVER)
+        joins = is_early or least_ms <= end_ms
+        is_joined.append(joins)
+        if joins and start_ms < least_ms:
+            least_ms = start_ms
     result = np.empty(len(order), dtype=np.bool_)
     result[order] = is_joined
     return result[len(rows) :]

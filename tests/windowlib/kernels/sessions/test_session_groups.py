@@ -1,5 +1,6 @@
 """Sessions by column equal sessions record by record, in any order of arrival and with any watermark."""
 
+import time
 from dataclasses import dataclass, field
 from random import Random
 
@@ -117,6 +118,24 @@ def test_sessions_by_column_equal_sessions_one_by_one(word_bits: int) -> None:
         behind = np.flatnonzero(elements.end_ms < elements.open_from_ms)
         joined += len(behind) - len(late)
     assert joined > 50, "some records that are behind join an open session"
+
+
+def test_records_in_descending_order_cost_no_more_than_others() -> None:
+    """Each record extends the session to the left by one gap. A pass over all records for each step takes minutes."""
+    count = 40_000
+    start_ms = np.arange(count, 0, -1, dtype=np.int64) * 50
+    watermark_ms = np.full(count, start_ms[0] - 1)
+    watermark_ms[0] = MIN_TIME_MS
+    elements = Elements(
+        key_code=np.zeros(count, dtype=np.int64),
+        start_ms=start_ms,
+        end_ms=start_ms + 60,
+        open_from_ms=open_from_ms(watermark_ms, 0),
+    )
+    began = time.process_time()
+    groups = group(elements)
+    assert time.process_time() - began < 2
+    assert (len(groups), len(groups.late), groups.start_ms.tolist()) == (1, 0, [50])
 
 
 @pytest.mark.parametrize("lateness_ms", [0, 1, 2, 3, 1_000, MAX_TIME_MS])

@@ -18,9 +18,11 @@ from windowlib.columnar.record_values import ValueLayout
 from windowlib.columnar.watermark_steps import SliceRange, Steps
 from windowlib.errors import SpecError
 from windowlib.functions.window_functions import aggregate
+from windowlib.kernels.block import RecordBlock
 from windowlib.kernels.executor import KernelExecutor
+from windowlib.kernels.sessions.gaps import ends_ms
 from windowlib.kernels.sessions.sessions import SessionWindows
-from windowlib.records.records import LATE
+from windowlib.records.records import LATE, Record
 from windowlib.records.tables import Table
 from windowlib.triggers.flink import EventTime
 from windowlib.triggers.wrappers import Purging
@@ -174,3 +176,21 @@ def test_a_bad_gap_has_the_same_error_as_in_the_operator(gap: int | None) -> Non
             play(Random(0), replace(chunk, plan=replace(chunk.plan, executor=executor), records=[records]), {})
         errors.append(str(error.value))
     assert errors[0] == errors[1]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("given", [0, 1, 999_999, 1_000_000, MAX_TIME_MS // 1_000, MAX_TIME_MS - 5, MAX_TIME_MS])
+def test_a_gap_at_the_bounds_of_its_unit_ends_the_same_session_in_both_executors(unit: str, given: int) -> None:
+    session = DynamicSession(gap=GapOfColumn(place=0, unit=unit))
+    zero, one = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
+    block = RecordBlock(
+        slice_start_ms=0, key_code=zero, sequence=zero, rank=zero, event_time_ms=one, record_hash=zero,
+        steps_before=zero, watermark_ms=zero, values=(pa.array([given]),),
+    )  # fmt: skip
+    ends: list[object] = []
+    for end_ms in (lambda: ends_ms(session, block).tolist()[0], lambda: 1 + session._gap_ms(Record("a", 1, (given,)))):
+        try:
+            ends.append(end_ms())
+        except SpecError as error:
+            ends.append(str(error).partition(" has gap ")[2])
+    assert ends[0] == ends[1]
