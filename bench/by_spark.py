@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from deltalake import DeltaTable
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
+from pyspark.sql import Column, DataFrame, Window, functions as F  # noqa: N812 - the names that Spark's users know
 
 from bench.checksums import COLUMNS, checksum
 from bench.contestant import Job

@@ -6,7 +6,7 @@ docs/reference/checkpoints.md describes the stored state.
 
 This module exports the names that users import (`from windowlib import Tumbling`). Each name is imported on first
 access (PEP 562), so `import windowlib.errors` loads nothing else. Modules of Hindcast import from the defining module.
-To add or remove a public name, change the imports, `_DEFINED_IN` and `__all__` here, and the list in
+To add or remove a public name, change the imports and `_DEFINED_IN` here, and the list in
 tests/windowlib/test_public_names.py, which compares them.
 """
 
@@ -14,137 +14,192 @@ tests/windowlib/test_public_names.py, which compares them.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from windowlib.atlas.policies import MONGODB, AtlasProfile
-    from windowlib.atlas.spec import AtlasSpec
-    from windowlib.beam.combinators import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
-    from windowlib.beam.composite import Composite
-    from windowlib.beam.conditions import AfterCount, AfterProcessingTime
-    from windowlib.beam.conditions import Always as BeamAlways
-    from windowlib.beam.conditions import Default as BeamDefault
-    from windowlib.beam.conditions import Never as BeamNever
-    from windowlib.bounds import GLOBAL_WINDOW, MAX_TIME_MS, MIN_TIME_MS, GlobalWindow, TimeWindow, Window
+    from windowlib.atlas.policies import MONGODB as MONGODB, AtlasProfile as AtlasProfile
+    from windowlib.atlas.spec import AtlasSpec as AtlasSpec
+    from windowlib.beam.combinators import (
+        AfterAll as AfterAll,
+        AfterAny as AfterAny,
+        AfterEach as AfterEach,
+        AfterWatermark as AfterWatermark,
+        OrFinally as OrFinally,
+        Repeatedly as Repeatedly,
+    )
+    from windowlib.beam.composite import Composite as Composite
+    from windowlib.beam.conditions import (
+        AfterCount as AfterCount,
+        AfterProcessingTime as AfterProcessingTime,
+        Always as _Always,
+        Default as _Default,
+        Never as _Never,
+    )
+    from windowlib.bounds import (
+        GLOBAL_WINDOW as GLOBAL_WINDOW,
+        MAX_TIME_MS as MAX_TIME_MS,
+        MIN_TIME_MS as MIN_TIME_MS,
+        GlobalWindow as GlobalWindow,
+        TimeWindow as TimeWindow,
+        Window as Window,
+    )
     from windowlib.errors import (
-        AuditError,
-        CheckpointError,
-        HindcastError,
-        InvariantBroken,
-        LedgerError,
-        LogError,
-        RangeError,
-        RequestError,
-        SpecError,
-        StoreError,
+        AuditError as AuditError,
+        CheckpointError as CheckpointError,
+        HindcastError as HindcastError,
+        InvariantBroken as InvariantBroken,
+        LedgerError as LedgerError,
+        LogError as LogError,
+        RangeError as RangeError,
+        RequestError as RequestError,
+        SpecError as SpecError,
+        StoreError as StoreError,
     )
-    from windowlib.functions.aggregates import Aggregate
+    from windowlib.functions.aggregates import Aggregate as Aggregate
     from windowlib.functions.window_functions import (
-        Aggregates,
-        Apply,
-        ProcessContext,
-        ProcessFunction,
-        Reduce,
-        UserAggregate,
-        Whole,
-        WindowFunction,
-        aggregate,
-        fold,
+        Aggregates as Aggregates,
+        Apply as Apply,
+        ProcessContext as ProcessContext,
+        ProcessFunction as ProcessFunction,
+        Reduce as Reduce,
+        UserAggregate as UserAggregate,
+        Whole as Whole,
+        WindowFunction as WindowFunction,
+        aggregate as aggregate,
+        fold as fold,
     )
-    from windowlib.keyed.operator_protocol import Operator, OperatorSpec
-    from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction
-    from windowlib.keyed.snapshots import Snapshot
-    from windowlib.keyed.state import ListState, MapState, StateSpec, ValueState
-    from windowlib.profiles import BEAM, FLINK, STRICT, EngineFault, Profile, profile
+    from windowlib.keyed.operator_protocol import Operator as Operator, OperatorSpec as OperatorSpec
+    from windowlib.keyed.process_operator import KeyContext as KeyContext, KeyedProcessFunction as KeyedProcessFunction
+    from windowlib.keyed.snapshots import Snapshot as Snapshot
+    from windowlib.keyed.state import (
+        ListState as ListState,
+        MapState as MapState,
+        StateSpec as StateSpec,
+        ValueState as ValueState,
+    )
+    from windowlib.profiles import (
+        BEAM as BEAM,
+        FLINK as FLINK,
+        STRICT as STRICT,
+        EngineFault as EngineFault,
+        Profile as Profile,
+        profile as profile,
+    )
     from windowlib.records.records import (
-        Emitted,
-        Fate,
-        Late,
-        Output,
-        Pane,
-        Record,
-        SideOutput,
-        Stored,
-        Tally,
-        Unassigned,
+        Emitted as Emitted,
+        Fate as Fate,
+        Late as Late,
+        Output as Output,
+        Pane as Pane,
+        Record as Record,
+        SideOutput as SideOutput,
+        Stored as Stored,
+        Tally as Tally,
+        Unassigned as Unassigned,
     )
     from windowlib.storm.policies import (
-        CountEviction,
-        CountTrigger,
-        TimeEviction,
-        TimeTrigger,
-        WatermarkCountEviction,
-        WatermarkCountTrigger,
-        WatermarkTimeEviction,
-        WatermarkTimeTrigger,
+        CountEviction as CountEviction,
+        CountTrigger as CountTrigger,
+        TimeEviction as TimeEviction,
+        TimeTrigger as TimeTrigger,
+        WatermarkCountEviction as WatermarkCountEviction,
+        WatermarkCountTrigger as WatermarkCountTrigger,
+        WatermarkTimeEviction as WatermarkTimeEviction,
+        WatermarkTimeTrigger as WatermarkTimeTrigger,
     )
-    from windowlib.storm.profiles import STORM, StormProfile
-    from windowlib.storm.spec import CountLength, StormSpec, TimeLength
+    from windowlib.storm.profiles import STORM as STORM, StormProfile as StormProfile
+    from windowlib.storm.spec import CountLength as CountLength, StormSpec as StormSpec, TimeLength as TimeLength
     from windowlib.testkit.contracts import (
-        LIST,
-        check_assigner,
-        check_evictor,
-        check_function,
-        check_operator,
-        check_trigger,
-        typical_steps,
+        LIST as LIST,
+        check_assigner as check_assigner,
+        check_evictor as check_evictor,
+        check_function as check_function,
+        check_operator as check_operator,
+        check_trigger as check_trigger,
+        typical_steps as typical_steps,
     )
-    from windowlib.testkit.harness import ClockStep, Harness, RecordStep, WatermarkStep, check_resumable
+    from windowlib.testkit.harness import (
+        ClockStep as ClockStep,
+        Harness as Harness,
+        RecordStep as RecordStep,
+        WatermarkStep as WatermarkStep,
+        check_resumable as check_resumable,
+    )
     from windowlib.triggers.flink import (
-        ContinuousEventTime,
-        ContinuousProcessingTime,
-        CountReached,
-        DeltaExceeded,
-        EndOfStream,
-        EventTime,
-        Never,
-        ProcessingTime,
+        ContinuousEventTime as ContinuousEventTime,
+        ContinuousProcessingTime as ContinuousProcessingTime,
+        CountReached as CountReached,
+        DeltaExceeded as DeltaExceeded,
+        EndOfStream as EndOfStream,
+        EventTime as EventTime,
+        Never as Never,
+        ProcessingTime as ProcessingTime,
     )
     from windowlib.triggers.protocol import (
-        CONTINUE,
-        FINISH,
-        FIRE,
-        FIRE_AND_PURGE,
-        PURGE,
-        Trigger,
-        TriggerContext,
-        TriggerResult,
+        CONTINUE as CONTINUE,
+        FINISH as FINISH,
+        FIRE as FIRE,
+        FIRE_AND_PURGE as FIRE_AND_PURGE,
+        PURGE as PURGE,
+        Trigger as Trigger,
+        TriggerContext as TriggerContext,
+        TriggerResult as TriggerResult,
     )
-    from windowlib.triggers.wrappers import ProcessingTimeout, Purging
+    from windowlib.triggers.wrappers import ProcessingTimeout as ProcessingTimeout, Purging as Purging
     from windowlib.watermarks.adapters import (
-        AssignerSource,
-        AssignerWithPeriodicWatermarks,
-        AssignerWithPunctuatedWatermarks,
-        SourceContext,
-        UpstreamSource,
-        source_context,
+        AssignerSource as AssignerSource,
+        AssignerWithPeriodicWatermarks as AssignerWithPeriodicWatermarks,
+        AssignerWithPunctuatedWatermarks as AssignerWithPunctuatedWatermarks,
+        SourceContext as SourceContext,
+        UpstreamSource as UpstreamSource,
+        source_context as source_context,
     )
     from windowlib.watermarks.generators import (
-        Bounded,
-        EmitEveryRecord,
-        EmitPeriodically,
-        Generator,
-        GeneratorState,
-        Periodic,
-        Punctuated,
-        WatermarkSource,
-        ascending,
+        Bounded as Bounded,
+        EmitEveryRecord as EmitEveryRecord,
+        EmitPeriodically as EmitPeriodically,
+        Generator as Generator,
+        GeneratorState as GeneratorState,
+        Periodic as Periodic,
+        Punctuated as Punctuated,
+        WatermarkSource as WatermarkSource,
+        ascending as ascending,
     )
-    from windowlib.watermarks.ingestion_driver import IngestionSpec
-    from windowlib.watermarks.sources_driver import EmitWithCommits, SourcesSpec
-    from windowlib.watermarks.timeline import Arrival, SourceRow, TimeDriver, Timeline
-    from windowlib.watermarks.valve import Advanced, CombinedWatermark, StatusChanged, Valve
+    from windowlib.watermarks.ingestion_driver import IngestionSpec as IngestionSpec
+    from windowlib.watermarks.sources_driver import EmitWithCommits as EmitWithCommits, SourcesSpec as SourcesSpec
+    from windowlib.watermarks.timeline import (
+        Arrival as Arrival,
+        SourceRow as SourceRow,
+        TimeDriver as TimeDriver,
+        Timeline as Timeline,
+    )
+    from windowlib.watermarks.valve import (
+        Advanced as Advanced,
+        CombinedWatermark as CombinedWatermark,
+        StatusChanged as StatusChanged,
+        Valve as Valve,
+    )
     from windowlib.windows.assigners import (
-        Assigner,
-        AssignerContext,
-        DynamicSession,
-        Global,
-        Session,
-        Sliding,
-        Stagger,
-        Tumbling,
+        Assigner as Assigner,
+        AssignerContext as AssignerContext,
+        DynamicSession as DynamicSession,
+        Global as Global,
+        Session as Session,
+        Sliding as Sliding,
+        Stagger as Stagger,
+        Tumbling as Tumbling,
     )
-    from windowlib.windows.declared_functions import KeyedProcessSpec
-    from windowlib.windows.evictors import Evictor, EvictorContext, KeepClose, KeepCount, KeepRecent
-    from windowlib.windows.spec import WindowSpec, count_windows
-    from windowlib.windows.window_operator import WindowOperator
+    from windowlib.windows.declared_functions import KeyedProcessSpec as KeyedProcessSpec
+    from windowlib.windows.evictors import (
+        Evictor as Evictor,
+        EvictorContext as EvictorContext,
+        KeepClose as KeepClose,
+        KeepCount as KeepCount,
+        KeepRecent as KeepRecent,
+    )
+    from windowlib.windows.spec import WindowSpec as WindowSpec, count_windows as count_windows
+    from windowlib.windows.window_operator import WindowOperator as WindowOperator
+
+    BeamAlways = _Always
+    BeamDefault = _Default
+    BeamNever = _Never
 
 _DEFINED_IN = {
     "windowlib.atlas.policies": "MONGODB AtlasProfile",
@@ -208,165 +263,10 @@ _RENAMED = {"BeamAlways": "Always", "BeamDefault": "Default", "BeamNever": "Neve
 
 _MODULE_OF = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}
 
-__all__ = [
-    "BEAM",
-    "CONTINUE",
-    "FINISH",
-    "FIRE",
-    "FIRE_AND_PURGE",
-    "FLINK",
-    "GLOBAL_WINDOW",
-    "LIST",
-    "MAX_TIME_MS",
-    "MIN_TIME_MS",
-    "MONGODB",
-    "PURGE",
-    "STORM",
-    "STRICT",
-    "Advanced",
-    "AfterAll",
-    "AfterAny",
-    "AfterCount",
-    "AfterEach",
-    "AfterProcessingTime",
-    "AfterWatermark",
-    "Aggregate",
-    "Aggregates",
-    "Apply",
-    "Arrival",
-    "Assigner",
-    "AssignerContext",
-    "AssignerSource",
-    "AssignerWithPeriodicWatermarks",
-    "AssignerWithPunctuatedWatermarks",
-    "AtlasProfile",
-    "AtlasSpec",
-    "AuditError",
-    "BeamAlways",
-    "BeamDefault",
-    "BeamNever",
-    "Bounded",
-    "CheckpointError",
-    "ClockStep",
-    "CombinedWatermark",
-    "Composite",
-    "ContinuousEventTime",
-    "ContinuousProcessingTime",
-    "CountEviction",
-    "CountLength",
-    "CountReached",
-    "CountTrigger",
-    "DeltaExceeded",
-    "DynamicSession",
-    "EmitEveryRecord",
-    "EmitPeriodically",
-    "EmitWithCommits",
-    "Emitted",
-    "EndOfStream",
-    "EngineFault",
-    "EventTime",
-    "Evictor",
-    "EvictorContext",
-    "Fate",
-    "Generator",
-    "GeneratorState",
-    "Global",
-    "GlobalWindow",
-    "Harness",
-    "HindcastError",
-    "IngestionSpec",
-    "InvariantBroken",
-    "KeepClose",
-    "KeepCount",
-    "KeepRecent",
-    "KeyContext",
-    "KeyedProcessFunction",
-    "KeyedProcessSpec",
-    "Late",
-    "LedgerError",
-    "ListState",
-    "LogError",
-    "MapState",
-    "Never",
-    "Operator",
-    "OperatorSpec",
-    "OrFinally",
-    "Output",
-    "Pane",
-    "Periodic",
-    "ProcessContext",
-    "ProcessFunction",
-    "ProcessingTime",
-    "ProcessingTimeout",
-    "Profile",
-    "Punctuated",
-    "Purging",
-    "RangeError",
-    "Record",
-    "RecordStep",
-    "Reduce",
-    "Repeatedly",
-    "RequestError",
-    "Session",
-    "SideOutput",
-    "Sliding",
-    "Snapshot",
-    "SourceContext",
-    "SourceRow",
-    "SourcesSpec",
-    "SpecError",
-    "Stagger",
-    "StateSpec",
-    "StatusChanged",
-    "StoreError",
-    "Stored",
-    "StormProfile",
-    "StormSpec",
-    "Tally",
-    "TimeDriver",
-    "TimeEviction",
-    "TimeLength",
-    "TimeTrigger",
-    "TimeWindow",
-    "Timeline",
-    "Trigger",
-    "TriggerContext",
-    "TriggerResult",
-    "Tumbling",
-    "Unassigned",
-    "UpstreamSource",
-    "UserAggregate",
-    "ValueState",
-    "Valve",
-    "WatermarkCountEviction",
-    "WatermarkCountTrigger",
-    "WatermarkSource",
-    "WatermarkStep",
-    "WatermarkTimeEviction",
-    "WatermarkTimeTrigger",
-    "Whole",
-    "Window",
-    "WindowFunction",
-    "WindowOperator",
-    "WindowSpec",
-    "aggregate",
-    "ascending",
-    "check_assigner",
-    "check_evictor",
-    "check_function",
-    "check_operator",
-    "check_resumable",
-    "check_trigger",
-    "count_windows",
-    "fold",
-    "profile",
-    "source_context",
-    "typical_steps",
-]
-
 
 # Hidden from mypy: with a module-level `__getattr__` it would accept any misspelled name.
 if not TYPE_CHECKING:
+    __all__ = sorted(_MODULE_OF)
 
     def __getattr__(name: str) -> object:
         """Return a public name from its defining module and keep it here.
@@ -385,4 +285,4 @@ if not TYPE_CHECKING:
 
 def __dir__() -> list[str]:
     """Return the public names and the submodules that are loaded."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULE_OF})

@@ -11,8 +11,7 @@ import re
 from dataclasses import dataclass
 
 # Python's own parser of regular expressions. It has no public name since Python 3.11.
-from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser as sre_parser  # type: ignore[attr-defined]
+from re import _constants as sre, _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any
 
 import numpy as np

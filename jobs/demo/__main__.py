@@ -20,8 +20,7 @@ from jobs.console import run_command
 from jobs.demo.airflow import Follower
 from jobs.demo.clicks_live import deliver
 from jobs.demo.stage import Stage, StoryBroken, new_stage
-from jobs.orchestration.embedded import airflow_service
-from jobs.orchestration.embedded import postgres as embedded_postgres
+from jobs.orchestration.embedded import airflow_service, postgres as embedded_postgres
 from jobs.orchestration.embedded.airflow_api import AirflowApi, DagRunState
 from jobs.orchestration.embedded.airflow_env import HOST, PREFERRED_PORT
 from jobs.orchestration.embedded.airflow_service import Login

@@ -1,8 +1,7 @@
 """Commits Parquet files to a Delta table with the statistics of their footers, and appends rows as such files."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta

@@ -29,8 +29,7 @@ from jobs.storage import file_system, is_remote, is_s3
 from windowlib.errors import LogError
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile as IcebergFile
-    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.manifest import DataFile as IcebergFile, ManifestFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata

@@ -6,8 +6,7 @@ Readers, the audit and the next slice see rows only by attempt (laws L4 and L5).
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 

@@ -1,8 +1,7 @@
 """The data files of our own tables: one file, and the list of the files of a version by attempt."""
 
 import hashlib
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 

@@ -23,8 +23,7 @@ from jobs.planning.request_context import (
     holders,
     open_request,
 )
-from jobs.review.pages.state import HeldSlice, OpenRequest, held_of
-from jobs.review.pages.state import open_request as shown_request
+from jobs.review.pages.state import HeldSlice, OpenRequest, held_of, open_request as shown_request
 from jobs.runs import SHOWN_DIGITS
 from windowlib.errors import InvariantBroken, RequestError
 

@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from bench.cluster_model import COSTS, Costs, Log, makespan, predict
 from jobs.replay.sizes import Sizes

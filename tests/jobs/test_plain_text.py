@@ -4,8 +4,7 @@ import json
 import logging
 import unicodedata
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from jobs.plain_text import EscapingFormatter, escaped, escaped_json, escaped_lines, shortened
 

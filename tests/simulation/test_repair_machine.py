@@ -14,8 +14,7 @@ from typing import ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import HealthCheck, Phase, event, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, event, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from jobs.engine.fingerprints import spec_fingerprint

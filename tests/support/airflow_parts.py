@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from jobs.orchestration.embedded import airflow_service
-from jobs.orchestration.embedded import postgres as embedded_postgres
+from jobs.orchestration.embedded import airflow_service, postgres as embedded_postgres
 from jobs.orchestration.embedded.airflow_api import AirflowApi
 from jobs.orchestration.embedded.airflow_env import Home
 from jobs.processes import ProcessRef, end_session, process

@@ -8,8 +8,7 @@ window once no record can be in time for it, as the Beam model says.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from apache_beam.transforms import trigger as beam_trigger
-from apache_beam.transforms import window as beam_window
+from apache_beam.transforms import trigger as beam_trigger, window as beam_window
 from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.trigger import GeneralTriggerDriver, InMemoryUnmergedState, MergeableStateAdapter

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.orchestration.embedded import airflow_service
-from jobs.orchestration.embedded import postgres as embedded_postgres
+from jobs.orchestration.embedded import airflow_service, postgres as embedded_postgres
 from jobs.orchestration.embedded.airflow_env import Home
 from jobs.orchestration.embedded.airflow_service import Login
 from tests.support.places import ROOT

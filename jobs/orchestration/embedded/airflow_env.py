@@ -10,8 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from jobs.orchestration.embedded.postgres import Cluster, cluster_for
-from jobs.orchestration.embedded.postgres import remove as remove_cluster
+from jobs.orchestration.embedded.postgres import Cluster, cluster_for, remove as remove_cluster
 from jobs.project import PROGRAMS, ROOT
 from jobs.spark.java import find_java
 

@@ -22,8 +22,7 @@ from jobs.ledger.ledger import Ledger
 from jobs.pipeline.files import load_pipeline
 from jobs.pipeline.slices import check_range, parse_bound
 from jobs.planning.change_reach import with_reach
-from jobs.planning.plan import Plan
-from jobs.planning.plan import plan as make_plan
+from jobs.planning.plan import Plan, plan as make_plan
 from jobs.planning.request_context import open_request_context
 from jobs.planning.steps import Ask
 from jobs.readers import published_table

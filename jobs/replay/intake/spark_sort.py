@@ -10,8 +10,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
-from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql import functions as F, types as T  # noqa: N812 - the names that Spark's users know
 
 from jobs.lake.conforming import conformed
 from jobs.lake.event_log import PinnedLog

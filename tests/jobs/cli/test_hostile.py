@@ -12,11 +12,8 @@ from typing import Any, NoReturn
 import pytest
 import rich.console
 
-from jobs.cli import inspect as cli_look
-from jobs.cli import plan as cli_plan
-from jobs.cli import status as cli_status
-from jobs.cli.main import COMMANDS as ALL_COMMANDS
-from jobs.cli.main import hindcast
+from jobs.cli import inspect as cli_look, plan as cli_plan, status as cli_status
+from jobs.cli.main import COMMANDS as ALL_COMMANDS, hindcast
 from jobs.cli.options import run_cli
 from jobs.console import print_table, say
 from tests.jobs.cli.conftest import Shell

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from jobs.doctor.column_roles import Wishes
 from jobs.doctor.delays import (

@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.event_log import pin_log

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from jobs.pipeline.models.log import FIRST_DAY, LAST_DAY
 from jobs.pipeline.models.pipeline import Pipeline

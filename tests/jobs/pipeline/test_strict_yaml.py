@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import pytest
 import yaml
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from jobs.pipeline.strict_yaml import MAX_BYTES, MAX_NODES, parse_yaml, read_yaml
 from tests.support.fuzzing import seeds

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.planning.estimate import estimator

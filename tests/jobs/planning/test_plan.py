@@ -6,8 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.ledger.events import EventKind, LedgerEvent, encode_details, staged_event

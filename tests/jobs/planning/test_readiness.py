@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from jobs.pipeline.models.ready import ReadyGrammar
 from jobs.planning.log_state import LogState

@@ -5,8 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from jobs.lake.arrow_sql import query
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb, quote_spark

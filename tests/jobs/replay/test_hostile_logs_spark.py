@@ -23,8 +23,7 @@ from jobs.review.verify_input import Verification, verify_inputs
 from jobs.spark.lazy_session import LazySession
 from tests.support.clicks_log import PARTITION, PIPELINE, SCHEMA, day_rows
 from tests.support.delta_logs import clean_commits, commits_of, cut_off
-from tests.support.fake_replay import PIPELINE as SALES
-from tests.support.fake_replay import FakeReplayer, append_day, sales
+from tests.support.fake_replay import PIPELINE as SALES, FakeReplayer, append_day, sales
 from tests.support.logs import make_log
 from tests.support.read_logs import ReadLog, read_log
 from tests.support.replays import NOW_MS, pipeline_of, run_range

@@ -7,8 +7,7 @@ import pytest
 
 from tests.support.places import ROOT
 from windowlib.atlas.expressions.accumulators import ACCUMULATORS
-from windowlib.atlas.expressions.expressions import OPERATORS
-from windowlib.atlas.expressions.expressions import REFUSED as REFUSED_OPERATORS
+from windowlib.atlas.expressions.expressions import OPERATORS, REFUSED as REFUSED_OPERATORS
 from windowlib.atlas.stages.queries import QUERY_OPERATORS
 from windowlib.atlas.stages.stages import REFUSED, STAGES
 from windowlib.atlas.window_stages import WINDOW_STAGES

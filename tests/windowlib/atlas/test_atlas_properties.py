@@ -4,8 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from tests.windowlib.atlas.playing import (
     COLUMNS,

@@ -20,8 +20,7 @@ from windowlib.atlas.documents.log_columns import LogColumns
 from windowlib.atlas.documents.places import Place
 from windowlib.atlas.window_stages import Hopping, Sessions
 from windowlib.errors import SpecError
-from windowlib.records.plain_json import from_json
-from windowlib.records.plain_json import to_json as to_plain_json
+from windowlib.records.plain_json import from_json, to_json as to_plain_json
 from windowlib.records.records import Pane, Record
 
 if TYPE_CHECKING:

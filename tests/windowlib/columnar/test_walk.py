@@ -6,8 +6,7 @@ The test gives each key an operator of its own, because Spark replays the keys o
 from collections.abc import Sequence
 
 import numpy as np
-from hypothesis import example, given, reject
-from hypothesis import strategies as st
+from hypothesis import example, given, reject, strategies as st
 
 from tests.support.windows import specs, steps
 from windowlib.bounds import MIN_TIME_MS
@@ -16,8 +15,7 @@ from windowlib.keyed.operator_protocol import Operator
 from windowlib.profiles import EngineFault
 from windowlib.records.records import Late, Output, Record, Unassigned
 from windowlib.testkit.contracts import LIST
-from windowlib.testkit.harness import ClockStep, RecordStep, WatermarkStep
-from windowlib.testkit.harness import Step as ScriptStep
+from windowlib.testkit.harness import ClockStep, RecordStep, Step as ScriptStep, WatermarkStep
 from windowlib.watermarks.timeline import Step
 from windowlib.windows.assigners import Stagger, Tumbling
 from windowlib.windows.spec import WindowSpec

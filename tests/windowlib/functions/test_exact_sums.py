@@ -6,8 +6,7 @@ from random import Random
 from statistics import variance as sample_variance
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from windowlib.functions.aggregates import SumDouble
 from windowlib.functions.exact_sum import PARTS_MAX, ExactSum, divide_rounded

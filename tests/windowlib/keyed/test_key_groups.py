@@ -6,8 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from windowlib.errors import SpecError
 from windowlib.keyed.key_groups import default_max_parallelism, key_group, key_group_range, stable_hash, subtask_of

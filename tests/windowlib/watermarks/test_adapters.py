@@ -4,8 +4,7 @@ import copy
 import dataclasses
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS
 from windowlib.errors import InvariantBroken, SpecError

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
 
-from hypothesis import assume, given, reject
-from hypothesis import strategies as st
+from hypothesis import assume, given, reject, strategies as st
 
 from tests.support.windows import LIST, SQL, WIDTH, panes_of, specs, steps, without_position
 from windowlib.bounds import wrap_int64

@@ -12,8 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tests.support.other_log import KEYS
-from tests.zoo.types import INFINITE, NAN, Kind
-from tests.zoo.types import KINDS as PLAIN_KINDS
+from tests.zoo.types import INFINITE, KINDS as PLAIN_KINDS, NAN, Kind
 
 
 class Broken(bytes):

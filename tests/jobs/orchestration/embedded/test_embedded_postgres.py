@@ -15,8 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs.orchestration.embedded import postgres as embedded_postgres
-from jobs.orchestration.embedded import server_user
+from jobs.orchestration.embedded import postgres as embedded_postgres, server_user
 from jobs.orchestration.embedded.postgres import Cluster, DatabaseFailed
 
 START_AND_DIE = """

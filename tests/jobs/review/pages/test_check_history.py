@@ -8,8 +8,7 @@ from random import Random
 from statistics import median
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from jobs.ledger.view import LedgerView, StagedRun, Waiver
 from jobs.review.pages.check_history import PAST_SLICES, SHOWN_VALUES, CheckPast, check_pasts

@@ -5,8 +5,7 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.pages.failing import MAX_VALUES, reason_tallies, tally

@@ -3,8 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from jobs.review.pages.plots import plots_of
 

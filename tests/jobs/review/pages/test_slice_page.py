@@ -3,8 +3,7 @@
 from dataclasses import replace
 from random import Random
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.slices import slice_of_id
