@@ -11,7 +11,6 @@ AUDIT_PY := .cache/audit/bin/python
 # Each stamp file is inside the directory that it stands for. Remove the directory, and the next target makes it again.
 PYTHON_FOUND := .cache/setup/python
 MACHINE_OK := .cache/setup/machine
-PLACE := .cache/setup/place
 UV_OK := .cache/uv/installed
 VENV_OK := .venv/synced
 PROJECT_OK := .venv/hindcast-installed
@@ -23,9 +22,16 @@ AUDIT_OK := .cache/audit/synced
 S3_JARS_OK := .cache/ivy-s3/checked
 VERSITYGW := v1.8.0
 S3_SERVER ?= $(CURDIR)/.cache/s3-server/versitygw
+PLACE := .cache/setup/place
 SET_UP := $(PROJECT_OK) $(JARS_OK) $(ARCHIVE_OK) $(BYTECODE_OK)
 LOCKS := requirements.lock requirements-fast.lock requirements-dev.lock
 CODE := jobs windowlib expectations
+
+# Scripts in .venv contain their absolute path, so a clone that was moved or copied is set up again. No rule does this:
+# make may have looked for a stamp before a rule removes it.
+ifneq "$(shell cat $(PLACE) 2>/dev/null)" "$(CURDIR)"
+$(shell rm -rf .venv .cache/uv && mkdir -p $(dir $(PLACE)) && echo '$(CURDIR)' > $(PLACE))
+endif
 
 PYTEST_ARGS ?=
 CASES ?= 10000
@@ -39,7 +45,7 @@ PICTURES ?=
 # the tests would compile all test modules again (6 s of 18 s).
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test slow test-ui soak test-compose env fuzz simulate mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster bench-billion s3 test-s3 check audit docs docs-serve demo year up down lock clean FORCE
+.PHONY: help setup test slow test-ui soak test-compose env fuzz simulate mutate bench bench-flink bench-bytewax bench-quick bench-operator bench-cluster bench-billion s3 test-s3 check audit docs docs-serve demo year up down lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -163,12 +169,8 @@ clean:  ## stop Airflow, and remove .venv, .cache and .hindcast (not a lake else
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
 
-# Scripts in .venv contain their absolute path, so a clone that was moved or copied is set up again.
-$(PLACE): FORCE
+$(PYTHON_FOUND): setup/find-python.sh
 	@mkdir -p $(@D)
-	@if [[ "$$(cat $@ 2>/dev/null)" != "$(CURDIR)" ]]; then rm -rf .venv .cache/uv; echo "$(CURDIR)" > $@; fi
-
-$(PYTHON_FOUND): setup/find-python.sh $(PLACE)
 	@setup/find-python.sh > $@
 
 $(MACHINE_OK): setup/check_machine.py jobs/spark/java.py $(PYTHON_FOUND)

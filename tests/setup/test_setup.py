@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -166,3 +167,21 @@ def test_scripts_are_executable_and_strict(name: str) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.startswith("#!/usr/bin/env bash\n")
     assert "set -euo pipefail" in text
+
+
+def test_a_clone_that_was_moved_or_copied_is_set_up_again(tmp_path: Path) -> None:
+    clone = tmp_path / "another place"
+    shutil.copytree(ROOT / "setup", clone / "setup")
+    for name in ("Makefile", *LOCKS):
+        shutil.copy(ROOT / name, clone)
+    place, stamps = clone / ".cache/setup/place", [clone / ".cache/uv/installed", clone / ".venv/synced"]
+    for written, is_again in ((tmp_path / "before", True), (clone, False)):
+        for path in (clone / "jobs/spark/java.py", clone / ".cache/setup/python", place, *stamps):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        place.write_text(f"{written}\n", encoding="utf-8")
+        command = ["make", "--dry-run", str(stamps[0].relative_to(clone))]
+        steps = subprocess.run(command, cwd=clone, capture_output=True, text=True, check=True).stdout
+        assert ("installing uv" in steps) == is_again, steps
+        assert [stamp.exists() for stamp in stamps] == [not is_again] * 2
+        assert place.read_text(encoding="utf-8") == f"{clone}\n"
