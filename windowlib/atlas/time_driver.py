@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from windowlib.atlas.policies import AtlasProfile
 from windowlib.atlas.window_stages import Hopping, Windows
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow
+from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, row_of_source, source_of_row
 from windowlib.watermarks.valve import Channel, CombinedWatermark
 
 _OPEN_ENDS = "open_window_ends_ms"
@@ -91,7 +91,7 @@ class AtlasDriver:
             channel = combined[name]
             rows.append(
                 SourceRow(
-                    name,
+                    row_of_source(name),
                     channel.watermark_ms,
                     partition.max_event_time_ms,
                     is_idle=channel.is_idle,
@@ -111,9 +111,10 @@ class AtlasDriver:
                 self._ends = list(self._is_open)
                 heapify(self._ends)
             elif row.max_event_time_ms is not None and row.last_activity_ms is not None:
-                self._partitions[row.source] = _Partition(row.max_event_time_ms, row.last_activity_ms)
+                name = source_of_row(row.source)
+                self._partitions[name] = _Partition(row.max_event_time_ms, row.last_activity_ms)
                 watermark_ms = MIN_TIME_MS if row.watermark_ms is None else row.watermark_ms
-                self._combined.state.sources[row.source] = Channel(watermark_ms, is_idle=row.is_idle)
+                self._combined.state.sources[name] = Channel(watermark_ms, is_idle=row.is_idle)
         self._combined.state.watermark_ms = self.watermark_ms
 
     def _row(self, details: dict[str, list[int]]) -> SourceRow:

@@ -28,13 +28,13 @@ def checked_sources(rows: pa.Table) -> list[SourceRow]:
         CheckpointError: a row has content that no run stores. The message names table, column and source.
     """
     check_types(tables.watermarks(), {name: rows[name] for name in rows.column_names})
-    sources: list[SourceRow] = []
+    sources: dict[str, SourceRow] = {}
     for row in rows.select(SourceRow._fields).to_pylist():
         name = row["source"]
         for column in ("source", "is_idle", "is_aligned", "details"):
             if row[column] is None:
                 raise _wrong(name, column, row, allowed="a value")
-        if name in [source.source for source in sources]:
+        if name in sources:
             raise _wrong(name, "source", row, allowed="one row for each source")
         at_ms = row["max_event_time_ms"]
         if at_ms is not None and not MIN_TIMESTAMP_MS <= at_ms <= MAX_TIMESTAMP_MS:
@@ -42,8 +42,8 @@ def checked_sources(rows: pa.Table) -> list[SourceRow]:
             raise _wrong(name, "max_event_time_ms", row, allowed=allowed)
         if name == ALL_SOURCES and at_ms is None and row["watermark_ms"] is not None:
             raise _wrong(name, "watermark_ms", row, allowed="null, because there is no max_event_time_ms")
-        sources.append(SourceRow(**{**row, "details": _details(row)}))
-    return sources
+        sources[name] = SourceRow(**{**row, "details": _details(row)})
+    return [*sources.values()]
 
 
 def _details(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ process function.
 # The core needs the standard library only, and Python 3.11's has no typing.override.
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -109,7 +110,8 @@ _NOTHING: Final = _Nothing()
 class Reduce:
     """Combines the values of a window two by two with the user's `function`. Values and result have the same type.
 
-    The function must be associative. If windows merge, it must also be commutative. `result` raises EngineFault without
+    The function must be associative. If windows merge, it must also be commutative. It may change its first argument,
+    which is a copy for each window, and return it. `result` raises EngineFault without
     a value, which is possible only in the profile flink (F7).
     """
 
@@ -124,7 +126,7 @@ class Reduce:
         return _NOTHING
 
     def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:  # noqa: ARG002
-        return value if accumulator is _NOTHING else self.function(accumulator, value)
+        return deepcopy(value) if accumulator is _NOTHING else self.function(accumulator, value)
 
     def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
         if left is _NOTHING or right is _NOTHING:
@@ -137,15 +139,15 @@ class Reduce:
         return accumulator
 
     def to_state(self, accumulator: Accumulator) -> State:
-        return (False, None) if accumulator is _NOTHING else (True, accumulator)
+        return (False, None) if accumulator is _NOTHING else (True, deepcopy(accumulator))
 
     def from_state(self, state: State) -> Accumulator:
-        return state[1] if state[0] else _NOTHING
+        return deepcopy(state[1]) if state[0] else _NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserAggregate:
-    """An aggregate that consists of four functions of the user. The accumulator must be plain data.
+    """An aggregate that consists of four functions of the user. The accumulator must be plain data, and may be changed.
 
     `fold` returns one that cannot merge. WindowSpec refuses merging windows without `merge_accumulators`.
     Source: Flink, AggregateFunction.
@@ -177,10 +179,10 @@ class UserAggregate:
         return self.get_result(accumulator)
 
     def to_state(self, accumulator: Accumulator) -> State:
-        return (accumulator,)
+        return (deepcopy(accumulator),)
 
     def from_state(self, state: State) -> Accumulator:
-        return state[0]
+        return deepcopy(state[0])
 
 
 def fold(initial: Accumulator, function: Callable[[Any, Any], Any], *, output_type: str = "string") -> UserAggregate:
@@ -282,6 +284,17 @@ class Whole:
 
 WindowFunction = Aggregates | Whole | ProcessFunction
 """Any function that a WindowSpec accepts."""
+
+
+def aggregates_of(function: WindowFunction) -> tuple[Aggregate, ...]:
+    """Return the aggregates inside `function`."""
+    match function:
+        case Aggregates():
+            return function.aggregates
+        case Whole():
+            return (function.aggregate,)
+        case _:
+            return ()
 
 
 def process_function(function: WindowFunction) -> ProcessFunction | None:

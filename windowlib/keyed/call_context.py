@@ -1,8 +1,11 @@
-"""`CallContext`: the part that all contexts of users' functions share: clocks, keyed state and side outputs."""
+"""What users' functions get and give: the context that all of them share, and the values that they return."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Any
 
+from windowlib.errors import SpecError
 from windowlib.keyed.state import KeyedState, StateView
 from windowlib.keyed.timers import TimerService
 from windowlib.records.records import Output, Position, SideOutput, Value
@@ -41,4 +44,19 @@ class CallContext:
 
     def output(self, tag: str, value: Value) -> None:
         """Send a value to the side output `tag`, with `timestamp_ms` as its time."""
-        self.outputs.append(SideOutput(tag, value, self.key, self.timestamp_ms, self.watermark_ms, self.position))
+        output = SideOutput(tag, deepcopy(value), self.key, self.timestamp_ms, self.watermark_ms, self.position)
+        self.outputs.append(output)
+
+
+def emitted(results: Iterable[Any] | None) -> Iterator[Any]:
+    """Yield copies of the values that a user's function returned. What the function changes later is not in them.
+
+    Raises:
+        SpecError: the function returned one value in place of a list of values, or None.
+    """
+    if results is None or isinstance(results, str | bytes | Mapping):
+        raise SpecError(
+            f"a function over windows or keys returned {results!r:.100}; it must return a list of the values to emit: "
+            "[value] for one, [] for none"
+        )
+    return map(deepcopy, results)

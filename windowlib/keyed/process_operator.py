@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from windowlib.bounds import GLOBAL_WINDOW
-from windowlib.keyed.call_context import CallContext
+from windowlib.keyed.call_context import CallContext, emitted
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.state import KeyedState, StateSpec
 from windowlib.keyed.timers import EVENT, PROCESSING, STALE_MAX, Domain, KeyGroupRange, TimerService
@@ -75,7 +75,7 @@ class KeyedProcessOperator:
     ) -> None:
         self._function = function
         self._timers = TimerService("user-timers", groups, stale_max=stale_max)
-        self._state = KeyedState(function.state, self._timers.order)
+        self._state = KeyedState(function.state, self._timers)
         self._outputs: list[Output] = []
         self._tallies = EdgeTallies()
 
@@ -150,5 +150,5 @@ class KeyedProcessOperator:
         )
 
     def _emit(self, results: Iterable[Any], ctx: KeyContext) -> None:
-        for values in results:
+        for values in emitted(results):
             self._outputs.append(Emitted(ctx.key, values, ctx.timestamp_ms, self._timers.watermark_ms, ctx.position))

@@ -3,13 +3,15 @@
 The namespace is a window for the state of one window, and () for the state of a key.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from windowlib.errors import SpecError
 from windowlib.keyed.key_order import group_of_order
 from windowlib.keyed.state_rules import ONE_ROW, RowName, wrong_value
+from windowlib.keyed.timers import TimerService
 from windowlib.records.records import Value
 from windowlib.records.tables import USER_STATE
 
@@ -171,17 +173,17 @@ class StateView:
 
 
 class KeyedState:
-    """The whole state of one user's function. `order` is a function of windowlib.keyed.key_order.key_orderer.
+    """The whole state of one user's function, of the key groups that the timers of its operator have.
 
     Raises:
         SpecError: two pieces of state have the same name.
     """
 
-    __slots__ = ("_order", "_specs", "cells")
+    __slots__ = ("_groups", "_order", "_specs", "cells")
 
-    def __init__(self, specs: Iterable[StateSpec], order: Callable[[Hashable], str]) -> None:
+    def __init__(self, specs: Iterable[StateSpec], timers: TimerService) -> None:
         self._specs: dict[str, StateSpec] = {}
-        self._order = order
+        self._order, self._groups = timers.order, timers.groups
         self.cells: dict[_Address, Any] = {}
         for spec in specs:
             if spec.name in self._specs:
@@ -215,7 +217,7 @@ class KeyedState:
         for key, namespace, name in sorted(self.cells, key=lambda cell: (order(cell[0]), cell[1], cell[2])):
             kind = self._specs[name].kind
             cell = self.cells[key, namespace, name]
-            yield UserStateRow(group_of_order(order(key)), key, namespace, name, kind, _plain(cell))
+            yield UserStateRow(group_of_order(order(key)), key, namespace, name, kind, _plain(cell, kind))
 
     def restore(self, rows: Iterable[UserStateRow]) -> None:
         """Add the state of one or more snapshots.
@@ -234,19 +236,15 @@ class KeyedState:
                     "function that wrote it"
                 )
                 raise wrong_value(USER_STATE, "name", row=named, stored=stored, allowed=allowed)
-            group = group_of_order(self._order(row.key))
-            if group != row.key_group:
-                raise wrong_value(USER_STATE, "key_group", row=named, stored=row.key_group, allowed=f"{group}")
+            self._groups.check_row(USER_STATE, row.key_group, group_of_order(self._order(row.key)), row=named)
             if (row.key, row.namespace, row.name) in self.cells:
                 raise wrong_value(USER_STATE, "name", row=named, stored=row.name, allowed=ONE_ROW)
             self.cells[row.key, row.namespace, row.name] = _cell(row, named)
 
 
-def _plain(cell: Any) -> Any:  # noqa: ANN401 - state is any plain data
+def _plain(cell: Any, kind: Kind) -> Any:  # noqa: ANN401 - state is any plain data
     """Return a copy that does not share changes. A map becomes a list of pairs, because JSON's names are strings."""
-    if isinstance(cell, dict):
-        return [[name, value] for name, value in cell.items()]
-    return list(cell) if isinstance(cell, list) else cell
+    return deepcopy([[name, value] for name, value in cell.items()] if kind == "map" else cell)
 
 
 def _cell(row: UserStateRow, named: RowName) -> Any:  # noqa: ANN401

@@ -6,7 +6,6 @@ one key that begins with `$`. A user's object with such a key is wrapped once mo
 
 import base64
 import json
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -59,15 +58,15 @@ def _encode(value: object) -> Any:  # noqa: ANN401, PLR0911 - see to_json; one r
             return int(value)
         case float():
             return float(value)
-        case list():
+        case list() if type(value) is list:
             return [_encode(item) for item in value]
-        case Mapping():
+        case dict() if type(value) is dict:
             return _encode_mapping(value)
         case _:
             return _encode_marked(value)
 
 
-def _encode_mapping(value: Mapping[Any, Any]) -> Any:  # noqa: ANN401 - see to_json
+def _encode_mapping(value: dict[Any, Any]) -> Any:  # noqa: ANN401 - see to_json
     if not all(isinstance(name, str) for name in value):
         return {_PAIRS: [[_encode(name), _encode(item)] for name, item in value.items()]}
     plain = {str.__str__(name): _encode(item) for name, item in value.items()}
@@ -76,7 +75,7 @@ def _encode_mapping(value: Mapping[Any, Any]) -> Any:  # noqa: ANN401 - see to_j
 
 def _encode_marked(value: object) -> dict[str, Any]:
     match value:
-        case tuple():
+        case tuple() if type(value) is tuple:
             return {_TUPLE: [_encode(item) for item in value]}
         case bytes() | bytearray():
             return {_BYTES: base64.b64encode(value).decode("ascii")}
@@ -85,7 +84,7 @@ def _encode_marked(value: object) -> dict[str, Any]:
         case _:
             raise SpecError(
                 f"a value of type {type(value).__name__} cannot be kept in a checkpoint: {value!r}; keep only plain "
-                "data (numbers, text, bytes, decimals, lists, tuples, dicts)"
+                "data (numbers, text, bytes, decimals, lists, tuples, dicts, and none of their subclasses)"
             )
 
 

@@ -65,7 +65,7 @@ class StormOperator:
         self._profile = windows.profile
         self._timers = TimerService("storm-windows", groups, stale_max=windows.stale_max)
         then = process_function(windows.function)
-        self._user_state = KeyedState(then.state if then else (), self._timers.order)
+        self._user_state = KeyedState(then.state if then else (), self._timers)
         self._keys: dict[Hashable, _Windowed] = {}
         self._outputs: list[Output] = []
         self._tallies = EdgeTallies()

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.errors import CheckpointError, InvariantBroken
+from windowlib.errors import CheckpointError
 from windowlib.storm.generator import StreamWatermarks
-from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow
+from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, row_of_source, source_of_row
 
 
 class StreamTime:
@@ -25,17 +25,9 @@ class StreamTime:
         """Do nothing: only ticks emit watermarks."""
 
     def on_record(self, arrival: Arrival) -> None:
-        """Observe the record's time for its stream; if that raises the watermark, the next tick becomes the deadline.
-
-        Raises:
-            InvariantBroken: the record's stream has the name that the checkpoint uses for all streams.
-        """
+        """Observe the record's time for its stream. If that raises the watermark, the next tick is the deadline."""
         if self._streams is None:
             return
-        if arrival.source == ALL_SOURCES:
-            raise InvariantBroken(
-                f"a record has the stream {ALL_SOURCES!r}, which is the checkpoint's name for all streams together"
-            )
         self._streams.observe(arrival.source, arrival.timestamp_ms)
         if self._tick_ms is None and self._streams.pending_ms() is not None:
             self._tick_ms = -(-arrival.clock_ms // self._interval_ms) * self._interval_ms
@@ -59,7 +51,7 @@ class StreamTime:
         details = {"tick_ms": self._tick_ms}
         watermark_ms = None if self.watermark_ms == MIN_TIME_MS else self.watermark_ms
         latest_ms = {} if self._streams is None else self._streams.latest_ms
-        rows = [SourceRow(stream, None, at_ms) for stream, at_ms in sorted(latest_ms.items())]
+        rows = [SourceRow(row_of_source(stream), None, at_ms) for stream, at_ms in sorted(latest_ms.items())]
         return [*rows, SourceRow(ALL_SOURCES, watermark_ms, max(latest_ms.values(), default=None), details=details)]
 
     def restore(self, rows: Iterable[SourceRow]) -> None:
@@ -84,7 +76,7 @@ class StreamTime:
                 raise CheckpointError(
                     f"the checkpoint has no greatest event time for stream {stream!r}; replay from the start of the log"
                 )
-            self._streams.latest_ms[stream] = row.max_event_time_ms
+            self._streams.latest_ms[source_of_row(stream)] = row.max_event_time_ms
         if combined.watermark_ms is not None:
             self.watermark_ms = combined.watermark_ms
             self._streams.emitted_ms = combined.watermark_ms + 1

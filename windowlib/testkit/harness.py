@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from windowlib.bounds import MAX_TIME_MS
 from windowlib.errors import InvariantBroken
+from windowlib.functions.window_functions import Reduce, UserAggregate, aggregates_of
 from windowlib.keyed.operator_protocol import Operator, OperatorSpec
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.timers import KeyGroupRange
@@ -222,6 +223,7 @@ def resumed(spec: OperatorSpec, operator: Operator) -> Operator:
         SpecError: other user state is not plain data.
     """
     snapshot = operator.snapshot()
+    aggregates = aggregates_of(spec.effective_function()) if isinstance(spec, WindowSpec) else ()
     for row in snapshot.windows:
         try:
             row.trigger_state = json.loads(json.dumps(row.trigger_state))
@@ -229,6 +231,11 @@ def resumed(spec: OperatorSpec, operator: Operator) -> Operator:
             raise InvariantBroken(
                 f"trigger state {row.trigger_state!r} of key {row.key!r} is not JSON: {error}"
             ) from None
+        if aggregates:
+            row.accumulators = tuple(
+                from_json(to_json(state)) if isinstance(aggregate, Reduce | UserAggregate) else state
+                for aggregate, state in zip(aggregates, row.accumulators, strict=False)
+            )
         row.contents = [stored._replace(value=from_json(to_json(stored.value))) for stored in row.contents]
     snapshot.user_state = [row._replace(content=from_json(to_json(row.content))) for row in snapshot.user_state]
     fresh = spec.build()

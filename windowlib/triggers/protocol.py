@@ -86,7 +86,11 @@ class TriggerContext(Protocol):
 
 
 class Trigger:
-    """The base class of triggers. Its methods do nothing; override those that you need."""
+    """The base class of triggers. Its methods do nothing; override those that you need.
+
+    A subclass that overrides `on_record`, `on_event_time` or `clear` does not inherit what its base class promises: it
+    states `waits_for_end`, `fires_after_end` and `has_on_time_pane` again if they still hold.
+    """
 
     __slots__ = ()
 
@@ -102,6 +106,13 @@ class Trigger:
     """
     has_on_time_pane: bool = False
     """True promises to fire when the watermark completes the window. Until then a timestamp combiner keeps its hold."""
+
+    def __init_subclass__(cls) -> None:
+        if not {"on_record", "on_event_time", "clear"} & cls.__dict__.keys():
+            return
+        for promise in ("waits_for_end", "fires_after_end", "has_on_time_pane"):
+            if promise not in cls.__dict__ and isinstance(getattr(cls, promise), bool):  # no property of a wrapper
+                setattr(cls, promise, getattr(Trigger, promise))
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
         """Called for every record after it entered the window."""

@@ -21,11 +21,13 @@ from windowlib.watermarks.generators import (
     GeneratorState,
     Punctuated,
 )
-from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow
+from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, row_of_source, source_of_row
 from windowlib.watermarks.valve import Channel, Valve
 
 ONLY_SOURCE: Final = ""
 """The source of every record, if the pipeline has no column for sources."""
+STALE_MAX: Final = 1024
+"""The default of `stale_max`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +123,12 @@ class SourcesDriver:
     The combined watermark is the least of the active, aligned sources (`Valve`). A source that
     starts or becomes active behind the output does not hold it back until it has caught up. Watermarks of several
     sources at one instant are processed in the order of their names. `restore` raises CheckpointError if the snapshot
-    has no combined row.
+    has no combined row. The heap of sources that wait is rebuilt when it is longer than 2 * sources + `stale_max`.
     """
 
-    def __init__(self, spec: SourcesSpec) -> None:
+    def __init__(self, spec: SourcesSpec, *, stale_max: int = STALE_MAX) -> None:
         self._spec = spec
+        self._stale_max = stale_max
         self._sources: dict[str, _Source] = {}
         self._valve: Valve | None = None
         self._waiting: list[tuple[int, str]] = []
@@ -254,6 +257,9 @@ class SourcesDriver:
         if source.due_ms != at_ms:
             source.due_ms = at_ms
             heappush(self._waiting, (at_ms, source.name))
+            if len(self._waiting) > 2 * len(self._sources) + self._stale_max:
+                self._waiting = [(one.due_ms, one.name) for one in self._sources.values() if one.due_ms is not None]
+                heapify(self._waiting)
 
     def snapshot(self) -> list[SourceRow]:
         # With `bound_ms`, the combined row describes a single unnamed source completely.
@@ -270,7 +276,7 @@ class SourcesDriver:
             "records_since_emission": source.records_since_emission,
         }
         return SourceRow(
-            source=_escaped(source.name),
+            source=row_of_source(source.name),
             watermark_ms=or_none(source.watermark_ms),
             max_event_time_ms=source.generator.max_timestamp_ms,
             is_idle=channel.is_idle,
@@ -304,7 +310,7 @@ class SourcesDriver:
         heapify(self._waiting)
 
     def _restore_source(self, row: SourceRow) -> None:
-        source, details = self._add(_unescaped(row.source)), row.details
+        source, details = self._add(source_of_row(row.source)), row.details
         source.generator = GeneratorState(row.max_event_time_ms)
         source.watermark_ms = or_lowest(row.watermark_ms)
         source.last_activity_ms = row.last_activity_ms
@@ -344,12 +350,3 @@ def or_none(watermark_ms: int) -> int | None:
 def or_lowest(watermark_ms: int | None) -> int:
     """Return a checkpoint's watermark as a driver stores it: MIN_TIME_MS before the first."""
     return MIN_TIME_MS if watermark_ms is None else watermark_ms
-
-
-def _escaped(name: str) -> str:
-    """Return a source's name, with another `*` in front if it starts with `*`, the name of the combined row."""
-    return ALL_SOURCES + name if name.startswith(ALL_SOURCES) else name
-
-
-def _unescaped(row_source: str) -> str:
-    return row_source.removeprefix(ALL_SOURCES)

@@ -34,6 +34,16 @@ ALL_SOURCES: Final = "*"
 """The `source` of the row with the combined output of all sources."""
 
 
+def row_of_source(name: str) -> str:
+    """Return the `source` of a source's row: its name, with another `*` in front if it starts with `*`."""
+    return ALL_SOURCES + name if name.startswith(ALL_SOURCES) else name
+
+
+def source_of_row(source: str) -> str:
+    """Return the name of the source of a row."""
+    return source.removeprefix(ALL_SOURCES)
+
+
 class SourceRow(NamedTuple):
     """One row of the checkpoint's table `watermarks`: a source of watermarks, or `*`, the combined output of all.
 

@@ -4,12 +4,14 @@ The contents of a window are a plain list: of accumulators, one per aggregate, o
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from heapq import merge as merge_sorted
 from operator import call, itemgetter
 from typing import Any, Final, Protocol
 
 from windowlib.functions.aggregates import Accumulator, Aggregate, BulkAggregate, State
 from windowlib.functions.window_functions import Aggregates, Place, ProcessFunction, Whole, WindowFunction
+from windowlib.keyed.call_context import emitted
 from windowlib.keyed.state import StateView
 from windowlib.records.records import Position, SideOutput, Stored, Value
 from windowlib.windows.open_windows import OpenWindow
@@ -47,7 +49,8 @@ class WindowScope:
         """Send a value to a side output. Its event time is the window's last instant, or None for the global window."""
         opened = self._open
         at_ms = None if opened.window.end_ms is None else opened.window.last_ms
-        opened.runtime.outputs.append(SideOutput(tag, value, opened.key, at_ms, opened.watermark_ms, self._position))
+        output = SideOutput(tag, deepcopy(value), opened.key, at_ms, opened.watermark_ms, self._position)
+        opened.runtime.outputs.append(output)
 
 
 class Contents(Protocol):
@@ -139,7 +142,7 @@ class AggregatedContents:
         values = self.result(contents)
         if self._then is None:
             return (values,)
-        return self._then.process(place_of(open_window), (values,), WindowScope(open_window, position))
+        return emitted(self._then.process(place_of(open_window), (values,), WindowScope(open_window, position)))
 
     def to_states(self, contents: list[Any]) -> tuple[State, ...]:
         return _states(self._aggregates, contents)
@@ -180,8 +183,8 @@ class WholeContents:
         """Return the result, or the values that the process function returns for it."""
         result = self.result(contents)
         if self._then is None:
-            return (result,)
-        return self._then.process(place_of(open_window), (result,), WindowScope(open_window, position))
+            return emitted((result,))
+        return emitted(self._then.process(place_of(open_window), (result,), WindowScope(open_window, position)))
 
     def to_states(self, contents: list[Any]) -> tuple[State, ...]:
         return _states((self._aggregate,), contents)
@@ -218,7 +221,7 @@ class RecordContents:
     def results(self, open_window: OpenWindow, contents: list[Any], position: Position) -> Iterable[Any]:
         values = [stored[2] for stored in contents]
         if isinstance(self._function, ProcessFunction):
-            return self._function.process(place_of(open_window), values, WindowScope(open_window, position))
+            return emitted(self._function.process(place_of(open_window), values, WindowScope(open_window, position)))
         inner = self._aggregated
         assert inner is not None, "a function that is not a process function has aggregates"
         accumulators = inner.create()

@@ -54,14 +54,13 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class ColumnsOf:
-    """Reads some columns as a dict. If `places` is None, the record's value already is the dict."""
+    """Reads some columns as a dict of its own. If `places` is None, the record's value is a dict, which is copied."""
 
     places: tuple[tuple[str, Place], ...] | None = None
 
     def __call__(self, value: Value) -> Mapping[str, Any]:
         if self.places is None:
-            whole: Mapping[str, Any] = value
-            return whole
+            return dict(value)
         return {name: value[place] for name, place in self.places}
 
 

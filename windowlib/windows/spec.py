@@ -14,6 +14,7 @@ from windowlib.functions.window_functions import (
     Reduce,
     Whole,
     WindowFunction,
+    aggregates_of,
     can_merge,
     process_function,
 )
@@ -89,11 +90,7 @@ class WindowSpec:
     waiting_max: int = WAITING_MAX
 
     def __post_init__(self) -> None:
-        if not 0 <= self.allowed_lateness_ms <= MAX_TIME_MS:
-            raise SpecError(f"allowed lateness must be from 0 to {MAX_TIME_MS} ms, got {self.allowed_lateness_ms}")
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise SpecError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        self._check_values()
         if self.assigner.is_merging:
             self._check_merging()
         if self.accumulation == "retracting":
@@ -102,6 +99,18 @@ class WindowSpec:
             self._check_beam()
         if self.profile.refuses_leftovers:
             self._check_losses()
+
+    def _check_values(self) -> None:
+        if not isinstance(self.function, (Aggregates, Whole, ProcessFunction, tuple)):
+            raise SpecError(
+                "a window's function must be Aggregates, Whole, a ProcessFunction or a tuple of aggregates, got "
+                f"{self.function!r:.100}; write Whole(...) around a reduce, a fold or a user's aggregate"
+            )
+        if not 0 <= self.allowed_lateness_ms <= MAX_TIME_MS:
+            raise SpecError(f"allowed lateness must be from 0 to {MAX_TIME_MS} ms, got {self.allowed_lateness_ms}")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise SpecError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
 
     def _check_merging(self) -> None:
         trigger, function = self.effective_trigger(), self.effective_function()
@@ -117,7 +126,7 @@ class WindowSpec:
                 f"{_name(self.assigner)} merges windows, and {_name(then)} keeps per-window state ({names}), which "
                 "cannot be merged; keep it per key (`state`), or in the aggregate"
             )
-        if isinstance(function, Whole) and self.evictor is None and not can_merge(function.aggregate):
+        if self.evictor is None and not all(map(can_merge, aggregates_of(function))):
             raise SpecError(
                 f"{_name(self.assigner)} merges windows, and the aggregate (a fold) cannot be merged; give it "
                 "merge_accumulators, or use a reduce"

@@ -63,7 +63,7 @@ class WindowOperator:
         self._timers = TimerService("window-timers", groups, stale_max=windowing.stale_max)
         then = process_function(windowing.function)
         declared = (*then.state, *then.window_state) if then else ()
-        self._user_state = KeyedState(declared, self._timers.order)
+        self._user_state = KeyedState(declared, self._timers)
         self._contents = contents_of(windowing.function, keeps_records=windowing.evictor is not None)
         self._takes_values = self._contents.takes_values
         self._runtime = Runtime(

@@ -153,6 +153,16 @@ def test_a_snapshot_has_the_open_windows_and_the_idle_partitions() -> None:
     assert (fresh.snapshot(), fresh.next_deadline_ms()) == (rows, 108)
 
 
+def test_a_partition_may_have_the_name_of_the_row_of_all_partitions() -> None:
+    spec = spec_of(partition_idle=5)
+    driver, fresh = spec.driver(), spec.driver()
+    driver.on_record(Arrival(0, 1, 100, "*"))
+    driver.on_record(Arrival(1, 14, 103, "b"))
+    rows = driver.snapshot()
+    fresh.restore(rows)
+    assert ([row.source for row in rows], fresh.snapshot()) == (["*", "**", "b"], rows)
+
+
 def test_open_windows_are_restored_in_the_order_of_their_ends() -> None:
     spec = spec_of(idle=2, lateness=100)
     driver = spec.driver()

@@ -3,7 +3,7 @@
 import pytest
 
 from windowlib.bounds import MIN_TIME_MS
-from windowlib.errors import CheckpointError, InvariantBroken
+from windowlib.errors import CheckpointError
 from windowlib.storm.generator import StreamWatermarks
 from windowlib.storm.profiles import STORM, STRICT
 from windowlib.storm.stream_time import StreamTime
@@ -100,6 +100,11 @@ def test_a_snapshot_that_does_not_fit_is_refused(rows: list[SourceRow], streams_
         driver.restore(rows)
 
 
-def test_a_stream_named_like_the_combined_row_is_refused() -> None:
-    with pytest.raises(InvariantBroken, match=r"stream '\*', which is the checkpoint's name for all"):
-        StreamTime(streams(), 10).on_record(Arrival(0, 1, 1, ALL_SOURCES))
+def test_a_stream_may_have_the_name_of_the_combined_row() -> None:
+    driver, resumed = StreamTime(streams(), 10), StreamTime(streams(), 10)
+    driver.on_record(Arrival(0, 7, 1, ALL_SOURCES))
+    driver.on_record(Arrival(0, 5, 2, "**"))
+    rows = driver.snapshot()
+    assert [row.source for row in rows] == ["**", "***", "*"]
+    resumed.restore(rows)
+    assert resumed.snapshot() == rows

@@ -66,6 +66,8 @@ class ForgetsItsTimer(Trigger):
 class DoesNotWait(EventTime):
     """It promises to wait for the window's end, but fires at every record."""
 
+    waits_for_end = True
+
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
         EventTime.on_record(self, record, window, ctx)
         return FIRE
@@ -81,6 +83,8 @@ class LeavesRecords(Trigger):
 @dataclass(frozen=True, slots=True)
 class FiresTwice(EventTime):
     """It promises not to fire after the window's end, but registers a timer there."""
+
+    fires_after_end = False
 
     def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         if at_ms == window.last_ms:

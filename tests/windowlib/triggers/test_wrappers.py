@@ -81,7 +81,7 @@ def test_before_the_end_an_inner_trigger_without_its_state_fails_in_flink_only()
 def runtime_of(profile: Profile) -> Runtime:
     timers = TimerService()
     contents = contents_of(Aggregates((aggregate("count"),)), keeps_records=False)
-    return Runtime(profile, timers, KeyedState((), timers.order), contents=contents, is_event_time=False)
+    return Runtime(profile, timers, KeyedState((), timers), contents=contents, is_event_time=False)
 
 
 @pytest.mark.parametrize(("keys", "stale_max"), [(3, 0), (9, 2), (STALE_MAX, STALE_MAX)])

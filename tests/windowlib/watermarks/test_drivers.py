@@ -23,7 +23,13 @@ from windowlib.watermarks.generators import (
     ascending,
 )
 from windowlib.watermarks.ingestion_driver import EXACT_TICKS, IngestionSpec
-from windowlib.watermarks.sources_driver import DriverEmission, EmitWithCommits, SourcesSpec
+from windowlib.watermarks.sources_driver import (
+    STALE_MAX,
+    DriverEmission,
+    EmitWithCommits,
+    SourcesDriver,
+    SourcesSpec,
+)
 from windowlib.watermarks.timeline import Arrival, SourceRow, Step, TimeDriver, Timeline
 from windowlib.watermarks.valve import StatusChanged, Valve, WatermarkEvent
 
@@ -86,8 +92,10 @@ class Seen(NamedTuple):
     watermark_ms: int
 
 
-def run(spec: SourcesSpec | IngestionSpec, log: Sequence[Arrival]) -> tuple[Timeline, TimeDriver]:
-    driver = spec.build()
+def run(
+    spec: SourcesSpec | IngestionSpec, log: Sequence[Arrival], *, stale_max: int = STALE_MAX
+) -> tuple[Timeline, TimeDriver]:
+    driver = SourcesDriver(spec, stale_max=stale_max) if isinstance(spec, SourcesSpec) else spec.build()
     timeline = Timeline(driver)
     for arrival in log:
         timeline.arrive(arrival)
@@ -115,7 +123,7 @@ def test_a_cut_between_any_two_records_changes_no_step(spec: SourcesSpec | Inges
         log = random_log(seed)
         whole = run(spec, log)[0].steps
         for cut in Random(seed).sample(range(1, len(log) + 1), 5):
-            first, driver = run(spec, log[:cut])
+            first, driver = run(spec, log[:cut], stale_max=seed % 4)
             second = Timeline(through_json(driver, spec.build), clock_ms=log[cut - 1].clock_ms)
             for arrival in log[cut:]:
                 second.arrive(arrival)
@@ -338,6 +346,15 @@ def test_the_watermark_of_a_commit_is_emitted_before_the_first_record_of_the_nex
     assert [seen.watermark_ms for seen in found_by(log, timeline.steps)] == [MIN_TIME_MS, MIN_TIME_MS, 8, 8]
     with pytest.raises(SpecError, match="not ordered by commits"):
         run(spec, [Arrival(0, 5, 0)])
+
+
+def test_the_memory_of_a_driver_is_that_of_its_sources() -> None:
+    spec = SourcesSpec(generator=ascending(), emission=EmitEveryRecord(records=1), idle_timeout_ms=1_000_000)
+    driver = SourcesDriver(spec, stale_max=5)
+    for at_ms in range(200):
+        driver.on_record(Arrival(at_ms, at_ms, at_ms, "busy" if at_ms else "silent"))
+    assert len(driver._waiting) <= 2 * 2 + 5
+    assert driver.next_deadline_ms() == 1_000_001
 
 
 def test_a_silent_source_emits_its_pending_watermark_and_no_longer_holds_the_others_back() -> None:

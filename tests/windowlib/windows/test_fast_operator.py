@@ -24,7 +24,7 @@ from windowlib.keyed.operator_protocol import BulkOperator, Operator
 from windowlib.records.records import Pane, Record
 from windowlib.testkit.harness import resumed
 from windowlib.triggers.flink import EventTime
-from windowlib.triggers.protocol import CONTINUE, TriggerContext, TriggerResult
+from windowlib.triggers.protocol import CONTINUE, FIRE, TriggerContext, TriggerResult
 from windowlib.windows.assigners import Sliding, Tumbling
 from windowlib.windows.evictors import KeepCount
 from windowlib.windows.fast.fast_operator import FastOperator
@@ -38,6 +38,7 @@ class IgnoresSomeLateRecords(EventTime):
     """Waits for the end, and then does not fire for each record."""
 
     __slots__ = ()
+    waits_for_end, fires_after_end = True, False
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
         is_ignored = window.last_ms <= ctx.watermark_ms and record.position[1] % 2
@@ -145,3 +146,20 @@ def test_a_snapshot_lists_each_timer_of_windows_that_share_an_entry() -> None:
     again.advance_watermark(14)
     assert again.snapshot().timers == []
     assert again.next_event_timer_ms() is None
+
+
+class FiresEarly(EventTime):
+    """It does not promise what its base class does."""
+
+    __slots__ = ()
+
+    def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
+        super().on_record(record, window, ctx)
+        return FIRE
+
+
+def test_a_trigger_that_overrides_a_call_does_not_inherit_promises() -> None:
+    assert (EventTime.waits_for_end, FiresEarly.waits_for_end, FiresEarly.fires_after_end) == (True, False, True)
+    operator = WindowSpec(assigner=Tumbling(size_ms=10), function=SUM, trigger=FiresEarly()).build()
+    operator.process(Record("k", 1, (5, None)))
+    assert [pane.values for pane in operator.drain() if isinstance(pane, Pane)] == [(5, 1)]

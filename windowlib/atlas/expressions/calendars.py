@@ -238,6 +238,9 @@ def parsed(text: str, text_format: str | None, in_zone: tzinfo) -> Date:
     unknown = [letter for letter in pieces[1::2] if letter not in _PATTERNS]
     if unknown:
         raise ValueError(f"%{unknown[0]} cannot be read; known are {', '.join(_PATTERNS)}")
+    twice = [letter for letter in _PATTERNS if letter != "%" and pieces[1::2].count(letter) > 1]
+    if twice:
+        raise ValueError(f"%{twice[0]} is more than once in {text_format!r}")
     regex = "".join(_PATTERNS[piece] if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
     match = re.fullmatch(regex, text)
     if match is None:

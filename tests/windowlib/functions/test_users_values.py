@@ -1,0 +1,183 @@
+"""Users' functions may change what they get and keep what they give. Windows, panes and checkpoints have copies."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from windowlib.errors import SpecError
+from windowlib.functions.window_functions import (
+    Aggregates,
+    Apply,
+    Place,
+    ProcessContext,
+    ProcessFunction,
+    Reduce,
+    UserAggregate,
+    Whole,
+    aggregate,
+    fold,
+)
+from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
+from windowlib.keyed.state import StateSpec
+from windowlib.records.plain_json import to_json
+from windowlib.records.records import Emitted, Pane, Record
+from windowlib.testkit.contracts import check_function
+from windowlib.triggers.flink import CountReached
+from windowlib.windows.assigners import Session, Sliding, Tumbling
+from windowlib.windows.declared_functions import DeclaredProcess, declared_aggregate
+from windowlib.windows.record_readers import ColumnsOf
+from windowlib.windows.spec import Accumulation, WindowSpec
+
+
+def added(accumulator: dict[str, int], value: dict[str, int]) -> dict[str, int]:
+    accumulator["n"] += value["n"]
+    return accumulator
+
+
+IN_PLACE = UserAggregate(
+    create_accumulator=lambda: {"n": 0},
+    add_value=added,
+    get_result=lambda accumulator: accumulator,
+    merge_accumulators=added,
+)
+REDUCED = Reduce(function=added)
+
+
+def counted(accumulator: Counter[str], value: dict[str, int]) -> Counter[str]:
+    accumulator.update({str(value["n"]): 1})
+    return accumulator
+
+
+def play(spec: WindowSpec, values: Sequence[dict[str, int]], *, drains: bool) -> list[Any]:
+    """Return the values of the panes of records at 0, 1, .., drained after each record or at the end."""
+    operator = spec.build()
+    panes: list[Any] = []
+    for at_ms, value in enumerate(values):
+        operator.process(Record("k", at_ms, value, (0, at_ms), at_ms))
+        if drains:
+            panes += operator.drain()
+    operator.advance_watermark(1_000)
+    panes += operator.drain()
+    return [(pane.kind, pane.window.start_ms, pane.values) for pane in panes if isinstance(pane, Pane)]
+
+
+@pytest.mark.parametrize("whole", [IN_PLACE, REDUCED, declared_aggregate(IN_PLACE, ColumnsOf())], ids=repr)
+@pytest.mark.parametrize("accumulation", ["accumulating", "retracting"])
+def test_a_pane_keeps_what_it_showed(whole: Reduce | UserAggregate, accumulation: Accumulation) -> None:
+    spec = WindowSpec(
+        assigner=Tumbling(size_ms=10), function=Whole(whole), trigger=CountReached(1), accumulation=accumulation,
+        leftovers="report",
+    )  # fmt: skip
+    at_once, one_by_one = (play(spec, [{"n": 1}, {"n": 1}, {"n": 1}], drains=drains) for drains in (False, True))
+    assert at_once == one_by_one
+    assert [values["n"] for kind, _, values in at_once if kind == "result"] == [1, 2, 3]
+    if accumulation == "retracting":
+        assert [values["n"] for kind, _, values in at_once if kind == "retraction"] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "whole", [IN_PLACE, REDUCED, *(declared_aggregate(one, ColumnsOf()) for one in (IN_PLACE, REDUCED))], ids=repr
+)
+def test_each_window_has_values_of_its_own(whole: Reduce | UserAggregate) -> None:
+    spec = WindowSpec(assigner=Sliding(size_ms=40, slide_ms=10), function=Whole(whole))
+    record = {"n": 1}
+    panes = play(spec, [record, record], drains=False)
+    assert [values for _, _, values in panes] == [{"n": 2}] * 4
+    assert record == {"n": 1}
+
+
+def test_a_snapshot_does_not_change_when_the_operator_goes_on() -> None:
+    spec = WindowSpec(assigner=Tumbling(size_ms=10), function=Whole(IN_PLACE))
+    operator = spec.build()
+    operator.process(Record("k", 0, {"n": 1}))
+    snapshot = operator.snapshot()
+    resumed = [spec.build(), spec.build()]
+    for one in (operator, *resumed):
+        if one is not operator:
+            one.restore(snapshot)
+        one.process(Record("k", 1, {"n": 1}, (0, 1), 1))
+    assert [row.accumulators for row in snapshot.windows] == [(({"n": 1},),)]
+    assert resumed[0].snapshot() == resumed[1].snapshot() == operator.snapshot()
+    check_function(Whole(IN_PLACE), values=[{"n": n} for n in (1, 2, 3)])
+
+
+class AddsAField(ProcessFunction):
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:  # noqa: ARG002
+        for row in contents:
+            row["seen"] = True
+        return [{"rows": len(contents)}]
+
+
+def test_a_process_function_does_not_change_the_records_of_the_window() -> None:
+    function = DeclaredProcess(inner=AddsAField())
+    spec = WindowSpec(
+        assigner=Tumbling(size_ms=10), function=function, trigger=CountReached(1), leftovers="report"
+    )  # fmt: skip
+    operator = spec.build()
+    operator.process(Record("k", 0, {"n": 1}))
+    assert [stored.value for row in operator.snapshot().windows for stored in row.contents] == [{"n": 1}]
+
+
+class GivesItsState(KeyedProcessFunction):
+    state = (StateSpec(name="all"),)
+
+    def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
+        seen = ctx.state.value("all").get() or []
+        seen.append(record.value)
+        ctx.state.value("all").set(seen)
+        ctx.output("side", seen)
+        return [seen]
+
+
+def test_what_a_function_emits_is_a_copy() -> None:
+    operator = KeyedProcessOperator(GivesItsState())
+    for value in (1, 2):
+        operator.process(Record("k", value, value))
+    side_and_main = [output.values if isinstance(output, Emitted) else output.value for output in operator.drain()]  # type: ignore[union-attr]
+    assert side_and_main == [[1], [1], [1, 2], [1, 2]]
+
+
+class Returns(KeyedProcessFunction):
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def process_record(self, record: Record, ctx: KeyContext) -> Any:  # noqa: ARG002, ANN401
+        return self.value
+
+
+@pytest.mark.parametrize("value", [None, "AA1", b"x", {"flight": "AA1"}], ids=repr)
+def test_one_value_in_place_of_a_list_is_refused(value: object) -> None:
+    with pytest.raises(SpecError, match=r"it must return a list of the values to emit: \[value\] for one"):
+        KeyedProcessOperator(Returns(value)).process(Record("k", 0, 1))
+    function: Callable[..., Any] = lambda key, window, contents: value  # noqa: ARG005, E731
+    spec = WindowSpec(
+        assigner=Tumbling(size_ms=10), function=Apply(function), trigger=CountReached(1), leftovers="report"
+    )
+    with pytest.raises(SpecError, match="it must return a list"):
+        spec.build().process(Record("k", 0, 1))
+
+
+@pytest.mark.parametrize("value", [Counter(a=1), type("Pair", (tuple,), {})((1, 2)), type("L", (list,), {})()])
+def test_a_subclass_that_a_checkpoint_would_change_is_refused(value: object) -> None:
+    with pytest.raises(SpecError, match=rf"type {type(value).__name__} cannot be kept in a checkpoint"):
+        to_json({"state": value})
+
+
+def test_a_check_of_a_function_finds_an_accumulator_that_a_checkpoint_would_change() -> None:
+    users = UserAggregate(create_accumulator=Counter, add_value=counted, get_result=dict)
+    with pytest.raises(SpecError, match="type Counter cannot be kept in a checkpoint"):
+        check_function(Whole(users), values=[{"n": n} for n in (1, 1, 2)])
+
+
+@pytest.mark.parametrize("function", [REDUCED, [aggregate("count")], lambda: 1], ids=["reduce", "list", "lambda"])
+def test_a_function_of_another_kind_is_refused(function: Any) -> None:  # noqa: ANN401
+    with pytest.raises(SpecError, match=r"must be Aggregates, Whole, a ProcessFunction or a tuple"):
+        WindowSpec(assigner=Tumbling(size_ms=10), function=function)
+
+
+def test_sessions_refuse_a_fold_among_other_aggregates() -> None:
+    aggregates = Aggregates((fold(0, lambda total, value: total + value), aggregate("count")))
+    with pytest.raises(SpecError, match="a fold"):
+        WindowSpec(assigner=Session(gap_ms=5), function=aggregates)
