@@ -37,6 +37,7 @@ class ReadLog(Protocol):
         *,
         view: LedgerView | None,
         before: LogState | None = None,
+        now_ms: int | None = None,
     ) -> LogState:
         """Return the state of the log; `before` if that was read a moment ago for these slices and is still right."""
         ...
@@ -76,7 +77,8 @@ class RequestContext:
 
     def log_state(self, view: LedgerView, slices: Sequence[Slice], *, before: LogState | None = None) -> LogState:
         """Return the state of the log for a range of slices; raises as `read_log_state` does."""
-        return self.read_log(self.pipeline, self.lake, slices, view=view, before=before)
+        now_ms = self.ledger.now_ms()
+        return self.read_log(self.pipeline, self.lake, slices, view=view, before=before, now_ms=now_ms)
 
 
 def open_request_context(
