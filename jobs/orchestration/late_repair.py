@@ -17,7 +17,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import counted
-from jobs.planning.changed_slices import changed_slices, in_words
+from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words
 from jobs.planning.event_times import log_engine
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.reading.log_places import log_place
@@ -146,9 +146,7 @@ def check_current(work: RequestContext, repair: LateRepair) -> None:
         RequestError: a slice has other records now; the message has the command that replays them.
         LogError: the log is missing, or cannot be read.
     """
-    ids = {slice_.slice_id for slice_ in repair.slices}
-    changes = changed_slices(work, work.ledger.view())
-    changed = [change for change in changes if change.slice.slice_id in ids and change.match is not Match.UNKNOWN]
+    changed = _changed(work, work.ledger.view(), from_ms=repair.slices[0].start_ms, to_ms=repair.slices[-1].end_ms)
     if not changed:
         return
     grid, name = slice_grid(work.pipeline), work.pipeline.name
@@ -157,6 +155,30 @@ def check_current(work: RequestContext, repair: LateRepair) -> None:
         f"{in_words(work, changed)}. A repair needs the records that the published runs read. Replay the changed "
         f"slices first: hindcast run {name} --from {start} --to {end}"
     )
+
+
+def outdated(work: RequestContext, view: LedgerView, request: Request) -> str:
+    """Return why a repair can no longer be published: the chain or the log has changed; empty if it can be.
+
+    Raises:
+        LogError: the log is missing, or cannot be read.
+    """
+    then, from_ms, to_ms = view.published_at(request.opened_seq), request.from_ms or 0, request.to_ms or 0
+    inside = [name for name in view.published if from_ms <= view.slices[name].start_ms < to_ms]
+    other = [
+        name for name in inside if view.chain_run_id(then.get(name, "")) != view.chain_run_id(view.published[name])
+    ]
+    if other:
+        return f"slices were published again after it was opened, first {other[0]}"
+    start_ms = from_ms if request.warm_up is None else request.warm_up.first.start_ms
+    changed = _changed(work, view, from_ms=start_ms, to_ms=to_ms)
+    return in_words(work, changed) if changed else ""
+
+
+def _changed(work: RequestContext, view: LedgerView, *, from_ms: int, to_ms: int) -> list[ChangedSlice]:
+    """Return the published slices of a range that have other records now than their runs read."""
+    inside = (change for change in changed_slices(work, view) if from_ms <= change.slice.start_ms < to_ms)
+    return [change for change in inside if change.match is not Match.UNKNOWN]
 
 
 def asked_for(repair: LateRepair, *, who: str, warm_up: WarmUp | None, reason: str = "") -> Asked:

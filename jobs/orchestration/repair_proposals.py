@@ -5,13 +5,19 @@ from typing import Final
 
 from jobs.durations import format_duration, human_duration
 from jobs.lake.lake import Lake
-from jobs.ledger.events import LedgerEvent
+from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
-from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing
+from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, outdated, repair_of, repairing
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
 from jobs.planning.estimate import estimator
-from jobs.planning.request_context import RequestContext, on_published_spec, open_request_context, requested_event
+from jobs.planning.request_context import (
+    RequestContext,
+    is_live,
+    on_published_spec,
+    open_request_context,
+    requested_event,
+)
 from jobs.replay.restart import restart_before
 from jobs.runs import WarmUp
 from windowlib.errors import InvariantBroken, LogError, RequestError, StoreError
@@ -22,20 +28,23 @@ SHOWN_ID: Final = 8
 def propose_repairs(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) -> tuple[str, ...]:
     """Propose to repair late records as the pipeline file says; return sentences on it. No record of the log is read.
 
-    Late records of a repair that a person has declined are not proposed again.
+    Late records of a repair that a person has declined are not proposed again. An open repair that can no longer be
+    published is closed.
     """
     rule = pipeline.repair
     if rule is None or rule.mode == "off":
         return ()
     work, _ = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
-    view = work.ledger.view()
-    opened = next(iter(view.open_requests(RequestKind.REPAIR)), None)
-    if opened is not None:
-        return (f"late repair {opened.request_id[:SHOWN_ID]} is open: {opened.reason}",)
-    from_ms = _first_ms(view, oldest_ms=now_ms - rule.at_most_age_ms)
-    if from_ms is None:
-        return ()
     try:
+        view = work.ledger.view()
+        if _closing(work, view):
+            view = work.ledger.write(lambda view: _closing(work, view))
+        opened = next(iter(view.open_requests(RequestKind.REPAIR)), None)
+        if opened is not None:
+            return (f"late repair {opened.request_id[:SHOWN_ID]} is open: {opened.reason}",)
+        from_ms = _first_ms(view, oldest_ms=now_ms - rule.at_most_age_ms)
+        if from_ms is None:
+            return ()
         repair = within_budget(work, view, rule, from_ms=from_ms)
         if not repair.late:
             return ()
@@ -44,6 +53,12 @@ def propose_repairs(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) ->
     except (LogError, RequestError, StoreError) as error:
         return (f"no late repair is proposed: {error}",)
     return (f"{repair.reason}: proposed as request {request.request_id[:SHOWN_ID]}",)
+
+
+def _closing(work: RequestContext, view: LedgerView) -> list[LedgerEvent]:
+    """Return the events that close the repairs on which nobody works and that can no longer be published."""
+    left = (request for request in view.open_requests(RequestKind.REPAIR) if not is_live(work, request))
+    return [closed_event(request.request_id, why) for request in left if (why := outdated(work, view, request))]
 
 
 def propose(work: RequestContext, repair: LateRepair, *, warm_up: WarmUp | None, who: str, reason: str = "") -> Request:

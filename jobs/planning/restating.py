@@ -101,9 +101,11 @@ def propose(work: RequestContext, *, rule: RestateGrammar, who: str) -> Restatin
     return restating(work, view, rule=rule)
 
 
-def open_proposal(work: RequestContext, view: LedgerView) -> Request | None:
-    """Return the restatement that waits to be started; None if there is none."""
-    requests = view.open_requests(RequestKind.RESTATEMENT)
+def open_proposal(
+    work: RequestContext, view: LedgerView, kind: RequestKind = RequestKind.RESTATEMENT
+) -> Request | None:
+    """Return the restatement, or the late repair, that waits to be started; None if there is none."""
+    requests = view.open_requests(kind)
     return next((request for request in reversed(requests) if request.is_proposed and not is_live(work, request)), None)
 
 

@@ -12,13 +12,14 @@ import pytest
 from deltalake import write_deltalake
 
 from jobs.lake.lake import Lake
+from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import Request, RequestKind
 from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.repair_proposals import propose_repairs
 from jobs.orchestration.requests import Staging, run_request
-from jobs.orchestration.restatements import plan_request
-from jobs.orchestration.scheduling import Replay
+from jobs.orchestration.restatements import BackfillStart, plan_request, to_start
+from jobs.orchestration.scheduling import Replay, leave_staged, replay
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.planning.plan import Plan
@@ -34,11 +35,13 @@ from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
 from jobs.review.pages.request_page import plan_of
+from jobs.runs import RunResult
+from jobs.wall_clock import now_ms
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log
 from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of
-from windowlib.errors import RequestError
+from windowlib.errors import LogError, RequestError
 
 EPOCH: Final = date(1970, 1, 1)
 SIZES: Final = Sizes(local_records=10**9)
@@ -166,16 +169,48 @@ def test_a_changed_slice_is_refused_before_anything_is_replayed(tmp_path: Path) 
     run_days(work, 0, 2)
     late = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
     check_current(work, late)
+    rule = f"{ordered}repair: {{mode: auto, at_most_age: 36500d}}\n"
+    first = killed_repair(work, rule, tmp_path / "late.yaml")
     append(1, DAY_MS, 4)
     told = r"1 published day changed: .*Replay the changed slices first: hindcast run late --from \S+ --to \S+$"
     with pytest.raises(RequestError, match=told):
         check_current(work, late)
-    rule = pipeline_of(f"{ordered}repair: {{mode: propose, at_most_age: 36500d}}\n")
-    [sentence] = propose_repairs(rule, work.lake, now_ms=NOW_MS, who="the schedule")
+    [sentence] = propose_repairs(pipeline_of(rule), work.lake, now_ms=NOW_MS, who="the schedule")
     assert sentence.startswith("no late repair is proposed: 1 published day changed")
     assert not work.ledger.view().open_requests()
-    run_days(work, 0, 2)
+    assert (work.ledger.view().requests[first].failure or "").startswith("1 published day changed")
+    append(2, 3 * DAY_MS // 2, 5)
+    append(2, DAY_MS // 4, 6)
+    run_days(work, 0, 3)
     check_current(work, late)
+    second = killed_repair(work, rule, tmp_path / "late.yaml")
+    append(2, 2 * DAY_MS, 7)
+    run_days(work, 2, 3)
+    propose_repairs(pipeline_of(rule), work.lake, now_ms=NOW_MS, who="the schedule")
+    closed = work.ledger.view().requests[second]
+    assert closed.failure == f"slices were published again after it was opened, first {FIRST + timedelta(days=2)}"
+    assert [request.is_proposed for request in work.ledger.view().open_requests()] == [True]
+
+
+def killed_repair(work: RequestContext, rule: str, file: Path) -> str:
+    """Propose a repair, start it by itself, and kill its replay; return the request. Its DAG run is to run again."""
+
+    def dies(_order: object) -> list[RunResult]:
+        raise LogError("killed")
+
+    file.write_text(rule, encoding="utf-8")
+    propose_repairs(pipeline_of(rule), work.lake, now_ms=NOW_MS, who="the schedule")
+    start = to_start(str(file), lake=work.lake.root)
+    assert isinstance(start, BackfillStart)
+    origin = DagRunOrigin(dag_id="backfill_late", run_id=start.run_id, slice_ids=())
+    asked = Asked(from_ms=None, to_ms=None, who="a", reason="", request_id=start.conf["request"], origin=origin)
+    order = plan_request(work.pipeline, work.lake, asked=asked, now_ms=now_ms())
+    assert isinstance(order, Replay)
+    with pytest.raises(LogError, match="killed"):
+        replay(work.pipeline, work.lake, opened=order.opened, slices=order.slices, replayer=dies, now_ms=now_ms)
+    leave_staged(work.pipeline, work.lake, opened=order.opened, now_ms=now_ms())
+    assert to_start(str(file), lake=work.lake.root) == start
+    return order.opened.request_id
 
 
 def test_records_that_are_later_than_asked_stay_late(tmp_path: Path) -> None:
