@@ -10,7 +10,8 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, outdated, repair_of, repairing
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
-from jobs.planning.estimate import estimator
+from jobs.pipeline.slices import slices_between
+from jobs.planning.estimate import Estimate, estimator
 from jobs.planning.request_context import (
     RequestContext,
     is_live,
@@ -45,10 +46,9 @@ def propose_repairs(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) ->
         from_ms = _first_ms(view, oldest_ms=now_ms - rule.at_most_age_ms)
         if from_ms is None:
             return ()
-        repair = within_budget(work, view, rule, from_ms=from_ms)
+        repair, warm_up = within_budget(work, view, rule, from_ms=from_ms)
         if not repair.late:
             return ()
-        warm_up = restart_before(None, repairing(work, repair), repair.slices)
         request = propose(work, repair, warm_up=warm_up, who=who)
     except (LogError, RequestError, StoreError) as error:
         return (f"no late repair is proposed: {error}",)
@@ -82,30 +82,34 @@ def propose(work: RequestContext, repair: LateRepair, *, warm_up: WarmUp | None,
     return opened[0]
 
 
-def within_budget(work: RequestContext, view: LedgerView, rule: RepairGrammar, *, from_ms: int) -> LateRepair:
-    """Return the repair of the oldest slices that past runs replay within the daily budget.
+def within_budget(
+    work: RequestContext, view: LedgerView, rule: RepairGrammar, *, from_ms: int
+) -> tuple[LateRepair, WarmUp | None]:
+    """Return a repair of the oldest slices that past runs replay within the daily budget, and its warm-up.
 
     Raises:
-        RequestError: the first slice alone takes longer; or as `repair_of` raises.
+        RequestError: the first slice alone takes longer; or as `repair_of` and `restart_before` raise.
     """
-    repair = repair_of(work, from_ms=from_ms, to_ms=None, at_most_ms=None)
-    estimate, budget_s = estimator(view), rule.daily_budget_ms / 1_000
-    seconds, end_ms = 0.0, None
-    for slice_ in repair.slices:
-        run = view.published_run(slice_.slice_id)
-        expected = None if run is None else estimate(run.result.counts.read)
-        seconds += 0.0 if expected is None else expected.seconds
-        if seconds > budget_s:
-            break
-        end_ms = slice_.end_ms
-    if not repair.slices or end_ms == repair.slices[-1].end_ms:
-        return repair
-    if end_ms is None:
-        raise RequestError(
-            f"slice {repair.slices[0].slice_id} takes about {human_duration(seconds * 1_000)}, and repair.daily_budget "
-            f"is {format_duration(rule.daily_budget_ms)}"
-        )
-    return repair_of(work, from_ms=from_ms, to_ms=end_ms, at_most_ms=None)
+    estimate, to_ms = estimator(view), None
+    while True:
+        repair = repair_of(work, from_ms=from_ms, to_ms=to_ms, at_most_ms=rule.at_most_lateness_ms)
+        if not repair.late:
+            return repair, None
+        warm_up = restart_before(None, repairing(work, repair), repair.slices)
+        start = repair.slices[0] if warm_up is None else warm_up.first
+        replayed = slices_between(work.pipeline, start.start_ms, repair.slices[-1].end_ms)
+        runs = (run for slice_ in replayed if (run := view.published_run(slice_.slice_id)) is not None)
+        expected = Estimate.together(estimate(run.result.counts.read) for run in runs)
+        seconds = 0.0 if expected is None else expected.seconds
+        if seconds <= rule.daily_budget_ms / 1_000:
+            return repair, warm_up
+        if len(repair.late) == 1:
+            raise RequestError(
+                f"the late records of {repair.late[0].slice.slice_id} take about {human_duration(seconds * 1_000)}, "
+                f"with a warm-up from {start.slice_id} on, and repair.daily_budget is "
+                f"{format_duration(rule.daily_budget_ms)}. Allow more, or a smaller repair.at_most_lateness"
+            )
+        to_ms = repair.late[len(repair.late) // 2 - 1].slice.end_ms
 
 
 def _first_ms(view: LedgerView, *, oldest_ms: int) -> int | None:

@@ -14,14 +14,17 @@ from deltalake import write_deltalake
 from jobs.lake.lake import Lake
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import Request, RequestKind
+from jobs.orchestration import repair_proposals
 from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing
 from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.repair_proposals import propose_repairs
+from jobs.orchestration.repair_proposals import propose_repairs, within_budget
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.restatements import BackfillStart, plan_request, to_start
 from jobs.orchestration.scheduling import Replay, leave_staged, replay
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.slices import slices_between
+from jobs.planning.estimate import Estimate
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked, RequestContext, context_of, open_request_context
 from jobs.planning.restating import request_to_continue
@@ -154,18 +157,28 @@ def make_small(tmp_path: Path, *, trigger: str = "") -> RequestContext:
     return context(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline_of(text))
 
 
+def append_one(log: Path, day: int, at_ms: int, *, value: int) -> None:
+    """Append a record to the slice of a day. `at_ms` is its event time from the first day on."""
+    arrived = pa.array([FIRST + timedelta(days=day)], pa.date32())
+    rows = {"k": [1], "at": [start_ms(0) + at_ms], "v": [value], "day": arrived}
+    write_deltalake(str(log), pa.table(rows), mode="append", partition_by=["day"])
+
+
+def ordered_context(root: Path) -> tuple[str, RequestContext]:
+    """The text and the context of a pipeline over the log of `append_one`."""
+    text = pipeline_text(windows="tumbling: {size: 2h}", bound="0s", lateness="0s")
+    ordered = text.replace("  slice: {by: day}\n", "  slice: {by: day}\n  order: [v]\n")
+    return ordered, context(linked_lake(root / "lake", root / "log"), pipeline_of(ordered))
+
+
 def test_a_changed_slice_is_refused_before_anything_is_replayed(tmp_path: Path) -> None:
     def append(day: int, at_ms: int, value: int) -> None:
-        arrived = pa.array([FIRST + timedelta(days=day)], pa.date32())
-        rows = {"k": [1], "at": [start_ms(0) + at_ms], "v": [value], "day": arrived}
-        write_deltalake(str(tmp_path / "log"), pa.table(rows), mode="append", partition_by=["day"])
+        append_one(tmp_path / "log", day, at_ms, value=value)
 
     append(0, DAY_MS // 2, 1)
     append(1, DAY_MS, 2)
     append(1, DAY_MS // 4, 3)
-    text = pipeline_text(windows="tumbling: {size: 2h}", bound="0s", lateness="0s")
-    ordered = text.replace("  slice: {by: day}\n", "  slice: {by: day}\n  order: [v]\n")
-    work = context(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline_of(ordered))
+    ordered, work = ordered_context(tmp_path)
     run_days(work, 0, 2)
     late = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
     check_current(work, late)
@@ -190,6 +203,34 @@ def test_a_changed_slice_is_refused_before_anything_is_replayed(tmp_path: Path) 
     closed = work.ledger.view().requests[second]
     assert closed.failure == f"slices were published again after it was opened, first {FIRST + timedelta(days=2)}"
     assert [request.is_proposed for request in work.ledger.view().open_requests()] == [True]
+
+
+def test_the_budget_covers_the_warm_up_and_one_wrong_clock_does_not_exhaust_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each slice takes a second. One record is later than the log is long, so its repair would begin with the log."""
+    log, lateness = tmp_path / "log", DAY_MS * 3 // 4
+    for day in range(8):
+        append_one(log, day, day * DAY_MS + DAY_MS // 2, value=day)
+    for number, (day, late_ms) in enumerate([(4, lateness), (7, lateness), (7, 400 * DAY_MS)], start=8):
+        append_one(log, day, day * DAY_MS + DAY_MS // 2 - late_ms, value=number)
+    _, work = ordered_context(tmp_path)
+    run_days(work, 0, 8)
+    monkeypatch.setattr(repair_proposals, "estimator", lambda _view: lambda _records: Estimate(1.0, 1.0, 1.0))
+
+    def within(budget: str, **rule: str) -> list[int]:
+        """The first day of the warm-up, and the days of the repair."""
+        grammar = RepairGrammar.model_validate({"daily_budget": budget, **rule})
+        found, warm_up = within_budget(work, work.ledger.view(), grammar, from_ms=start_ms(0))
+        assert warm_up is not None
+        return [(slice_.start_ms - start_ms(0)) // DAY_MS for slice_ in (warm_up.first, *found.slices)]
+
+    assert within("9s") == [3, 4, 5, 6, 7]
+    assert within("2s") == [3, 4]
+    assert within("9s", at_most_lateness="9999d") == [0, 4, 5, 6, 7]
+    assert within("7s", at_most_lateness="9999d") == [3, 4], "the first slice without the record of the wrong clock"
+    with pytest.raises(RequestError, match=r"take about 2 s, with a warm-up from 1970-01-08 on, .* budget is 1s"):
+        within("1s")
 
 
 def killed_repair(work: RequestContext, rule: str, file: Path) -> str:
