@@ -94,7 +94,7 @@ def propose(work: RequestContext, *, rule: RestateGrammar, who: str) -> Restatin
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         log_look = look_at_log(work, view)
-        looked = [looked_event(log_look.look)] if log_look.is_due and log_look.look is not None else []
+        looked = [looked_event(log_look.look, view.look)] if log_look.is_due and log_look.look is not None else []
         return [*looked, *_proposal_events(work, view, log_look.changed, rule=rule, who=who, new_id=new_id)]
 
     view = work.ledger.write(decide)
