@@ -26,8 +26,10 @@ from jobs.reading.stored_tables import spec_of
 from jobs.runs import CheckpointRef, Slice, WarmUp
 from windowlib.errors import InvariantBroken, RequestError, SpecError
 from windowlib.records import tables
+from windowlib.records.row_ids import IdSum
 from windowlib.windows.reach import Reach, reach_of
 
+_NO_ROWS: Final = IdSum().digest()
 _STATE_COLUMNS: Final = ("window_end_ms", "edge_count", "fired_count", "is_orphan", tables.ROW_ID)
 
 
@@ -277,9 +279,9 @@ def _late_rows(work: RequestContext, view: LedgerView, run: StagedRun, *, margin
     """Yield the late records of a run that have missed windows. `margin_ms` is that of the windows without lateness."""
     import pyarrow as pa
 
-    stored = StoredRuns(work.lake, work.pipeline.name, view).read(tables.LATE_RECORDS, [run])
-    if not stored.num_rows:
+    if run.result.digests.get(tables.LATE_RECORDS, _NO_ROWS) == _NO_ROWS:
         return
+    stored = StoredRuns(work.lake, work.pipeline.name, view).read(tables.LATE_RECORDS, [run])
     bounds = stored["missed_windows"].combine_chunks()
     each = bounds.flatten()
     ends = [each.field(name).cast(pa.int64()).to_pylist() for name in ("window_start", "window_end")]

@@ -1,6 +1,7 @@
 """Late repairs: readers see what a chain with the greater allowed lateness would show, and the chain goes on."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from deltalake import write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.ledger.provenance import DagRunOrigin
-from jobs.ledger.view import Request, RequestKind
+from jobs.ledger.view import Request, RequestKind, StagedRun
 from jobs.orchestration import repair_proposals
 from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing
 from jobs.orchestration.outcomes import RequestOutcome
@@ -33,6 +34,7 @@ from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
 from jobs.readers import published_table
+from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.verify import verify
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
@@ -225,11 +227,21 @@ def test_the_budget_covers_the_warm_up_and_one_wrong_clock_does_not_exhaust_it(
         assert warm_up is not None
         return [(slice_.start_ms - start_ms(0)) // DAY_MS for slice_ in (warm_up.first, *found.slices)]
 
+    reads, read = list[str](), StoredRuns.read
+
+    def reading(self: StoredRuns, table: str, runs: Sequence[StagedRun], **columns: Any) -> pa.Table:  # noqa: ANN401
+        reads.extend(run.result.slice.slice_id for run in runs)
+        return read(self, table, runs, **columns)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StoredRuns, "read", reading)
+        repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    assert reads == [str(FIRST + timedelta(days=day)) for day in (4, 7)], "other slices have no late record to read"
     assert within("9s") == [3, 4, 5, 6, 7]
     assert within("2s") == [3, 4]
     assert within("9s", at_most_lateness="9999d") == [0, 4, 5, 6, 7]
     assert within("7s", at_most_lateness="9999d") == [3, 4], "the first slice without the record of the wrong clock"
-    with pytest.raises(RequestError, match=r"take about 2 s, with a warm-up from 1970-01-08 on, .* budget is 1s"):
+    with pytest.raises(RequestError, match=r"take about 2 s, with a warm-up from 1970-01-08 on, .*daily_budget is 1s"):
         within("1s")
 
 
