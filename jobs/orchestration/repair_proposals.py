@@ -1,7 +1,6 @@
 """Proposals of late repairs: open requests that a person, or the schedule, starts. A pipeline has at most one."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from jobs.durations import format_duration, human_duration
 from jobs.lake.lake import Lake
@@ -13,6 +12,7 @@ from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.slices import slices_between
 from jobs.planning.estimate import Estimate, estimator
 from jobs.planning.request_context import (
+    SHOWN_ID,
     RequestContext,
     is_live,
     on_published_spec,
@@ -22,8 +22,6 @@ from jobs.planning.request_context import (
 from jobs.replay.restart import restart_before
 from jobs.runs import WarmUp
 from windowlib.errors import InvariantBroken, LogError, RequestError, StoreError
-
-SHOWN_ID: Final = 8
 
 
 def propose_repairs(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) -> tuple[str, ...]:

@@ -19,15 +19,21 @@ from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
 from jobs.plain_text import counted, shortened
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
-from jobs.planning.declined_changes import declined_requests
-from jobs.planning.request_context import RequestContext, context_of, covers, holders, is_live, is_overtaken
+from jobs.planning.request_context import (
+    RequestContext,
+    context_of,
+    covers,
+    declined_requests,
+    holders,
+    is_live,
+    is_overtaken,
+)
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
 GONE: Final = "no changed slice is left to restate"
 OVERTAKEN: Final = "it was left unfinished, and later slices were published without it"
 _MAX_REASON: Final = 300
-SHOWN_ID: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -329,7 +329,7 @@ def test_the_requests_are_searched_once_for_any_number_of_changed_slices(shop: S
             self.searches += 1
             return super().values()
 
-    searches = []
+    searches = list[int]()
     for day in DAYS[:3]:
         append_day(shop.root, day, {"late": 5})
         view = shop.work.ledger.view()
