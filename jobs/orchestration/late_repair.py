@@ -17,7 +17,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import counted
-from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words
+from jobs.planning.changed_slices import changed_slices, in_words
 from jobs.planning.event_times import log_engine
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.reading.log_places import log_place
@@ -148,7 +148,9 @@ def check_current(work: RequestContext, repair: LateRepair) -> None:
         RequestError: a slice has other records now; the message has the command that replays them.
         LogError: the log is missing, or cannot be read.
     """
-    changed = _changed(work, work.ledger.view(), from_ms=repair.slices[0].start_ms, to_ms=repair.slices[-1].end_ms)
+    ids = {slice_.slice_id for slice_ in repair.slices}
+    changes = changed_slices(work, work.ledger.view())
+    changed = [change for change in changes if change.slice.slice_id in ids and change.match is not Match.UNKNOWN]
     if not changed:
         return
     grid, name = slice_grid(work.pipeline), work.pipeline.name
@@ -159,28 +161,15 @@ def check_current(work: RequestContext, repair: LateRepair) -> None:
     )
 
 
-def outdated(work: RequestContext, view: LedgerView, request: Request) -> str:
-    """Return why a repair can no longer be published: the chain or the log has changed; empty if it can be.
-
-    Raises:
-        LogError: the log is missing, or cannot be read.
-    """
+def replaced_since(view: LedgerView, request: Request) -> tuple[str, ...]:
+    """Return the slices of a repair of which the published chain has other runs than when the repair was opened."""
     then, from_ms, to_ms = view.published_at(request.opened_seq), request.from_ms or 0, request.to_ms or 0
-    inside = [name for name in view.published if from_ms <= view.slices[name].start_ms < to_ms]
-    other = [
-        name for name in inside if view.chain_run_id(then.get(name, "")) != view.chain_run_id(view.published[name])
-    ]
-    if other:
-        return f"slices were published again after it was opened, first {other[0]}"
-    start_ms = from_ms if request.warm_up is None else request.warm_up.first.start_ms
-    changed = _changed(work, view, from_ms=start_ms, to_ms=to_ms)
-    return in_words(work, changed) if changed else ""
-
-
-def _changed(work: RequestContext, view: LedgerView, *, from_ms: int, to_ms: int) -> list[ChangedSlice]:
-    """Return the published slices of a range that have other records now than their runs read."""
-    inside = (change for change in changed_slices(work, view) if from_ms <= change.slice.start_ms < to_ms)
-    return [change for change in inside if change.match is not Match.UNKNOWN]
+    return tuple(
+        slice_id
+        for slice_id, run_id in view.published.items()
+        if from_ms <= view.slices[slice_id].start_ms < to_ms
+        and view.chain_run_id(then.get(slice_id, "")) != view.chain_run_id(run_id)
+    )
 
 
 def asked_for(repair: LateRepair, *, who: str, warm_up: WarmUp | None, reason: str = "") -> Asked:
@@ -236,7 +225,7 @@ def _check_input(repaired: StagedRun, own: StagedRun, *, request: Request) -> No
     if (then.input_fingerprint, then.watermark_ms) != (now.input_fingerprint, now.watermark_ms):
         raise RequestError(
             f"slice {now.slice.slice_id} has other records in the log than its published run read, or slices before it "
-            f"have. Replay the changed slices first. Then cancel request {request.request_id}, and repair again"
+            f"have, so request {request.request_id} cannot repair it. Replay the changed slices first, and repair again"
         )
 
 
@@ -327,7 +316,7 @@ def _check_states(work: RequestContext, repaired: StagedRun, own: StagedRun, *, 
     if kept != sorted(row[tables.ROW_ID] for row in both[1]):
         raise RequestError(
             f"windows that are still open after {own.result.slice.slice_id} differ between the repair and the chain. "
-            f"Cancel request {request.request_id}, and repair a range that ends later (--to)"
+            f"Request {request.request_id} is closed. Repair a range that ends later (--to)"
         )
     waiting = [row for row in both[0] if row["window_end_ms"] <= limit_ms and row["edge_count"] > row["fired_count"]]
     if waiting:

@@ -6,7 +6,7 @@ from jobs.durations import format_duration, human_duration
 from jobs.lake.lake import Lake
 from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
-from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, outdated, repair_of, repairing
+from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing, replaced_since
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.slices import slices_between
@@ -36,8 +36,8 @@ def propose_repairs(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) ->
     work, _ = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
     try:
         view = work.ledger.view()
-        if _closing(work, view):
-            view = work.ledger.write(lambda view: _closing(work, view))
+        if _outdated(work, view):
+            view = work.ledger.write(lambda view: _outdated(work, view))
         opened = next(iter(view.open_requests(RequestKind.REPAIR)), None)
         if opened is not None:
             return (f"late repair {opened.request_id[:SHOWN_ID]} is open: {opened.reason}",)
@@ -53,10 +53,13 @@ def propose_repairs(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) ->
     return (f"{repair.reason}: proposed as request {request.request_id[:SHOWN_ID]}",)
 
 
-def _closing(work: RequestContext, view: LedgerView) -> list[LedgerEvent]:
+def _outdated(work: RequestContext, view: LedgerView) -> list[LedgerEvent]:
     """Return the events that close the repairs on which nobody works and that can no longer be published."""
-    left = (request for request in view.open_requests(RequestKind.REPAIR) if not is_live(work, request))
-    return [closed_event(request.request_id, why) for request in left if (why := outdated(work, view, request))]
+    return [
+        closed_event(request.request_id, f"slices were published again after it was opened, first {replaced[0]}")
+        for request in view.open_requests(RequestKind.REPAIR)
+        if not is_live(work, request) and (replaced := replaced_since(view, request))
+    ]
 
 
 def propose(work: RequestContext, repair: LateRepair, *, warm_up: WarmUp | None, who: str, reason: str = "") -> Request:
@@ -119,10 +122,12 @@ def _first_ms(view: LedgerView, *, oldest_ms: int) -> int | None:
 
 
 def _is_declined(view: LedgerView, request: Request) -> bool:
-    """Return whether a person has cancelled a repair, or rolled it back."""
+    """Return whether a person has cancelled a repair, or rolled it back, or it was refused and would be again."""
     if request.kind is not RequestKind.REPAIR:
         return False
     if request.state is RequestState.ROLLED_BACK:
         return True
+    if request.state is not RequestState.CLOSED or request.ended_by is not None:
+        return False
     decided = [decision for decision in view.decisions.values() if decision.request_id == request.request_id]
-    return request.state is RequestState.CLOSED and bool(decided) and decided[-1].action == "cancel"
+    return (bool(decided) and decided[-1].action == "cancel") or not replaced_since(view, request)
