@@ -59,7 +59,7 @@ def _difference(work: RequestContext, view: LedgerView, current: Current) -> str
     if stored == expected:
         return None
     rows = [counted(side.count, "row") for side in (stored, expected)]
-    return f"has other rows ({rows[0]}) than readers see at publication {current.shows} ({rows[1]}). {_ADVICE}"
+    return f"has other rows ({rows[0]}) than readers see at {current.shows} ({rows[1]}). {_ADVICE}"
 
 
 def _blocks(plain: PlainTable) -> "Iterator[pa.Table]":

@@ -18,12 +18,12 @@ def check_plain_table(uri: str) -> None:
         rows = pa.table({"n": [shows] * len(slices), "slice_id": list(slices)}, SCHEMA)
         plain = open_plain(uri)
         assert plain is not None
-        new = Replacement(schema=SCHEMA, slices=None if shows == 1 else slices, shows=shows, notes={})
+        new = Replacement(schema=SCHEMA, slices=None if shows == 1 else slices, shows=(shows, 7), notes={})
         assert replace_slices(plain, [*write_rows(uri, rows)], new)
         assert not replace_slices(plain, [*write_rows(uri, rows)], new), "another process has moved the table"
     moved = open_plain(uri)
     assert moved is not None
-    assert moved.shows == 2
+    assert moved.shows == (2, 7)
     expected = dict(zip(SLICE_IDS, (1, 2, 2, 1, 1), strict=True))
     options = delta_options(uri)
     # Polars takes the options of the store itself, and checks the numbers of retries, which Delta wants as texts.

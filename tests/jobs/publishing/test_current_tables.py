@@ -87,6 +87,7 @@ class RandomPublications:
         self.views.commit()
         self.published: dict[str, str] = {}
         self.publications: list[Publication] = []
+        self.now_ms = 0
         pipeline = parse_pipeline(spec_text(["key"], list(OUTPUTS)) + KEY, source="views.yaml")
         self.work: RequestContext = replace(
             open_request_context(pipeline, Lake(root=str(root)), now_ms=lambda: 0),
@@ -101,9 +102,22 @@ class RandomPublications:
             changes[f"2024-01-{day + 1:02d}"] = self.rng.choice(self.attempts[day])
         merged: Mapping[str, str | None] = {**self.published, **changes}
         self.published = {slice_id: run for slice_id, run in sorted(merged.items()) if run is not None}
-        seq = len(self.publications) * 2 + 2
-        self.publications.append(Publication(seq=seq, at_ms=0, request_id=None, who="me", undoes=None, changes=changes))
-        view = replace(self.views.view(self.published), version=seq + 1, publications=tuple(self.publications))
+        seq = max((past.seq for past in self.publications), default=0) + self.rng.choice([1, 1, 2])
+        self.now_ms += 1
+        self.publications.append(
+            Publication(seq=seq, at_ms=self.now_ms, request_id=None, who="me", undoes=None, changes=changes)
+        )
+        self._show()
+
+    def lose(self) -> None:
+        """Lose the newest publications, which a person accepts. Later ones get their versions again."""
+        del self.publications[-self.rng.choice([1, 1, 2, 9]) :]
+        self.published = LedgerView(version=0, publications=self.publications).published_at(1_000)
+        self._show()
+
+    def _show(self) -> None:
+        version = 1 + max((past.seq for past in self.publications), default=0)
+        view = replace(self.views.view(self.published), version=version, publications=tuple(self.publications))
         self.work.ledger.current = view  # type: ignore[attr-defined]
 
     def expected(self) -> list[str]:
@@ -111,7 +125,7 @@ class RandomPublications:
         return plain(read_published(self.work.lake, NAME, view).to_pylist()) if view.published else []
 
 
-def test_a_current_table_is_what_readers_see_after_kills_and_races(
+def test_a_current_table_is_what_readers_see_after_kills_and_races_and_lost_publications(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = plain_table.replace_slices
@@ -138,8 +152,11 @@ def test_a_current_table_is_what_readers_see_after_kills_and_races(
             return True
 
         monkeypatch.setattr(plain_table, "replace_slices", interrupted)
-        for _ in range(5):
-            story.change()
+        for _ in range(6):
+            if rng.random() < 0.3:
+                story.lose()
+            if rng.random() < 0.9:
+                story.change()
             plan[:] = [rng.choice(["commit", "commit", "race", "kill before", "kill after"])]
             with suppress(Killed):
                 move_current_tables(story.work)
