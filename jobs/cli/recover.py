@@ -19,9 +19,9 @@ def recover_command(*, pipeline_name: str, reason: str, places: options.Places) 
 
     Every other command refuses a ledger that has lost commits, because readers would see publications that a person has
     withdrawn, or miss decisions. Restore the directory of the ledger from a backup, if there is one. This command
-    accepts the loss: what the lost commits recorded has not happened. Current tables are moved back to what readers see. Run
-    `hindcast status` and `hindcast verify` then. The ledger uses the versions of the lost commits again: a version that
-    you have kept for `hindcast changes --since` has no meaning if it is one of them.
+    accepts the loss: what the lost commits recorded has not happened, and current tables no longer show it. Run
+    `hindcast status` and `hindcast verify` then. The ledger uses the versions of the lost commits again: if you have
+    kept one of them for `hindcast changes --since`, begin again with 0.
     """
     work = places.request_context(places.pipeline(pipeline_name))
     lost = work.ledger.recover(who=options.who(), reason=reason)

@@ -44,7 +44,9 @@ MAX_SHARE = 0.25
 
 @click.group(help=__doc__)
 def main() -> None:
-    """Run one of the two demonstrations."""
+    """Run one of the two demonstrations, with the pipelines and suites of the clone and not with those of the shell."""
+    for name in ("HINDCAST_PIPELINES", "HINDCAST_EXPECTATIONS"):
+        os.environ.pop(name, None)
 
 
 @main.command()

@@ -109,6 +109,13 @@ class RandomPublications:
         )
         self._show()
 
+    def go_on(self) -> None:
+        """Lose publications, or change slices, or both."""
+        if self.rng.random() < 0.3:
+            self.lose()
+        if self.rng.random() < 0.9:
+            self.change()
+
     def lose(self) -> None:
         """Lose the newest publications, which a person accepts. Later ones get their versions again."""
         del self.publications[-self.rng.choice([1, 1, 2, 9]) :]
@@ -153,10 +160,7 @@ def test_a_current_table_is_what_readers_see_after_kills_and_races_and_lost_publ
 
         monkeypatch.setattr(plain_table, "replace_slices", interrupted)
         for _ in range(6):
-            if rng.random() < 0.3:
-                story.lose()
-            if rng.random() < 0.9:
-                story.change()
+            story.go_on()
             plan[:] = [rng.choice(["commit", "commit", "race", "kill before", "kill after"])]
             with suppress(Killed):
                 move_current_tables(story.work)
