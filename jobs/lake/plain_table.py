@@ -30,7 +30,7 @@ APPS: Final = ("hindcast.ledger", "hindcast.ledger.at_ms")
 """The applications of the transactions. Their versions are the two numbers of `Shows`."""
 
 Shows = tuple[int, int]
-"""What a table shows: the version of the ledger and the time of that version in epoch ms; zeros for nothing."""
+"""What a table shows: a publication by its ledger version and its time in epoch ms; zeros for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

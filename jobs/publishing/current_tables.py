@@ -6,32 +6,13 @@ made up for by the next one, and a second move to the same publication does noth
 that the ledger has lost is written anew.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any
 
-from jobs.ledger.publications import Publication
+from jobs.ledger.publications import PublicationId, newest_id
 from jobs.ledger.view import LedgerView
 from jobs.planning.request_context import RequestContext
 from windowlib.errors import HindcastError, StoreError
-
-
-class Shown(NamedTuple):
-    """The publication or rollback that a table shows: its ledger version and its time in epoch ms; zeros for none.
-
-    A ledger that has lost commits uses their versions again (`hindcast recover`), at another time.
-    """
-
-    seq: int = 0
-    at_ms: int = 0
-
-    @classmethod
-    def of(cls, publications: Sequence[Publication]) -> Self:
-        """Return what a table shows after these publications: the last one."""
-        return cls(publications[-1].seq, publications[-1].at_ms) if publications else cls()
-
-    def __str__(self) -> str:
-        return f"publication {self.seq}" if self.seq else "nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +21,8 @@ class Current:
 
     table: str
     uri: str
-    shows: Shown
-    newest: Shown
+    shows: PublicationId
+    newest: PublicationId
 
     @property
     def is_behind(self) -> bool:
@@ -81,9 +62,9 @@ def _current(work: RequestContext, view: LedgerView, table: str) -> Current:
 
     uri = work.lake.table(work.pipeline.name, f"current_{table}")
     plain = open_plain(uri)
-    shows = Shown() if plain is None else Shown(*plain.shows)
+    shows = PublicationId() if plain is None else PublicationId(*plain.shows)
     is_written = bool(table_columns(work.lake.table(work.pipeline.name, table)))
-    return Current(table=table, uri=uri, shows=shows, newest=Shown.of(view.publications) if is_written else shows)
+    return Current(table=table, uri=uri, shows=shows, newest=newest_id(view.publications) if is_written else shows)
 
 
 def move_current_tables(work: RequestContext) -> None:

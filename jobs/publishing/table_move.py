@@ -18,11 +18,11 @@ from jobs.lake import plain_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import pause_s
 from jobs.lake.plain_table import PlainTable, Replacement, create_plain, open_plain, write_rows
+from jobs.ledger.publications import PublicationId, newest_id
 from jobs.ledger.view import LedgerView
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.affected_windows import AffectedWindows
-from jobs.publishing.current_tables import Shown
 from jobs.reading.blocks import published_blocks, published_schema
 from jobs.reading.published import runs_by_keys
 from jobs.reading.selection import Selection, readable_tables
@@ -46,13 +46,13 @@ def move_table(work: RequestContext, table: str, *, uri: str) -> None:
     """
     name = work.pipeline.name
     for attempt in range(MAX_TRIES):
-        schema = published_schema(work.lake, name, Selection(table=table))
         plain = open_plain(uri)
+        view = work.ledger.view()  # is read after the table, so it has the publication that the table shows
+        schema = published_schema(work.lake, name, Selection(table=table))  # after the view: it has its columns
         if plain is None:
             create_plain(uri, schema)
             continue
-        view = work.ledger.view()  # is read after the table, so it has the publication that the table shows
-        newest = Shown.of(view.publications)
+        newest = newest_id(view.publications)
         if plain.shows == newest:
             return
         projection = _Projection(work=work, table=table, view=view, plain=plain, schema=schema)
@@ -93,10 +93,10 @@ class _Projection:
         changed; if specs with different key columns are published, so that a row does not tell its window; and if the
         rows of runs that readers saw before, or of the table, are removed or damaged.
         """
-        seq, at_ms = self.plain.shows
-        if (seq, at_ms) not in ((past.seq, past.at_ms) for past in self.view.publications):
+        shows = PublicationId(*self.plain.shows)
+        if shows not in (past.id for past in self.view.publications):
             return None
-        before, after = self.view.published_at(seq), self.view.published
+        before, after = self.view.published_at(shows.seq), self.view.published
         changed = {slice_id for slice_id in {*before, *after} if before.get(slice_id) != after.get(slice_id)}
         try:
             keys = {group.keys for view in (self._seen(before), self.view) for group in runs_by_keys(view)}

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake import plain_table
+from jobs.lake.delta_tables import forget_table
 from jobs.lake.lake import Lake
 from jobs.ledger.publications import Publication
 from jobs.ledger.view import LedgerView
@@ -175,6 +177,26 @@ def test_a_current_table_is_what_readers_see_after_kills_and_races_and_lost_publ
         assert DeltaTable(story.uri).version() == before
     assert None in replaced
     assert any(count for count in replaced if count)
+
+
+def test_a_column_that_a_run_adds_before_its_publication_is_moved(tmp_path: Path) -> None:
+    """Defect: the columns were read before the view, so a publication between the two lost its new column."""
+    story = RandomPublications(tmp_path, Random(1))
+    story.change()
+    move_current_tables(story.work)
+    story.change()
+
+    class Late(StoredView):
+        def view(self) -> LedgerView:  # another process adds the column, and publishes
+            outputs = DeltaTable(tmp_path / NAME / "window_outputs")
+            if "later" not in {field.name for field in outputs.schema().fields}:
+                outputs.alter.add_columns([Field("later", PrimitiveType("long"))])
+                forget_table(str(tmp_path / NAME / "window_outputs"))
+            return self.current
+
+    late = replace(story.work, ledger=Late(story.work.ledger.view()))  # type: ignore[arg-type]
+    table_move.move_table(late, "window_outputs", uri=story.uri)
+    assert "later" in {field.name for field in DeltaTable(story.uri).schema().fields}
 
 
 def test_the_key_of_the_file_counts_for_older_requests(tmp_path: Path) -> None:
