@@ -140,6 +140,8 @@ def advice(jars: JarSet) -> str:
     return (
         f"The log is {jars.log}. If Maven Central is reachable, run "
         f"`rm -r {jars.directory.parent}; {jars.command}`. "
+        "Java does not know https_proxy: behind a proxy, run "
+        "`export SPARK_SUBMIT_OPTS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'` first. "
         "If a jar still differs from its sum, do not use it and report it."
     )
 
