@@ -210,6 +210,7 @@ def _surroundings(home: Home) -> dict[str, str]:
         "HINDCAST_PIPELINES": str(home.pipelines),
         **({"HINDCAST_DEMO": "1"} if home.is_demo else {}),
         "JAVA_HOME": str(find_java()),
+        "SPARK_LOCAL_IP": HOST,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT),

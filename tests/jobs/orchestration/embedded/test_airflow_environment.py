@@ -132,6 +132,7 @@ def test_the_environment_has_no_setting_of_another_airflow(home: Home, monkeypat
     assert environ["PYTHONPATH"] != "/elsewhere"
     assert environ["NO_PROXY"] == f"example.org,{HOST},localhost"
     assert environ["HINDCAST_LAKE"] == home.lake
+    assert environ["SPARK_LOCAL_IP"] == HOST, "else Spark looks up the name of the machine, which may have no address"
     assert all(isinstance(value, str) for value in environ.values())
 
 
