@@ -73,7 +73,9 @@ RUN mkdir /opt/jars-s3 \
 FROM python AS code
 WORKDIR /opt/hindcast
 COPY . .
-RUN /opt/venv/bin/python -m compileall -q dags deploy expectations jobs windowlib \
+# The files keep the modes of the clone, and with a umask of 027 or 077, no other user may read them.
+RUN chmod -R a+rX . \
+ && /opt/venv/bin/python -m compileall -q dags deploy expectations jobs windowlib \
  && /opt/venv/bin/python -c "from windowlib.columnar.compiled import load_loops; load_loops()" \
  && /opt/venv/bin/python deploy/write_metadata.py . \
  && rm requirements* pyproject.toml

@@ -27,10 +27,12 @@ SET_UP := $(PROJECT_OK) $(JARS_OK) $(ARCHIVE_OK) $(BYTECODE_OK)
 LOCKS := requirements.lock requirements-fast.lock requirements-dev.lock
 CODE := jobs windowlib expectations
 
-# Scripts in .venv contain their absolute path, so a clone that was moved or copied is set up again. No rule does this:
-# make may have looked for a stamp before a rule removes it.
+# Scripts in an environment contain their absolute path, so a clone that was moved or copied is set up again. No rule does
+# this: make may have looked for a stamp before a rule removes it. `make clean` first stops Airflow with the .venv.
+ifneq "$(MAKECMDGOALS)" "clean"
 ifneq "$(shell cat $(PLACE) 2>/dev/null)" "$(CURDIR)"
-$(shell rm -rf .venv .cache/uv && mkdir -p $(dir $(PLACE)) && echo '$(CURDIR)' > $(PLACE))
+$(shell rm -rf .venv .cache/uv .cache/docs .cache/audit && mkdir -p $(dir $(PLACE)) && pwd -P > $(PLACE))
+endif
 endif
 
 PYTEST_ARGS ?=

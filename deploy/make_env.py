@@ -2,7 +2,11 @@
 
 python3 deploy/make_env.py             write .env (mode 0600); an existing file is an error. `make env` runs this
 python3 deploy/make_env.py --example   write .env.example
+
+The python3 of the system runs it, on any Linux with Docker: Python 3.9 has to understand it.
 """
+
+from __future__ import annotations
 
 import base64
 import os
@@ -15,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class Setting:
     """One line of `.env`. `secret` makes the value of a secret. All values are safe inside a URL."""
 

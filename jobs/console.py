@@ -6,6 +6,7 @@ a file that the paragraph names.
 """
 
 import atexit
+import io
 import json
 import logging
 import os
@@ -234,6 +235,8 @@ def run_command(
         The status that the command returns, else: 0 done, 1 refused or a bug, 2 wrong usage or a wrong pipeline file,
         130 interrupted.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as Python does for sys.stderr
     try:
         result = command(args=None if arguments is None else list(arguments), prog_name=name, standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""Recognises the errors of a disk that is full, over its quota, read-only or broken, in the words of any library."""
+"""Recognises the errors of a disk that is full, over its quota, read-only, broken or forbidden, for any library."""
 
 import errno
 import os
@@ -14,6 +14,8 @@ _ADVICE: Final = {
     errno.EDQUOT: "Free space there or raise the quota, and run the same command again",
     errno.EROFS: "Mount that disk writable, and run the same command again",
     errno.EIO: "Check that disk and its mount, and run the same command again",
+    errno.EACCES: "Give this user the right to use it, and run the same command again",
+    errno.EPERM: "Give this user the right to use it, and run the same command again",
 }
 _CODE: Final = re.compile(r"\(os error (\d+)\)|\[errno (\d+)\]|Os \{ code: (\d+),", re.IGNORECASE)
 """How Rust and Arrow write the number of an error in the text of an exception."""
@@ -49,7 +51,7 @@ def writing(place: str) -> Iterator[None]:
     """Turn the error of a disk into a `StoreError` that names the place. All other exceptions pass.
 
     Raises:
-        StoreError: the disk is full, over its quota, read-only or broken.
+        StoreError: the disk is full, over its quota, read-only or broken, or this user may not use the place.
     """
     try:
         yield

@@ -21,13 +21,14 @@ CACHE: Final = (
 HOME: Final = (ROOT if IS_CLONE else Path.cwd()) / ".hindcast"
 """The directory of the lake and of the embedded Airflow, if the user names no other."""
 
-DEMOS: Final = HOME / "demo"
-"""The directory of the demonstrations. Each `make demo` makes a directory in it, whose name is the next number."""
 
+def demo_directories(target: str = "demo") -> tuple[Path, ...]:
+    """Return the directories of the demonstrations, those of `make demo` or of `make year`, oldest first.
 
-def demo_directories() -> tuple[Path, ...]:
-    """Return the directories of the demonstrations, oldest first."""
-    homes = [path for path in DEMOS.iterdir() if path.name.isdecimal()] if DEMOS.is_dir() else []
+    Each demonstration makes a directory, whose name is the next number.
+    """
+    parent = HOME / target
+    homes = [path for path in parent.iterdir() if path.name.isdecimal()] if parent.is_dir() else []
     return tuple(sorted(homes, key=lambda path: int(path.name)))
 
 

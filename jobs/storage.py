@@ -263,10 +263,7 @@ def read_bytes(place: str) -> bytes:
 
 def write_bytes(place: str, content: bytes) -> None:
     """Write a file in an existing directory, or raise OSError. On this machine, Arrow is not imported."""
-    if not is_remote(place):
-        Path(place).write_bytes(content)
-        return
-    with open_output(place) as stream:
+    with open_output(place) if is_remote(place) else Path(place).open("wb") as stream:
         stream.write(content)
 
 
@@ -294,8 +291,11 @@ def put_file(place: str, write: Callable[[str], None]) -> None:
         write(place)
         return
     hidden = Path(place).with_name(f".{Path(place).name}.{uuid4().hex}")
-    write(str(hidden))
-    hidden.replace(place)
+    try:
+        write(str(hidden))
+        hidden.replace(place)
+    finally:
+        hidden.unlink(missing_ok=True)
 
 
 def file_stamp(file: Path) -> FileStamp:
@@ -315,10 +315,11 @@ def make_directory(place: str) -> None:
 
 
 def remove_file(place: str) -> None:
-    """Remove a file, or raise OSError. On this machine, it may be gone already."""
+    """Remove a file, or raise OSError. It may be gone already."""
     if is_remote(place):
         system, path = file_system(place)
-        system.delete_file(path)
+        with suppress(FileNotFoundError):
+            system.delete_file(path)
     else:
         Path(place).unlink(missing_ok=True)
 
@@ -364,10 +365,7 @@ def _credentials(environ: Mapping[str, str]) -> dict[str, SecretStr | None]:
         raise RequestError(
             f"{given[0]} is set and {missing} is not; set both, or none to use the usual AWS credentials"
         )
-    fields = ("access_key_id", "secret_access_key", "session_token")
-    return {
-        field: SecretStr(environ[name]) if name in given else None for field, name in zip(fields, names, strict=True)
-    }
+    return {name.removeprefix("AWS_").lower(): SecretStr(environ[name]) if name in given else None for name in names}
 
 
 def _addressing(value: str) -> Addressing:

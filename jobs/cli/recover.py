@@ -3,6 +3,7 @@
 import click
 
 from jobs.cli import options
+from jobs.publishing.current_tables import move_current_tables
 
 
 @click.command(
@@ -18,7 +19,9 @@ def recover_command(*, pipeline_name: str, reason: str, places: options.Places) 
 
     Every other command refuses a ledger that has lost commits, because readers would see publications that a person has
     withdrawn, or miss decisions. Restore the directory of the ledger from a backup, if there is one. This command
-    accepts the loss: what the lost commits recorded has not happened. Run `hindcast status` and `hindcast verify` then.
+    accepts the loss: what the lost commits recorded has not happened, and current tables no longer show it. Run
+    `hindcast status` and `hindcast verify` then. The ledger uses the versions of the lost commits again: if you have
+    kept one of them for `hindcast changes --since`, begin again with 0.
     """
     work = places.request_context(places.pipeline(pipeline_name))
     lost = work.ledger.recover(who=options.who(), reason=reason)
@@ -26,4 +29,5 @@ def recover_command(*, pipeline_name: str, reason: str, places: options.Places) 
         f"{work.pipeline.name}: the ledger goes on at version {work.ledger.view().version}; the commits up to version "
         f"{lost.version} that were lost have not happened. Look at `hindcast status {work.pipeline.name}`"
     )
+    move_current_tables(work)
     return options.OK

@@ -37,14 +37,15 @@ FIRST, SINGLE_DAYS_END, END = date(2013, 2, 1), date(2013, 2, 4), date(2013, 2, 
 BLIZZARD = ("2013-02-08", "2013-02-09")
 LEFT_HELD = BLIZZARD[0]
 YEAR = (date(2013, 1, 1), date(2014, 1, 2))
-HONOLULU = "HNL"
-NOON_UTC = "17:00"
+HONOLULU, NOON_UTC = "HNL", "17:00"
 MAX_SHARE = 0.25
 
 
 @click.group(help=__doc__)
 def main() -> None:
-    """Run one of the two demonstrations."""
+    """Run one of the two demonstrations, with the pipelines and suites of the clone and not with those of the shell."""
+    for name in ("HINDCAST_PIPELINES", "HINDCAST_EXPECTATIONS"):
+        os.environ.pop(name, None)
 
 
 @main.command()

@@ -1,7 +1,7 @@
 """Delta tables for readers without Hindcast: their newest version has exactly the rows that they show.
 
 A table is partitioned by `slice_id`, or not at all. Its files have page checksums, as those of the other tables. A
-commit replaces whole partitions, and stores as its transaction which ledger version the table shows. Two processes
+commit replaces whole partitions, and stores as its transactions which publication the table shows. Two processes
 cannot commit from one version, so a table never goes back.
 """
 
@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
-from jobs.lake.delta_tables import OpenedTable, forget_table, open_newest
+from jobs.lake.delta_tables import OpenedTable, checkpoint_interval, forget_table, open_newest
 from jobs.lake.file_commits import file_statistics
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import parquet_format, write_parquet
@@ -26,18 +26,21 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction
 
 SLICE: Final = "slice_id"
-APP: Final = "hindcast.ledger"
-"""The application of the transactions. Their version is the ledger version that the table shows."""
+APPS: Final = ("hindcast.ledger", "hindcast.ledger.at_ms")
+"""The applications of the transactions. Their versions are the two numbers of `Shows`."""
+
+Shows = tuple[int, int]
+"""What a table shows: a publication by its ledger version and its time in epoch ms; zeros for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainTable:
-    """A plain table at a version. `shows` is the ledger version that it shows; None if no commit has told it."""
+    """A plain table at a version, and what it shows."""
 
     uri: str
     opened: OpenedTable
     version: int
-    shows: int | None
+    shows: Shows
 
     def dataset(self, slices: Collection[str] | None = None) -> "pads.FileSystemDataset":
         """Return the rows of some slices (None: of all) as an Arrow dataset.
@@ -83,7 +86,8 @@ def open_plain(uri: str) -> PlainTable | None:
         except TableNotFoundError:
             return None
         delta = opened.delta
-        return PlainTable(uri=uri, opened=opened, version=delta.version(), shows=delta.transaction_version(APP))
+        seq, at_ms = (delta.transaction_version(app) or 0 for app in APPS)
+        return PlainTable(uri=uri, opened=opened, version=delta.version(), shows=(seq, at_ms))
 
 
 def write_rows(uri: str, rows: "pa.Table", *, by_slice: bool = True) -> "Iterator[AddAction]":
@@ -106,10 +110,14 @@ def create_plain(uri: str, schema: "pa.Schema", *, by_slice: bool = True) -> Non
     from deltalake import DeltaTable, Schema
 
     with reading(uri):
-        partition_by = [SLICE] if by_slice else None
-        options = delta_options(uri)
-        delta = Schema.from_arrow(schema)
-        DeltaTable.create(uri, delta, mode="ignore", partition_by=partition_by, storage_options=options)
+        DeltaTable.create(
+            uri,
+            Schema.from_arrow(schema),
+            mode="ignore",
+            partition_by=[SLICE] if by_slice else None,
+            configuration=checkpoint_interval(uri),
+            storage_options=delta_options(uri),
+        )
     forget_table(uri)
 
 
@@ -128,11 +136,11 @@ def append_plain(table: PlainTable, actions: "Iterable[AddAction]", *, notes: Ma
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """What a commit puts in the place of partitions: `slices` (None: of all), and which ledger version it shows."""
+    """What a commit puts in the place of partitions: `slices` (None: of all), and which publication it shows."""
 
     schema: "pa.Schema"
     slices: Collection[str] | None
-    shows: int
+    shows: Shows
     notes: Mapping[str, str]
 
 
@@ -148,9 +156,8 @@ def replace_slices(table: PlainTable, actions: "Iterable[AddAction]", new: Repla
     from deltalake import CommitProperties, Schema, Transaction
     from deltalake.exceptions import CommitFailedError
 
-    properties = CommitProperties(
-        custom_metadata=dict(new.notes), app_transactions=[Transaction(APP, new.shows)], max_commit_retries=0
-    )
+    told = [*map(Transaction, APPS, new.shows)]
+    properties = CommitProperties(custom_metadata=dict(new.notes), app_transactions=told, max_commit_retries=0)
     filters = None if new.slices is None else [(SLICE, "in", sorted(new.slices))]
     with reading(table.uri):
         try:

@@ -105,13 +105,11 @@ def is_held(lease: Lease, *, now_ms: int, is_alive: IsAlive) -> bool:
 
 
 def is_alive(holder: Holder) -> bool | None:
-    """Return whether the process of a lease runs, or None if it belongs to another host or pid namespace."""
-    here = this_process()
-    if holder.host != here.host:
-        return None
-    if holder.boot_id != here.boot_id:
-        return False  # the host was booted again
-    if holder.pid_namespace != here.pid_namespace:
+    """Return whether the process of a lease runs, or None if it belongs to another host, boot or pid namespace.
+
+    Another boot may be an earlier one of this host, or another host with its name.
+    """
+    if holder.place != this_process().place:
         return None
     return ProcessRef(pid=holder.pid, start_ticks=holder.start_ticks).is_alive()
 

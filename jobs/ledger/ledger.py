@@ -113,7 +113,10 @@ class Ledger:
                 return view
             if self._append(events, version=view.version):
                 if (view.version + 1) % self._limits.compact_every == 0:
-                    self._compact()
+                    try:
+                        self._compact()
+                    except LedgerError as error:
+                        _log.warning("%s. The events are written; a later write merges the files", error)
                 return self.view()
             self._sleep(pause_s(attempt))
         raise LedgerError(
@@ -253,6 +256,9 @@ class Ledger:
         """Merge small files, and take the new files for the old ones if they hold the same chain of events.
 
         Otherwise, the next process would read and fold all events again.
+
+        Raises:
+            LedgerError: the table cannot be read or written, or an event was changed or lost.
         """
         self._store.compact()
         table, history = self._table, self._history

@@ -2,6 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class PublicationId(NamedTuple):
+    """Distinguishes a publication from one that was lost: its ledger version and its time in epoch ms; zeros for none.
+
+    A ledger that has lost commits uses their versions again (`hindcast recover`), at another time.
+    """
+
+    seq: int = 0
+    at_ms: int = 0
+
+    def __str__(self) -> str:
+        return f"publication {self.seq}" if self.seq else "nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +38,11 @@ class Publication:
     changes: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
+    def id(self) -> PublicationId:
+        """What a current table stores of the publication that it shows."""
+        return PublicationId(self.seq, self.at_ms)
+
+    @property
     def is_rollback(self) -> bool:
         """Whether it reverts another publication."""
         return self.undoes is not None
@@ -41,6 +60,11 @@ class Hold:
     who: str
     reason: str
     at_ms: int
+
+
+def newest_id(publications: Sequence[Publication]) -> PublicationId:
+    """Return the id of the newest publication or rollback."""
+    return publications[-1].id if publications else PublicationId()
 
 
 def standing(publications: Sequence[Publication]) -> Iterator[Publication]:

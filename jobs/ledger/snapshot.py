@@ -39,6 +39,8 @@ DIRECTORY: Final = "_snapshot"
 RECENT_TIPS: Final = 200
 """So many versions of a snapshot keep the hash of their last event, for heads that are a little older."""
 _NAME: Final = re.compile(r"(\d{20})-([0-9a-f]{16})\.zst")
+_UNFINISHED: Final = re.compile(rf"\.({_NAME.pattern})\.[0-9a-f]{{32}}")
+"""The name of a file that `put_file` has begun. A killed process leaves it."""
 BLOCK_LINES: Final = 250
 """A block of a snapshot has so many lines."""
 _DIGEST_BYTES: Final = 64
@@ -100,13 +102,16 @@ def write_snapshot(uri: str, history: EventHistory) -> None:
 
 
 def remove_old_snapshots(uri: str, *, dry_run: bool) -> tuple[str, ...]:
-    """Remove all snapshots but the newest of this version of Hindcast; return their names.
+    """Remove all snapshots but the newest of this version of Hindcast, and unfinished older ones; return their names.
 
     Raises:
         OSError: the directory cannot be listed, or a file cannot be removed.
     """
-    own = _own_names(uri)
-    old = tuple(sorted(name for name in _names(uri) if not own or name != max(own)))
+    newest = max(_own_names(uri), default="")
+    unfinished = filter(_UNFINISHED.fullmatch, names_in(f"{uri}/{DIRECTORY}"))
+    old = tuple(
+        sorted([*(name for name in _names(uri) if name != newest), *(name for name in unfinished if name[1:] < newest)])
+    )
     if not dry_run:
         for name in old:
             remove_file(f"{uri}/{DIRECTORY}/{name}")

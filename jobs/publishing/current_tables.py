@@ -2,27 +2,26 @@
 
 A table is a projection of the ledger. Each commit stores which publication or rollback it shows, and moves the table
 from there to the newest one in one step (`jobs.publishing.table_move`). So a move that a killed process has left out is
-made up for by the next one, and a second move to the same publication does nothing.
+made up for by the next one, and a second move to the same publication does nothing. A table that shows a publication
+that the ledger has lost is written anew.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.ledger.publications import PublicationId, newest_id
 from jobs.planning.request_context import RequestContext
 from windowlib.errors import HindcastError, StoreError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Current:
-    """A current table. `shows` and `newest` are publications or rollbacks; None: nothing.
-
-    The ledger's view decides what it is to show: `newest`.
-    """
+    """A current table: what it shows, and what it is to show by the view of the ledger (`newest`)."""
 
     table: str
     uri: str
-    shows: int | None
-    newest: int | None
+    shows: PublicationId
+    newest: PublicationId
 
     @property
     def is_behind(self) -> bool:
@@ -31,15 +30,15 @@ class Current:
 
     def to_json(self) -> dict[str, Any]:
         """Return the values as JSON data."""
-        return {"table": self.table, "uri": self.uri, "shows": self.shows, "behind": self.is_behind}
+        return {"table": self.table, "uri": self.uri, "shows": self.shows.seq or None, "behind": self.is_behind}
 
     def __str__(self) -> str:
-        shown = "nothing" if self.shows is None else f"publication {self.shows}"
         if not self.is_behind:
-            return f"current table {self.table} shows {shown}, the newest"
+            return f"current table {self.table} shows {self.shows}, the newest"
+        other = "another " if self.shows.seq == self.newest.seq else ""
         return (
-            f"current table {self.table} is behind: it shows {shown}, and readers of the ledger see publication "
-            f"{self.newest}. The next run, publication or rollback moves it"
+            f"current table {self.table} is behind: it shows {self.shows}, and readers of the ledger see "
+            f"{other}{self.newest}. The next run, publication or rollback moves it"
         )
 
 
@@ -63,9 +62,9 @@ def _current(work: RequestContext, table: str) -> Current:
     uri = work.lake.table(work.pipeline.name, f"current_{table}")
     plain = open_plain(uri)
     view = work.ledger.view()  # is read after the table, so it has the publication that the table shows
-    shows = None if plain is None else plain.shows
-    is_written = bool(view.publications and table_columns(work.lake.table(work.pipeline.name, table)))
-    return Current(table=table, uri=uri, shows=shows, newest=view.publications[-1].seq if is_written else shows)
+    shows = PublicationId() if plain is None else PublicationId(*plain.shows)
+    is_written = bool(table_columns(work.lake.table(work.pipeline.name, table)))
+    return Current(table=table, uri=uri, shows=shows, newest=newest_id(view.publications) if is_written else shows)
 
 
 def move_current_tables(work: RequestContext) -> None:

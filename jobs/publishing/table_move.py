@@ -18,6 +18,7 @@ from jobs.lake import plain_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import pause_s
 from jobs.lake.plain_table import PlainTable, Replacement, create_plain, open_plain, write_rows
+from jobs.ledger.publications import PublicationId, newest_id
 from jobs.ledger.view import LedgerView
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
@@ -45,23 +46,23 @@ def move_table(work: RequestContext, table: str, *, uri: str) -> None:
     """
     name = work.pipeline.name
     for attempt in range(MAX_TRIES):
-        schema = published_schema(work.lake, name, Selection(table=table))
         plain = open_plain(uri)
+        view = work.ledger.view()  # is read after the table, so it has the publication that the table shows
+        schema = published_schema(work.lake, name, Selection(table=table))  # after the view: it has its columns
         if plain is None:
             create_plain(uri, schema)
             continue
-        view = work.ledger.view()  # is read after the table, so it has the publication that the table shows
-        newest = view.publications[-1].seq
+        newest = newest_id(view.publications)
         if plain.shows == newest:
             return
         projection = _Projection(work=work, table=table, view=view, plain=plain, schema=schema)
         slices, rows = projection.part() or (None, projection.whole())
-        notes = {"pipeline": name, "table": table, "ledger_version": str(newest)}
+        notes = {"pipeline": name, "table": table, "ledger_version": str(newest.seq)}
         notes = {f"hindcast.{key}": value for key, value in notes.items()}
         new = Replacement(schema=schema, slices=slices, shows=newest, notes=notes)
         if plain_table.replace_slices(plain, _written(uri, rows), new):
             what = "the whole table" if slices is None else counted(len(slices), "slice")
-            log.info("current table %s of %s shows publication %d: replaced %s", table, name, newest, what)
+            log.info("current table %s of %s shows %s: replaced %s", table, name, newest, what)
             return
         time.sleep(pause_s(attempt))
     raise StoreError(f"table {uri}: other processes moved it first {MAX_TRIES} times in a row")
@@ -88,14 +89,14 @@ class _Projection:
     def part(self) -> tuple[Collection[str], list[pa.Table]] | None:
         """Return the partitions to replace, and their new rows; None if the whole table is to be written.
 
-        It is written as a whole if it shows nothing, or a publication that the ledger has lost; if most slices have
+        It is written as a whole if it shows nothing, or a publication that the ledger has not; if most slices have
         changed; if specs with different key columns are published, so that a row does not tell its window; and if the
         rows of runs that readers saw before, or of the table, are removed or damaged.
         """
-        shows = self.plain.shows
-        if shows is None or shows > self.view.version:
+        shows = PublicationId(*self.plain.shows)
+        if shows not in (past.id for past in self.view.publications):
             return None
-        before, after = self.view.published_at(shows), self.view.published
+        before, after = self.view.published_at(shows.seq), self.view.published
         changed = {slice_id for slice_id in {*before, *after} if before.get(slice_id) != after.get(slice_id)}
         try:
             keys = {group.keys for view in (self._seen(before), self.view) for group in runs_by_keys(view)}

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from jobs.lake.damage import reading
 from jobs.lake.plain_table import PlainTable, open_plain
+from jobs.ledger.publications import PublicationId
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.current_tables import Current, current_tables
@@ -45,7 +46,8 @@ def _difference(work: RequestContext, current: Current) -> str | None:
     if plain is None:
         return None  # nothing was published
     view = work.ledger.view()  # a publication may have moved the table since, or may be about to move it
-    view = replace(view, published=view.published_at(plain.shows or 0))
+    shows = PublicationId(*plain.shows)
+    view = replace(view, published=view.published_at(shows.seq))
     schema = published_schema(work.lake, work.pipeline.name, Selection(table=current.table))
     try:
         stored = _sum(_blocks(plain), schema)
@@ -58,7 +60,7 @@ def _difference(work: RequestContext, current: Current) -> str | None:
     if stored == expected:
         return None
     rows = [counted(side.count, "row") for side in (stored, expected)]
-    return f"has other rows ({rows[0]}) than readers see at publication {plain.shows} ({rows[1]}). {_ADVICE}"
+    return f"has other rows ({rows[0]}) than readers see at {shows} ({rows[1]}). {_ADVICE}"
 
 
 def _blocks(plain: PlainTable) -> "Iterator[pa.Table]":

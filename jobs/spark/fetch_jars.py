@@ -106,7 +106,7 @@ def fetch(jars: JarSet) -> int:
         environ = os.environ | {
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",  # else Spark fails where the machine's own name has no address
+            "SPARK_LOCAL_IP": "127.0.0.1",  # else Spark needs an address of the machine's name
         }
         process = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environ, check=False)  # noqa: S603
     return process.returncode
@@ -140,6 +140,8 @@ def advice(jars: JarSet) -> str:
     return (
         f"The log is {jars.log}. If Maven Central is reachable, run "
         f"`rm -r {jars.directory.parent}; {jars.command}`. "
+        "Java does not know https_proxy: behind a proxy, run "
+        "`export SPARK_SUBMIT_OPTS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'` first. "
         "If a jar still differs from its sum, do not use it and report it."
     )
 

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 JAVA_VERSION = 17
@@ -49,8 +50,8 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
     if on_path := shutil.which("java", path=environ.get("PATH")):
         yield Path(on_path).resolve().parent.parent
     for directory in _JVM_DIRECTORIES:
-        if directory.is_dir():
-            yield from (path for path in sorted(directory.iterdir()) if (path / "bin" / "java").is_file())
+        with suppress(OSError):  # it does not exist, or this user may not list it
+            yield from (path for path in sorted(directory.iterdir()) if os.access(path / "bin" / "java", os.X_OK))
 
 
 def _major_version(java: Path) -> int | None:

@@ -106,6 +106,8 @@ def spark_context(
         given = _submitted()
         chosen = chosen_master(master)
         is_local = is_on_this_machine(chosen)
+        if is_local:
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark needs an address of the machine's name
         settings = _CONF | (_LOCAL_CONF if is_local else {})
         private = private_directory()
         settings |= {"spark.app.name": app_name, "spark.master": chosen, "spark.local.dir": str(private)}

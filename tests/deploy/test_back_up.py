@@ -1,7 +1,14 @@
 """`back-up-lake` copies the logs of tables before their files, and the ledger's first."""
 
+import os
+import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from tests.support.places import ROOT
 
@@ -23,8 +30,8 @@ def _lake(directory: Path, *names: str) -> Path:
     return directory
 
 
-def _run(*arguments: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, check=False)
+def _run(*arguments: Path, environ: Mapping[str, str] = os.environ) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, check=False, env=environ)
 
 
 def test_the_copy_has_every_file_but_rows_between_tasks(tmp_path: Path) -> None:
@@ -36,6 +43,33 @@ def test_the_copy_has_every_file_but_rows_between_tasks(tmp_path: Path) -> None:
     }
     assert found == set(FILES)
     assert all((tmp_path / "copy" / name).read_text(encoding="utf-8") == name for name in FILES)
+    times = [[(root / name).stat().st_mtime_ns for name in FILES] for root in (lake, tmp_path / "copy")]
+    assert times[0] == times[1], "else each file of a Parquet log looks replaced after a restore"
+
+
+@pytest.mark.parametrize("table", ["ledger", "window_outputs"])
+def test_a_copy_opens_if_a_writer_made_a_checkpoint_after_the_files_were_listed(tmp_path: Path, table: str) -> None:
+    lake, later, name = tmp_path / "lake", tmp_path / "later", f"p/{table}"
+    for number in range(3):
+        write_deltalake(lake / name, pa.table({"n": [number]}), mode="append")
+    DeltaTable(lake / name).create_checkpoint()
+    shutil.copytree(lake, later)
+    write_deltalake(later / name, pa.table({"n": [3]}), mode="append")
+    DeltaTable(later / name).create_checkpoint()
+    tar, listed = tmp_path / "bin" / "tar", tmp_path / "listed"
+    tar.parent.mkdir()
+    tar.write_text(
+        "#!/bin/bash -e\n"
+        f'if [[ $1 != --create ]]; then exec {shutil.which("tar")} "$@"; fi\n'
+        f"cat > {listed}\n"
+        f"if grep -q '/{table}/_delta_log/' {listed}; then cp -r {later}/. {lake}; fi\n"
+        f'exec {shutil.which("tar")} "$@" < {listed}\n'
+    )
+    tar.chmod(0o755)
+    done = _run(lake, tmp_path / "copy", environ=os.environ | {"PATH": f"{tar.parent}:{os.environ['PATH']}"})
+    assert (done.returncode, done.stderr) == (0, "")
+    copy = DeltaTable(tmp_path / "copy" / name)
+    assert (copy.version(), sorted(copy.to_pyarrow_table()["n"].to_pylist())) == (2, [0, 1, 2])
 
 
 def test_a_target_with_files_and_a_lake_that_is_missing_are_refused(tmp_path: Path) -> None:

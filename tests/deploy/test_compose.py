@@ -1,5 +1,6 @@
 """docker-compose.yml as data: it has no secret, opens no port to the network, and has all parts."""
 
+import ast
 import base64
 import re
 import shutil
@@ -213,3 +214,19 @@ def test_the_image_holds_no_secret_and_does_not_run_as_root() -> None:
     assert "--chown" not in last, "the code belongs to root"
     assert last.index("USER 10001") < last.index("COPY --from=code"), "a change of code rebuilds the last layer only"
     assert "apt-get" not in last, "no tool of a build stage is in the image"
+
+
+def test_the_settings_are_made_by_the_python_of_an_older_linux() -> None:
+    """Defect: `make env` was a traceback with the Python 3.9 of RHEL 9."""
+    text = (ROOT / "deploy" / "make_env.py").read_text(encoding="utf-8")
+    tree = ast.parse(text, feature_version=(3, 9))
+    assert "from __future__ import annotations\n" in text, "for `X | None`"
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    named = {(ast.unparse(call.func), word.arg) for call in calls for word in call.keywords}
+    assert not {("dataclass", "slots"), ("dataclass", "kw_only")} & named
+
+
+def test_the_code_in_the_image_may_be_read_by_its_user() -> None:
+    """Defect: a clone that was made with umask 077 gave an image that could not start."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert re.search(r"\nCOPY \. \.\n(#.*\n)*RUN chmod -R a\+rX \. ", text)

@@ -41,6 +41,13 @@ def test_other_errors_are_none_of_a_disk(error: Exception | None) -> None:
     assert disk_problem(error) is None
 
 
+def test_a_place_that_a_user_may_not_use_is_recognised() -> None:
+    for error in (PermissionError(errno.EACCES, "x"), OSError("x. Detail: [errno 1] Operation not permitted")):
+        assert (disk_problem(error) or "").endswith(
+            "Give this user the right to use it, and run the same command again"
+        )
+
+
 def test_a_writer_names_the_place_of_a_failed_disk_and_passes_other_errors() -> None:
     with pytest.raises(StoreError, match=r"/lake/t cannot be written: Disk quota exceeded\. Free space there or raise"):  # noqa: SIM117
         with writing("/lake/t"):

@@ -51,3 +51,13 @@ end_process(3)
 def test_output_that_cannot_be_written_is_a_failure() -> None:
     assert run("end_process(0)", to="/dev/full") == (UNWRITTEN, "")
     assert run("end_process(2)", to="/dev/full") == (2, "")
+
+
+def test_output_that_the_locale_cannot_write_is_escaped() -> None:
+    """Defect: `hindcast --help` was "a bug in Hindcast" with the encoding latin-1, and `publish` failed afterwards."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("hindcast"), "--help"], cwd=ROOT, check=False, capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\u2026" in done.stdout

@@ -1,12 +1,22 @@
 """The setting of object storage: what it takes, what it refuses, and that no form of it shows a secret."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 
 from jobs.lake.lake import Lake
 from jobs.spark.object_storage import object_storage
-from jobs.storage import StorageSettings, canonical_uri, delta_options, file_system, is_s3, spark_uri
+from jobs.storage import (
+    StorageSettings,
+    canonical_uri,
+    delta_options,
+    file_system,
+    is_s3,
+    put_file,
+    remove_file,
+    spark_uri,
+)
 from windowlib.errors import RequestError, SpecError
 
 SECRETS = {
@@ -133,3 +143,22 @@ def test_one_place_has_one_spelling(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_uri_that_clients_read_differently_is_refused(place: str) -> None:
     with pytest.raises(SpecError, match="object storage"):
         Lake(root=place)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), ValueError("x")])
+def test_a_file_that_cannot_be_written_leaves_no_part(tmp_path: Path, error: BaseException) -> None:
+    def write(path: str) -> None:
+        Path(path).write_bytes(b"half")
+        raise error
+
+    with pytest.raises(type(error)):
+        put_file(str(tmp_path / "file"), write)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_file_may_be_removed_by_two_processes(tmp_path: Path, scheme: str) -> None:
+    (tmp_path / "file").touch()
+    for _ in range(2):
+        remove_file(f"{scheme}{tmp_path}/file")
+    assert not (tmp_path / "file").exists()

@@ -75,6 +75,20 @@ def test_java_is_found_in_the_usual_directories(tmp_path: Path, monkeypatch: pyt
     assert find_java({"PATH": ""}) == right
 
 
+def test_a_directory_that_this_user_may_not_read_is_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.spark.java._JVM_DIRECTORIES", (tmp_path / "secret", tmp_path))
+    right = _java_home(tmp_path / "zulu", "17.0.9")
+    (tmp_path / "private").mkdir()
+
+    def refused(path: Path, **_options: object) -> os.stat_result:
+        if "private" in path.parts:
+            raise PermissionError(13, "Permission denied", str(path))
+        return os.stat(path)  # noqa: PTH116 - Path.stat is this function
+
+    monkeypatch.setattr(Path, "stat", refused)
+    assert find_java({"PATH": ""}) == right
+
+
 def test_one_run_names_everything_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     check = _load("check_machine")
     monkeypatch.setattr(check.shutil, "which", lambda _tool, **_options: None)
@@ -170,18 +184,21 @@ def test_scripts_are_executable_and_strict(name: str) -> None:
 
 
 def test_a_clone_that_was_moved_or_copied_is_set_up_again(tmp_path: Path) -> None:
-    clone = tmp_path / "another place"
+    clone = tmp_path / "another 'place'"
     shutil.copytree(ROOT / "setup", clone / "setup")
     for name in ("Makefile", *LOCKS):
         shutil.copy(ROOT / name, clone)
-    place, stamps = clone / ".cache/setup/place", [clone / ".cache/uv/installed", clone / ".venv/synced"]
+    place = clone / ".cache/setup/place"
+    stamps = [clone / name for name in (".cache/uv/installed", ".venv/synced", ".cache/docs/synced")]
     for written, is_again in ((tmp_path / "before", True), (clone, False)):
         for path in (clone / "jobs/spark/java.py", clone / ".cache/setup/python", place, *stamps):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         place.write_text(f"{written}\n", encoding="utf-8")
+        subprocess.run(["make", "--dry-run", "clean"], cwd=clone, capture_output=True, check=True)
+        assert all(stamp.exists() for stamp in stamps), "`make clean` needs .venv to stop Airflow"
         command = ["make", "--dry-run", str(stamps[0].relative_to(clone))]
         steps = subprocess.run(command, cwd=clone, capture_output=True, text=True, check=True).stdout
         assert ("installing uv" in steps) == is_again, steps
-        assert [stamp.exists() for stamp in stamps] == [not is_again] * 2
+        assert [stamp.exists() for stamp in stamps] == [not is_again] * 3
         assert place.read_text(encoding="utf-8") == f"{clone}\n"

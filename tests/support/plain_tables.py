@@ -4,6 +4,7 @@ import polars
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from jobs.lake.delta_tables import checkpoint_interval
 from jobs.lake.plain_table import Replacement, create_plain, open_plain, replace_slices, write_rows
 from jobs.storage import delta_options
 
@@ -14,16 +15,18 @@ SCHEMA = pa.schema([("n", pa.int64()), ("slice_id", pa.string())])
 def check_plain_table(uri: str) -> None:
     """Write a table of slices with any ids, replace some of them, and read it with Polars, Delta and Arrow."""
     create_plain(uri, SCHEMA)
+    settings = DeltaTable(uri, storage_options=delta_options(uri)).metadata().configuration
+    assert settings == checkpoint_interval(uri), "as the other tables"
     for shows, slices in ((1, SLICE_IDS), (2, SLICE_IDS[1:3])):
         rows = pa.table({"n": [shows] * len(slices), "slice_id": list(slices)}, SCHEMA)
         plain = open_plain(uri)
         assert plain is not None
-        new = Replacement(schema=SCHEMA, slices=None if shows == 1 else slices, shows=shows, notes={})
+        new = Replacement(schema=SCHEMA, slices=None if shows == 1 else slices, shows=(shows, 7), notes={})
         assert replace_slices(plain, [*write_rows(uri, rows)], new)
         assert not replace_slices(plain, [*write_rows(uri, rows)], new), "another process has moved the table"
     moved = open_plain(uri)
     assert moved is not None
-    assert moved.shows == 2
+    assert moved.shows == (2, 7)
     expected = dict(zip(SLICE_IDS, (1, 2, 2, 1, 1), strict=True))
     options = delta_options(uri)
     # Polars takes the options of the store itself, and checks the numbers of retries, which Delta wants as texts.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 import socket
 import sys
@@ -13,12 +14,14 @@ from pathlib import Path
 from jobs.orchestration.embedded.postgres import Cluster, cluster_for, remove as remove_cluster
 from jobs.project import PROGRAMS, ROOT
 from jobs.spark.java import find_java
+from windowlib.errors import RequestError
 
 HOST = "127.0.0.1"
 USER = "admin"
 VIEWER = "viewer"
 """An account that sees everything and decides nothing."""
 PREFERRED_PORT = 8080
+MAX_PORT = 65_535
 POOLS = {
     "hindcast_daily": "one scheduled replay at a time",
     "hindcast_backfill": "one backfill at a time; separate from the daily replay",
@@ -144,11 +147,26 @@ def write_private(path: Path, text: str) -> None:
     scratch.replace(path)
 
 
+def preferred_port() -> int:
+    """Return the port that the web page gets if it is free: HINDCAST_PORT, by default 8080.
+
+    Raises:
+        RequestError: the variable is not the number of a port.
+    """
+    text = os.environ.get("HINDCAST_PORT") or str(PREFERRED_PORT)
+    if not re.fullmatch(r"[1-9][0-9]{0,4}", text) or int(text) > MAX_PORT:
+        raise RequestError(f"HINDCAST_PORT must be the number of a port, 1 to {MAX_PORT}; found {text!r}")
+    return int(text)
+
+
 def free_ports() -> Ports:
-    """Return three ports that are free now. That of the web page is HINDCAST_PORT, by default 8080, if it is free."""
-    preferred = int(os.environ.get("HINDCAST_PORT") or PREFERRED_PORT)
+    """Return three ports that are free now, that of the web page as `preferred_port` tells.
+
+    Raises:
+        RequestError: as for `preferred_port`.
+    """
     with ExitStack() as held:
-        ports = [held.enter_context(_bound(wanted)).getsockname()[1] for wanted in (preferred, 0, 0)]
+        ports = [held.enter_context(_bound(wanted)).getsockname()[1] for wanted in (preferred_port(), 0, 0)]
     return Ports(api=ports[0], worker_logs=ports[1], triggerer_logs=ports[2])
 
 
@@ -156,6 +174,8 @@ def _bound(port: int) -> socket.socket:
     """Return a socket bound to a loopback port: the given one if it is free, else any."""
     for candidate in (port, 0):
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # Connections that an earlier server has closed do not keep its port for a minute. A server that listens does.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, candidate != 0)
         try:
             holder.bind((HOST, candidate))
         except OSError:
@@ -190,6 +210,7 @@ def _surroundings(home: Home) -> dict[str, str]:
         "HINDCAST_PIPELINES": str(home.pipelines),
         **({"HINDCAST_DEMO": "1"} if home.is_demo else {}),
         "JAVA_HOME": str(find_java()),
+        "SPARK_LOCAL_IP": HOST,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT),

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from jobs.orchestration.embedded import postgres as embedded_postgres
-from jobs.orchestration.embedded.airflow_env import USER, VIEWER, Home, prepare_home
+from jobs.orchestration.embedded.airflow_env import USER, VIEWER, Home, preferred_port, prepare_home
 from jobs.orchestration.embedded.airflow_supervisor import STOP_TIMEOUT_S, AirflowFailed
 from jobs.processes import ProcessRef
 from jobs.project import ROOT
@@ -142,6 +142,7 @@ def _launch(home: Home, *, keep: bool) -> subprocess.Popen[bytes]:
         raise RequestError(
             f"Airflow is already {service.phase} at {service.url}, on the lake {service.lake}; `make down` stops it"
         )
+    preferred_port()  # a wrong HINDCAST_PORT is an error here, and not in the log of the supervisor
     home.service_file.unlink(missing_ok=True)
     prepare_home(home)
     command = [sys.executable, "-m", "jobs.orchestration.embedded.airflow_supervisor", home.to_json()]

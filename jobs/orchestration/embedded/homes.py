@@ -35,7 +35,7 @@ def chosen_home() -> Home:
 
 def all_homes() -> tuple[Home, ...]:
     """Return the Airflows of this clone, which may have no files yet."""
-    return (own_home(), *(demo_home(directory) for directory in demo_directories()))
+    return (own_home(), *map(demo_home, [*demo_directories(), *demo_directories("year")]))
 
 
 def refuse_second(home: Home | None = None) -> None:

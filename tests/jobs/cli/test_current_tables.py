@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.lake import plain_table
+from jobs.ledger.history import REMEMBERED
 from jobs.publishing import verified_current
 from jobs.readers import published_table
 from tests.jobs.cli.conftest import Shell
@@ -167,6 +168,20 @@ def test_a_publish_and_a_rollback_that_run_again_move_what_a_killed_one_has_left
         done = "The newest publication that readers see is" if command[0] == "publish" else "was rolled back already"
         assert done in kept.err
         assert_shows_what_readers_see(kept)
+
+
+def test_recover_moves_the_tables_back_to_what_readers_see(kept: Shell) -> None:
+    kept("run", "sales", *RANGE)
+    append_day(kept.root, "2024-01-03", {"a": 10})
+    kept("run", "sales", *RANGE)
+    assert_shows_what_readers_see(kept)
+    newest = kept.json("status", "sales")["pipelines"][0]["newest_publication"]["publication"]
+    for commit in (kept.root / "sales" / "ledger" / "_delta_log").glob("*.json"):
+        if int(commit.stem) >= newest:
+            commit.unlink()
+    REMEMBERED.forget_all()
+    assert kept("recover", "sales", "--reason", "the disk failed") == 0, kept.err
+    assert_shows_what_readers_see(kept)
 
 
 def test_verify_finds_a_row_that_readers_do_not_see(kept: Shell) -> None:

@@ -28,7 +28,6 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for module in ("jobs.project", "jobs.orchestration.embedded.homes"):
         monkeypatch.setattr(f"{module}.HOME", tmp_path / ".hindcast")
     monkeypatch.setattr("jobs.cli.options.DEFAULT_LAKE", tmp_path / ".hindcast" / "lake")
-    monkeypatch.setattr("jobs.project.DEMOS", tmp_path / ".hindcast" / "demo")
     for name in ("HINDCAST_LAKE", "HINDCAST_PIPELINES"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "pipelines").mkdir()
@@ -107,4 +106,7 @@ def test_a_mistyped_command_gets_a_proposal(capsys: pytest.CaptureFixture[str], 
 def test_demonstrations_are_sorted_by_their_numbers(clone: Path) -> None:
     assert [path.name for path in project.demo_directories()] == ["2", "10", "11"]
     assert all(home.is_demo for home in homes.all_homes()[1:])
-    assert homes.all_homes()[0].root == clone / ".hindcast" / "airflow"
+    (clone / ".hindcast" / "year" / "3").mkdir(parents=True)
+    roots = [home.root for home in homes.all_homes()]
+    places = ["airflow", *(f"{place}/airflow" for place in ("demo/2", "demo/10", "demo/11", "year/3"))]
+    assert roots == [clone / ".hindcast" / place for place in places]

@@ -219,10 +219,15 @@ def test_other_code_ignores_a_snapshot_and_makes_its_own(tmp_path: Path, monkeyp
     ledger = process(uri)
     ledger.view()
     assert begun_after(ledger) == 1
-    assert len(remove_old_snapshots(str(uri), dry_run=True)) == 1
+    unfinished = [f".{number:020}-{'0' * 16}.zst.{'e' * 32}" for number in range(3)]  # of processes that were killed
+    for name in unfinished:
+        (uri / DIRECTORY / name).touch()
+    old = (*unfinished[:2], f"{1:020}-{'0' * 16}.zst")
+    assert remove_old_snapshots(str(uri), dry_run=True) == old
     assert len(snapshots(uri)) == 2
-    assert remove_old_snapshots(str(uri), dry_run=False) == (f"{1:020}-{'0' * 16}.zst",)
+    assert remove_old_snapshots(str(uri), dry_run=False) == old
     assert snapshots(uri) == [first]
+    assert (uri / DIRECTORY / unfinished[2]).exists(), "a process may write it now"
 
 
 def test_a_compaction_by_a_writer_leaves_a_snapshot_that_readers_use(tmp_path: Path) -> None:
@@ -250,6 +255,7 @@ def test_a_killed_writer_leaves_no_part_of_a_snapshot(tmp_path: Path, monkeypatc
         with pytest.raises(KeyboardInterrupt):
             process(uri).write(lambda _view: request(2, 2))
     assert [path.name[:20] for path in snapshots(uri)] == [f"{1:020}"]
+    assert not [path.name for path in (uri / DIRECTORY).iterdir() if path.name.startswith(".")]
     ledger = process(uri, replace(EVERY, snapshot_every=10**6))
     assert ledger.view() == fresh(uri).view()
     assert begun_after(ledger) == 1

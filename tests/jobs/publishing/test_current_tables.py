@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake import plain_table
+from jobs.lake.delta_tables import forget_table
 from jobs.lake.lake import Lake
 from jobs.ledger.publications import Publication
 from jobs.ledger.view import LedgerView
@@ -87,6 +89,7 @@ class RandomPublications:
         self.views.commit()
         self.published: dict[str, str] = {}
         self.publications: list[Publication] = []
+        self.now_ms = 0
         pipeline = parse_pipeline(spec_text(["key"], list(OUTPUTS)) + KEY, source="views.yaml")
         self.work: RequestContext = replace(
             open_request_context(pipeline, Lake(root=str(root)), now_ms=lambda: 0),
@@ -101,9 +104,29 @@ class RandomPublications:
             changes[f"2024-01-{day + 1:02d}"] = self.rng.choice(self.attempts[day])
         merged: Mapping[str, str | None] = {**self.published, **changes}
         self.published = {slice_id: run for slice_id, run in sorted(merged.items()) if run is not None}
-        seq = len(self.publications) * 2 + 2
-        self.publications.append(Publication(seq=seq, at_ms=0, request_id=None, who="me", undoes=None, changes=changes))
-        view = replace(self.views.view(self.published), version=seq + 1, publications=tuple(self.publications))
+        seq = max((past.seq for past in self.publications), default=0) + self.rng.choice([1, 1, 2])
+        self.now_ms += 1
+        self.publications.append(
+            Publication(seq=seq, at_ms=self.now_ms, request_id=None, who="me", undoes=None, changes=changes)
+        )
+        self._show()
+
+    def go_on(self) -> None:
+        """Lose publications, or change slices, or both."""
+        if self.rng.random() < 0.3:
+            self.lose()
+        if self.rng.random() < 0.9:
+            self.change()
+
+    def lose(self) -> None:
+        """Lose the newest publications, which a person accepts. Later ones get their versions again."""
+        del self.publications[-self.rng.choice([1, 1, 2, 9]) :]
+        self.published = LedgerView(version=0, publications=self.publications).published_at(1_000)
+        self._show()
+
+    def _show(self) -> None:
+        version = 1 + max((past.seq for past in self.publications), default=0)
+        view = replace(self.views.view(self.published), version=version, publications=tuple(self.publications))
         self.work.ledger.current = view  # type: ignore[attr-defined]
 
     def expected(self) -> list[str]:
@@ -111,7 +134,7 @@ class RandomPublications:
         return plain(read_published(self.work.lake, NAME, view).to_pylist()) if view.published else []
 
 
-def test_a_current_table_is_what_readers_see_after_kills_and_races(
+def test_a_current_table_is_what_readers_see_after_kills_and_races_and_lost_publications(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = plain_table.replace_slices
@@ -138,8 +161,8 @@ def test_a_current_table_is_what_readers_see_after_kills_and_races(
             return True
 
         monkeypatch.setattr(plain_table, "replace_slices", interrupted)
-        for _ in range(5):
-            story.change()
+        for _ in range(6):
+            story.go_on()
             plan[:] = [rng.choice(["commit", "commit", "race", "kill before", "kill after"])]
             with suppress(Killed):
                 move_current_tables(story.work)
@@ -154,6 +177,26 @@ def test_a_current_table_is_what_readers_see_after_kills_and_races(
         assert DeltaTable(story.uri).version() == before
     assert None in replaced
     assert any(count for count in replaced if count)
+
+
+def test_a_column_that_a_run_adds_before_its_publication_is_moved(tmp_path: Path) -> None:
+    """Defect: the columns were read before the view, so a publication between the two lost its new column."""
+    story = RandomPublications(tmp_path, Random(1))
+    story.change()
+    move_current_tables(story.work)
+    story.change()
+
+    class Late(StoredView):
+        def view(self) -> LedgerView:  # another process adds the column, and publishes
+            outputs = DeltaTable(tmp_path / NAME / "window_outputs")
+            if "later" not in {field.name for field in outputs.schema().fields}:
+                outputs.alter.add_columns([Field("later", PrimitiveType("long"))])
+                forget_table(str(tmp_path / NAME / "window_outputs"))
+            return self.current
+
+    late = replace(story.work, ledger=Late(story.work.ledger.view()))  # type: ignore[arg-type]
+    table_move.move_table(late, "window_outputs", uri=story.uri)
+    assert "later" in {field.name for field in DeltaTable(story.uri).schema().fields}
 
 
 def test_the_key_of_the_file_counts_for_older_requests(tmp_path: Path) -> None:

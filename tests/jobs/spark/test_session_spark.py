@@ -30,6 +30,13 @@ def test_spark_keeps_its_blocks_in_a_private_directory(spark: "SparkSession") ->
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
 
 
+def test_a_local_spark_does_not_look_up_the_name_of_the_machine(spark: "SparkSession") -> None:
+    """Defect: on a machine whose name has no address, the set-up passed and each replay with Spark failed."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    assert jvm.java.lang.System.getenv("SPARK_LOCAL_IP") == "127.0.0.1"
+
+
 def test_python_workers_use_sockets_in_the_private_directory(spark: "SparkSession") -> None:
     assert spark.sparkContext.parallelize([1, 2], 2).map(lambda one: one + 1).collect() == [2, 3]
     assert any(path.is_socket() for path in private_directory().iterdir())

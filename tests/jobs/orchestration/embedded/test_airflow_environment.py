@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from jobs.orchestration.embedded import airflow_service
 from jobs.orchestration.embedded.airflow_env import (
     HOST,
     POOLS,
@@ -22,6 +23,7 @@ from jobs.orchestration.embedded.airflow_env import (
     write_private,
 )
 from tests.support.places import ROOT
+from windowlib.errors import RequestError
 
 PORTS = Ports(api=18080, worker_logs=18081, triggerer_logs=18082)
 
@@ -90,6 +92,27 @@ def test_a_port_that_is_taken_is_not_chosen() -> None:
             probe.bind((HOST, port))
 
 
+def test_a_port_whose_connections_were_closed_is_chosen_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: `make up` within a minute after `make down` had another port."""
+    with socket.create_server((HOST, 0)) as server:  # it sets SO_REUSEADDR, as uvicorn does
+        port = server.getsockname()[1]
+        with socket.create_connection((HOST, port)) as client:
+            accepted, _ = server.accept()
+            accepted.close()  # the side that closes first keeps the connection in TIME_WAIT
+            client.recv(1)
+        monkeypatch.setenv("HINDCAST_PORT", str(port))
+        assert free_ports().api != port, "the server listens"
+    assert free_ports().api == port
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "70000", "-1", "8080 "])
+def test_a_wrong_port_is_refused_before_anything_starts(home: Home, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("HINDCAST_PORT", text)
+    with pytest.raises(RequestError, match=f"HINDCAST_PORT must be the number of a port, 1 to 65535; found '{text}'"):
+        airflow_service.start(home, print)
+    assert not home.root.exists()
+
+
 def test_the_environment_has_no_setting_of_another_airflow(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor",
@@ -109,6 +132,7 @@ def test_the_environment_has_no_setting_of_another_airflow(home: Home, monkeypat
     assert environ["PYTHONPATH"] != "/elsewhere"
     assert environ["NO_PROXY"] == f"example.org,{HOST},localhost"
     assert environ["HINDCAST_LAKE"] == home.lake
+    assert environ["SPARK_LOCAL_IP"] == HOST, "else Spark looks up the name of the machine, which may have no address"
     assert all(isinstance(value, str) for value in environ.values())
 
 
