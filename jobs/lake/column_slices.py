@@ -70,8 +70,8 @@ class ColumnSlicing(Slicing):
 
         with ThreadPoolExecutor(max_workers=READERS) as pool:
             times = known | dict(zip((file.path for file in unknown), pool.map(read, unknown), strict=True))
-        nulls = sum(file_times.nulls for file_times in times.values())
-        if nulls:
+        nulls = [file_times.nulls for file_times in times.values()]
+        if any(nulls):
             raise null_slices(self.log, self.cut.by, nulls)
         self._spans.update({path: file_times.span for path, file_times in times.items()})
         files = [pin for file in self.log.files() if file.path in times for pin in self._parts(file, times[file.path])]
