@@ -153,9 +153,9 @@ class PinnedLog:
             and file.appended != (file.row_ids.commit_version, file.row_ids.base_row_id)
         }
 
-    def upper_bounds(self, column: str) -> "Mapping[str, pa.Scalar[Any]]":
-        """Return the path of each file -> the greatest value of a column, where the log has statistics of it."""
-        return self._table.upper_bounds(column, [file.path for file in self.files])
+    def bounds(self, column: str) -> "pa.Table":
+        """Return the bounds of a column in the files of the log; as `LogVersion.bounds`."""
+        return self._table.bounds(column)
 
     def coordinates(self, slice_id: str) -> LogCoordinates:
         """Return the coordinates of a slice's input. No fingerprint covers them (docs/explanation/laws.md)."""

@@ -1,7 +1,7 @@
 """An event log that is the sequence of the rows that were inserted into a Delta table (`changes: inserts`)."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from threading import Lock
@@ -139,6 +139,10 @@ class InsertsVersion(LogVersion):
         "data feed it is not known which records it inserted. If a slice is refused, set `log.slice.first` to a slice "
         "after it"
     )
+    why_no_times: str = (
+        "name partition columns in `log.slice.by`, or write `slice: {by: commits}`, because with `changes: inserts` "
+        "files may have rows that were not inserted, too"
+    )
     _read: list[InsertedFiles] = field(default_factory=list, compare=False, repr=False)
 
     @override
@@ -203,17 +207,14 @@ class InsertsVersion(LogVersion):
                 return None
 
     @override
-    def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":
-        """Return the bounds of files that the version of the table has; an upper bound may be of more rows."""
-        return self.table.upper_bounds(column, paths)
-
-    @override
     def bounds(self, column: str) -> "pa.Table":
-        """Refuse slices by a column of times, because statistics are of rows that were not inserted, too."""
-        raise LogError(
-            f"event log {self.uri} has `changes: inserts`, and its slice column {column!r} is no partition column; "
-            "name partition columns in `log.slice.by`, or write `slice: {by: commits}`"
-        )
+        """Return the bounds of the files of which the table still has all rows, as they were inserted."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        whole = pa.array([file.path for file in self.table.files() if file.deleted is None], pa.string())
+        bounds = self.table.bounds(column)
+        return bounds.filter(pc.is_in(bounds["path"].cast(pa.string()), whole))
 
     @override
     def removal(self, columns: Sequence[str]) -> str:

@@ -116,6 +116,8 @@ def _check_column(log: LogVersion, by: SliceGrammar) -> None:
             "type TIMESTAMP or DATE with the arrival of the records (docs/reference/logs.md)"
         )
     [column] = others
+    if log.why_no_times:
+        raise LogError(f"slice column {column!r} of event log {log.uri} is no partition column; {log.why_no_times}")
     if log.nodes.get(column) not in TIME_KINDS:
         kind = f"is a {log.columns[column]}" if column in log.columns else "does not exist"
         raise LogError(
