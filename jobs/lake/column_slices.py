@@ -99,14 +99,16 @@ class ColumnSlicing(Slicing):
     def _known_times(self) -> dict[str, _FileTimes]:
         """Return the times of the files whose statistics tell them: all in one slice of the range, or outside of it."""
         known: dict[str, _FileTimes] = {}
-        counts = {file.path: file.records for file in self.log.files()}
+        files = {file.path: file for file in self.log.files()}
         bounds = self.log.bounds(self.column)
         lows, highs = (self._instants(bounds[name].combine_chunks()).to_pylist() for name in ("low", "high"))
         for path, low, high, nulls in zip(
             bounds["path"].to_pylist(), lows, highs, bounds["nulls"].to_pylist(), strict=True
         ):
-            span, count = Span.of(low, high), counts.get(path)
+            span, count = Span.of(low, high), files[path].records
             slices = overlapped(self.cut, span)
+            if nulls and files[path].deleted is not None:
+                continue  # the rows with a null may be deleted
             if count and (nulls or not slices or self._is_in(slices[0], span)):
                 records = {slices[0].slice_id: count} if slices else {}
                 known[path] = _FileTimes(span=span, nulls=nulls, records=records)

@@ -24,6 +24,7 @@ from jobs.lake.slice_instants import TimeKind, slice_instants, statistics_span
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.slices import SliceGrid, local_ms, slice_at
 from jobs.runs import Slice
+from tests.support.delta_logs import mark_deleted
 from tests.support.fuzzing import seeds
 from windowlib.errors import LogError
 
@@ -186,6 +187,9 @@ def test_a_null_is_refused_with_the_column(tmp_path: Path) -> None:
         _append(log, "timestamp", [FIRST, None], statistics=statistics)
         with pytest.raises(LogError, match="has 1 records whose slice column 'at' is null"):
             _pin(log, HOURLY, _slices(HOURLY, FIRST, 2))
+        [path] = DeltaTable(str(log)).get_add_actions().column("path").to_pylist()
+        mark_deleted(log, {path: [1]})
+        assert _look(log, HOURLY).records == 1
 
 
 def test_a_delete_is_refused_in_the_slices_of_its_files_and_a_restore_mends_them(tmp_path: Path) -> None:
