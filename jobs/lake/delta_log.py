@@ -120,9 +120,9 @@ class LogTable(LogVersion):
             return {}
         with log_errors(self.uri, "reading its deletion vectors"):
             vectors = arrow_table(self.table.deletion_vectors())
-            kept = [bits.values.to_numpy(zero_copy_only=False) for bits in vectors["selection_vector"]]
-        places = (place_of("", path) for path in vectors["filepath"].to_pylist())
-        return {place: DeletedRows.of(bits) for place, bits in zip(places, kept, strict=True)}
+            rows = (bits.values.to_numpy(zero_copy_only=False) for bits in vectors["selection_vector"])
+            places = (place_of("", path) for path in vectors["filepath"].to_pylist())
+            return {place: DeletedRows.of(is_kept) for place, is_kept in zip(places, rows, strict=True)}
 
     @override
     def bounds(self, column: str) -> "pa.Table":
