@@ -65,6 +65,7 @@ class InsertedFiles(LogFiles):
         """The first commit from which on all commits that can be read were made with the feed switched on."""
         if not self._since:
             since, was_on = min(self.commits, default=0), False
+            self.read_ahead(self.commits)
             for version in sorted(self.commits):
                 for entry in self.table_entries(version):
                     if "metaData" in entry:
@@ -73,10 +74,6 @@ class InsertedFiles(LogFiles):
                         was_on = is_on
             self._since.append(since)
         return self._since[0]
-
-    def table_entries(self, version: int) -> Sequence[Entry]:
-        """Return the actions of a commit of the table, as `LogFiles.entries` does."""
-        return LogFiles.entries(self, version)
 
     def _of_inserts(self, version: int) -> Iterator[Entry]:
         entries = self.table_entries(version)
@@ -165,6 +162,7 @@ class InsertsVersion(LogVersion):
     def _listed(self) -> _Listed:
         files = self._read[0] if self._read else self.log_files()  # their commits are compared with stored digests
         versions = sorted(files.commits)
+        files.read_ahead(versions)
         adds = [entry["add"] for version in versions for entry in files.entries(version) if "add" in entry]
         files_read = [self._data_file(files.root, add) for add in adds]
         gone = [file.path for file in files_read if file.only_inserts and file.records is None]

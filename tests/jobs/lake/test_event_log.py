@@ -10,15 +10,18 @@ from dataclasses import replace
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
+from threading import Barrier
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.lake import log_files
 from jobs.lake.commit_history import CommitHistory
 from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
+from jobs.lake.log_files import Entry, LogFiles
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
 from tests.support.delta_logs import clean_commits, commits_of, cut_off, map_columns
@@ -397,6 +400,18 @@ def _calls_to_pin(log: Path, days: int) -> int:
     assert sum(pinned.coordinates(one.slice_id).records for one in slices) == days
     profile.disable()
     return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
+
+
+def test_commits_are_read_at_the_same_time_from_an_object_store(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, together, parse = pin(log).history, Barrier(len(DAYS)), LogFiles._parse
+
+    def waiting(files: LogFiles, path: str) -> Sequence[Entry]:
+        together.wait(timeout=30)  # breaks if commits are read one after the other
+        return parse(files, path)
+
+    monkeypatch.setattr(log_files, "is_remote", lambda _uri: True)
+    monkeypatch.setattr(LogFiles, "_parse", waiting)
+    assert pin(log).history == before
 
 
 def test_the_sound_version_is_computed_once_for_all_slices(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
