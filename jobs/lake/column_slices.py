@@ -20,8 +20,10 @@ from jobs.lake.parquet_files import open_parquet
 from jobs.lake.pinned_files import PinnedFile, SlicePart
 from jobs.lake.slice_instants import Span, TimeKind, slice_instants, statistics_span
 from jobs.lake.slicing import SlicedFiles, Slicing, null_slices, overlapped, span_groups
+from jobs.pipeline.slices import SliceGrid, first_edge_ms, last_edge_ms
 from jobs.runs import Slice
 from jobs.storage import file_system
+from windowlib.errors import LogError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,24 +72,43 @@ class ColumnSlicing(Slicing):
 
         with ThreadPoolExecutor(max_workers=READERS) as pool:
             times = known | dict(zip((file.path for file in unknown), pool.map(read, unknown), strict=True))
-        nulls = sum(file_times.nulls for file_times in times.values())
-        if nulls:
+        nulls = [file_times.nulls for file_times in times.values()]
+        if any(nulls):
             raise null_slices(self.log, self.cut.by, nulls)
         self._spans.update({path: file_times.span for path, file_times in times.items()})
+        self._refuse_far()
         files = [pin for file in self.log.files() if file.path in times for pin in self._parts(file, times[file.path])]
         return SlicedFiles(files=tuple(files), data_ms=self._data_ms(times.values()))
+
+    def _refuse_far(self) -> None:
+        """Refuse records outside the years 1 to 9999, where no slice is, unless `first` or `last` leaves them out."""
+        by = self.cut.by
+        grid = SliceGrid(every_ms=by.every_ms, zone=by.zone, first_ms=None, last_ms=None)
+        for path, span in self._spans.items():
+            if span is not None and span.first_ms < first_edge_ms(grid) and by.first is None:
+                is_where, key = "before the year 1", "first"
+            elif span is not None and span.last_ms >= last_edge_ms(grid) and by.last is None:
+                is_where, key = "after the year 9999", "last"
+            else:
+                continue
+            raise LogError(
+                f"event log {self.log.uri} has in file {path} a record whose slice column {self.column!r} is {is_where}"
+                f", where no slice is. Remove the record, or set `log.slice.{key}`, which leaves it out"
+            )
 
     def _known_times(self) -> dict[str, _FileTimes]:
         """Return the times of the files whose statistics tell them: all in one slice of the range, or outside of it."""
         known: dict[str, _FileTimes] = {}
-        counts = {file.path: file.records for file in self.log.files()}
+        files = {file.path: file for file in self.log.files()}
         bounds = self.log.bounds(self.column)
         lows, highs = (self._instants(bounds[name].combine_chunks()).to_pylist() for name in ("low", "high"))
         for path, low, high, nulls in zip(
             bounds["path"].to_pylist(), lows, highs, bounds["nulls"].to_pylist(), strict=True
         ):
-            span, count = Span.of(low, high), counts.get(path)
+            span, count = Span.of(low, high), files[path].records
             slices = overlapped(self.cut, span)
+            if nulls and files[path].deleted is not None:
+                continue  # the rows with a null may be deleted
             if count and (nulls or not slices or self._is_in(slices[0], span)):
                 records = {slices[0].slice_id: count} if slices else {}
                 known[path] = _FileTimes(span=span, nulls=nulls, records=records)
@@ -108,7 +129,7 @@ class ColumnSlicing(Slicing):
         """
         import pyarrow as pa
 
-        file = open_parquet(data)
+        file = open_parquet(data, coerce_int96_timestamp_unit="us")  # as the tasks do; ns have no year after 2262
         name = self.log.physical[self.column]
         if name not in file.schema_arrow.names:  # the column was added to the table later
             nulls = file.metadata.num_rows - (0 if deleted is None else deleted.count)
@@ -132,7 +153,8 @@ class ColumnSlicing(Slicing):
         kind = file.schema_arrow.field(name).type
         is_exact = pa.types.is_date32(kind) or (pa.types.is_timestamp(kind) and kind.unit in {"ms", "us"})
         if is_exact and statistics is not None and statistics.has_min_max and statistics.has_null_count:
-            span = Span.of(*self._instants(pa.array([statistics.min, statistics.max], kind)).to_pylist())
+            bounds = pa.array([statistics.min_raw, statistics.max_raw], kind)  # Python has no year after 9999
+            span = Span.of(*self._instants(bounds).to_pylist())
             slices = overlapped(self.cut, span)
             if not slices or self._is_in(slices[0], span):
                 rows = footer.num_rows - statistics.null_count

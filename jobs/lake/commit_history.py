@@ -165,6 +165,7 @@ def read_history(
     histories = None if log.version - since < few else _appended_before(files, groups, since)
     first = since if histories is None or files.checkpoint is None else files.checkpoint.version + 1
     histories = {} if histories is None else histories
+    files.read_ahead(range(first, log.version + 1))
     for version in range(first, log.version + 1):
         entries = files.entries(version)
         touched: dict[str | None, list[_Action]] = {}

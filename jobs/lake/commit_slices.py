@@ -51,7 +51,9 @@ def commit_times(files: LogFiles, version: int) -> dict[int, int]:
     """
     times: dict[int, int] = {}
     newest_ms = _BEGINNING
-    for commit in range(files.first_before(version), version + 1):
+    commits = range(files.first_before(version), version + 1)
+    files.read_ahead(commits)
+    for commit in commits:
         own_ms = commit_time_ms(files.entries(commit))
         newest_ms = times[commit] = newest_ms if own_ms is None else max(newest_ms, own_ms)
     return times

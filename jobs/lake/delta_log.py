@@ -5,7 +5,7 @@ This module reads Delta's metadata and file listings, never a record. All column
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -120,28 +120,9 @@ class LogTable(LogVersion):
             return {}
         with log_errors(self.uri, "reading its deletion vectors"):
             vectors = arrow_table(self.table.deletion_vectors())
-            kept = [bits.values.to_numpy(zero_copy_only=False) for bits in vectors["selection_vector"]]
-        places = (place_of("", path) for path in vectors["filepath"].to_pylist())
-        return {place: DeletedRows.of(bits) for place, bits in zip(places, kept, strict=True)}
-
-    @override
-    def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":
-        """Return the path of each of these data files -> the greatest value of a column, where statistics have it.
-
-        Raises:
-            LogError: the table is damaged.
-        """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        with log_errors(self.uri, "reading the statistics of its files"):
-            actions = arrow_table(self.table.get_add_actions(flatten=True))
-        name = f"max.{column}"
-        if name not in actions.column_names:
-            return {}
-        asked = pc.is_in(actions["path"], pa.array(paths, pa.string()))
-        known = actions.filter(pc.and_(asked, pc.is_valid(actions[name])))
-        return dict(zip(known["path"].to_pylist(), known[name], strict=True))
+            rows = (bits.values.to_numpy(zero_copy_only=False) for bits in vectors["selection_vector"])
+            places = (place_of("", path) for path in vectors["filepath"].to_pylist())
+            return {place: DeletedRows.of(is_kept) for place, is_kept in zip(places, rows, strict=True)}
 
     @override
     def bounds(self, column: str) -> "pa.Table":

@@ -16,7 +16,7 @@ from jobs.lake.log_coordinates import SliceFiles, known_history, known_since, sl
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import LogFiles, place_of
 from jobs.lake.log_version import NO_COMMITS, LogPlace, LogVersion
-from jobs.lake.pinned_files import PinnedFile, refuse_damage
+from jobs.lake.pinned_files import BYTES_PER_RECORD, PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
 from jobs.lake.slicing import SlicedFiles, Slicing
 from jobs.lake.slicing_choice import is_partitioned, slicing_of
@@ -86,8 +86,8 @@ class PinnedLog:
 
     @property
     def records(self) -> int:
-        """The number of records in the files, as far as the log has statistics."""
-        return sum(file.records or 0 for file in self.files)
+        """The number of records in the files; of files without statistics, an estimate by their bytes."""
+        return sum(file.bytes // BYTES_PER_RECORD if file.records is None else file.records for file in self.files)
 
     @property
     def before(self) -> "PinnedLog":
@@ -153,9 +153,9 @@ class PinnedLog:
             and file.appended != (file.row_ids.commit_version, file.row_ids.base_row_id)
         }
 
-    def upper_bounds(self, column: str) -> "Mapping[str, pa.Scalar[Any]]":
-        """Return the path of each file -> the greatest value of a column, where the log has statistics of it."""
-        return self._table.upper_bounds(column, [file.path for file in self.files])
+    def bounds(self, column: str) -> "pa.Table":
+        """Return the bounds of a column in the files of the log; as `LogVersion.bounds`."""
+        return self._table.bounds(column)
 
     def coordinates(self, slice_id: str) -> LogCoordinates:
         """Return the coordinates of a slice's input. No fingerprint covers them (docs/explanation/laws.md)."""

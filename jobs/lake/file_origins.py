@@ -56,7 +56,7 @@ def origins_of(files: LogFiles, version: int) -> Iterator[tuple[str, Origin]]:
     """Yield the place in the file system of each file that a commit adds, and the commit as its origin."""
     entries = files.entries(version)
     operation = operation_of(entries)
-    removed = [entry["remove"].get("partitionValues") for entry in entries if _removes_records(entry)]
+    removed = {_partition(entry["remove"]) for entry in entries if _removes_records(entry)}
     for position, add in enumerate(entry["add"] for entry in entries if "add" in entry):
         yield (
             place_of(files.root, str(add["path"])),
@@ -65,9 +65,14 @@ def origins_of(files: LogFiles, version: int) -> Iterator[tuple[str, Origin]]:
                 operation=operation,
                 position=position,
                 add=add,
-                is_rewrite=None in removed or add.get("partitionValues") in removed,
+                is_rewrite=None in removed or _partition(add) in removed,
             ),
         )
+
+
+def _partition(action: Mapping[str, Any]) -> frozenset[tuple[str, Any]] | None:
+    values = action.get("partitionValues")
+    return None if values is None else frozenset(values.items())
 
 
 def _removes_records(entry: Entry) -> bool:

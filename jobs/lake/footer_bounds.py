@@ -40,7 +40,10 @@ def footer_bounds(log: LogVersion, column: str) -> "pa.Table":
     def read(file: DataFile) -> tuple[Any, Any, int] | None:
         doing = f"reading the footer of {file.path}"
         with log_errors(log.uri, doing), system.open_input_file(place_of(root, file.path)) as data:
-            return _of_footer(open_parquet(data).metadata, log.physical[column])
+            try:
+                return _of_footer(open_parquet(data).metadata, log.physical[column])
+            except OverflowError:  # a year that Python does not have
+                return None
 
     files = log.files()
     with ThreadPoolExecutor(max_workers=READERS) as pool:

@@ -3,10 +3,10 @@
 A version is the sequence number of a snapshot of the main branch. Its columns are those of the schema of the snapshot.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg import types
 from pyiceberg.manifest import DataFileContent, ManifestContent
@@ -27,8 +27,7 @@ from jobs.lake.iceberg_table import (
     open_iceberg,
 )
 from jobs.lake.log_files import NO_DIGESTS
-from jobs.lake.log_version import DataFile, LogTip, LogVersion, commit_digest
-from windowlib.columnar.arrow import arrow_type
+from jobs.lake.log_version import DataFile, LogTip, LogVersion, commit_digest, no_bounds
 from windowlib.errors import LogError
 from windowlib.records.column_types import Node, spell_type, struct_type
 
@@ -175,19 +174,10 @@ class IcebergVersion(LogVersion):
             ]
 
     @override
-    def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":
-        """Return the path of each file -> the greatest value of a column of times or whole numbers."""
-        import pyarrow as pa
-
-        if column not in self.nodes:  # a part of a column, or a derived one
-            return {}
-        asked, kind = frozenset(paths), arrow_type(self.nodes[column])
-        bounds = {live.path: file_bounds(file, self.schema, column) for live, file in self._live if live.path in asked}
-        return {path: pa.scalar(own[1], kind) for path, own in bounds.items() if own is not None}
-
-    @override
     def bounds(self, column: str) -> "pa.Table":
         """Return `path`, `low`, `high` and `nulls` of the files whose manifests have all three of a column."""
+        if column not in self.nodes:  # a part of a column, or a derived one
+            return no_bounds()
         number = self.schema.find_field(column).field_id
         rows = [
             (live.path, *own, nulls[number])

@@ -233,7 +233,7 @@ class IcebergFiles(LogFiles):
         return self.table.list_names.get(path) or path.removeprefix(f"{self.root}/")
 
     @override
-    def entries(self, version: int) -> Sequence[Entry]:
+    def table_entries(self, version: int) -> Sequence[Entry]:
         if version not in self._read:
             with iceberg_errors(self.uri, f"reading snapshot {version}"):
                 self._read[version] = tuple(self._actions(version)) if self.commits[version] else ()

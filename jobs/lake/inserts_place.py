@@ -1,7 +1,7 @@
 """An event log that is the sequence of the rows that were inserted into a Delta table (`changes: inserts`)."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from threading import Lock
@@ -65,6 +65,7 @@ class InsertedFiles(LogFiles):
         """The first commit from which on all commits that can be read were made with the feed switched on."""
         if not self._since:
             since, was_on = min(self.commits, default=0), False
+            self.read_ahead(self.commits)
             for version in sorted(self.commits):
                 for entry in self.table_entries(version):
                     if "metaData" in entry:
@@ -73,10 +74,6 @@ class InsertedFiles(LogFiles):
                         was_on = is_on
             self._since.append(since)
         return self._since[0]
-
-    def table_entries(self, version: int) -> Sequence[Entry]:
-        """Return the actions of a commit of the table, as `LogFiles.entries` does."""
-        return LogFiles.entries(self, version)
 
     def _of_inserts(self, version: int) -> Iterator[Entry]:
         entries = self.table_entries(version)
@@ -139,6 +136,10 @@ class InsertsVersion(LogVersion):
         "data feed it is not known which records it inserted. If a slice is refused, set `log.slice.first` to a slice "
         "after it"
     )
+    why_no_times: str = (
+        "name partition columns in `log.slice.by`, or write `slice: {by: commits}`, because with `changes: inserts` "
+        "files may have rows that were not inserted, too"
+    )
     _read: list[InsertedFiles] = field(default_factory=list, compare=False, repr=False)
 
     @override
@@ -161,6 +162,7 @@ class InsertsVersion(LogVersion):
     def _listed(self) -> _Listed:
         files = self._read[0] if self._read else self.log_files()  # their commits are compared with stored digests
         versions = sorted(files.commits)
+        files.read_ahead(versions)
         adds = [entry["add"] for version in versions for entry in files.entries(version) if "add" in entry]
         files_read = [self._data_file(files.root, add) for add in adds]
         gone = [file.path for file in files_read if file.only_inserts and file.records is None]
@@ -203,17 +205,14 @@ class InsertsVersion(LogVersion):
                 return None
 
     @override
-    def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":
-        """Return the bounds of files that the version of the table has; an upper bound may be of more rows."""
-        return self.table.upper_bounds(column, paths)
-
-    @override
     def bounds(self, column: str) -> "pa.Table":
-        """Refuse slices by a column of times, because statistics are of rows that were not inserted, too."""
-        raise LogError(
-            f"event log {self.uri} has `changes: inserts`, and its slice column {column!r} is no partition column; "
-            "name partition columns in `log.slice.by`, or write `slice: {by: commits}`"
-        )
+        """Return the bounds of the files of which the table still has all rows, as they were inserted."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        whole = pa.array([file.path for file in self.table.files() if file.deleted is None], pa.string())
+        bounds = self.table.bounds(column)
+        return bounds.filter(pc.is_in(bounds["path"].cast(pa.string()), whole))
 
     @override
     def removal(self, columns: Sequence[str]) -> str:

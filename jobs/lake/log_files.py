@@ -6,6 +6,7 @@ A commit file is read and parsed once for each `LogFiles`. The bytes of each fil
 
 import os
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -138,6 +139,20 @@ class LogFiles:
         Raises:
             LogError: the file is damaged or empty. deltalake reads an empty newest commit as one without changes.
         """
+        return self.table_entries(version)
+
+    def read_ahead(self, versions: Iterable[int]) -> None:
+        """Read the commits that are asked for next. From an object store, several are read at the same time.
+
+        Raises:
+            LogError: as for `entries`.
+        """
+        if is_remote(self.uri):
+            with ThreadPoolExecutor(max_workers=READERS) as pool:
+                deque(pool.map(self.table_entries, versions), maxlen=0)
+
+    def table_entries(self, version: int) -> Sequence[Entry]:
+        """Return the actions of a commit as the table has them."""
         if version not in self._read:
             self._read[version] = self._parse(self.commits[version])
         return self._read[version]

@@ -7,7 +7,7 @@ planner and the replay use only these classes.
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
@@ -116,6 +116,7 @@ class LogVersion(ABC):
         is_read_by_spark: whether Spark can read the log where tasks cannot.
         retention: the setting of the table that says how long commits are kept.
         why_not_accepted: why a person cannot accept commits that removed or changed records; empty if a person can.
+        why_no_times: why no column of times can tell the slices of the records; empty if one can.
     """
 
     uri: str
@@ -130,6 +131,7 @@ class LogVersion(ABC):
     is_read_by_spark: bool = False
     retention: str = RETENTION
     why_not_accepted: str = ""
+    why_no_times: str = ""
 
     @cached_property
     def columns(self) -> Mapping[str, str]:
@@ -158,12 +160,12 @@ class LogVersion(ABC):
     def removal(self, columns: Sequence[str]) -> str:
         """Return how a person removes the records that have no value of one of these partition columns."""
 
-    def upper_bounds(self, column: str, paths: Collection[str]) -> "Mapping[str, pa.Scalar[Any]]":  # noqa: ARG002
-        """Return path -> the greatest value of a column, where the log tells it."""
-        return {}
-
     def bounds(self, column: str) -> "pa.Table":  # noqa: ARG002 - only the files tell it
-        """Return `path`, `low`, `high` and `nulls` of the files of which the log tells all three of a column."""
+        """Return `path`, `low`, `high` and `nulls` of the files of which the log tells all three of a column.
+
+        Raises:
+            LogError: the log is damaged.
+        """
         return no_bounds()
 
     def missing(self, slices: Sequence[Slice]) -> Mapping[str, str] | None:  # noqa: ARG002 - most logs cannot tell it

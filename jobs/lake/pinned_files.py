@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from jobs.lake.log_files import place_of
 from jobs.lake.log_version import DataFile, LogVersion
@@ -10,6 +10,9 @@ from jobs.lake.rewrites import Rewrite, deleted_records
 from jobs.lake.row_tracking import RowPlace
 from jobs.storage import file_system
 from windowlib.errors import LogError
+
+BYTES_PER_RECORD: Final = 16
+"""A file without a number of records is taken as one of many small ones, so that memory suffices for its chunk."""
 
 
 class AppendPlace(NamedTuple):

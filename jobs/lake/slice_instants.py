@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 from zoneinfo import ZoneInfo
 
 from jobs.pipeline.slices import local_ms
+from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,11 +88,19 @@ def _local_ms(local: "pa.Array", zone: ZoneInfo) -> "pa.Array":
 
 
 def _by_value(local: "pa.Array", zone: ZoneInfo) -> "pa.Array":
-    """Return the instants of local times in milliseconds, one distinct value after the other."""
+    """Return the instants of local times in milliseconds, one distinct value after the other.
+
+    Times outside the years 1 to 9999 are taken as those of UTC: no slice is there.
+    """
     import pyarrow as pa
 
     known = local.dictionary_encode()
-    instants = [local_ms(_EPOCH + timedelta(milliseconds=at_ms), zone) for at_ms in known.dictionary.to_pylist()]
+    instants = [
+        local_ms(_EPOCH + timedelta(milliseconds=at_ms), zone)
+        if MIN_TIMESTAMP_MS <= at_ms <= MAX_TIMESTAMP_MS
+        else at_ms
+        for at_ms in known.dictionary.to_pylist()
+    ]
     return pa.DictionaryArray.from_arrays(known.indices, pa.array(instants, pa.int64())).cast(pa.int64())
 
 

@@ -66,19 +66,20 @@ class Slicing(ABC):
         return None if group == OUTSIDE else group
 
 
-def null_slices(log: LogVersion, by: SliceGrammar, records: int) -> LogError:
-    """Return the error for records without a slice."""
-    columns = by.columns
+def null_slices(log: LogVersion, by: SliceGrammar, records: Sequence[int | None]) -> LogError:
+    """Return the error for records without a slice. `records` are their numbers in each file; None: it is not known."""
+    columns, counts = by.columns, [count for count in records if count is not None]
+    has = f"{sum(counts):,} records" if len(counts) == len(records) else "records"
     if not set(columns) <= set(log.partition_columns):
         return LogError(
-            f"event log {log.uri} has {records:,} records whose slice column {columns[0]!r} is null. They belong to no "
+            f"event log {log.uri} has {has} whose slice column {columns[0]!r} is null. They belong to no "
             "slice and would never be replayed. Append the records of the log to a new table, with a value of "
             f"{columns[0]!r} in each, and name it in `log.table` (docs/reference/logs.md)"
         )
     named = f"slice column {columns[0]!r} is" if len(columns) == 1 else f"slice columns {list(columns)} are not all"
     null = "null" if len(columns) == 1 else "set"
     return LogError(
-        f"event log {log.uri} has {records} records whose {named} {null}. They belong to no slice and would never be "
+        f"event log {log.uri} has {has} whose {named} {null}. They belong to no slice and would never be "
         f"replayed. Append them again with a value, and then {log.removal(columns)}"
     )
 

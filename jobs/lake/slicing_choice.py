@@ -30,22 +30,22 @@ class PartitionSlicing(Slicing):
     @override
     def sliced(self) -> SlicedFiles:
         """Return the files of the slices; raises as `Slicing.sliced` does."""
-        null_records = 0
+        nulls: list[int | None] = []
         files: list[PinnedFile] = []
         filled: set[int] = set()
         columns = self.cut.by.columns
         for file in self.log.files():
             value = slice_value(file.partition, columns)
             if value is None:
-                null_records += file.records or 0
+                nulls += [] if file.records == 0 else [file.records]
                 continue
             if file.records != 0:
                 filled.add(self.cut.instant_ms(value))
             slice_id = self.cut.slice_id(value)
             if slice_id is not None:
                 files.append(PinnedFile.of(file, value=value, slice_id=slice_id))
-        if null_records:
-            raise null_slices(self.log, self.cut.by, null_records)
+        if nulls:
+            raise null_slices(self.log, self.cut.by, nulls)
         return SlicedFiles(files=tuple(files), data_ms=tuple(sorted(filled)))
 
     @override
@@ -116,6 +116,8 @@ def _check_column(log: LogVersion, by: SliceGrammar) -> None:
             "type TIMESTAMP or DATE with the arrival of the records (docs/reference/logs.md)"
         )
     [column] = others
+    if log.why_no_times:
+        raise LogError(f"slice column {column!r} of event log {log.uri} is no partition column; {log.why_no_times}")
     if log.nodes.get(column) not in TIME_KINDS:
         kind = f"is a {log.columns[column]}" if column in log.columns else "does not exist"
         raise LogError(

@@ -171,13 +171,13 @@ def until_committed(uri: str, commit: Callable[[], None], *, attempts: int = MAX
     from deltalake.exceptions import CommitFailedError
 
     for attempt in range(attempts):
-        try:
-            with reading(uri):
+        with reading(uri):
+            try:
                 return commit()
-        except StoreError as error:
-            forget_table(uri)
-            if not isinstance(error.__cause__, CommitFailedError):
-                raise
+            except BaseException as error:
+                forget_table(uri)
+                if not isinstance(error, CommitFailedError):  # `reading` would look for a damaged file in the table
+                    raise
         time.sleep(pause_s(attempt))
     raise StoreError(
         f"table {uri}: another process committed first {attempts} times in a row; find the other processes that run "

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from jobs.lake.pinned_files import BYTES_PER_RECORD
 from jobs.ledger.events import EventKind, LedgerEvent, closed_event, slice_columns
 from jobs.ledger.view import LedgerView, RequestKind, StagedRun
 from jobs.orchestration.attempts import begins_chain, may_stage, replay_until_closed
@@ -219,18 +220,23 @@ def next_chunk(current: Plan, staging: Staging, *, growing: int, skip: frozenset
         return ()
     first = steps[start]
     most = staging.chunk if staging.chunk is not None else len(steps)
-    chunk, records = [first], first.records
+    chunk, records = [first], _likely_records(first)
     for step in steps[start + 1 :]:
         is_next = step.slice.start_ms == chunk[-1].slice.end_ms and step.reason is not Reason.CURRENT
         if not is_next or len(chunk) >= most or step.is_certain != first.is_certain:
             break
         if not first.is_certain and len(chunk) >= growing:
             break
-        records += step.records
+        records += _likely_records(step)
         if records > staging.chunk_records:
             break
         chunk.append(step)
     return tuple(chunk)
+
+
+def _likely_records(step: Step) -> int:
+    """Return the number of records of a slice. The log may have no statistics of it."""
+    return step.records or step.bytes // BYTES_PER_RECORD
 
 
 def _has_unpublishable(current: Plan) -> bool:

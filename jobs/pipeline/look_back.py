@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid
+from jobs.pipeline.slices import previous_slice, slice_grid
 from jobs.runs import Slice
 
 
@@ -46,15 +46,6 @@ def look_back(pipeline: Pipeline, slices: Sequence[Slice]) -> LookBack:
     of = {slice_.slice_id: tuple(earlier(slice_))[::-1] for slice_ in slices}
     outside = {past.slice_id: past for own in of.values() for past in own if past.slice_id not in of}
     return LookBack(slices=(*slices,), of=of, outside=tuple(sorted(outside.values(), key=lambda past: past.start_ms)))
-
-
-def readers_of(pipeline: Pipeline, grid: SliceGrid, slice_: Slice) -> Iterator[Slice]:
-    """Yield the slices after a slice whose runs read it as well."""
-    distinct = pipeline.log.distinct
-    reader = None if distinct is None else next_slice(grid, slice_)
-    while distinct is not None and reader is not None and _reaches(slice_, reader, distinct.within_ms):
-        yield reader
-        reader = next_slice(grid, reader)
 
 
 def _reaches(earlier: Slice, later: Slice, within_ms: int) -> bool:

@@ -17,13 +17,14 @@ from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import log_slices, touched_since
 from jobs.lake.log_match import Match, match_input
 from jobs.lake.log_version import LogTip, commit_digest
+from jobs.lake.slicing import overlapped
 from jobs.ledger.acceptances import AcceptedRewrite, told_together
 from jobs.ledger.looks import Look, SeenInput
 from jobs.ledger.run_projection import RunBrief, briefs_of
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.pipeline.look_back import look_back, readers_of
-from jobs.pipeline.slices import next_slice, slice_at, slice_grid
+from jobs.pipeline.look_back import look_back
+from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.reading.log_places import log_place
@@ -100,9 +101,10 @@ def _looked(work: RequestContext, view: LedgerView, tip: LogTip, *, seen: Mappin
     """Return a look at the log for the published runs that are not of condemned attempts (run id -> brief)."""
     runs = {brief.slice_id: run_id for run_id, brief in seen.items()}
     base = view.look if view.look is not None and _is_of(view.look, tip) else None
-    touched = None if base is None else _touched(work, tip, base)
+    published = [view.slices[slice_id] for slice_id in runs]
+    touched = None if base is None else _touched(work, tip, base, published=published)
     if base is None or touched is None:
-        return _with(work, view, tip, runs=runs, suspects=[view.slices[slice_id] for slice_id in runs], kept={})
+        return _with(work, view, tip, runs=runs, suspects=published, kept={})
     newly = _published_after(view, base.seq)
     accepted = {name for rewrite in view.accepted if rewrite.seq > base.seq for name in rewrite.rewrite.slices}
     suspects: list[Slice] = []
@@ -133,20 +135,22 @@ def _is_of(look: Look, tip: LogTip) -> bool:
     return look.version < tip.version and look.commit == commit_digest(tip.files, look.version)
 
 
-def _touched(work: RequestContext, tip: LogTip, base: Look) -> Mapping[str, int] | None:
-    """Return slice -> the newest commit since a look that touched it; None if all slices have to be examined."""
-    cut = Cut(uri=tip.files.uri, by=work.pipeline.log.slice, slices=())
+def _touched(work: RequestContext, tip: LogTip, base: Look, *, published: Sequence[Slice]) -> Mapping[str, int] | None:
+    """Return published slice -> the newest commit since a look that touched what its run reads; None: all may be."""
+    back = look_back(work.pipeline, published)
+    cut = Cut(uri=tip.files.uri, by=work.pipeline.log.slice, slices=back.every)
     touched = touched_since(tip, base.version, cut)
     if touched is None:
         return None
-    grid, commits = slice_grid(work.pipeline), dict[str, int]()
+    commits: dict[str, int] = {}
     for span, commit in touched.items():
-        slice_: Slice | None = slice_at(grid, span.first_ms)
-        while slice_ is not None and slice_.start_ms <= span.last_ms:
-            for changed in (slice_, *readers_of(work.pipeline, grid, slice_)):
-                commits[changed.slice_id] = max(commit, commits.get(changed.slice_id, -1))
-            slice_ = next_slice(grid, slice_)
-    return commits
+        for slice_ in overlapped(cut, span):
+            commits[slice_.slice_id] = max(commit, commits.get(slice_.slice_id, -1))
+    read = {slice_.slice_id: (slice_, *back.of.get(slice_.slice_id, ())) for slice_ in published}
+    own = {
+        name: [commits[past.slice_id] for past in slices if past.slice_id in commits] for name, slices in read.items()
+    }
+    return {name: max(newest) for name, newest in own.items() if newest}
 
 
 def _published_after(view: LedgerView, seq: int) -> frozenset[str]:

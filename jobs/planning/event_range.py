@@ -13,7 +13,7 @@ from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.log_version import LogVersion
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import HALF_OPEN, parse_bound, show_instant, show_ms, slice_grid, slices_between
+from jobs.pipeline.slices import HALF_OPEN, parse_bound, show_instant, show_ms, slice_grid, slices_ending_in
 from jobs.plain_text import counted
 from jobs.planning.changed_slices import changed_slices
 from jobs.planning.event_times import SliceTimes, TimeRules, event_times, log_engine, time_rules
@@ -164,8 +164,8 @@ def event_time_slices(work: RequestContext, text: str, *, is_fresh: bool = False
     rules = _rules(pipeline, log)
     times: tuple[SliceTimes, ...] = ()
     if log_state.first_data is not None and log_state.last_data is not None:
-        slices = slices_between(pipeline, log_state.first_data.start_ms, log_state.last_data.end_ms)
-        over = [slice_ for slice_ in slices if slice_.end_ms <= work.ledger.now_ms()]
+        until_ms = min(log_state.last_data.end_ms, work.ledger.now_ms())
+        over = slices_ending_in(pipeline, log_state.first_data.start_ms, until_ms)
         times = event_times(pipeline, log, over)
     published = {} if is_fresh else _published_watermarks(work, view, rules)
     needed = resolved(event_range, rules, times, published=published)

@@ -51,20 +51,15 @@ def rewrites_of(work: RequestContext, view: LedgerView) -> FoundRewrites:
 
 
 def _slices_with_records(work: RequestContext, place: LogPlace, known: KnownLog) -> set[Slice]:
-    """Return the slices of the pipeline of which the log has records, or had some."""
-    grid, filled = slice_grid(work.pipeline), set[Slice]()
-    spans = spans_with_records(place, by=work.pipeline.log.slice, known=known)
-    for span in spans:
-        slice_: Slice | None = slice_at(grid, span.first_ms)
-        while slice_ is not None and slice_.start_ms <= span.last_ms:
+    """Return the slices of the pipeline, up to now, of which the log has records, or had some."""
+    grid, filled, now_ms = slice_grid(work.pipeline), set[Slice](), work.ledger.now_ms()
+    for span in spans_with_records(place, by=work.pipeline.log.slice, known=known):
+        last_ms = min(span.last_ms, now_ms)
+        slice_ = None if last_ms < span.first_ms else slice_at(grid, max(span.first_ms, grid.first_ms or span.first_ms))
+        while slice_ is not None and slice_.start_ms <= last_ms:
             filled.add(slice_)
             slice_ = next_slice(grid, slice_)
-    last_ms = None if grid.last_ms is None else slice_at(grid, grid.last_ms).end_ms
-    return {
-        slice_
-        for slice_ in filled
-        if (grid.first_ms is None or slice_.start_ms >= grid.first_ms) and (last_ms is None or slice_.end_ms <= last_ms)
-    }
+    return filled
 
 
 def chosen_rewrites(

@@ -1,13 +1,16 @@
 """The records of a log that is a table of another pipeline: of which runs a slice is made, and its rows.
 
 A window is one record of the first slice after which no record can change it: the watermark has passed its end and the
-allowed lateness. Its values are those of its last pane, which an earlier slice may have fired. So publications of later
-slices change no record of an earlier one, and a corrected slice changes the slices in which its windows became final.
+allowed lateness, and no later slice has a pane of it. Its values are those of its last pane, which an earlier slice may
+have fired. So publications of later slices change no record of an earlier one, and a corrected slice changes the slices
+in which its windows became final. A late repair, and an adopted spec with a greater lateness, may fire a window again
+that was final: this and later windows are then records of the slice that fired it.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from jobs.engine.fingerprints import fingerprint
@@ -16,6 +19,7 @@ from jobs.lake.damage import reading
 from jobs.lake.delta_tables import open_table
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
+from jobs.lake.table_files import Attempt
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.pipeline import Pipeline
@@ -74,15 +78,30 @@ def upstream_slices(lake: Lake, view: LedgerView, log: LogGrammar) -> list[Upstr
     with reading(uri := lake.table(log.pipeline, log.table)):
         table = open_table(uri)
         bounds = {} if table is None else table.listing().times("window_end", statistics_digests(runs))
-    ends = [bounds.get(run_attempt(run), (MIN_TIME_MS, MAX_TIME_MS)) for run in runs]
-    slices, final_ms = [], MIN_TIME_MS
-    for number, run in enumerate(runs):
-        until_ms = max(final_ms, _final_until_ms(spec_of(view, run), run))
-        earlier = zip(runs[:number], ends[:number], strict=True)
-        may_have = (part for part, (first_ms, last_ms) in earlier if last_ms > final_ms and first_ms <= until_ms)
-        slices.append(UpstreamSlice(run=run, parts=(*may_have, run), ends_ms=(final_ms, until_ms)))
+    untils_ms = _untils_ms(view, runs, bounds)
+    slices, parts, final_ms = list[UpstreamSlice](), list[tuple[StagedRun, int, int]](), MIN_TIME_MS
+    for run, until_ms in zip(runs, untils_ms, strict=True):
+        first_ms, last_ms = bounds.get(run_attempt(run), (MIN_TIME_MS, MAX_TIME_MS))
+        earlier = (part for part, first_end_ms, _ in parts if first_end_ms <= until_ms)
+        slices.append(UpstreamSlice(run=run, parts=(*earlier, run), ends_ms=(final_ms, until_ms)))
         final_ms = until_ms
+        parts = [part for part in (*parts, (run, first_ms, last_ms)) if part[2] > final_ms]
     return slices
+
+
+def _untils_ms(view: LedgerView, runs: Sequence[StagedRun], bounds: Mapping[Attempt, tuple[int, int]]) -> Sequence[int]:
+    """Return the end of the last windows of each slice: they are final after its run, and no later run has a pane.
+
+    A run of a repair, or of a spec with a greater lateness, has panes of windows that were final before it.
+    """
+    untils_ms, capped_ms = list[int](), MAX_TIME_MS
+    for run, before in zip(reversed(runs), (*reversed(runs[:-1]), None), strict=True):
+        untils_ms.append(min(capped_ms, _final_until_ms(spec_of(view, run), run)))
+        if before is not None:  # without statistics, the spec of the run tells which windows were open before it
+            own = bounds.get(run_attempt(run))
+            open_ms = _final_until_ms(spec_of(view, run), before) if own is None else own[0] - 1
+            capped_ms = min(capped_ms, open_ms)
+    return [*accumulate(reversed(untils_ms), max)]
 
 
 def _final_until_ms(spec: Pipeline, run: StagedRun) -> int:

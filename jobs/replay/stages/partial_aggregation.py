@@ -56,7 +56,9 @@ def with_time_bounds(blocks: Sequence[Block], pinned: Pinned, time: TimeColumn) 
         LogError: the statistics of the Delta log cannot be read.
     """
     log = pinned.log
-    of_files = {path: _ms(bound, log, time, kind=bound.type) for path, bound in log.upper_bounds(time.name).items()}
+    bounds = log.bounds(time.name)
+    highs = bound_instants(bounds["high"].combine_chunks(), log.nodes[time.name], unit=time.unit)
+    of_files = dict(zip(bounds["path"].to_pylist(), highs, strict=True))
     footers: dict[str, pq.FileMetaData | None] = {}
     bounded: list[Block] = []
     before = combined(pinned.time_before).max_event_time_ms

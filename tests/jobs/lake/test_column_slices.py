@@ -23,6 +23,7 @@ from jobs.lake.slice_instants import TimeKind, slice_instants, statistics_span
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.slices import SliceGrid, local_ms, slice_at
 from jobs.runs import Slice
+from tests.support.delta_logs import mark_deleted
 from tests.support.fuzzing import seeds
 from windowlib.errors import LogError
 
@@ -147,6 +148,35 @@ def test_instants_before_1970_are_rounded_down() -> None:
     assert slice_instants(column, "timestamp", ZoneInfo("UTC")).to_pylist() == [-1, -1, -2, 0]
 
 
+def test_times_of_all_years_are_in_their_slices_or_refused_with_the_file(tmp_path: Path) -> None:
+    """9999-12-31 is what writers store for "never"; seconds that are read as milliseconds are after the year 9999."""
+    for number, seed in enumerate(seeds(10)):
+        chance = Random(seed)
+        kind, form = chance.choice([*KINDS]), chance.choice(("plain", "int96", "without statistics"))
+        by = SliceGrammar.model_validate({"by": "at", "timezone": chance.choice(ZONES)})
+        ends = [datetime(9999, 12, 30, tzinfo=UTC)] + [datetime(1, 1, 3, tzinfo=UTC)] * (form != "int96")
+        log, far = tmp_path / str(number), chance.choice(ends)
+        _append(log, kind, [FIRST, far], statistics=False)
+        [path] = [Path(one.removeprefix("file://")) for one in DeltaTable(str(log)).file_uris()]
+        rows, options = pq.read_table(path), {"use_deprecated_int96_timestamps": form == "int96"}
+        pq.write_table(rows, path, write_statistics=form == "plain", **options)
+        ends_ms, data_ms = [_model_ms(kind, at, by.zone) for at in (FIRST, far)], _look(log, by).data_ms
+        assert (min(ends_ms), max(ends_ms)) == (data_ms[0], data_ms[-1]), seed
+        beyond = [int(FIRST.timestamp()) * 1_000_000, chance.choice((1, -1)) * 1_768_136_020_560_000_000]
+        days = pa.array([value // 86_400_000_000 for value in beyond], pa.int32())
+        values = days.cast(pa.date32()) if kind == "date" else pa.array(beyond, KINDS[kind])
+        options["use_deprecated_int96_timestamps"] &= beyond[1] > 0
+        pq.write_table(rows.set_column(1, "at", values), path, write_statistics=form == "plain", **options)
+        word, key = ("after the year 9999", "last") if beyond[1] > 0 else ("before the year 1", "first")
+        with pytest.raises(LogError, match=f"has in file {path.name} .* {word}, .* set `log.slice.{key}`"):
+            _look(log, by)
+        assert _look(log, by.model_copy(update={key: "2026-10-24"})).records == 1
+
+
+def _look(log: Path, by: SliceGrammar) -> PinnedLog:
+    return pin_log(DeltaPlace(uri=str(log)), by=by, slices=_slices(by, FIRST, 2), may_be_changed=True)
+
+
 HOURLY = SliceGrammar.model_validate({"by": "at", "every": "1h"})
 
 
@@ -156,6 +186,9 @@ def test_a_null_is_refused_with_the_column(tmp_path: Path) -> None:
         _append(log, "timestamp", [FIRST, None], statistics=statistics)
         with pytest.raises(LogError, match="has 1 records whose slice column 'at' is null"):
             _pin(log, HOURLY, _slices(HOURLY, FIRST, 2))
+        [path] = DeltaTable(str(log)).get_add_actions().column("path").to_pylist()
+        mark_deleted(log, {path: [1]})
+        assert _look(log, HOURLY).records == 1
 
 
 def test_a_delete_is_refused_in_the_slices_of_its_files_and_a_restore_mends_them(tmp_path: Path) -> None:

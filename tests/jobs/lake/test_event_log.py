@@ -1,6 +1,7 @@
 """Pinning a log: which logs are accepted, and which are refused before anything is written. No Spark."""
 
 import cProfile
+import json
 import pstats
 import random
 import shutil
@@ -9,15 +10,18 @@ from dataclasses import replace
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
+from threading import Barrier
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.lake import log_files
 from jobs.lake.commit_history import CommitHistory
 from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import KnownLog
+from jobs.lake.log_files import Entry, LogFiles
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
 from tests.support.delta_logs import clean_commits, commits_of, cut_off, map_columns
@@ -114,6 +118,13 @@ def test_a_lost_file_is_named_with_its_slice(log: Path) -> None:
 def test_records_without_a_slice_are_refused_with_their_count(log: Path) -> None:
     _append(log, [None], records=3)
     with pytest.raises(LogError, match="has 3 records whose slice column 'day' is null"):
+        pin(log)
+    for commit in commits_of(log):
+        lines = [json.loads(line) for line in commit.read_text("utf-8").splitlines()]
+        for add in (line["add"] for line in lines if "add" in line):
+            del add["stats"]
+        commit.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    with pytest.raises(LogError, match="has records whose slice column 'day' is null"):
         pin(log)
 
 
@@ -389,6 +400,18 @@ def _calls_to_pin(log: Path, days: int) -> int:
     assert sum(pinned.coordinates(one.slice_id).records for one in slices) == days
     profile.disable()
     return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
+
+
+def test_commits_are_read_at_the_same_time_from_an_object_store(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, together, parse = pin(log).history, Barrier(len(DAYS)), LogFiles._parse
+
+    def waiting(files: LogFiles, path: str) -> Sequence[Entry]:
+        together.wait(timeout=30)  # breaks if commits are read one after the other
+        return parse(files, path)
+
+    monkeypatch.setattr(log_files, "is_remote", lambda _uri: True)
+    monkeypatch.setattr(LogFiles, "_parse", waiting)
+    assert pin(log).history == before
 
 
 def test_the_sound_version_is_computed_once_for_all_slices(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,11 @@ def test_a_writer_that_is_always_second_gets_an_error(
         tries.append(1)
         raise CommitFailedError("somebody else was first")
 
+    def searched(uri: str, *_args: object) -> None:
+        raise AssertionError(f"{uri} was searched for a damaged file")
+
     monkeypatch.setattr(DeltaTable, "create", refused)
+    monkeypatch.setattr("jobs.lake.damage.damaged_file", searched)
     with pytest.raises(StoreError, match=rf"another process committed first {attempts} times in a row"):
         ensure_table(str(tmp_path / "t"), tables.timers(KEYS), attempts=attempts)
     assert len(tries) == attempts

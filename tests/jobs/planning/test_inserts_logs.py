@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
 from jobs.lake.log_rows import find_record
+from jobs.planning.event_range import event_time_slices
 from jobs.publishing.accepting import rewrites_of
 from jobs.reading.log_places import log_place
 from tests.support.delta_logs import commits_of
@@ -165,6 +166,21 @@ def test_distinct_finds_records_that_were_updated_or_deleted(tmp_path: Path) -> 
     assert shop.published() == plain.published()
 
 
+def test_the_bounds_of_a_file_are_those_of_its_inserted_rows(tmp_path: Path) -> None:
+    """Nothing is known of a file that the table does not have any more."""
+    shop, last = _filled(tmp_path), FIRST_MS + 3 * DAY_MS
+    days = event_time_slices(shop.work, "2026-03-02T03:00..2026-03-03")
+    assert (days.from_ms, days.to_ms) == (FIRST_MS + DAY_MS, last)
+    log = log_place(Lake(root=str(tmp_path)), shop.work.pipeline).open()
+    inserted = {row["at"] for row in shop.inserted}
+    assert log.bounds("at").num_rows == 3
+    assert {*log.bounds("at")["low"].to_pylist(), *log.bounds("at")["high"].to_pylist()} <= inserted
+    shop.table.delete("seq = 12")
+    days = event_time_slices(shop.work, "2026-03-02T03:00..2026-03-03")
+    assert (days.from_ms, days.to_ms) == (FIRST_MS + DAY_MS, last)
+    assert "do not tell the event times of" in days.sentence
+
+
 def test_no_commit_can_be_accepted(tmp_path: Path) -> None:
     shop = _filled(tmp_path)
     with pytest.raises(RequestError, match="a DELETE or UPDATE of the table changes no slice"):
@@ -249,7 +265,7 @@ def test_slices_by_a_column_of_times_are_refused(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     rows = _table(_rows(random.Random(1), 0, 3))
     write_deltalake(str(shop.log), rows, mode="append", configuration=FEED)
-    assert "its slice column 'day' is no partition column" in _refusal(shop)
+    assert "is no partition column; name partition columns in `log.slice.by`, or write" in _refusal(shop)
     assert log_place(Lake(root=str(tmp_path)), pipeline_of(shop.text)).open().table_id.endswith("-inserts")
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from jobs.lake.log_match import Match, compare_coordinates, match_input
+from jobs.lake.pinned_files import BYTES_PER_RECORD
 from jobs.ledger.events import EventKind, LedgerEvent, encode_details, staged_event
 from jobs.ledger.looks import verified_event, verified_sighting
 from jobs.ledger.projection import project
@@ -240,10 +241,21 @@ def chunks(found: Plan, limit: int | None, growing: int = 1) -> list[str]:
     return [step.slice.slice_id for step in next_chunk(found, Staging(chunk=limit), growing=growing, skip=frozenset())]
 
 
-@given(st.lists(st.integers(0, 9), min_size=6, max_size=6), st.integers(1, 20), st.none() | st.integers(1, 6))
-def test_chunks_have_as_many_slices_as_their_limits_allow(records: list[int], most: int, limit: int | None) -> None:
+@pytest.mark.parametrize("per_record", [0, 1])
+@given(
+    records=st.lists(st.integers(0, 9), min_size=6, max_size=6),
+    most=st.integers(1, 20),
+    limit=st.none() | st.integers(1, 6),
+)
+def test_chunks_have_as_many_slices_as_their_limits_allow(
+    per_record: int, records: list[int], most: int, limit: int | None
+) -> None:
+    """If the log has no numbers of records, the bytes of a slice tell how many records it may have."""
     found = plan(published(0), log())
-    steps = tuple(replace(step, records=count) for step, count in zip(found.steps, records, strict=True))
+    steps = tuple(
+        replace(step, records=count * per_record, bytes=count * BYTES_PER_RECORD)
+        for step, count in zip(found.steps, records, strict=True)
+    )
     staging, done = Staging(chunk=limit, chunk_records=most), list[str]()
     while chunk := next_chunk(replace(found, steps=steps), staging, growing=1, skip=frozenset(done)):
         begin, count = len(done), len(chunk)

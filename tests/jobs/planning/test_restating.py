@@ -1,15 +1,20 @@
 """Published slices whose records have changed: seen by the Delta log alone, proposed, declined, or told why not."""
 
+import cProfile
+import pstats
 import random
 import shutil
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
+from jobs.lake.log_match import Match
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.removals import Why, removed_event
 from jobs.ledger.view import LedgerView, Request
@@ -17,13 +22,16 @@ from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.planning import changed_slices as looking
 from jobs.planning.change_sentences import sentences, told_changes
+from jobs.planning.event_range import event_time_slices
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.planning.restating import Restating, propose, restating
 from jobs.planning.standing import standing
+from jobs.publishing.accepting import rewrites_of
 from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.optimistic_check import By, OutdatedDecision
 from tests.support.delta_logs import clean_commits
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
 CHANGES = ["append", "append", "append", "compact", "publish", "stage", "decline", "new day"]
@@ -378,6 +386,28 @@ def test_a_look_lists_no_file_of_the_table_if_no_commit_touches_a_published_slic
     append_day(shop.root, "2024-01-04", {"late": 1})
     with pytest.raises(AssertionError, match="listed"):
         looking.changed_slices(shop.work, shop.work.ledger.view())
+
+
+def test_a_record_of_the_year_9999_costs_no_walk_to_its_slice(tmp_path: Path) -> None:
+    shop = LogShop(tmp_path)
+
+    def append(*days: date) -> None:
+        rows = [{"k": "a", "at": FIRST_MS, "v": 1, "text": "t", "seq": day.toordinal(), "day": day} for day in days]
+        write_deltalake(str(shop.log), pa.Table.from_pylist(rows, SCHEMA), mode="append")
+
+    for day in (1, 2, 3):
+        append(date(2026, 3, day))
+    shop.run()
+    propose(shop.work, rule=RestateGrammar(), who="schedule")
+    append(date(2026, 3, 2), date.max)
+    with cProfile.Profile() as profile:
+        assert shop.changed() == {"2026-03-02": Match.CHANGED}
+        asked = event_time_slices(shop.work, "2026-03-01..2026-03-02")
+        assert asked.to_ms == FIRST_MS + 3 * DAY_MS
+        DeltaTable(str(shop.log)).delete("day = '9999-12-31'")
+        found = rewrites_of(shop.work, shop.work.ledger.view())
+        assert [[*rewrite.slices] for rewrite in found.rewrites] == [["2026-03-02", "2026-03-03"]]
+    assert pstats.Stats(profile).total_calls < 1_000_000  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("seed", range(6))

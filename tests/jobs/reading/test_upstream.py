@@ -16,6 +16,7 @@ from deltalake import write_deltalake
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import StagedRun
+from jobs.orchestration.late_repair import repair_of
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
@@ -26,7 +27,8 @@ from jobs.planning.steps import Reason
 from jobs.reading.published import read_published, read_published_table
 from jobs.reading.upstream_place import UpstreamPlace
 from jobs.replay.sizes import Sizes
-from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, days, replay
+from tests.jobs.orchestration.test_late_repair import context, random_pipeline, repair, run_days
+from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, days, make_log, replay
 from tests.support.delta_logs import change_bounds
 from tests.support.fuzzing import seeds
 from tests.support.replays import NOW_MS, pipeline_of
@@ -89,6 +91,22 @@ def is_final(pipeline: Pipeline, row: dict[str, Any], run_: StagedRun, end_ms: i
     return run_.result.watermark_ms is not None and at_ms <= run_.result.watermark_ms
 
 
+def check_records(
+    lake: Path, pipeline: Pipeline, slices: dict[str, list[dict[str, Any]]], outputs: Sequence[str] = ("n", "total")
+) -> dict[Any, Any]:
+    """Return window -> values of the records of slices, which are the published windows that are final, each once."""
+    view = Ledger(Lake(root=str(lake)).ledger(pipeline.name), now_ms=lambda: NOW_MS).view()
+    head = view.run([*view.published.values()][-1])
+    published = read_published(Lake(root=str(lake)), pipeline.name, view).to_pylist()
+    final = [row for row in published if is_final(pipeline, row, head, head.result.slice.end_ms)]
+    rows, records = (
+        [(window_of(row), [row[name] for name in outputs]) for row in own]
+        for own in (final, [record for own in slices.values() for record in own])
+    )
+    assert sorted(rows) == sorted(records)
+    return dict(records)
+
+
 def test_each_window_is_one_record_of_the_first_slice_after_which_nothing_changes_it(tmp_path: Path) -> None:
     """For random windows and logs: the records are the published windows that are final, and stay as the log grows."""
     placed = Counter[bool]()
@@ -107,14 +125,7 @@ def test_each_window_is_one_record_of_the_first_slice_after_which_nothing_change
             before = now
             runs = [view.run(run_id) for run_id in view.published.values()]
             assert [*now] == [own.result.slice.slice_id for own in runs], seed
-            published = read_published(Lake(root=str(lake)), "hours", view).to_pylist()
-            head = runs[-1]
-            final = [row for row in published if is_final(pipeline, row, head, head.result.slice.end_ms)]
-            records = [record for own in now.values() for record in own]
-            names = ("k", "window_start", "window_end", "n", "total", "all")
-            assert sorted(str([row[name] for name in names]) for row in final) == sorted(
-                str([record[name] for name in names]) for record in records
-            ), seed
+            check_records(lake, pipeline, now, outputs=("n", "total", "all"))
             for own, rows in zip(runs, now.values(), strict=True):
                 assert all(is_final(pipeline, row, own, own.result.slice.end_ms) for row in rows), seed
                 keys = [(row["window_end"], row["window_start"], row["row_id"]) for row in rows]
@@ -182,6 +193,30 @@ def append(place: Path, random: Random, *, day: int, most: int = 2) -> None:
     ]
     schema = pa.schema([("k", pa.int64()), ("at", pa.int64()), ("v", pa.int64()), ("day", pa.date32())])
     write_deltalake(str(place), pa.Table.from_pylist(rows, schema), mode="append", partition_by=["day"])
+
+
+def test_windows_that_a_repair_fired_again_have_the_values_that_readers_see(tmp_path: Path) -> None:
+    """For random logs and windows, also if no statistics tell which runs have panes of them."""
+    fired_again = 0
+    for seed in seeds(2):
+        random, root = Random(seed), tmp_path / str(seed)
+        make_log(root / "log", random, keys=[*range(5)], share=0.9)
+        work = context(root, random_pipeline(random))
+        run_days(work, 0, DAYS - 1)
+        reader, pipeline = downstream(name="reader", reads="late"), work.pipeline
+        before = check_records(root, pipeline, records_of(root, reader))
+        every = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+        day = random.choice(every.late).slice
+        try:
+            repair(work, repair_of(work, from_ms=day.start_ms, to_ms=day.end_ms, at_most_ms=None))
+        except RequestError:  # sessions that are still open
+            continue
+        run_days(work, DAYS - 1, DAYS)
+        after = check_records(root, pipeline, records_of(root, reader))
+        fired_again += sum(after[window] != values for window, values in before.items())
+        change_bounds(root / "late" / "window_outputs", "maxValues", "window_end", "1960-01-01T00:00:00.000Z")
+        assert check_records(root, pipeline, records_of(root, reader)) == after, seed
+    assert fired_again
 
 
 @pytest.fixture
