@@ -6,7 +6,7 @@ block. The driver joins them to the rises of the chunk, without a record.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -40,8 +40,9 @@ class Scanned:
     `content` covers rank and hash of all records, and `duplicate_content` those of the duplicates.
 
     `latest_ms` is the greatest event time of a valid record, `NEVER_MS` without one. `rises_at` and `rises_to` are the
-    sequence numbers and event times of the valid records that exceed all earlier ones of the block. `keys` is the
-    packed set of the keys of the valid records. `groups` are those of their event times, if the plan asks for them.
+    sequence numbers and event times of the valid records that exceed all earlier ones of the block. `groups` are those
+    of the event times of the valid records, if the plan asks for them. The last block of a task has in `keys` the
+    packed set of the keys of all valid records of the task: a log of small files has many blocks, and a set is large.
     """
 
     block: Block
@@ -74,8 +75,10 @@ def scan(blocks: Sequence[Block], plan: ScanPlan) -> list[Scanned]:
     name = f"records-{blocks[0].sequence}"
     writers = _Writers(*(ShuffleWriter(plan.directory, f"{kind}-{name}") for kind in _Writers._fields))
     combiner = None if plan.partials is None else plan.partials.combining.combiner()
+    keys = None if plan.key_bits is None else BloomFilter.empty(plan.key_bits)
     with shuffle_writers(*writers):
-        return [_scan_block(block, plan, writers=writers, combiner=combiner) for block in blocks]
+        scanned = [_scan_block(block, plan, writers=writers, combiner=combiner, keys=keys) for block in blocks]
+    return scanned if keys is None else [*scanned[:-1], replace(scanned[-1], keys=keys.packed())]
 
 
 class _Writers(NamedTuple):
@@ -106,10 +109,12 @@ class _BlockCounts:
     groups: TimeGroups | None = None
 
 
-def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Combiner | None) -> Scanned:
+def _scan_block(
+    block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Combiner | None, keys: BloomFilter | None
+) -> Scanned:
     before = [len(writer.shuffled) for writer in writers]
     counts = _BlockCounts(
-        keys=None if plan.key_bits is None else BloomFilter.empty(plan.key_bits),
+        keys=keys,
         combiner=BlockCombiner.of(block, plan.partials, combiner),
         groups=None if plan.gap_ms is None else TimeGroups.none(plan.gap_ms),
     )
@@ -149,7 +154,6 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
         records_of_time=passed,
         invalid_records=invalid,
         duplicate_records=duplicates,
-        keys=None if counts.keys is None else counts.keys.packed(),
         groups=counts.groups,
     )
 
