@@ -11,9 +11,9 @@ import numpy as np
 from jobs.lake.lake import Lake
 from jobs.replay.chunk.chunk_run import SliceInput, input_fingerprint
 from jobs.replay.chunk.time_steps import ChunkTime, bounded_time, combined, driven_time, needs_pass
+from jobs.replay.groups import groups_of
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.chunk_log import ChunkLog
-from jobs.replay.intake.groups import groups_of
 from jobs.replay.intake.intake import take_in
 from jobs.replay.intake.layout import Layout
 from jobs.replay.stage_times import stage
@@ -87,7 +87,7 @@ def found_duplicates(tasks: Tasks, chunk: ChunkLog, layout: Layout, *, directory
 
 def block_groups(blocks: Sequence[Block], *, records: int) -> list[tuple[Block, ...]]:
     """Cut blocks into contiguous groups of about this many records, one per task."""
-    return groups_of(blocks, [block.records for block in blocks], records=records)
+    return [*groups_of(blocks, lambda block: block.records, records)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
