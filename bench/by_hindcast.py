@@ -27,6 +27,7 @@ from jobs.pipeline.slices import parse_bound
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.publishing.publishing import publish_request
 from jobs.replay import replayer
+from jobs.replay.chunk.input_sums import InputSums
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.intake import take_in
 from jobs.replay.pinned import pin
@@ -43,7 +44,6 @@ from tests.support.replays import order_of
 from tests.support.waiving import waive_newest
 from windowlib.columnar.instants import read_instants
 from windowlib.records import tables
-from windowlib.records.row_ids import IdSum
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -188,11 +188,7 @@ def _rises_in(block: Block, plan: ScanPlan) -> Scanned:
         done += batch.num_rows
     return Scanned(
         block=block,
-        content=IdSum(),
-        records=IdSum(),
-        invalid=IdSum(),
-        invalid_rows=IdSum(),
-        filtered=IdSum(),
+        sums=InputSums(),
         latest_ms=latest_ms,
         rises_at=Ascending.of(np.concatenate(at)),
         rises_to=Ascending.of(np.concatenate(to)),

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from jobs.replay.chunk.input_sums import InputSums
 from jobs.replay.intake.blocks import Block
 from jobs.replay.stages.ascending import Ascending
 from jobs.replay.stages.bloom_filter import BloomFilter, key_words
@@ -35,9 +36,7 @@ NEVER_MS: Final = -(1 << 61)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
-    """What a scan task counts in one block. The sums are those of `SliceInput`.
-
-    `content` covers rank and hash of all records, and `duplicate_content` those of the duplicates.
+    """What a scan task counts in one block.
 
     `latest_ms` is the greatest event time of a valid record, `NEVER_MS` without one. `rises_at` and `rises_to` are the
     sequence numbers and event times of the valid records that exceed all earlier ones of the block. `groups` are those
@@ -46,14 +45,7 @@ class Scanned:
     """
 
     block: Block
-    content: IdSum
-    records: IdSum
-    invalid: IdSum
-    invalid_rows: IdSum
-    filtered: IdSum
-    duplicate: IdSum = field(default_factory=IdSum)
-    duplicate_rows: IdSum = field(default_factory=IdSum)
-    duplicate_content: IdSum = field(default_factory=IdSum)
+    sums: InputSums
     latest_ms: int
     rises_at: Ascending
     rises_to: Ascending
@@ -91,14 +83,7 @@ class _Writers(NamedTuple):
 
 @dataclass(slots=True)
 class _BlockCounts:
-    content: IdSum = field(default_factory=IdSum)
-    records: IdSum = field(default_factory=IdSum)
-    invalid: IdSum = field(default_factory=IdSum)
-    invalid_rows: IdSum = field(default_factory=IdSum)
-    filtered: IdSum = field(default_factory=IdSum)
-    duplicate: IdSum = field(default_factory=IdSum)
-    duplicate_rows: IdSum = field(default_factory=IdSum)
-    duplicate_content: IdSum = field(default_factory=IdSum)
+    sums: InputSums = field(default_factory=InputSums)
     rises_at: list[Int64s] = field(default_factory=list)
     rises_to: list[Int64s] = field(default_factory=list)
     latest_ms: int = NEVER_MS
@@ -126,7 +111,7 @@ def _scan_block(
             counts.groups = counts.groups.with_times(judged.event_time_ms[judged.valid()])
         if plan.columns is not None:
             continue
-        _count(judged, plan, counts)
+        _count(judged, plan, counts.sums)
         if plan.feeds:
             _write_records(judged, plan, block=block, writers=writers, counts=counts, before_ms=before_ms)
         if (judged.problems > 0).any():
@@ -138,14 +123,7 @@ def _scan_block(
     partials, records, passed, invalid, duplicates = written
     return Scanned(
         block=block,
-        content=counts.content,
-        records=counts.records,
-        invalid=counts.invalid,
-        invalid_rows=counts.invalid_rows,
-        filtered=counts.filtered,
-        duplicate=counts.duplicate,
-        duplicate_rows=counts.duplicate_rows,
-        duplicate_content=counts.duplicate_content,
+        sums=counts.sums,
         latest_ms=counts.latest_ms,
         rises_at=Ascending.of(_joined(counts.rises_at)),
         rises_to=Ascending.of(_joined(counts.rises_to)),
@@ -158,24 +136,24 @@ def _scan_block(
     )
 
 
-def _count(judged: Judged, plan: ScanPlan, counts: _BlockCounts) -> None:
+def _count(judged: Judged, plan: ScanPlan, sums: InputSums) -> None:
     commit = judged.commit if plan.needs_commits else None
-    counts.content.merge(IdSum.of_array(content_ids(judged.rank, judged.hashes, commit)))
-    counts.records.merge(IdSum.of_array(judged.hashes))
+    sums.content.merge(IdSum.of_array(content_ids(judged.rank, judged.hashes, commit)))
+    sums.records.merge(IdSum.of_array(judged.hashes))
     is_filtered = judged.problems == instants.FILTERED
     if is_filtered.any():
-        counts.filtered.merge(IdSum.of_array(judged.hashes[is_filtered]))
+        sums.filtered.merge(IdSum.of_array(judged.hashes[is_filtered]))
     is_duplicate = judged.problems == instants.DUPLICATE
     if is_duplicate.any():
         hashes = judged.hashes[is_duplicate]
-        counts.duplicate.merge(IdSum.of_array(hashes))
-        counts.duplicate_rows.merge(IdSum.of_array(duplicate_ids(pa.array(hashes))))
-        counts.duplicate_content.merge(IdSum.of_array(content_ids(judged.rank[is_duplicate], hashes, commit)))
+        sums.duplicate.merge(IdSum.of_array(hashes))
+        sums.duplicate_rows.merge(IdSum.of_array(duplicate_ids(pa.array(hashes))))
+        sums.duplicate_content.merge(IdSum.of_array(content_ids(judged.rank[is_duplicate], hashes, commit)))
     bad = judged.problems > 0
     if bad.any():
         hashes = judged.hashes[bad]
-        counts.invalid.merge(IdSum.of_array(hashes))
-        counts.invalid_rows.merge(
+        sums.invalid.merge(IdSum.of_array(hashes))
+        sums.invalid_rows.merge(
             IdSum.of_array(invalid_ids(pa.array(hashes), instants.problem_names(judged.problems[bad])))
         )
 
