@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from bench.checksums import checksum
-from bench.contestant import Job
+from bench.contestant import Contestant, Job
 from bench.delta_logs import append_events
 from bench.in_memory import comparable, last_panes
 from bench.samples import Checksum
@@ -139,7 +139,7 @@ class Replay:
         shutil.rmtree(self._lake, ignore_errors=True)
 
 
-class Scan:
+class Scan(Contestant):
     """The time of a chunk through files: from the Delta log to the steps of its watermark.
 
     The parts are those of a replay (`jobs.replay.stages`), without the hashes and the shuffle of its scan.
@@ -170,9 +170,6 @@ class Scan:
             total=int(highest.sum()),
             mix=0,
         )
-
-    def notes(self) -> Mapping[str, Any]:
-        return {}
 
 
 def _rises_in(block: Block, plan: ScanPlan) -> Scanned:
