@@ -5,7 +5,6 @@ at the end of the input; no record is late.
 """
 
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.checksums import COLUMNS, checksum
-from bench.contestant import CannotTakePart, Job
+from bench.contestant import CannotTakePart, Contestant, Job
 from bench.samples import Checksum
 from bench.workloads import make_events
 
@@ -27,7 +26,7 @@ MOST_RECORDS: Final = 200_000
 Totals = tuple[int, int, int, int]
 
 
-class Windows:
+class Windows(Contestant):
     """Tumbling windows over records in memory."""
 
     def prepare(self, job: Job) -> None:
@@ -66,9 +65,6 @@ class Windows:
         ]
         columns = np.array(rows, dtype=np.int64).reshape(-1, len(COLUMNS))
         return checksum([pa.table({name: columns[:, place].copy() for place, name in enumerate(COLUMNS)})])
-
-    def notes(self) -> Mapping[str, Any]:
-        return {}
 
 
 def _bytewax(name: str) -> Any:  # noqa: ANN401 - it is not installed where types are checked

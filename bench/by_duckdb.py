@@ -1,7 +1,6 @@
 """DuckDB as a contestant: the windows in its SQL, on columns in memory or from the log's files to a Parquet file."""
 
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -12,7 +11,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from bench.checksums import COLUMNS, checksum
-from bench.contestant import Job
+from bench.contestant import Contestant, Job
 from bench.samples import Checksum
 from bench.workloads import Workload, make_events
 
@@ -82,7 +81,7 @@ def _count(workload: Workload) -> str:
     )
 
 
-class InMemory:
+class InMemory(Contestant):
     """From Arrow columns to an Arrow table, in one thread."""
 
     def prepare(self, job: Job) -> None:
@@ -100,11 +99,8 @@ class InMemory:
         found, self._found = self._found, None
         return checksum([found.select(list(COLUMNS))])
 
-    def notes(self) -> Mapping[str, Any]:
-        return {}
 
-
-class Files:
+class Files(Contestant):
     """From the Parquet files of the log's newest version to one Parquet file, with all cores."""
 
     def prepare(self, job: Job) -> None:
@@ -125,6 +121,3 @@ class Files:
         shutil.rmtree(self._place, ignore_errors=True)
         self._place.unlink(missing_ok=True)
         return found
-
-    def notes(self) -> Mapping[str, Any]:
-        return {}

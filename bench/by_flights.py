@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from bench.by_hindcast import WHOLE, run_days, session
 from bench.cold import in_a_new_process
-from bench.contestant import Job
+from bench.contestant import Contestant, Job
 from bench.delta_logs import flights_for
 from bench.samples import Checksum
 from bench.stages import Stopwatch
@@ -157,7 +157,7 @@ class OldDay(_Flights):
         frame.write.format("delta").mode("append").save(self._log)
 
 
-class ColdStart:
+class ColdStart(Contestant):
     """`hindcast run` of one day in a new process, with a new lake."""
 
     def prepare(self, job: Job) -> None:
@@ -178,9 +178,6 @@ class ColdStart:
         self._empty()
         ids = sum(rows["row_id"].to_pylist())
         return Checksum(rows=rows.num_rows, records=0, total=0, mix=ids % 2**64)
-
-    def notes(self) -> Mapping[str, Any]:
-        return {}
 
     def _empty(self) -> None:
         shutil.rmtree(self._lake, ignore_errors=True)

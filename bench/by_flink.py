@@ -7,15 +7,15 @@ binary files, which cost it less than a Delta log.
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import numpy as np
 import pyarrow as pa
 
 from bench.checksums import COLUMNS, checksum
-from bench.contestant import CannotTakePart, Job
+from bench.contestant import CannotTakePart, Contestant, Job
 from bench.samples import Checksum
 from bench.workloads import Events, make_events
 from jobs.spark.java import find_java
@@ -26,7 +26,7 @@ OPENED: Final = ("java.lang", "java.net", "java.nio", "java.util", "java.util.co
 """Packages of Java that Flink's serialisers reflect on."""
 
 
-class Flink:
+class Flink(Contestant):
     """The DataStream API: keyed windows with an aggregate function."""
 
     def prepare(self, job: Job) -> None:
@@ -49,9 +49,6 @@ class Flink:
 
     def check(self) -> Checksum:
         return checksum(self._found())
-
-    def notes(self) -> Mapping[str, Any]:
-        return {}
 
     def _ask(self, records: Path) -> None:
         one = self._job.workload

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from bench.checksums import checksum
-from bench.contestant import Job
+from bench.contestant import Contestant, Job
 from bench.delta_logs import append_events
 from bench.in_memory import comparable, last_panes
 from bench.samples import Checksum
@@ -27,6 +27,7 @@ from jobs.pipeline.slices import parse_bound
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.publishing.publishing import publish_request
 from jobs.replay import replayer
+from jobs.replay.chunk.input_sums import InputSums
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.intake import take_in
 from jobs.replay.pinned import pin
@@ -43,7 +44,6 @@ from tests.support.replays import order_of
 from tests.support.waiving import waive_newest
 from windowlib.columnar.instants import read_instants
 from windowlib.records import tables
-from windowlib.records.row_ids import IdSum
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,7 +139,7 @@ class Replay:
         shutil.rmtree(self._lake, ignore_errors=True)
 
 
-class Scan:
+class Scan(Contestant):
     """The time of a chunk through files: from the Delta log to the steps of its watermark.
 
     The parts are those of a replay (`jobs.replay.stages`), without the hashes and the shuffle of its scan.
@@ -171,9 +171,6 @@ class Scan:
             mix=0,
         )
 
-    def notes(self) -> Mapping[str, Any]:
-        return {}
-
 
 def _rises_in(block: Block, plan: ScanPlan) -> Scanned:
     """Return the rises of a block. Only the column of event time is read; the keys of the benches are never null."""
@@ -188,11 +185,7 @@ def _rises_in(block: Block, plan: ScanPlan) -> Scanned:
         done += batch.num_rows
     return Scanned(
         block=block,
-        content=IdSum(),
-        records=IdSum(),
-        invalid=IdSum(),
-        invalid_rows=IdSum(),
-        filtered=IdSum(),
+        sums=InputSums(),
         latest_ms=latest_ms,
         rises_at=Ascending.of(np.concatenate(at)),
         rises_to=Ascending.of(np.concatenate(to)),

@@ -1,15 +1,14 @@
 """Polars as a contestant: the windows as lazy frames, on columns in memory or from the log's files to Parquet."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, assert_never
+from typing import assert_never
 
 import polars as pl
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from bench.checksums import COLUMNS, checksum
-from bench.contestant import Job
+from bench.contestant import Contestant, Job
 from bench.samples import Checksum
 from bench.workloads import Workload, make_events
 
@@ -80,7 +79,7 @@ def _count(workload: Workload, events: pl.LazyFrame) -> pl.LazyFrame:
     return grouped.with_columns(nothing.alias("start_ms"), nothing.alias("end_ms"))
 
 
-class InMemory:
+class InMemory(Contestant):
     """From columns to columns; the seat's environment gives the number of threads."""
 
     def prepare(self, job: Job) -> None:
@@ -97,11 +96,8 @@ class InMemory:
         assert found is not None, "check follows run"
         return checksum([found.to_arrow()])
 
-    def notes(self) -> Mapping[str, Any]:
-        return {}
 
-
-class Files:
+class Files(Contestant):
     """From the Parquet files of the log's newest version to one Parquet file, with all cores."""
 
     def prepare(self, job: Job) -> None:
@@ -119,6 +115,3 @@ class Files:
         found = checksum(ds.dataset(self._place).to_batches(columns=list(COLUMNS)))
         self._place.unlink()
         return found
-
-    def notes(self) -> Mapping[str, Any]:
-        return {}

@@ -4,15 +4,14 @@ They run in a session with the same settings as Hindcast's.
 """
 
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, assert_never
+from typing import assert_never
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, Window, functions as F  # noqa: N812 - the names that Spark's users know
 
 from bench.checksums import COLUMNS, checksum
-from bench.contestant import Job
+from bench.contestant import Contestant, Job
 from bench.samples import Checksum
 from bench.workloads import Workload
 from jobs.spark.session import spark_session
@@ -46,7 +45,7 @@ def frame_of(workload: Workload, events: DataFrame) -> DataFrame:
     return aggregated.withColumns(bounds).select(*COLUMNS)
 
 
-class Native:
+class Native(Contestant):
     """A batch query. Every run appends to a new Delta table."""
 
     def prepare(self, job: Job) -> None:
@@ -69,9 +68,6 @@ class Native:
         found = checksum(dataset.to_batches(columns=list(COLUMNS)))
         self._empty()
         return found
-
-    def notes(self) -> Mapping[str, Any]:
-        return {}
 
     def _events(self) -> DataFrame:
         return _timed(self._spark.read.format("delta").load(self._job.log))

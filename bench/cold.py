@@ -44,7 +44,7 @@ class Hindcast(Replay):
         return {}
 
 
-class _Peer:
+class _Peer(Contestant):
     """A warm contestant of one process, in a new process for each run."""
 
     NAME: ClassVar[str]
@@ -59,9 +59,6 @@ class _Peer:
 
     def check(self) -> Checksum:
         return self._reader.check()
-
-    def notes(self) -> Mapping[str, Any]:
-        return {}
 
 
 class DuckDB(_Peer):

@@ -13,6 +13,7 @@ from expectations.arrow_slices import ArrowSlices, to_pandas
 from expectations.suites import RUN_COLUMNS
 from jobs.lake.damage import reading
 from jobs.lake.store import attempts_dataset, read_attempts
+from jobs.replay.groups import groups_of
 from jobs.runs import OPTIONAL_FATES, Counts, Slice
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import SpecError
@@ -79,7 +80,7 @@ class CommittedSlices:
             uri: the place of the table.
             attempt_id: the attempt that wrote the rows.
             counts: slice -> number of its rows, in the order of the slice numbers.
-            batch_rows: batches are put together until they have this many rows.
+            batch_rows: batches are put together up to this many rows.
         """
         self._uri = uri
         self._attempt_id = attempt_id
@@ -117,7 +118,9 @@ class CommittedSlices:
             scanned = self._dataset.to_batches(
                 columns=read, batch_size=self._batch_rows, batch_readahead=2, fragment_readahead=2
             )
-            for batch in _together(scanned, self._batch_rows):
+            rows = (batch for batch in scanned if batch.num_rows)
+            for group in groups_of(rows, lambda batch: batch.num_rows, self._batch_rows):
+                batch = pa.concat_batches(group)
                 numbers = pc.index_in(batch.column("slice_id").cast(pa.string()), ids)
                 yield numbers.to_numpy(zero_copy_only=False).astype(np.int64), batch.select(list(columns))
 
@@ -128,16 +131,3 @@ class CommittedSlices:
             StoreError: a file cannot be read; the message names it.
         """
         return to_pandas(read_attempts(self._uri, [(self._slice_ids[number], self._attempt_id)], columns))
-
-
-def _together(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Put small batches together until they have `rows` rows."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        if batch.num_rows:
-            waiting.append(batch)
-        if sum(part.num_rows for part in waiting) >= rows:
-            yield pa.concat_batches(waiting)
-            waiting = []
-    if waiting:
-        yield pa.concat_batches(waiting)

@@ -4,13 +4,14 @@ The rows of a small table are read once and kept. The files of a larger table ar
 batch by batch. So the driver holds sums only, and the memory of no process grows with the table.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.lake.arrow_sql import ArrowSql, plain_rows
 from jobs.lake.store import attempt_batches, read_attempts
 from jobs.lake.table_files import Attempt
+from jobs.replay.groups import groups_of
 from jobs.replay.tasks import LocalTasks, Tasks
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
@@ -103,27 +104,17 @@ class _Part:
 
 
 def _sums_of_part(part: _Part) -> dict[Key, IdSum]:
+    import pyarrow as pa
+
     sums: dict[Key, IdSum] = {}
     share = (part.number, part.parts)
     batches = attempt_batches(part.uri, part.attempts, part.query.columns, rows=part.rows_per_batch, share=share)
     with ArrowSql() as sql:
-        for rows in _together(batches, rows=part.rows_per_batch):
+        # A query over a few rows takes 5 ms, so batches are put together.
+        for group in groups_of(batches, lambda batch: batch.num_rows, part.rows_per_batch):
+            rows = pa.Table.from_batches(group)
             _add(sums, part.query, sql.query({"committed": rows}, part.query.sql))
     return sums
-
-
-def _together(batches: "Iterable[pa.RecordBatch]", *, rows: int) -> "Iterator[pa.Table]":
-    """Yield the batches as tables of at most `rows` rows: a query over a few rows takes 5 ms."""
-    import pyarrow as pa
-
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        if waiting and sum(part.num_rows for part in waiting) + batch.num_rows > rows:
-            yield pa.Table.from_batches(waiting)
-            waiting = []
-        waiting.append(batch)
-    if waiting:
-        yield pa.Table.from_batches(waiting)
 
 
 def _add(sums: dict[Key, IdSum], query: SumQuery, rows: "pa.Table") -> None:

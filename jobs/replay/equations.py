@@ -185,17 +185,16 @@ class Audit:
         """Edges are (record, window) pairs: state before + new = state after + closed."""
         stored, removed = committed.by_slice(EDGES), committed.by_slice(REMOVED_EDGES)
         before = self._edges_before(committed)
+        closed: dict[str, dict[str, IdSum]] = {}
+        for (slice_id, equation, term), ids in tallied.items():
+            if equation == "edges" and term != "new":
+                closed.setdefault(slice_id, {})[term] = ids
         for slice_id in self.slice_ids:
             new = tallied.get((slice_id, "edges", "new"), IdSum())
-            closed = {
-                term: ids
-                for (counted_slice, equation, term), ids in tallied.items()
-                if (counted_slice, equation) == (slice_id, "edges") and term != "new"
-            }
             anchored = {"state before": before, "new": new}
             before = IdSum.together([*([before] if slice_id in self.changes else []), stored.get(slice_id, IdSum())])
             before.remove(removed.get(slice_id, IdSum()))
-            acked = {"state after": before, **closed}
+            acked = {"state after": before, **closed.get(slice_id, {})}
             forest.grow(_Tree(slice_id=slice_id, equation="edges", anchored=anchored, acked=acked))
 
     def _edges_before(self, committed: CommittedRows) -> IdSum:

@@ -5,6 +5,7 @@ from typing import Final
 
 from expectations.suites import SuiteFile
 from jobs.engine.fingerprints import checks_fingerprint, spec_fingerprint
+from jobs.lake.checkpoint_rows import checkpoint_files
 from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog
 from jobs.planning.log_pin import pin_input
@@ -18,6 +19,7 @@ from jobs.replay.orders import ReplayOrder
 from jobs.replay.sizes import SIZES, Sizes
 from windowlib.columnar.plan import CheckpointRules
 from windowlib.errors import LogError
+from windowlib.records.tables import INCREMENTAL_TABLES
 from windowlib.watermarks.timeline import SourceRow
 
 RECORDS_PER_STATE_ROW: Final = 3
@@ -70,13 +72,23 @@ class Pinned:
         return self.order.lake.root, self.log.uri
 
     def buckets(self, records: int, *, cores: int) -> int:
-        """Return the number of buckets for so many records and the state before them, in tasks on `cores` cores."""
-        rows = 0 if self.lets_rows_stay() else max((ids.count for ids in self.state_before.ids.values()), default=0)
+        """Return the number of buckets for so many records and the state before them, in tasks on `cores` cores.
+
+        Raises:
+            StoreError: a table of the state cannot be read; the message names the damaged file.
+        """
+        rows = stored = 0
+        if self.order.before is not None and not self.lets_rows_stay():
+            rows = max((ids.count for ids in self.state_before.ids.values()), default=0)
+            states = (self.uri(name) for name in INCREMENTAL_TABLES)
+            listed = (checkpoint_files(uri, self.order.before.attempts).files for uri in states)
+            stored = sum(file.bytes or 0 for files in listed for file in files)
         return self.sizes.buckets_for(
             records + RECORDS_PER_STATE_ROW * rows,
             cores=cores,
             has_keys=bool(self.tables.keys),
             is_columnar=self.tables.is_columnar,
+            state_bytes=stored,
         )
 
     def threads(self, *, cores: int) -> int:

@@ -31,8 +31,8 @@ from jobs.reading.log_places import log_place
 from jobs.reading.stored_tables import spec_of
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.chunk.time_steps import combined, source_rows, warm_up_from
+from jobs.replay.groups import groups_of
 from jobs.replay.intake.chunk_log import ChunkLog
-from jobs.replay.intake.groups import groups_of
 from jobs.replay.stages.counted import chunk_time, counted_log, reading_tasks
 from jobs.replay.stages.judging import ScanPlan, deciding_columns
 from jobs.replay.stages.scan import NEVER_MS
@@ -182,7 +182,7 @@ def _chunks(
     pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog | None, records: int
 ) -> Iterator[ChunkLog]:
     whole = pin_input(pipeline, lake, slices, known=known, row_ids=False)
-    for own in groups_of(slices, [whole.coordinates(slice_.slice_id).records for slice_ in slices], records=records):
+    for own in groups_of(slices, lambda slice_: whole.coordinates(slice_.slice_id).records, records):
         yield ChunkLog.of(pipeline, pin_input(pipeline, lake, own, known=known), own)
 
 

@@ -21,6 +21,7 @@ class Sizes:
         sorted_rows: a file of sorted records has row groups of at most this many.
         records_per_bucket: the number of buckets grows by one for this many records, if an operator runs the windows.
         records_per_columnar_bucket: the same, if the columnar executor runs them.
+        state_bytes_per_bucket: the same for this many stored bytes of the state before, which are more in memory.
         records_per_task: a task that reads the log's files reads about this many records.
         least_records: if cores would be idle, tasks and buckets get fewer records, but about this many at least.
         combined_records: tasks combine the records of a chunk with at least this many before they exchange them, if the
@@ -51,6 +52,7 @@ class Sizes:
     sorted_rows: int = 500_000
     records_per_bucket: int = 50_000
     records_per_columnar_bucket: int = 3_500_000
+    state_bytes_per_bucket: int = 256_000_000
     records_per_task: int = 2_500_000
     least_records: int = 250_000
     combined_records: int = 500_000
@@ -70,10 +72,11 @@ class Sizes:
     distinct_records: int = 2_000_000
     distinct_bits: int = 64
 
-    def buckets_for(self, records: int, *, cores: int, has_keys: bool, is_columnar: bool) -> int:
+    def buckets_for(self, records: int, *, cores: int, has_keys: bool, is_columnar: bool, state_bytes: int = 0) -> int:
         """Return the number of buckets of a chunk. It changes the speed only."""
         size = self.records_per_columnar_bucket if is_columnar else self.records_per_bucket
-        count = max(-(-records // size), min(cores, records // self.least_records), 1)
+        of_state = -(-state_bytes // self.state_bytes_per_bucket)
+        count = max(-(-records // size), of_state, min(cores, records // self.least_records), 1)
         even = count + count % 2 if count > 1 else 1  # two cores end together
         return min(max(self.buckets, cores), even) if has_keys else 1
 

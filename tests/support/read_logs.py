@@ -9,7 +9,7 @@ import pyarrow as pa
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.replay.chunk.chunk_run import SliceInput
+from jobs.replay.chunk.input_sums import InputSums
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.replay.stages.counted import counted_log, reading_tasks, slice_inputs
@@ -39,7 +39,7 @@ class ReadLog:
     """The records in log order, the input of each slice, and the digests of the files."""
 
     records: tuple[ReadRecord, ...]
-    slices: tuple[SliceInput, ...]
+    slices: tuple[InputSums, ...]
     file_digests: Mapping[str, str]
 
 

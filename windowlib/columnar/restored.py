@@ -14,7 +14,7 @@ from windowlib.columnar.executor import Executor, arrow_columns
 from windowlib.columnar.plan import BucketPlan
 from windowlib.columnar.row_identity import UNREADABLE, Column, RowIdentity
 from windowlib.columnar.state_content import StateContent
-from windowlib.errors import HindcastError
+from windowlib.errors import HindcastError, SpecError
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import Table
@@ -23,13 +23,16 @@ BEFORE: Final = -1
 """The slice number of tallies about the checkpoint that a task read."""
 RESTORED, DAMAGED = "restored", "damaged"
 """Equations of these tallies. RESTORED: the ids of the restored rows, by table. DAMAGED: the term is the error text."""
+ARRAY_BYTES: Final = (1 << 31) - 1
+"""An array of texts or of lists in Arrow has at most so many bytes."""
 
 
 class RestoredState:
     """Collects the rows of a checkpoint, checks them, and restores an executor from them."""
 
-    def __init__(self, plan: BucketPlan) -> None:
-        """Prepare for one bucket of a chunk."""
+    def __init__(self, plan: BucketPlan, *, most_bytes: int = ARRAY_BYTES) -> None:
+        """Prepare for one bucket of a chunk. A column of the state is one array, of at most `most_bytes`."""
+        self._most_bytes = most_bytes
         self._stored = {table.name: table for table in plan.tables}
         self._content = StateContent(rules=plan.spec.state_rules(), beginning=plan.beginning)
         self._parts: dict[str, list[pa.Table]] = {}
@@ -51,11 +54,18 @@ class RestoredState:
         return rows
 
     def restore(self, executor: Executor) -> str | None:
-        """Restore the executor. Return None, or a text about the first damaged row or the executor's own error."""
+        """Restore the executor. Return None, or a text about the first damaged row or the executor's own error.
+
+        Raises:
+            SpecError: a column of the state has more bytes than one array.
+        """
+        whole = {name: pa.concat_tables(parts) for name, parts in self._parts.items()}
+        for name, rows in whole.items():
+            self._refuse_large(name, rows)
         state: dict[str, pa.Table] = {}
         try:
-            for name, parts in self._parts.items():
-                table, rows = self._stored[name], pa.concat_tables(parts).combine_chunks()
+            for name, divided in whole.items():
+                table, rows = self._stored[name], divided.combine_chunks()
                 columns = {name: rows[name].combine_chunks() for name in rows.column_names}
                 damage = damage_in(table, columns)
                 if damage is not None:
@@ -70,6 +80,16 @@ class RestoredState:
             return f"a row cannot be read: {type(error).__name__}: {error}"
         self._parts.clear()
         return None
+
+    def _refuse_large(self, table: str, rows: pa.Table) -> None:
+        for column in rows.column_names:
+            size = rows[column].nbytes
+            if size > self._most_bytes:
+                raise SpecError(
+                    f"table {table}, column {column} has {size:,} bytes for the keys of one task; allowed are "
+                    f"{self._most_bytes:,}. The checkpoint is sound, and the open windows keep too much: use shorter "
+                    "windows, or aggregates that keep less of each record"
+                )
 
 
 def damage_in(table: Table, columns: Mapping[str, Column]) -> str | None:

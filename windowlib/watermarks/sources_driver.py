@@ -22,7 +22,7 @@ from windowlib.watermarks.generators import (
     Punctuated,
 )
 from windowlib.watermarks.timeline import ALL_SOURCES, Arrival, SourceRow, row_of_source, source_of_row
-from windowlib.watermarks.valve import Channel, Valve
+from windowlib.watermarks.valve import Channel, Valve, ValveState
 
 ONLY_SOURCE: Final = ""
 """The source of every record, if the pipeline has no column for sources."""
@@ -300,16 +300,15 @@ class SourcesDriver:
         combined = take_combined(by_name)
         if not by_name and combined.max_event_time_ms is not None:
             by_name = {ONLY_SOURCE: combined._replace(source=ONLY_SOURCE, is_idle=False)}
-        for row in by_name.values():
-            self._restore_source(row)
+        channels = [self._restored(row) for row in by_name.values()]
         self.watermark_ms = or_lowest(combined.watermark_ms)
         self._commit = combined.details.get("commit")
         if self._valve is not None:
-            self._valve.state.watermark_ms = self.watermark_ms
-            self._valve.state.is_idle = combined.is_idle
+            self._valve.restore(ValveState(channels, self.watermark_ms, combined.is_idle))
         heapify(self._waiting)
 
-    def _restore_source(self, row: SourceRow) -> None:
+    def _restored(self, row: SourceRow) -> Channel:
+        """Restore a source. Return its channel in the valve."""
         source, details = self._add(source_of_row(row.source)), row.details
         source.generator = GeneratorState(row.max_event_time_ms)
         source.watermark_ms = or_lowest(row.watermark_ms)
@@ -320,7 +319,7 @@ class SourcesDriver:
         source.records_since_emission = details.get("records_since_emission", 0)
         if source.due_ms is not None:
             self._waiting.append((source.due_ms, source.name))
-        self._joined().state.channels[source.channel] = Channel(source.watermark_ms, row.is_idle, row.is_aligned)
+        return Channel(source.watermark_ms, row.is_idle, row.is_aligned)
 
 
 def take_combined(by_name: dict[str, SourceRow]) -> SourceRow:

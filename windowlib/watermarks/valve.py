@@ -5,6 +5,7 @@ Both return the events that they emit, `Advanced` and `StatusChanged`. Their sta
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
 from windowlib.bounds import MIN_TIME_MS
@@ -56,17 +57,29 @@ class Valve:
     def __init__(self, channel_count: int) -> None:
         if channel_count <= 0:
             raise SpecError(f"a valve needs at least one channel, got {channel_count}")
-        self.state = ValveState([Channel() for _ in range(channel_count)])
+        self.restore(ValveState([Channel() for _ in range(channel_count)]))
+
+    def restore(self, state: ValveState) -> None:
+        """Continue from a stored state, which from then on only the valve changes."""
+        self.state = state
+        self._active = sum(not channel.is_idle for channel in state.channels)
+        # A heap of (watermark, channel) with each aligned channel once. The watermark of an entry may be an earlier
+        # one of the channel, and the channel may no longer be aligned: `_aligned_min` mends the least entry.
+        self._queue = [(own.watermark_ms, index) for index, own in enumerate(state.channels) if own.is_aligned]
+        self._queued = {index for _, index in self._queue}
+        heapify(self._queue)
 
     def add(self) -> int:
         """Add a channel, active and without a watermark. Return its index.
 
         If the valve has emitted a watermark, the channel counts only when it has caught up with the output.
         """
-        state = self.state
+        state, index = self.state, len(self.state.channels)
         state.channels.append(Channel(is_aligned=state.watermark_ms == MIN_TIME_MS))
         state.is_idle = False
-        return len(state.channels) - 1
+        self._active += 1
+        self._enqueue(index)
+        return index
 
     def input_watermark(self, index: int, watermark_ms: int) -> list[WatermarkEvent]:
         """Process a watermark of a channel."""
@@ -75,6 +88,7 @@ class Valve:
             return []
         channel.watermark_ms = watermark_ms
         channel.is_aligned = channel.is_aligned or watermark_ms >= state.watermark_ms
+        self._enqueue(index)
         return self._advance(self._aligned_min())
 
     def input_status(self, index: int, *, is_idle: bool) -> list[WatermarkEvent]:
@@ -83,18 +97,37 @@ class Valve:
         if channel.is_idle == is_idle:
             return []
         channel.is_idle = is_idle
+        self._active += -1 if is_idle else 1
         if not is_idle:
             channel.is_aligned = channel.watermark_ms >= state.watermark_ms
+            self._enqueue(index)
             return self._change_status(is_idle=False)
         channel.is_aligned = False
         held_back = channel.watermark_ms == state.watermark_ms
-        if any(not other.is_idle for other in state.channels):
+        if self._active:
             return self._advance(self._aligned_min()) if held_back else []
         flushed = self._advance(max(other.watermark_ms for other in state.channels)) if held_back else []
         return flushed + self._change_status(is_idle=True)
 
+    def _enqueue(self, index: int) -> None:
+        channel = self.state.channels[index]
+        if channel.is_aligned and index not in self._queued:
+            self._queued.add(index)
+            heappush(self._queue, (channel.watermark_ms, index))
+
     def _aligned_min(self) -> int:
-        return min((channel.watermark_ms for channel in self.state.channels if channel.is_aligned), default=MIN_TIME_MS)
+        """Return the least watermark of the aligned channels; MIN_TIME_MS without one."""
+        queue, channels = self._queue, self.state.channels
+        while queue:
+            watermark_ms, index = queue[0]
+            channel = channels[index]
+            if not channel.is_aligned:
+                self._queued.remove(heappop(queue)[1])
+            elif channel.watermark_ms > watermark_ms:
+                heapreplace(queue, (channel.watermark_ms, index))
+            else:
+                return watermark_ms
+        return MIN_TIME_MS
 
     def _advance(self, watermark_ms: int) -> list[WatermarkEvent]:
         if watermark_ms <= self.state.watermark_ms:

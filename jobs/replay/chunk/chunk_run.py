@@ -1,33 +1,15 @@
 """The result of one pass over a chunk, by either way: counts and time on the driver, and rows that can be written."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
+from jobs.replay.chunk.input_sums import InputSums
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import ChunkTallies, Sums
 from jobs.replay.chunk.time_steps import ChunkTime
 from jobs.replay.tasks import Tasks
 from windowlib.records.row_ids import IdSum
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceInput:
-    """The input of one slice: its fingerprint, and sums of ids.
-
-    `records` are all records of the slice, `invalid` the invalid ones. `invalid_rows` are their rows in
-    `invalid_records`. `filtered` are the records that `log.where` does not keep. They have no row in any table.
-    `duplicate` are the duplicates, and `duplicate_rows` their rows in `duplicate_records`.
-    """
-
-    fingerprint: str
-    records: IdSum
-    invalid: IdSum
-    invalid_rows: IdSum
-    filtered: IdSum = field(default_factory=IdSum)
-    duplicate: IdSum = field(default_factory=IdSum)
-    duplicate_rows: IdSum = field(default_factory=IdSum)
 
 
 class ComputedRows(Protocol):
@@ -55,20 +37,8 @@ class ChunkRun:
     """
 
     file_digests: Mapping[str, str]
-    slices: tuple[SliceInput, ...]
+    slices: tuple[InputSums, ...]
     time: ChunkTime
     counted: Sums
     scanned: Mapping[int, IdSum]
     rows: ComputedRows
-
-
-def input_fingerprint(content: IdSum, duplicates: IdSum) -> str:
-    """Return the fingerprint of a slice's input from the ids of (rank, record) of all records, and of the duplicates.
-
-    Which records are duplicates depends on slices before, whose records are no part of the fingerprint.
-    """
-    count, xor, total = content.as_row()
-    text = f"input:{count}:{xor}:{total}"
-    if duplicates.count:
-        text += ":duplicates:{}:{}:{}".format(*duplicates.as_row())
-    return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from jobs.engine.fingerprints import state_of
 from jobs.replay.chunk.driver_rows import identified
@@ -16,7 +17,7 @@ Sums = dict[tuple[int, str, str], IdSum]
 FATES, ROWS, CLOCK, STATE = "fates", "rows", "clock", "state"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChunkTallies:
     """The counts of all slices of a chunk, complete: those of the tasks and those of the driver."""
 
@@ -42,9 +43,14 @@ class ChunkTallies:
 
     def rows(self, slice_no: int) -> list[dict[str, object]]:
         """Return the rows of table `tallies` for a slice."""
-        return [
-            _tally_row(equation, term, ids) for (number, equation, term), ids in self.sums.items() if number == slice_no
-        ]
+        return self._rows.get(slice_no, [])
+
+    @cached_property
+    def _rows(self) -> Mapping[int, list[dict[str, object]]]:
+        rows: dict[int, list[dict[str, object]]] = {}
+        for (number, equation, term), ids in self.sums.items():
+            rows.setdefault(number, []).append(_tally_row(equation, term, ids))
+        return rows
 
     def digest(self, slice_no: int) -> str:
         """Return the digest of the rows of table `tallies` for a slice."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 NO_SOURCE = ""
 Flags: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.bool_]]"
+Indexes: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.intp]]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +184,7 @@ def _bounded_rows(
 
 def driven_time(
     engine: Engine,
-    blocks: "Iterable[pa.Table | pa.RecordBatch]",
+    blocks: "Iterable[pa.RecordBatch]",
     ranges: Sequence[SliceRange],
     *,
     before: Sequence[SourceRow],
@@ -252,7 +253,7 @@ class _Arrivals:
         """Source -> its greatest clock and event time so far."""
         self.clamped = np.zeros(len(ranges), dtype=np.int64)
 
-    def of(self, block: "pa.Table | pa.RecordBatch") -> Iterator[tuple[int, Arrival]]:
+    def of(self, block: "pa.RecordBatch") -> Iterator[tuple[int, Arrival]]:
         """Yield (slice_no, arrival) of the next records that matter."""
         if not block.num_rows:
             return
@@ -261,20 +262,22 @@ class _Arrivals:
             np.asarray(block[name]) for name in ("sequence", "slice_no", "event_time_ms")
         )
         clock_ms = self._clock(slice_no, block)
-        sources = [source or NO_SOURCE for source in block["source"].to_pylist()]
+        encoded = block["source"].fill_null(NO_SOURCE).dictionary_encode()
+        names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
         chosen = np.arange(len(sequence))
         if not time.needs_every_record:
-            chosen = np.flatnonzero(self._matters(clock_ms, event_time_ms, sources))
+            by_source = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+            chosen = np.flatnonzero(self._matters(clock_ms, event_time_ms, dict(zip(names, by_source, strict=True))))
         kept = block.take(chosen)
         asked = [column_values(kept[f"c{place}"]) for place in range(len(time.columns))]
         read = zip(*asked, strict=True) if asked else ((),) * len(chosen)
         plain = (numbers[chosen].tolist() for numbers in (slice_no, sequence, event_time_ms, clock_ms))
-        rows = zip(chosen.tolist(), *plain, read, kept["commit"].to_pylist(), strict=True)
-        for at, number, place, timestamp_ms, at_ms, values, commit in rows:
+        rows = zip(codes[chosen].tolist(), *plain, read, kept["commit"].to_pylist(), strict=True)
+        for code, number, place, timestamp_ms, at_ms, values, commit in rows:
             columns = dict(zip(time.columns, values, strict=True))
-            yield number, Arrival(place, timestamp_ms, at_ms, sources[at], columns, commit)
+            yield number, Arrival(place, timestamp_ms, at_ms, names[code], columns, commit)
 
-    def _clock(self, slice_no: Int64s, block: "pa.Table | pa.RecordBatch") -> Int64s:
+    def _clock(self, slice_no: Int64s, block: "pa.RecordBatch") -> Int64s:
         """Return the replay's clock at each record, and count the clamped arrivals of each slice."""
         if not self._engine.needs_clock:
             return np.full(block.num_rows, MIN_TIME_MS, dtype=np.int64)
@@ -285,13 +288,14 @@ class _Arrivals:
         self._clock_ms = int(clock_ms[-1])
         return clock_ms
 
-    def _matters(self, clock_ms: Int64s, event_time_ms: Int64s, sources: Sequence[str]) -> Flags:
-        """Return which records can move the time: they raise the clock or the maximum of their source, or wake it."""
+    def _matters(self, clock_ms: Int64s, event_time_ms: Int64s, by_source: "Mapping[str, Indexes]") -> Flags:
+        """Return which records can move the time: they raise the clock or the maximum of their source, or wake it.
+
+        `by_source` has the records of each source, in their order.
+        """
         matters = _rises(clock_ms, self._last_clock_ms)
         self._last_clock_ms = int(clock_ms[-1])
-        names = np.asarray(sources, dtype=object)
-        for name in dict.fromkeys(sources):
-            own = np.flatnonzero(names == name)
+        for name, own in by_source.items():
             clock_before, time_before = self._highest.get(name, (None, None))
             times = np.maximum.accumulate(event_time_ms[own])
             if time_before is not None:

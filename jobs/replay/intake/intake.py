@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from jobs.lake.pinned_files import PinnedFile
 from jobs.plain_text import counted
+from jobs.replay.groups import groups_of
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.chunk_log import ChunkLog
-from jobs.replay.intake.groups import groups_of
 from jobs.replay.intake.layout import Layout, joined_groups, layout_of, parts_of
 from jobs.replay.intake.probe import Cluster, clusters, probe, whole_cluster
 from jobs.replay.intake.ranges import divided
@@ -86,7 +86,7 @@ def _divided(
     log.info(
         "tasks divide the records of %s into ranges", counted(sum(len(cluster.files) for cluster in unordered), "file")
     )
-    groups = groups_of(unordered, [cluster.records for cluster in unordered], records=chunk.sizes.records_per_task)
+    groups = [*groups_of(unordered, lambda cluster: cluster.records, chunk.sizes.records_per_task)]
     plan = order_plan(chunk, directory, threads=max(tasks.sharers // len(groups), 1))
     done = tasks.run(lambda own: [divided(cluster, plan) for cluster in own], groups)
     return [*chain.from_iterable(done)]
@@ -134,7 +134,7 @@ def _arranged(
     doubtful = {number: own for number, own in files.items() if _is_doubtful(chunk, own)}
     reading, most = order_reading(chunk), chunk.sizes.ordered_bytes
     every = [*chain.from_iterable(doubtful.values())]
-    groups = groups_of(every, [file.block.records for file in every], records=records_per_task)
+    groups = [*groups_of(every, lambda file: file.block.records, records_per_task)]
     done = tasks.share(lambda own: [probe(file, reading, memory_bytes=most) for file in own], groups)
     probed = iter(chain.from_iterable(done))
     # A compacted file may have records of several commits.

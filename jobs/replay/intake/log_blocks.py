@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from jobs.lake.conforming import conformed, stored_name
 from jobs.lake.damage import REMOTE_ADVICE, one_line
 from jobs.lake.parquet_files import open_parquet
+from jobs.replay.groups import ARRAY_BYTES, joined
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.order_keys import comparable, sorted_rows
 from jobs.replay.intake.ties import refuse_ties
@@ -43,7 +44,7 @@ class LogColumns:
 
     `fields` are the columns of the log, as in `FileLayout`. The values of partition columns are in the Delta log and
     not in the files. `widened` is as for `record_hashes`. `slice_column` cuts files with records of several slices, by
-    the times of `zone`.
+    the times of `zone`. The records of a file that are ordered in memory are batches of up to `joined_bytes`.
     """
 
     uri: str
@@ -53,6 +54,7 @@ class LogColumns:
     widened: Mapping[str, str] = field(default_factory=dict)
     slice_column: str | None = None
     zone: ZoneInfo = UTC
+    joined_bytes: int = ARRAY_BYTES
 
     @property
     def nodes(self) -> dict[str, Node]:
@@ -85,20 +87,20 @@ class LogColumns:
         by = block.reorder_by
         read = None if columns is None else [*dict.fromkeys([*columns, *(name for name in by if name in self.nodes)])]
         added = [*dict.fromkeys([*hidden, *(name for name in by if name not in self.nodes)])]
-        rows = pa.Table.from_batches(self._stored(block, read, added)).combine_chunks().to_batches()[0]
-        places = [comparable(rows.column(name)) for name in by]
+        batches = [*joined(self._stored(block, read, added), self.joined_bytes)]
+        places = [comparable(pa.concat_arrays([rows.column(name) for rows in batches])) for name in by]
         order = sorted_rows(places)
         if columns is None:
             refuse_ties(
                 [values.take(order) for values in places],
-                lambda numbers: rows.take(order.take(pa.array(numbers))).select([*self.nodes]),
+                lambda numbers: _taken(batches, order.take(pa.array(numbers))).select([*self.nodes]),
                 uri=self.uri,
                 columns=by if by[0] in self.nodes else None,
                 widened=self.widened,
             )
-        own = rows.select([*(self.nodes if columns is None else columns), *hidden])
+        own = [rows.select([*(self.nodes if columns is None else columns), *hidden]) for rows in batches]
         for start in range(0, len(order), self.rows_per_batch):
-            yield own.take(order.slice(start, self.rows_per_batch))
+            yield _taken(own, order.slice(start, self.rows_per_batch))
 
     def bytes_of(self, block: Block) -> int:
         """Return about how many bytes the records of a file take in memory, by its footer.
@@ -220,6 +222,18 @@ class LogColumns:
                 f"file {block.named} of version {self.version} of event log {self.uri} cannot be read: it is damaged, "
                 "or it was removed while it was read. Restore it from a backup, or replay a range that does not need it"
             ) from error
+
+
+def _taken(batches: Sequence[pa.RecordBatch], numbers: pa.Array) -> pa.RecordBatch:
+    """Return rows by their numbers over all batches, in the order of the numbers."""
+    if len(batches) == 1:
+        return batches[0].take(numbers)
+    asked = numbers.to_numpy().astype(np.int64)
+    order = np.argsort(asked)
+    starts = np.cumsum([0, *(rows.num_rows for rows in batches)])
+    own = np.split(asked[order], np.searchsorted(asked[order], starts[1:-1]))
+    parts = [rows.take(pa.array(part - start)) for rows, part, start in zip(batches, own, starts[:-1], strict=True)]
+    return pa.concat_batches(parts).take(pa.array(np.argsort(order)))
 
 
 def _width(chunk: pq.ColumnChunkMetaData) -> int:

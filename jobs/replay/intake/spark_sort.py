@@ -3,6 +3,7 @@
 Spark sorts the records, and its tasks write them into the same files as other tasks of the intake do.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -279,8 +280,11 @@ def _refuse_other_counts(chunk: ChunkLog, made: list[SortedFile]) -> None:
     """Refuse a slice whose number of records differs from the statistics in the Delta log."""
     pinned = chunk.log
     uncounted = {file.slice_id for file in pinned.files if file.records is None}
+    counts: Counter[int] = Counter()
+    for file in made:
+        counts[file.slice_no] += sum(group.records for group in file.groups)
     for number, slice_ in enumerate(chunk.slices):
-        records = sum(group.records for file in made if file.slice_no == number for group in file.groups)
+        records = counts[number]
         stated = pinned.coordinates(slice_.slice_id).records
         if slice_.slice_id not in uncounted and stated != records:
             raise LogError(

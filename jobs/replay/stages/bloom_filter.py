@@ -19,7 +19,7 @@ BITS_PER_KEY: Final = 16
 BITS_PER_KEY_OF_FEW: Final = 64
 """A small set has so many bits for each key, and takes 1.6 % of other keys."""
 BITS_OF_FEW: Final = 22
-"""A small set has at most two to the power of so many bits, because each block of the log has a set."""
+"""A small set has at most two to the power of so many bits, because each task of a scan makes one."""
 BITS_MIN, BITS_MAX = 10, 24
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 """2**64 divided by the golden ratio: a multiplication spreads integers evenly (Knuth, TAOCP 3, 6.4)."""

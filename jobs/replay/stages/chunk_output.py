@@ -1,6 +1,6 @@
 """The rows of a chunk that tasks have left in shuffle files and files: they are encoded in one job, and committed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,6 +8,7 @@ from jobs.lake.file_commits import commit_files
 from jobs.lake.store import add_fields
 from jobs.replay.chunk.slice_runs import SliceRun
 from jobs.replay.chunk.tallies import ChunkTallies
+from jobs.replay.groups import groups_of
 from jobs.replay.intake.layout import Layout
 from jobs.replay.intake.log_blocks import LogColumns
 from jobs.replay.pinned import Pinned
@@ -77,32 +78,22 @@ class ChunkOutput:
         made: list[EncodeTask] = []
         for table in self.pinned.tables.stored:
             root, by_slice = self.pinned.uri(table.name), self._shuffled(table.name, runs)
-            slices: list[SliceRows] = []
-            for run in runs:
-                holds_records = table.name in tables.RECORD_TABLES
-                needed = tuple(blocks.get(run.slice_no, ())) if holds_records else ()
-                for own in self._files(by_slice.get(run.slice_no, []), is_whole=holds_records):
-                    slices.append(SliceRows(run=run, shuffled=own, blocks=needed))
-                    rows = sum(batch.rows for part in slices for batch in part.shuffled)
-                    if rows >= self.pinned.sizes.rows_per_encoding:
-                        made.append(EncodeTask(table=table, root=root, slices=tuple(slices)))
-                        slices = []
-            if slices:
-                made.append(EncodeTask(table=table, root=root, slices=tuple(slices)))
+            holds_records = table.name in tables.RECORD_TABLES
+            slices = [
+                SliceRows(run=run, shuffled=own, blocks=tuple(blocks.get(run.slice_no, ())) if holds_records else ())
+                for run in runs
+                if run.slice_no in by_slice
+                for own in self._files(by_slice[run.slice_no], is_whole=holds_records)
+            ]
+            groups = groups_of(slices, SliceRows.rows, self.pinned.sizes.rows_per_encoding)
+            made += [EncodeTask(table=table, root=root, slices=group) for group in groups]
         return made
 
-    def _files(self, shuffled: Sequence[ShuffleBatch], *, is_whole: bool) -> Iterator[tuple[ShuffleBatch, ...]]:
+    def _files(self, shuffled: Sequence[ShuffleBatch], *, is_whole: bool) -> Iterable[tuple[ShuffleBatch, ...]]:
         """Cut the shuffle files of a slice into files. Tasks write the files of a large slice in parallel."""
-        group: list[ShuffleBatch] = []
-        rows = 0
-        for batch in shuffled:
-            if group and not is_whole and rows + batch.rows > self.pinned.sizes.rows_per_file:
-                yield tuple(group)
-                group, rows = [], 0
-            group.append(batch)
-            rows += batch.rows
-        if group:
-            yield tuple(group)
+        if is_whole:
+            return [tuple(shuffled)]
+        return groups_of(shuffled, lambda batch: batch.rows, self.pinned.sizes.rows_per_file)
 
     def _shuffled(self, table: str, runs: Sequence[SliceRun]) -> dict[int, list[ShuffleBatch]]:
         """Return the shuffle files of a table by slice: of a checkpoint, those of the form in which it is stored."""

@@ -9,11 +9,11 @@ from uuid import uuid4
 import numpy as np
 
 from jobs.lake.lake import Lake
-from jobs.replay.chunk.chunk_run import SliceInput, input_fingerprint
+from jobs.replay.chunk.input_sums import InputSums
 from jobs.replay.chunk.time_steps import ChunkTime, bounded_time, combined, driven_time, needs_pass
+from jobs.replay.groups import groups_of
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.chunk_log import ChunkLog
-from jobs.replay.intake.groups import groups_of
 from jobs.replay.intake.intake import take_in
 from jobs.replay.intake.layout import Layout
 from jobs.replay.stage_times import stage
@@ -27,7 +27,6 @@ from jobs.spark.lazy_session import LazySession
 from jobs.spark.private_dir import private_directory
 from jobs.storage import make_directory, remove_directory
 from windowlib.columnar.log_reading import Rises
-from windowlib.records.row_ids import IdSum
 from windowlib.watermarks.timeline import SourceRow
 
 if TYPE_CHECKING:
@@ -35,10 +34,6 @@ if TYPE_CHECKING:
 
     from windowlib.columnar.watermark_steps import Int64s
 
-SUMS: Final = (
-    "content", "records", "invalid", "invalid_rows", "filtered", "duplicate", "duplicate_rows", "duplicate_content"
-)  # fmt: skip
-"""The sums of ids that a scan counts."""
 SHORT_RANKS: Final = 1 << 31
 """The records of a chunk with at most so many records have ranks of 32 bits."""
 
@@ -87,7 +82,7 @@ def found_duplicates(tasks: Tasks, chunk: ChunkLog, layout: Layout, *, directory
 
 def block_groups(blocks: Sequence[Block], *, records: int) -> list[tuple[Block, ...]]:
     """Cut blocks into contiguous groups of about this many records, one per task."""
-    return groups_of(blocks, [block.records for block in blocks], records=records)
+    return [*groups_of(blocks, lambda block: block.records, records)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,21 +166,9 @@ def _rises(scanned: Sequence[Scanned], before_ms: int | None) -> Rises:
     return Rises(sequence=np.concatenate([nothing, *sequences]), max_event_time_ms=np.concatenate([nothing, *times]))
 
 
-def slice_inputs(scanned: Sequence[Scanned], slices: int) -> tuple[SliceInput, ...]:
+def slice_inputs(scanned: Sequence[Scanned], slices: int) -> tuple[InputSums, ...]:
     """Return the input of each slice of a chunk."""
-    sums = [{name: IdSum() for name in SUMS} for _ in range(slices)]
+    inputs = tuple(InputSums() for _ in range(slices))
     for block in scanned:
-        for name, ids in sums[block.block.slice_no].items():
-            ids.merge(getattr(block, name))
-    return tuple(
-        SliceInput(
-            fingerprint=input_fingerprint(own["content"], own["duplicate_content"]),
-            records=own["records"],
-            invalid=own["invalid"],
-            invalid_rows=own["invalid_rows"],
-            filtered=own["filtered"],
-            duplicate=own["duplicate"],
-            duplicate_rows=own["duplicate_rows"],
-        )
-        for own in sums
-    )
+        inputs[block.block.slice_no].merge(block.sums)
+    return inputs

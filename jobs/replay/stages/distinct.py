@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from jobs.pipeline.models.distinct import DistinctGrammar
+from jobs.replay.groups import groups_of
 from jobs.replay.intake.blocks import Block
-from jobs.replay.intake.groups import groups_of
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages.bloom_filter import key_words
 from jobs.replay.stages.duplicates import RANK_BITS, Duplicates, MatchPlan, matches
@@ -91,7 +91,7 @@ def search(tasks: Tasks, parts: Sequence[Part], *, distinct: DistinctGrammar, si
     asked = [
         IdsTask(number, group)
         for number, part in enumerate(parts)
-        for group in groups_of(part.blocks, [block.records for block in part.blocks], records=size)
+        for group in groups_of(part.blocks, lambda block: block.records, size)
     ]
     read = tasks.run(lambda task: read_ids(task.blocks, plans[task.plan]), asked)
     plan = MatchPlan(

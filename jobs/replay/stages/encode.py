@@ -3,6 +3,7 @@
 The driver commits the files. Until then no reader sees them.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,6 +24,10 @@ class SliceRows:
     run: SliceRun
     shuffled: tuple[ShuffleBatch, ...]
     blocks: tuple[Block, ...] = ()
+
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return sum(batch.rows for batch in self.shuffled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +65,11 @@ def _encode_slice(task: EncodeTask, own: SliceRows, plan: EncodePlan) -> list[En
     return files.written
 
 
-def _parts(task: EncodeTask, slice_rows: SliceRows, plan: EncodePlan) -> list[pa.Table]:
+def _parts(task: EncodeTask, slice_rows: SliceRows, plan: EncodePlan) -> Iterable[pa.Table]:
     batches = [batch for _, batch in read_shuffled(slice_rows.shuffled)]
-    if not batches:
-        return []
     if task.table.name in tables.RECORD_TABLES:
-        return plan.records.attached(task.table, pa.Table.from_batches(batches), slice_rows.blocks)
+        return plan.records.attached(task.table, batches, slice_rows.blocks)
     # Many small batches of buckets become one row group. Large ones stay apart, so that memory is bounded.
-    if sum(batch.num_rows for batch in batches) <= plan.rows_per_file:
+    if slice_rows.rows() <= plan.rows_per_file:
         return [pa.Table.from_batches(batches)]
     return [pa.Table.from_batches([batch]) for batch in batches]

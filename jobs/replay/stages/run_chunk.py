@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from jobs.engine.fingerprints import run_id
 from jobs.replay.chunk.bucket_plan import plan_buckets
-from jobs.replay.chunk.chunk_run import ChunkRun, SliceInput
+from jobs.replay.chunk.chunk_run import ChunkRun
+from jobs.replay.chunk.input_sums import InputSums
 from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.chunk.tallies import STATE, Sums
 from jobs.replay.chunk.time_steps import ChunkTime
@@ -142,7 +143,7 @@ def _scanned(tasks: Tasks, groups: Sequence[tuple[Block, ...]], plan: ScanPlan) 
     return _scanned(tasks, groups, replace(plan, partials=None))
 
 
-def _known_run(pinned: Pinned, first: SliceInput) -> KnownRun:
+def _known_run(pinned: Pinned, first: InputSums) -> KnownRun:
     """Return the run of the chunk's first slice. Those of later slices depend on the state that the windows leave."""
     order = pinned.order
     slice_ = order.slices[0]

@@ -6,7 +6,7 @@ block. The driver joins them to the rises of the chunk, without a record.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from jobs.replay.chunk.input_sums import InputSums
 from jobs.replay.intake.blocks import Block
 from jobs.replay.stages.ascending import Ascending
 from jobs.replay.stages.bloom_filter import BloomFilter, key_words
@@ -35,24 +36,16 @@ NEVER_MS: Final = -(1 << 61)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
-    """What a scan task counts in one block. The sums are those of `SliceInput`.
-
-    `content` covers rank and hash of all records, and `duplicate_content` those of the duplicates.
+    """What a scan task counts in one block.
 
     `latest_ms` is the greatest event time of a valid record, `NEVER_MS` without one. `rises_at` and `rises_to` are the
-    sequence numbers and event times of the valid records that exceed all earlier ones of the block. `keys` is the
-    packed set of the keys of the valid records. `groups` are those of their event times, if the plan asks for them.
+    sequence numbers and event times of the valid records that exceed all earlier ones of the block. `groups` are those
+    of the event times of the valid records, if the plan asks for them. The last block of a task has in `keys` the
+    packed set of the keys of all valid records of the task: a log of small files has many blocks, and a set is large.
     """
 
     block: Block
-    content: IdSum
-    records: IdSum
-    invalid: IdSum
-    invalid_rows: IdSum
-    filtered: IdSum
-    duplicate: IdSum = field(default_factory=IdSum)
-    duplicate_rows: IdSum = field(default_factory=IdSum)
-    duplicate_content: IdSum = field(default_factory=IdSum)
+    sums: InputSums
     latest_ms: int
     rises_at: Ascending
     rises_to: Ascending
@@ -74,8 +67,10 @@ def scan(blocks: Sequence[Block], plan: ScanPlan) -> list[Scanned]:
     name = f"records-{blocks[0].sequence}"
     writers = _Writers(*(ShuffleWriter(plan.directory, f"{kind}-{name}") for kind in _Writers._fields))
     combiner = None if plan.partials is None else plan.partials.combining.combiner()
+    keys = None if plan.key_bits is None else BloomFilter.empty(plan.key_bits)
     with shuffle_writers(*writers):
-        return [_scan_block(block, plan, writers=writers, combiner=combiner) for block in blocks]
+        scanned = [_scan_block(block, plan, writers=writers, combiner=combiner, keys=keys) for block in blocks]
+    return scanned if keys is None else [*scanned[:-1], replace(scanned[-1], keys=keys.packed())]
 
 
 class _Writers(NamedTuple):
@@ -88,14 +83,7 @@ class _Writers(NamedTuple):
 
 @dataclass(slots=True)
 class _BlockCounts:
-    content: IdSum = field(default_factory=IdSum)
-    records: IdSum = field(default_factory=IdSum)
-    invalid: IdSum = field(default_factory=IdSum)
-    invalid_rows: IdSum = field(default_factory=IdSum)
-    filtered: IdSum = field(default_factory=IdSum)
-    duplicate: IdSum = field(default_factory=IdSum)
-    duplicate_rows: IdSum = field(default_factory=IdSum)
-    duplicate_content: IdSum = field(default_factory=IdSum)
+    sums: InputSums = field(default_factory=InputSums)
     rises_at: list[Int64s] = field(default_factory=list)
     rises_to: list[Int64s] = field(default_factory=list)
     latest_ms: int = NEVER_MS
@@ -106,10 +94,12 @@ class _BlockCounts:
     groups: TimeGroups | None = None
 
 
-def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Combiner | None) -> Scanned:
+def _scan_block(
+    block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Combiner | None, keys: BloomFilter | None
+) -> Scanned:
     before = [len(writer.shuffled) for writer in writers]
     counts = _BlockCounts(
-        keys=None if plan.key_bits is None else BloomFilter.empty(plan.key_bits),
+        keys=keys,
         combiner=BlockCombiner.of(block, plan.partials, combiner),
         groups=None if plan.gap_ms is None else TimeGroups.none(plan.gap_ms),
     )
@@ -121,7 +111,7 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
             counts.groups = counts.groups.with_times(judged.event_time_ms[judged.valid()])
         if plan.columns is not None:
             continue
-        _count(judged, plan, counts)
+        _count(judged, plan, counts.sums)
         if plan.feeds:
             _write_records(judged, plan, block=block, writers=writers, counts=counts, before_ms=before_ms)
         if (judged.problems > 0).any():
@@ -133,14 +123,7 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
     partials, records, passed, invalid, duplicates = written
     return Scanned(
         block=block,
-        content=counts.content,
-        records=counts.records,
-        invalid=counts.invalid,
-        invalid_rows=counts.invalid_rows,
-        filtered=counts.filtered,
-        duplicate=counts.duplicate,
-        duplicate_rows=counts.duplicate_rows,
-        duplicate_content=counts.duplicate_content,
+        sums=counts.sums,
         latest_ms=counts.latest_ms,
         rises_at=Ascending.of(_joined(counts.rises_at)),
         rises_to=Ascending.of(_joined(counts.rises_to)),
@@ -149,29 +132,28 @@ def _scan_block(block: Block, plan: ScanPlan, *, writers: _Writers, combiner: Co
         records_of_time=passed,
         invalid_records=invalid,
         duplicate_records=duplicates,
-        keys=None if counts.keys is None else counts.keys.packed(),
         groups=counts.groups,
     )
 
 
-def _count(judged: Judged, plan: ScanPlan, counts: _BlockCounts) -> None:
+def _count(judged: Judged, plan: ScanPlan, sums: InputSums) -> None:
     commit = judged.commit if plan.needs_commits else None
-    counts.content.merge(IdSum.of_array(content_ids(judged.rank, judged.hashes, commit)))
-    counts.records.merge(IdSum.of_array(judged.hashes))
+    sums.content.merge(IdSum.of_array(content_ids(judged.rank, judged.hashes, commit)))
+    sums.records.merge(IdSum.of_array(judged.hashes))
     is_filtered = judged.problems == instants.FILTERED
     if is_filtered.any():
-        counts.filtered.merge(IdSum.of_array(judged.hashes[is_filtered]))
+        sums.filtered.merge(IdSum.of_array(judged.hashes[is_filtered]))
     is_duplicate = judged.problems == instants.DUPLICATE
     if is_duplicate.any():
         hashes = judged.hashes[is_duplicate]
-        counts.duplicate.merge(IdSum.of_array(hashes))
-        counts.duplicate_rows.merge(IdSum.of_array(duplicate_ids(pa.array(hashes))))
-        counts.duplicate_content.merge(IdSum.of_array(content_ids(judged.rank[is_duplicate], hashes, commit)))
+        sums.duplicate.merge(IdSum.of_array(hashes))
+        sums.duplicate_rows.merge(IdSum.of_array(duplicate_ids(pa.array(hashes))))
+        sums.duplicate_content.merge(IdSum.of_array(content_ids(judged.rank[is_duplicate], hashes, commit)))
     bad = judged.problems > 0
     if bad.any():
         hashes = judged.hashes[bad]
-        counts.invalid.merge(IdSum.of_array(hashes))
-        counts.invalid_rows.merge(
+        sums.invalid.merge(IdSum.of_array(hashes))
+        sums.invalid_rows.merge(
             IdSum.of_array(invalid_ids(pa.array(hashes), instants.problem_names(judged.problems[bad])))
         )
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from typing_extensions import Buffer
 
 from jobs.disk_errors import writing
+from jobs.replay.groups import ARRAY_BYTES, joined
 from jobs.replay.stages.lane_sums import LaneSum
 from jobs.storage import open_input, open_output
 from windowlib.errors import AuditError
@@ -54,22 +55,23 @@ class _CheckedSink:
 
 @dataclass(slots=True)
 class ShuffleWriter:
-    """Writes one shuffle file. The file is created with the first batch."""
+    """Writes one shuffle file. The file is created with the first batch. A table is one batch up to `batch_bytes`."""
 
     directory: str
     name: str
+    batch_bytes: int = ARRAY_BYTES
     shuffled: list[ShuffleBatch] = field(default_factory=list)
     _path: str = ""
     _size: int = 0
     _file: pa.NativeFile | None = None
 
     def write(self, rows: pa.Table | pa.RecordBatch, *, slice_no: int, bucket: int = 0) -> None:
-        """Append rows as one batch."""
-        batch = rows if isinstance(rows, pa.RecordBatch) else _one_batch(rows)
-        if not batch.num_rows:
-            return
-        with writing(self.directory):
-            self._write(batch, slice_no=slice_no, bucket=bucket)
+        """Append rows in as few batches as possible."""
+        batches = [rows] if isinstance(rows, pa.RecordBatch) else joined(rows.to_batches(), self.batch_bytes)
+        for batch in batches:
+            if batch.num_rows:
+                with writing(self.directory):
+                    self._write(batch, slice_no=slice_no, bucket=bucket)
 
     def _write(self, batch: pa.RecordBatch, *, slice_no: int, bucket: int) -> None:
         if self._file is None:
@@ -135,21 +137,28 @@ def _damaged(entry: ShuffleBatch, difference: str) -> AuditError:
     )
 
 
-def joined_batches(shuffled: Iterable[ShuffleBatch], *, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield (slice number, batch) over consecutive batches. All batches of a slice but its last have `rows` rows."""
+def joined_batches(
+    shuffled: Iterable[ShuffleBatch], *, rows: int, most_bytes: int = ARRAY_BYTES
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield (slice number, batch) over consecutive batches.
+
+    A batch has `rows` rows. It has fewer at the end of a slice, and where the next rows would make it larger than
+    `most_bytes`.
+    """
     waiting: list[pa.RecordBatch] = []
-    count, slice_no = 0, -1
+    count, size, slice_no = 0, 0, -1
     for entry, batch in read_shuffled(shuffled):
-        if entry.slice_no != slice_no:
+        if entry.slice_no != slice_no or size + entry.size > most_bytes:
             if waiting:
                 yield slice_no, pa.concat_batches(waiting)
-            waiting, count, slice_no = [], 0, entry.slice_no
+            waiting, count, size, slice_no = [], 0, 0, entry.slice_no
+        size += entry.size
         start = 0
         while count + batch.num_rows - start >= rows:
             waiting.append(batch.slice(start, rows - count))
             start += rows - count
             yield slice_no, pa.concat_batches(waiting)
-            waiting, count = [], 0
+            waiting, count, size = [], 0, entry.size
         if start < batch.num_rows:
             waiting.append(batch.slice(start))
             count += batch.num_rows - start
@@ -163,8 +172,3 @@ def by_bucket(shuffled: Iterable[ShuffleBatch]) -> dict[int, tuple[ShuffleBatch,
     for batch in shuffled:
         of_bucket.setdefault(batch.bucket, []).append(batch)
     return {bucket: tuple(own) for bucket, own in of_bucket.items()}
-
-
-def _one_batch(rows: pa.Table) -> pa.RecordBatch:
-    batches = rows.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)

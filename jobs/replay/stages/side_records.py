@@ -3,7 +3,7 @@
 A record has the columns of the log and no derived ones. `record_id` may be derived, and so it is derived again here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 from jobs.expressions.derived_columns import Derivation
 from jobs.expressions.evaluation import Derived, derive
 from jobs.replay.chunk.side_rows import completed
+from jobs.replay.groups import groups_of, joined
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.log_blocks import LogColumns
 from windowlib.columnar.arrow import arrow_type
@@ -23,54 +24,59 @@ from windowlib.records.tables import INVALID_RECORDS, Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideRecords:
-    """Reads records of the log by their rank. `names` maps a column of the log to its field in `record`."""
+    """Reads records of the log by their rank. `names` maps a column of the log to its field in `record`.
+
+    Rows with their records are made up to `bytes_at_once` together, but all those of one batch of the log.
+    """
 
     log: LogColumns
     names: Mapping[str, str]
     record_id: str | None
     derivation: Derivation = field(default_factory=Derivation)
+    bytes_at_once: int = 1 << 26
 
-    def attached(self, table: Table, rows: pa.Table, blocks: Sequence[Block]) -> list[pa.Table]:
-        """Return rows of one slice with their records, ids of records and checks.
+    def attached(self, table: Table, rows: Sequence[pa.RecordBatch], blocks: Sequence[Block]) -> Iterator[pa.Table]:
+        """Yield rows of one slice with their records, ids of records and checks, in the order of the log.
 
         Args:
             table: one of `RECORD_TABLES`.
-            rows: rows with `rank` and the content of the table.
+            rows: rows with `rank` and the content of the table, in any order.
             blocks: the blocks of the slice.
 
         Raises:
             LogError: a file of the log cannot be read.
         """
-        ranks = rows["rank"].to_numpy()
-        order = np.argsort(ranks, kind="stable")
-        rows = rows.take(pa.array(order))
-        ranks = ranks[order]
-        parts = []
-        for block in sorted(blocks, key=lambda other: other.rank):
-            start, end = np.searchsorted(ranks, (block.rank, block.rank + block.records))
-            if start < end:
-                records = self._records(block, ranks[start:end] - block.rank)
-                parts.append(self._completed(table, rows.slice(start, end - start), records))
-        if sum(part.num_rows for part in parts) != rows.num_rows:
+        attached = 0
+        pairs = self._read_again(rows, blocks)
+        for group in groups_of(pairs, lambda pair: sum(part.nbytes for part in pair), self.bytes_at_once):
+            own = pa.Table.from_batches([part for part, _ in group])
+            attached += own.num_rows
+            yield self._completed(table, own, pa.concat_batches([records for _, records in group]))
+        wanted = sum(batch.num_rows for batch in rows)
+        if attached != wanted:
             raise InvariantBroken(
-                f"{rows.num_rows} rows of {table.name} have places in the log, and {sum(p.num_rows for p in parts)} "
-                "records were found there; please report this"
+                f"{wanted} rows of {table.name} have places in the log, and {attached} records were found there; "
+                "please report this"
             )
-        return parts
 
-    def _records(self, block: Block, wanted: Int64s) -> pa.Table:
-        """Return the records at ascending rows of a block. A row may be wanted more than once."""
-        parts, done = [], 0
-        for batch in self.log.batches(block):
-            start, end = np.searchsorted(wanted, (done, done + batch.num_rows))
-            if start < end:
-                parts.append(pa.Table.from_batches([batch]).take(pa.array(wanted[start:end] - done)))
-            done += batch.num_rows
-        return pa.concat_tables(parts).combine_chunks()
+    def _read_again(
+        self, rows: Sequence[pa.RecordBatch], blocks: Sequence[Block]
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Yield rows in the order of the log, and the record of each. A record may have several rows."""
+        ordered = [_by_rank(batch) for batch in joined(rows, self.bytes_at_once)]
+        ranks = [batch.column("rank").to_numpy() for batch in ordered]
+        for block in sorted(blocks, key=lambda other: other.rank):
+            end = block.rank
+            for records in self.log.batches(block) if _between(ranks, end, end + block.records) else ():
+                start, end = end, end + records.num_rows
+                own = [ordered[place].slice(*cut) for place, cut in _between(ranks, start, end)]
+                if own:
+                    together = _by_rank(pa.concat_batches(own))
+                    yield together, records.take(pa.array(together.column("rank").to_numpy() - start))
 
-    def _completed(self, table: Table, rows: pa.Table, records: pa.Table) -> pa.Table:
+    def _completed(self, table: Table, rows: pa.Table, records: pa.RecordBatch) -> pa.Table:
         node = arrow_type(table.coordinates["record"])
-        named = {self.names[name]: records[name].combine_chunks() for name in records.column_names}
+        named = {self.names[name]: records.column(name) for name in records.schema.names}
         fields = [
             named[field.name].cast(field.type) if field.name in named else pa.nulls(rows.num_rows, field.type)
             for field in node
@@ -81,15 +87,25 @@ class SideRecords:
             with_record = with_record.append_column("detail", _failed(self._derived(records, self.derivation)))
         return completed(table, with_record)
 
-    def _derived(self, records: pa.Table, derivation: Derivation) -> Derived:
-        return derive(decodable(records.to_batches()[0])[0], derivation)
+    def _derived(self, records: pa.RecordBatch, derivation: Derivation) -> Derived:
+        return derive(decodable(records)[0], derivation)
 
-    def _ids(self, rows: pa.Table, records: pa.Table) -> pa.Array | pa.ChunkedArray:
+    def _ids(self, rows: pa.Table, records: pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
         if self.record_id in self.derivation.nodes:
             return self._derived(records, self.derivation.unfiltered()).rows.column(self.record_id).cast(pa.string())
         if self.record_id is not None:
-            return records[self.record_id].cast(pa.string())
+            return records.column(self.record_id).cast(pa.string())
         return hash_texts(rows["record_hash"].to_numpy())
+
+
+def _by_rank(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.take(pa.array(np.argsort(rows.column("rank").to_numpy(), kind="stable")))
+
+
+def _between(ranks: Sequence[Int64s], start: int, end: int) -> list[tuple[int, tuple[int, int]]]:
+    """Return which of several ascending arrays have ranks from `start` until before `end`: (place, (first, count))."""
+    cuts = [np.searchsorted(own, (start, end)).tolist() for own in ranks]
+    return [(place, (first, after - first)) for place, (first, after) in enumerate(cuts) if first < after]
 
 
 def hash_texts(hashes: Int64s) -> pa.Array:

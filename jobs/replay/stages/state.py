@@ -6,6 +6,8 @@ buckets. The other rows *stay*: they are read and checked here, and remain part 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -13,6 +15,7 @@ import pyarrow as pa
 
 from jobs.lake.checkpoint_rows import PartFiles, Removals, checkpoint_files, removals
 from jobs.lake.table_files import TableFile
+from jobs.replay.groups import groups_of
 from jobs.replay.pinned import Pinned
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages.bloom_filter import BloomFilter
@@ -197,11 +200,7 @@ def _needs_whole_keys(table: Table, plan: DividePlan) -> bool:
 def _with_reached(tasks: Tasks, plan: DividePlan, chunk: TouchedFilter) -> TouchedFilter:
     """Add the keys with timers that the chunk reaches. If there are few timers, the driver reads them."""
     timers, size = plan.stored[tables.TIMERS], plan.sizes.records_per_task
-    groups: list[list[TableFile]] = [[]]
-    for file in timers.files.files:
-        if groups[-1] and sum(listed.records or 0 for listed in (*groups[-1], file)) > size:
-            groups.append([])
-        groups[-1].append(file)
+    groups = [*groups_of(timers.files.files, lambda file: file.records or 0, size)]
 
     def reached(files: Sequence[TableFile]) -> bytes:
         return reached_keys(timers.files, files, chunk, keys=timers.table.keys, rows=plan.sizes.rows_per_read)
@@ -294,20 +293,14 @@ def _rows(
 
 def _grouped(
     batches: Iterable[tuple[int, pa.RecordBatch]], *, rows: int, by_part: bool
-) -> Iterator[list[tuple[int, pa.RecordBatch]]]:
+) -> Iterator[tuple[tuple[int, pa.RecordBatch], ...]]:
     """Yield consecutive batches: together at most `rows` rows, or all batches of a part.
 
     The later parts of a checkpoint are small, and an array operation on a few rows costs as much as on some thousands.
     """
-    group: list[tuple[int, pa.RecordBatch]] = []
-    for part, batch in batches:
-        count = sum(other.num_rows for _, other in group) + batch.num_rows
-        if group and (part != group[-1][0] if by_part else count > rows):
-            yield group
-            group = []
-        group.append((part, batch))
-    if group:
-        yield group
+    if not by_part:
+        return groups_of(batches, lambda of_part: of_part[1].num_rows, rows)
+    return (tuple(own) for _, own in groupby(batches, key=itemgetter(0)))
 
 
 def _buckets(rows: pa.Table, table: Table, *, buckets: int) -> Iterator[tuple[int, pa.Table]]:

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
+import pytest
 
 from jobs.engine.user_errors import explained
 from jobs.replay.chunk.time_steps import watermark_row
@@ -20,9 +21,10 @@ from tests.support.fuzzing import seeds
 from tests.support.hostile_files import bounded
 from tests.support.hostile_state import Damaged, Key, damaged
 from windowlib.columnar.plan import BucketPlan
-from windowlib.columnar.restored import BEFORE, DAMAGED
+from windowlib.columnar.restored import BEFORE, DAMAGED, RestoredState
 from windowlib.columnar.watermark_content import checked_sources
-from windowlib.errors import CheckpointError, HindcastError, InvariantBroken
+from windowlib.errors import CheckpointError, HindcastError, InvariantBroken, SpecError
+from windowlib.execution.bucket import executor_for
 from windowlib.kernels.coverage import why_not
 from windowlib.profiles import EngineFault
 from windowlib.records import tables
@@ -147,3 +149,25 @@ def test_wrong_watermarks_with_right_ids_are_refused_or_harmless() -> None:
                 with bounded(30), suppress(CheckpointError, EngineFault):
                     plan, fed = chunk_plan(case, whole, hashes, range(2, len(HOURS)), later)
                     run_bucket(plan, {}, fed)
+
+
+def test_a_sound_state_that_is_too_large_for_one_task_is_not_called_damaged() -> None:
+    for seed in seeds(2, among=50):
+        for case in drawn_cases(seed):
+            plan, _, state, _ = checkpoint(case, seed)
+            sizes = {
+                (name, column): rows[column].nbytes for name, rows in state.items() for column in rows.column_names
+            }
+            if not any(sizes.values()):
+                continue
+            most = max(sizes.values())
+            for limit in (most, most - 1):
+                restored = RestoredState(plan, most_bytes=limit)
+                for name, rows in state.items():
+                    restored.add(name, rows)
+                if limit == most:
+                    assert restored.restore(executor_for(plan)) is None
+                    continue
+                with pytest.raises(SpecError, match=f"has {most:,} bytes .* The checkpoint is sound") as refused:
+                    restored.restore(executor_for(plan))
+                assert any(f"table {name}, column {column} " in str(refused.value) for name, column in sizes)

@@ -27,6 +27,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.reading.verify import verify
+from jobs.replay.pinned import Pinned
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages import run_chunk, touched_keys
@@ -212,6 +213,31 @@ def test_a_chunk_with_much_state_that_stays_runs_here(tmp_path: Path) -> None:
         with context:
             sizes = replace(few, local_records=50_000 + 150, staying_per_record=own)
             replay(lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
+
+
+def test_a_state_of_many_bytes_is_divided_into_more_buckets_and_gives_the_same_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_log(tmp_path / "log", Random(1), keys=[*range(40)], share=0.2)
+    pipeline = pipeline_of(
+        "pipeline: stays\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
+        "watermark: {kind: ascending}\nwindows:\n  tumbling: {size: 30d}\naggregates: {all: {collect_list: v}}\n"
+    )
+    buckets: list[int] = []
+    counted = Pinned.buckets
+
+    def counting(pinned: Pinned, records: int, *, cores: int) -> int:
+        buckets.append(counted(pinned, records, cores=cores))
+        return buckets[-1]
+
+    monkeypatch.setattr(Pinned, "buckets", counting)
+    runs = []
+    for stored in (WHOLE.state_bytes_per_bucket, 1):
+        lake = linked_lake(tmp_path / f"lake{stored}", tmp_path / "log")
+        sizes = replace(WHOLE, state_bytes_per_bucket=stored, least_records=10**6)
+        runs.append(what_was_run(replay(lake, pipeline, days(0, 2), sizes=sizes, chunk=1)))
+    assert runs[0] == runs[1]
+    assert buckets == [1, 1, 1, WHOLE.buckets]
 
 
 def test_a_set_of_keys_has_what_was_added_and_little_else() -> None:

@@ -39,7 +39,13 @@ def file_of(directory: Path, rows: Sequence[dict[str, Any]], number: int, **hidd
 
 
 def plan_of(directory: Path, columns: tuple[str, ...] | None, **changes: Any) -> OrderPlan:  # noqa: ANN401 - any field
-    log = LogColumns(uri=str(directory), version=0, fields=FIELDS, rows_per_batch=changes.pop("rows_per_batch", 3))
+    log = LogColumns(
+        uri=str(directory),
+        version=0,
+        fields=FIELDS,
+        rows_per_batch=changes.pop("rows_per_batch", 3),
+        joined_bytes=changes.pop("joined_bytes", 200),
+    )
     hidden = () if columns is not None else ("v", "i")
     named: dict[str, Any] = {
         "reading": OrderReading(log=log, columns=columns, hidden=hidden),
@@ -164,7 +170,8 @@ def test_records_that_a_task_puts_in_order_keep_all_columns_and_their_rows_in_th
             row["n"] = place or None
         random.shuffle(rows)
         block = file_of(directory, rows, 0).block._replace(reorder_by=("n",))
-        log = plan_of(directory, ("n",), rows_per_batch=random.randint(1, 9)).reading.log
+        sizes = {"rows_per_batch": random.randint(1, 9), "joined_bytes": random.choice((0, 200, 10**9))}
+        log = plan_of(directory, ("n",), **sizes).reading.log
         wanted = sorted(rows, key=lambda row: -1 if row["n"] is None else row["n"])
         whole = [row for batch in log.batches(block) for row in batch.to_pylist()]
         assert repr(whole) == repr([{**row, "day": "2020-01-01"} for row in wanted]), f"seed {seed}"

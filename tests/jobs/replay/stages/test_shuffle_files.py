@@ -1,4 +1,4 @@
-"""Batches that are joined have the same rows, in one size. A shuffle file with a changed bit is an error."""
+"""Batches that are joined have the same rows, in bounded sizes. A shuffle file with a changed bit is an error."""
 
 from itertools import groupby
 from pathlib import Path
@@ -33,6 +33,28 @@ def test_joined_batches_have_all_rows_of_each_slice_in_batches_of_one_size(tmp_p
             *whole, last = [batch.num_rows for _, batch in own]
             assert set(whole) <= {rows}
             assert 0 < last <= rows
+        if expected:
+            most = max(entry.size for entry in writer.shuffled) * random.randint(1, 3)
+            small = list(joined_batches(writer.shuffled, rows=rows, most_bytes=most))
+            assert [(number, rank) for number, batch in small for rank in batch.column("rank").to_pylist()] == expected
+            assert max(batch.num_rows for _, batch in small) <= rows
+            assert max(batch.nbytes for _, batch in small) <= most
+
+
+def test_a_table_is_written_whole_in_batches_of_bounded_size(tmp_path: Path) -> None:
+    """Arrow leaves a column of texts of more than 2 GB in several arrays: no row is left out."""
+    for seed in seeds(60):
+        random = Random(seed)
+        batches = [random_rows(random) for _ in range(random.randint(1, 4))]
+        limit = random.choice((0, 1_000, 100_000, 1 << 30))
+        writer = ShuffleWriter(str(tmp_path), f"rows-{seed}", batch_bytes=limit)
+        writer.write(pa.Table.from_batches(batches), slice_no=0)
+        writer.close()
+        written = [batch for _, batch in read_shuffled(writer.shuffled)]
+        assert pa.Table.from_batches(written).to_pylist() == pa.Table.from_batches(batches).to_pylist()
+        most = max(limit, *(batch.nbytes for batch in batches))
+        assert sum(batch.nbytes for batch in written[:2]) > limit or len(written) == 1
+        assert all(batch.nbytes <= most + 64 for batch in written)
 
 
 def random_rows(random: Random) -> pa.RecordBatch:
