@@ -100,9 +100,10 @@ def explain(
 
 
 def _runs(view: LedgerView) -> dict[str, StagedRun]:
-    """Return the run of each slice: the published one, otherwise that of the newest open request."""
+    """Return the run of each slice, in slice order: the published one, otherwise that of the newest open request."""
     chosen = {slice_id: run_id for request in view.awaited_requests() for slice_id, run_id in request.runs.items()}
-    return {slice_id: view.run(run_id) for slice_id, run_id in {**chosen, **view.published}.items()}
+    runs = [view.run(run_id) for run_id in {**chosen, **view.published}.values()]
+    return {run.result.slice.slice_id: run for run in sorted(runs, key=lambda run: run.result.slice.start_ms)}
 
 
 def _is_published(view: LedgerView, row: Mapping[str, Any]) -> bool:

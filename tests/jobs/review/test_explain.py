@@ -17,10 +17,12 @@ from jobs.pipeline.models.log import TimeColumn
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.reading.plain_values import plain
 from jobs.replay.orders import ReplayOrder
+from jobs.replay.replayer import replay_chunk
 from jobs.review.explain import Explanation, explain
 from jobs.review.explain_windows import record_time
 from tests.support.delta_logs import cut_off, map_columns
 from tests.support.fake_replay import PIPELINE, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
+from tests.support.no_spark import threads
 from windowlib.errors import LogError, RequestError
 
 AT_MS = day_ms("2023-12-30")
@@ -141,6 +143,18 @@ def test_times_are_read_as_in_a_replay(grammar: object, value: object, at_ms: in
 
 def test_values_become_plain_json() -> None:
     assert plain({"a": [float("nan"), b"\x01", None, True]}) == {"a": ["nan", "01", None, True]}
+
+
+def test_an_open_window_is_read_from_the_state_after_the_last_slice_staged_or_published(tmp_path: Path) -> None:
+    lake = Lake(root=str(tmp_path))
+    work = open_request_context(sales(), lake, now_ms=lambda: day_ms("2024-02-01"))
+    for day in range(1, 5):
+        append_day(tmp_path, f"2024-01-0{day}", {"a": day})
+    for start, end, publish in (("2024-01-01", "2024-01-04", True), ("2024-01-04", "2024-01-05", False)):
+        asked = Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="me", reason="")
+        run_request(work, asked, lambda order: replay_chunk(threads(), order), publish=publish)
+    found = explain(lake, sales(), "2024-01-04/a/4", view=work.ledger.view())
+    assert found.details["open"] == ["[2024-01-04 00:00, 2024-01-05 00:00)"]
 
 
 def at(text: str) -> datetime:
