@@ -15,6 +15,7 @@ from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.publishing.candidates import followed_by, moved_since
 from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, listed, waiver_advice
 from jobs.runs import EMPTY_STATE, Slice, Verdict
+from windowlib.errors import LedgerError
 
 SEEN = "readers see all of it already"
 UNVERIFIED = (
@@ -78,6 +79,7 @@ def judge_publication(
         _worked_on(work, request, lease_id=lease_id)
         or _rolled_back(view, request, is_person=lease_id is None)
         or _replaced(view, request)
+        or _gone(view, request)
         or _held(view, request)
         or (None if is_begun else _empty(request))
         or incomplete
@@ -219,6 +221,16 @@ def _replaced(view: LedgerView, request: Request) -> PublicationAttempt | None:
         "since; roll that one back, or make a new request"
     )
     return _refused(request, why)
+
+
+def _gone(view: LedgerView, request: Request) -> PublicationAttempt | None:
+    """Refuse a request with a run that does not count any more, or whose rows a clean-up has removed."""
+    try:
+        for run_id in request.runs.values():
+            view.run(run_id)
+    except LedgerError as error:
+        return _refused(request, str(error))
+    return None
 
 
 def _held(view: LedgerView, request: Request) -> PublicationAttempt | None:

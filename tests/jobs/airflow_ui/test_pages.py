@@ -15,16 +15,20 @@ from urllib.parse import urljoin
 import pytest
 
 from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.removals import Why
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.files import load_file
 from jobs.planning.request_context import Asked, open_request_context
+from jobs.publishing.cleaning import clean_lake
+from jobs.publishing.decisions import cancel
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
 from jobs.replay.replayer import replay_chunk
 from jobs.review import links
 from jobs.review.pages.window_page import WindowAsk, window_page
 from jobs.runs import RunResult
 from tests.jobs.airflow_ui.conftest import NOW_MS, Clients, Place
-from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
 from tests.support.waiving import waive_newest
@@ -310,6 +314,29 @@ def test_two_publications_are_compared(clients: Clients, place: Place) -> None:
     assert "total" in text
     assert clients("viewer").get(links.compare_page("sales", before=0, after=999)).status_code == 200
     assert clients("viewer").get(f"{links.compare_page('sales')}?before=-1").status_code == 422
+
+
+def test_every_page_answers_after_a_clean_up_and_tells_which_rows_are_gone(clients: Clients, place: Place) -> None:
+    """The clean-up removes the rows that a publication replaced, and those of a cancelled request."""
+    replay(place, "2024-01-01", "2024-01-03")
+    for day, is_published in (("2024-01-01", True), ("2024-01-02", False)):
+        append_day(place.lake, day, {"c": 1})
+        asked = Asked(from_ms=day_ms(day), to_ms=day_ms("2024-01-03"), who="ines", reason="because")
+        staged = run_request(place.work, asked, FakeReplayer(), publish=is_published)
+    cancel(place.work, staged.request_id, reason="no", by=By(who="ines", decision_id="1"))
+    pipeline = sales(f"{PIPELINE}retention: {{superseded: 1d, unpublished: 1d}}\n")
+    later = open_request_context(pipeline, place.work.lake, now_ms=lambda: NOW_MS + 2 * 86_400_000)
+    removed = clean_lake(later, older_than_ms=0, who="ines", dry_run=False).rows
+    assert {rows.why for rows in removed} == {Why.SUPERSEDED, Why.UNPUBLISHED}
+    client = clients("admin")
+    for path in (
+        links.pipeline_page("sales"),
+        links.compare_page("sales"),
+        *(links.request_page("sales", request_id) for request_id in place.work.ledger.view().requests),
+    ):
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        assert "removed by a clean-up of ines" in answer.text, path
 
 
 def test_a_held_slice_tells_what_is_usual_where_it_comes_from_and_what_it_feeds(clients: Clients, place: Place) -> None:
