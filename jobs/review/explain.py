@@ -19,7 +19,7 @@ from jobs.reading.plain_values import plain
 from jobs.reading.published import HIDDEN
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.explain_windows import RecordWindows, interval, record_time, windows_of
-from jobs.review.log_search import record_of, slice_of_values
+from jobs.review.log_search import record_of, slice_finder
 from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS
 
 if TYPE_CHECKING:
@@ -231,8 +231,7 @@ def _from_log(
     locate: Locator | None,
 ) -> Explanation:  # fmt: skip
     """Explain a record of the log that no side table has: filtered, in windows, or in a slice not yet replayed."""
-    slice_ = slice_of_values(pipeline, record)
-    slice_id = slice_.slice_id
+    slice_id = slice_finder(pipeline, view)(record).slice_id
     run = _runs(view).get(slice_id)
     if run is None:
         sentence = f"Record {record_id} is in the log, in slice {slice_id}, which has not been replayed yet."

@@ -66,7 +66,7 @@ def pipeline(request: Request, context: PipelineDep, last: str | None = None) ->
     model = build_model(_with_awaited(rows, state.awaits))
     values = section_values(model, lambda slice_id: str(to(links.slice_page(name, slice_id))))
     ids = list(context.view.slices)
-    shown = [slice_.slice_id for slice_ in rows.slices]
+    shown = [slice_.slice_id for slice_ in rows.slices if slice_.slice_id in context.view.slices]
     return page(
         request,
         "pipeline",

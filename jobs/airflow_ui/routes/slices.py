@@ -251,11 +251,8 @@ def _slice(context: PipelineContext, slice_id: str) -> Slice:
     Raises:
         HTTPException: 404, the pipeline has no such slice.
     """
-    known = context.view.slices.get(slice_id)
-    if known is not None:
-        return known
     try:
-        return slice_of_id(context.pipeline, slice_id)
+        return slice_of_id(context.pipeline, slice_id, known=context.view.slices)
     except RequestError as error:
         raise HTTPException(404, f"Pipeline {context.name} has no such slice. {error}") from error
 

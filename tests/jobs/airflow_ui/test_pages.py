@@ -305,6 +305,18 @@ def test_damaged_rows_are_told_and_never_shown(clients: Clients, place: Place) -
     assert client.get(links.slice_page("sales", "2024-01-02")).status_code == 200
 
 
+def test_a_page_that_begins_with_a_missing_slice_leads_to_the_slices_before(
+    clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.airflow_ui.routes.pipelines.SHOWN_SLICES", 2)
+    replay(place, "2024-01-01", "2024-01-03")
+    asked = Asked(from_ms=day_ms("2024-01-04"), to_ms=day_ms("2024-01-05"), who="ines", reason="r", is_fresh=True)
+    run_request(place.work, asked, FakeReplayer())
+    text = clients("viewer").get(links.pipeline_page("sales")).text
+    assert "2024-01-03: missing" in text
+    assert "last=2024-01-02" in text
+
+
 def test_two_publications_are_compared(clients: Clients, place: Place) -> None:
     replay(place, "2024-01-01", "2024-01-03")
     append_day(place.lake, "2024-01-02", {"a": FAILS // 2})
@@ -319,10 +331,11 @@ def test_two_publications_are_compared(clients: Clients, place: Place) -> None:
 def test_every_page_answers_after_a_clean_up_and_tells_which_rows_are_gone(clients: Clients, place: Place) -> None:
     """The clean-up removes the rows that a publication replaced, and those of a cancelled request."""
     replay(place, "2024-01-01", "2024-01-03")
-    for day, is_published in (("2024-01-01", True), ("2024-01-02", False)):
-        append_day(place.lake, day, {"c": 1})
-        asked = Asked(from_ms=day_ms(day), to_ms=day_ms("2024-01-03"), who="ines", reason="because")
-        staged = run_request(place.work, asked, FakeReplayer(), publish=is_published)
+    append_day(place.lake, "2024-01-01", {"c": 1})
+    replay(place, "2024-01-01", "2024-01-03")
+    append_day(place.lake, "2024-01-02", {"c": 1})
+    asked = Asked(from_ms=day_ms("2024-01-02"), to_ms=day_ms("2024-01-03"), who="ines", reason="because")
+    staged = run_request(place.work, asked, FakeReplayer(), publish=False)
     cancel(place.work, staged.request_id, reason="no", by=By(who="ines", decision_id="1"))
     pipeline = sales(f"{PIPELINE}retention: {{superseded: 1d, unpublished: 1d}}\n")
     later = open_request_context(pipeline, place.work.lake, now_ms=lambda: NOW_MS + 2 * 86_400_000)

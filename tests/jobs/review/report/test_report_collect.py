@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView
 from jobs.orchestration.requests import run_request
-from jobs.pipeline.slices import slice_grid
+from jobs.pipeline.slices import SliceGrid, previous_slice, slice_grid, slice_of_id
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.publishing.publishing import publish
 from jobs.review.metrics import gauges
@@ -17,8 +18,8 @@ from jobs.review.report.model import MAX_LISTED_SLICES, Status, build_model
 from jobs.review.report.page import write_report
 from jobs.review.report.rows import LateRow, ReportRows
 from jobs.review.report.slice_calendar import strips
-from jobs.runs import RunResult
-from tests.support.fake_replay import FAILS, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
+from jobs.runs import RunResult, Slice
+from tests.support.fake_replay import FAILS, PIPELINE, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
 from tests.support.report_rows import many_days
 from tests.support.waiving import waive_newest
 
@@ -72,6 +73,25 @@ def test_slices_between_two_replayed_ranges_are_missing(work: RequestContext) ->
     run_request(work, asked, FakeReplayer())
     found = statuses(work)
     assert (len(found), found[1:3]) == (4, [Status.MISSING, Status.MISSING])
+
+
+def test_a_part_looks_for_missing_slices_only_as_far_back_as_it_shows(
+    work: RequestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slice was tried years before the live ones."""
+    looks: list[Slice] = []
+
+    def counting(grid: SliceGrid, slice_: Slice) -> Slice | None:
+        looks.append(slice_)
+        return previous_slice(grid, slice_)
+
+    monkeypatch.setattr("jobs.review.report.collect.previous_slice", counting)
+    pipeline = sales(PIPELINE.replace("{by: day}", "{by: day, every: 5m}"))
+    tried, live = (slice_of_id(pipeline, text) for text in ("2014-01-01T00:00", "2024-01-01T00:00"))
+    view = LedgerView(version=1, slices={slice_.slice_id: slice_ for slice_ in (tried, live)})
+    rows = collect_view(work.lake, pipeline, view, part=Part(count=10))
+    assert [slice_.slice_id for slice_ in rows.slices[::9]] == ["2023-12-31T23:15", "2024-01-01T00:00"]
+    assert len(looks) <= 10
 
 
 def test_an_empty_slice_is_a_state_of_its_own_on_every_screen(work: RequestContext) -> None:
