@@ -84,7 +84,7 @@ def one_slice(
     slice_ = _slice(context, slice_id)
     shown = choose_run(context.view, slice_.slice_id, run)
     part = Part(count=1, last=slice_.slice_id, late_rows=0)
-    rows = collect_view(context.lake, context.pipeline, context.view, part=part)
+    rows = collect_view(context.lake, context.published_pipeline, context.view, part=part)
     made = slice_page(context.view, slice_, shown=shown, rows=rows)
     problem = None
     drawn = StoredParts()

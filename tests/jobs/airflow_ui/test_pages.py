@@ -25,6 +25,7 @@ from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
 from jobs.replay.replayer import replay_chunk
 from jobs.review import links
+from jobs.review.metrics import gauges
 from jobs.review.pages.window_page import WindowAsk, window_page
 from jobs.runs import RunResult
 from tests.jobs.airflow_ui.conftest import NOW_MS, Clients, Place
@@ -460,6 +461,32 @@ def test_the_digest_is_a_page(clients: Clients, place: Place, monkeypatch: pytes
     assert "Since 2024-01-31 00:00:00 UTC" in text
     assert '<dt>Published</dt><dd class="wrap">none</dd>' in text
     assert "2024-01-03 since 2024-02-01 00:00:00 UTC: total: failed" in text
+
+
+@pytest.mark.parametrize("edited", ["timezone: America/New_York", "timezone: Asia/Tokyo"])
+def test_an_edited_cut_changes_no_page_until_it_is_adopted(
+    clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch, edited: str
+) -> None:
+    """Neither of a pipeline that is up to date nor of its held request, and no gauge."""
+    monkeypatch.setattr("jobs.airflow_ui.context.now_ms", lambda: day_ms("2024-01-05") + 8 * 3_600_000)
+    replay(place, "2024-01-01", "2024-01-03")
+    request_id = held(place)
+    paths = [
+        links.overview(),
+        links.pipeline_page("sales"),
+        links.digest_page("sales"),
+        links.slice_page("sales", "2024-01-02"),
+        links.request_page("sales", request_id),
+    ]
+    client = clients("viewer")
+    before = [client.get(path).text for path in paths]
+    text = PIPELINE.replace("slice: {by: day}", f"slice: {{by: day, {edited}}}")
+    (place.pipelines / "sales.yaml").write_text(text, encoding="utf-8")
+    for path, shown in zip(paths, before, strict=True):
+        assert client.get(path).text == shown, path
+    work = replace(place.work, pipeline=sales(text))
+    view = work.ledger.view()
+    assert gauges(work, view) == gauges(place.work, view)
 
 
 def test_a_window_is_explained_on_a_page_that_its_rows_link_to(clients: Clients, place: Place) -> None:

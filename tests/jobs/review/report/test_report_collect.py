@@ -8,7 +8,7 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.requests import run_request
-from jobs.pipeline.slices import SliceGrid, previous_slice, slice_grid, slice_of_id
+from jobs.pipeline.slices import SliceGrid, previous_slice, slice_of_id
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.publishing.publishing import publish
 from jobs.review.metrics import gauges
@@ -106,7 +106,7 @@ def test_an_empty_slice_is_a_state_of_its_own_on_every_screen(work: RequestConte
     assert "2024-01-06: empty, published; 0 read" in text
     view = work.ledger.view()
     assert pipeline_state(work, view).sees.endswith("2 slices without a record")
-    found = {gauge.name: gauge.value for gauge in gauges(view, grid=slice_grid(work.pipeline), now_ms=NOW_MS)}
+    found = {gauge.name: gauge.value for gauge in gauges(work, view)}
     assert (found["empty_slices"], found["unpublished_slices"], found["waiting_seconds"]) == (2, 24, 23 * 86_400)
 
 
