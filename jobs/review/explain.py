@@ -20,6 +20,7 @@ from jobs.reading.published import HIDDEN
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.explain_windows import RecordWindows, interval, record_time, windows_of
 from jobs.review.log_search import record_of, slice_finder
+from windowlib.errors import RequestError
 from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def explain(
         only: the slices whose part of the log is searched; all when None. The view should have no others.
 
     Raises:
-        RequestError: the log has no such record.
+        RequestError: the log has no such record, or has it in a slice that is not among `only`.
         LogError: the log cannot be read.
         StoreError: stored rows cannot be read, or differ from those that were written.
     """
@@ -96,7 +97,12 @@ def explain(
             explanation: Explanation = explain_row(pipeline, shown, row, is_published=_is_published(view, row))
             return explanation
     record, is_kept = record_of(lake, pipeline, record_id, view=view, only=only)
-    return _from_log(lake, pipeline, record_id, record=record, is_kept=is_kept, view=view, locate=locate)
+    slice_id = slice_finder(pipeline, view)(record).slice_id
+    if only is not None and slice_id not in only:
+        raise RequestError(f"record {record_id} is in slice {slice_id} of the log, which is not one of those searched")
+    return _from_log(
+        lake, pipeline, record_id, slice_id=slice_id, record=record, is_kept=is_kept, view=view, locate=locate
+    )
 
 
 def _runs(view: LedgerView) -> dict[str, StagedRun]:
@@ -227,11 +233,10 @@ def _explanation(
 
 
 def _from_log(
-    lake: Lake, pipeline: Pipeline, record_id: str, *, record: Mapping[str, Any], is_kept: bool, view: LedgerView,
-    locate: Locator | None,
+    lake: Lake, pipeline: Pipeline, record_id: str, *, slice_id: str, record: Mapping[str, Any], is_kept: bool,
+    view: LedgerView, locate: Locator | None,
 ) -> Explanation:  # fmt: skip
     """Explain a record of the log that no side table has: filtered, in windows, or in a slice not yet replayed."""
-    slice_id = slice_finder(pipeline, view)(record).slice_id
     run = _runs(view).get(slice_id)
     if run is None:
         sentence = f"Record {record_id} is in the log, in slice {slice_id}, which has not been replayed yet."

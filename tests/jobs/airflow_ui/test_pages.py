@@ -9,10 +9,13 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.removals import Why
@@ -26,6 +29,7 @@ from jobs.publishing.publishing import publish
 from jobs.replay.replayer import replay_chunk
 from jobs.review import links
 from jobs.review.metrics import gauges
+from jobs.review.pages.record_page import SearchLimits, find, search_scope
 from jobs.review.pages.window_page import WindowAsk, window_page
 from jobs.runs import RunResult
 from tests.jobs.airflow_ui.conftest import NOW_MS, Clients, Place
@@ -440,6 +444,31 @@ def test_a_record_is_found_by_a_part_of_its_id_and_the_page_tells_how_far_it_sea
     nothing = client.get(links.record_page("sales", "<b>nothing")).text
     assert "No record of these slices has “&lt;b&gt;nothing” in the column id" in nothing
     assert client.get(f"{links.record_page('sales', 'a')}&slice=1999-01-01").status_code == 404
+
+
+def test_a_record_is_found_by_its_id_where_the_slices_are_no_partitions(clients: Clients, place: Place) -> None:
+    (place.pipelines / "sales.yaml").write_text(PIPELINE.replace("{by: day}", "{by: received_at}"), encoding="utf-8")
+    pipeline = load_file(place.pipelines / "sales.yaml")
+    shutil.rmtree(place.lake / "event_logs")
+    rows = [
+        {"id": f"{day} {hour}", "key": "a", "at_ms": day_ms(day), "amount": 1, "day": day}
+        | {"received_at": datetime.fromisoformat(f"{day}T{hour}:00Z")}
+        for day in ("2024-01-01", "2024-01-02")
+        for hour in (10, 20)
+    ]
+    write_deltalake(place.lake / "event_logs" / "sales", pa.Table.from_pylist(rows))
+    replay(replace(place, work=replace(place.work, pipeline=pipeline)), "2024-01-01", "2024-01-03")
+    client = clients("viewer")
+    for row in rows:
+        page = client.get(links.record_page("sales", str(row["id"])))
+        assert (page.status_code, f"arrived in slice {row['day']}" in page.text) == (200, True)
+    page = client.get(links.record_page("sales", "2024"))
+    assert (page.status_code, "has no record whose id is" in page.text) == (200, True)
+    view, newest = place.work.ledger.view(), SearchLimits(slices=1)
+    scope = search_scope(view, limits=newest)
+    assert scope is not None
+    problem = find(place.work.lake, pipeline, "2024-01-01 10", scope=scope).problem
+    assert problem == "record 2024-01-01 10 is in slice 2024-01-01 of the log, which is not one of those searched"
 
 
 def test_the_overview_tells_how_far_each_pipeline_is_behind_its_schedule(
