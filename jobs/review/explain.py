@@ -237,7 +237,8 @@ def _from_log(
     view: LedgerView, locate: Locator | None,
 ) -> Explanation:  # fmt: skip
     """Explain a record of the log that no side table has: filtered, in windows, or in a slice not yet replayed."""
-    run = _runs(view).get(slice_id)
+    runs = _runs(view)
+    run = runs.get(slice_id)
     if run is None:
         sentence = f"Record {record_id} is in the log, in slice {slice_id}, which has not been replayed yet."
         return Explanation(
@@ -252,13 +253,13 @@ def _from_log(
     if not is_kept:
         return _filtered(pipeline, record_id, record, slice_id=slice_id, is_published=is_published)
     happened = record_time(pipeline.log.event_time, record)
-    windows = windows_of(lake, pipeline, record, runs=_runs(view))
+    windows = windows_of(lake, pipeline, record, runs=runs)
     key = ", ".join(f"{column} {record[column]}" for column in pipeline.log.key_columns) or "all records"
     when = happened.problem if happened.ms is None else show_instant(happened.ms)
     sentence = (
         f"Record {record_id} is assigned: it happened at {when} and arrived in slice "
         f"{slice_id}, in time for {_windows_word(pipeline)} of {key}. "
-        f"{_windows_text(windows) or _no_windows_text(pipeline)}."
+        f"{_windows_text(windows, last=[*runs][-1]) or _no_windows_text(pipeline)}."
     )
     details = {
         "record": record,
@@ -300,13 +301,13 @@ def _filtered(
     )
 
 
-def _windows_text(windows: RecordWindows) -> str:
-    """Return the windows in words; empty without any."""
+def _windows_text(windows: RecordWindows, *, last: str) -> str:
+    """Return the windows after the slice `last` in words; empty without any."""
     taken = [f"{bounds} by {heir or 'a window that is gone'}" for bounds, heir in windows.superseded.items()]
     parts = (
         ("fired", windows.fired),
         ("fired and {} superseded now", taken),
-        ("{} still open after the last replayed slice", windows.still_open),
+        (f"{{}} still open after slice {last}", windows.still_open),
     )
     return ". ".join(_counted(texts, what) for what, texts in parts if texts)
 
