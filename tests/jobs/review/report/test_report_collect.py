@@ -9,8 +9,11 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import SliceGrid, previous_slice, slice_of_id
-from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
+from jobs.publishing.decisions import cancel
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
+from jobs.reading.verify import Span
 from jobs.review.metrics import gauges
 from jobs.review.pages.state import pipeline_state
 from jobs.review.report.collect import Part, collect, collect_view
@@ -18,7 +21,8 @@ from jobs.review.report.model import MAX_LISTED_SLICES, Status, build_model
 from jobs.review.report.page import write_report
 from jobs.review.report.rows import LateRow, ReportRows
 from jobs.review.report.slice_calendar import strips
-from jobs.runs import RunResult, Slice
+from jobs.review.suites.history import whole_history
+from jobs.runs import RunResult, Slice, Verdict
 from tests.support.fake_replay import FAILS, PIPELINE, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
 from tests.support.report_rows import many_days
 from tests.support.waiving import waive_newest
@@ -65,6 +69,32 @@ def test_a_failed_slice_holds_all_of_its_request_until_it_is_waived(work: Reques
     (waiver,) = [found.waiver for found in rows.runs.values() if found.waiver]
     assert (waiver.who, waiver.reason, waiver.at_ms) == ("ines", "seen", NOW_MS)
     assert [one.slice_ids for one in rows.publications] == [("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04")]
+
+
+def test_a_cancelled_experiment_is_not_the_newest_run_of_a_published_slice(work: RequestContext) -> None:
+    run(work, "2024-01-01", "2024-01-03")
+    counting = replace(work, pipeline=sales(PIPELINE.replace("{sum: amount}", "{count: {}}")))
+    fails = FakeReplayer(change=lambda result: replace(result, verdict=Verdict.FAIL))
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="ines", reason="an experiment")
+    tried = run_request(counting, asked, fails)
+    assert statuses(work) == [Status.FAIL, Status.PASS]
+    cancel(work, tried.request_id, reason="no", by=By(who="ines", decision_id="1"))
+    assert build_model(collected(work)).headline == "All 2 slices published"
+    history = whole_history("sales", work.ledger.view(), Span())
+    assert (history.slice_ids, history.left_out) == (("2024-01-01", "2024-01-02"), {})
+
+
+def test_a_run_that_a_later_request_has_taken_over_is_the_newest(work: RequestContext) -> None:
+    """The request that staged it is closed."""
+    run(work, "2024-01-01", "2024-01-05")
+    append_day(Path(work.lake.root), "2024-01-04", {"c": 1})
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-05"), who="bo", reason="", if_open=IfOpen.REPLACE)
+    run_request(work, asked, FakeReplayer())
+    view = work.ledger.view()
+    [newest] = view.open_requests()
+    assert view.run(newest.runs["2024-01-03"]).request_id != newest.request_id
+    assert {name: run.result.run_id for name, run in view.newest_runs().items()} == newest.runs
+    assert statuses(work) == [Status.STAGED, Status.STAGED, Status.FAIL, Status.STAGED]
 
 
 def test_slices_between_two_replayed_ranges_are_missing(work: RequestContext) -> None:
