@@ -79,7 +79,6 @@ def judge_publication(
         _worked_on(work, request, lease_id=lease_id)
         or _rolled_back(view, request, is_person=lease_id is None)
         or _replaced(view, request)
-        or _gone(view, request)
         or _held(view, request)
         or (None if is_begun else _empty(request))
         or incomplete
@@ -223,19 +222,13 @@ def _replaced(view: LedgerView, request: Request) -> PublicationAttempt | None:
     return _refused(request, why)
 
 
-def _gone(view: LedgerView, request: Request) -> PublicationAttempt | None:
-    """Refuse a request with a run that does not count any more, or whose rows a clean-up has removed."""
+def _held(view: LedgerView, request: Request) -> PublicationAttempt | None:
+    """Refuse while the checks of a run stop publication, or if a run has no rows that count any more."""
     try:
-        for run_id in request.runs.values():
-            view.run(run_id)
+        runs = [view.run(run_id) for run_id in request.runs.values()]
     except LedgerError as error:
         return _refused(request, str(error))
-    return None
-
-
-def _held(view: LedgerView, request: Request) -> PublicationAttempt | None:
-    """Refuse while the checks of a run stop publication."""
-    stopping = [run for run_id in request.runs.values() if not (run := view.run(run_id)).is_publishable]
+    stopping = [run for run in runs if not run.is_publishable]
     if not stopping:
         return None
     stopping.sort(key=lambda run: run.result.slice.start_ms)
