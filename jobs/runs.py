@@ -5,11 +5,14 @@ All `_ms` fields are epoch milliseconds in UTC. Every interval is half-open.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from enum import Enum
 from typing import Any
 
 EMPTY_STATE = "empty"
 """The fingerprint of the state before a run that begins a chain."""
+
+_DATE_LENGTH = len("2013-02-08")
 
 SHOWN_DIGITS = 12
 """Messages, tables and commands show so many digits of the id of a run."""
@@ -31,6 +34,11 @@ class Slice:
     slice_id: str
     start_ms: int
     end_ms: int
+
+    @property
+    def day(self) -> date | None:
+        """The day that the slice is; None if it is no whole day, so that its id has a time."""
+        return date.fromisoformat(self.slice_id) if len(self.slice_id) == _DATE_LENGTH else None
 
 
 OPTIONAL_FATES = ("filtered", "duplicate")

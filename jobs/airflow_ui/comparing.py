@@ -1,5 +1,6 @@
 """The comparisons of this process, as variables of the template of differences."""
 
+from collections.abc import Callable
 from typing import Any
 
 from jobs.airflow_ui.context import PipelineContext
@@ -13,21 +14,28 @@ _COMPARISONS = Comparisons()
 
 
 def difference_values(
-    context: PipelineContext, sides: Sides | None, *, is_asked: bool, request_id: str | None = None
+    context: PipelineContext, views: Callable[[], Sides] | None, *, is_asked: bool, request_id: str | None = None
 ) -> dict[str, Any]:
     """Return the variables of `sections/differences.html.j2` for two views; without views, those that show nothing.
 
     Each window leads to its page; with `request_id`, to that of the staged runs of the request.
-    A comparison that fails does not fail the page: the page then tells the problem.
+    Views that are not there any more, and a comparison that fails, do not fail the page: it then tells the problem.
     """
-    compared, problem = None, None
-    if sides is not None and sides.slices:
-        try:
+    sides, compared, problem = None, None, None
+    try:
+        sides = None if views is None else views()
+        if sides is not None and sides.slices:
             compared = _COMPARISONS.compared(context.lake, context.name, sides, is_asked=is_asked)
-        except HindcastError as error:
-            problem = str(error)
+    except HindcastError as error:
+        problem = str(error)
 
     def address(line: SampleLine) -> str | None:
         return window_address(context.pipeline, line.place, request_id=request_id)
 
-    return {"compared": compared, "compare_problem": problem, "sample_lines": sample_lines, "window_address": address}
+    return {
+        "sides": sides,
+        "compared": compared,
+        "compare_problem": problem,
+        "sample_lines": sample_lines,
+        "window_address": address,
+    }

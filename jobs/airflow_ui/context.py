@@ -22,7 +22,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.files import BrokenPipeline, PipelineFiles, load_all
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.request_context import RequestContext, open_request_context
+from jobs.planning.request_context import RequestContext, on_published_spec, open_request_context
 from jobs.project import HOME, ROOT
 from jobs.review.pages.decision_forms import DecisionForms, decision_forms
 from jobs.wall_clock import now_ms
@@ -101,6 +101,11 @@ class PipelineContext:
     def request_context(self) -> RequestContext:
         """The context, for the rules of publication. The pages do not write into its ledger."""
         return open_request_context(self.pipeline, self.lake, now_ms=now_ms)
+
+    @property
+    def published_pipeline(self) -> Pipeline:
+        """The pipeline with the spec of the published chain, whose slices the pages show."""
+        return on_published_spec(self.request_context, self.view)[0].pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,8 @@ def show_command(
     """Print the published windows of a pipeline, sorted by window and key. With --json, each row is a line of JSON."""
     work, _ = on_published_spec(places.request_context(places.pipeline(pipeline_name)))
     pipeline, view = work.pipeline, work.ledger.view(at_version)
-    wanted = {slice_of_id(pipeline, slice_id).slice_id for slice_id in slice_ids}
+    seen = {slice_id: view.slices[slice_id] for slice_id in view.published}
+    wanted = {slice_of_id(pipeline, slice_id, known=seen).slice_id for slice_id in slice_ids}
     rows = read_published(places.lake, pipeline.name, view, all_panes=all_panes)
     chosen = [row for row in rows.to_pylist() if not wanted or row["slice_id"] in wanted] if rows.num_rows else []
     if as_json:

@@ -34,7 +34,7 @@ def mend_command(
     not there any more. The exit status is 1 if something is still damaged.
     """
     work = places.request_context(places.pipeline(pipeline_name))
-    slice_ = slice_of_id(work.pipeline, slice_id)
+    slice_ = slice_of_id(work.pipeline, slice_id, known=work.ledger.view().slices)
     with spark_replayer(master) as replayer:
         mended = mend(work, slice_, replayer, who=options.who(), reason=reason, dry_run=dry_run)
     if as_json:

@@ -9,10 +9,8 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
 from jobs.cli import options
-from jobs.pipeline.slices import slice_grid
 from jobs.planning.change_sentences import told_changes
 from jobs.review.metrics import HELP, Gauge, gauges
-from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError
 
 PREFIX: Final = "hindcast"
@@ -47,8 +45,7 @@ def metrics_command(*, pipeline_name: str | None, as_json: bool, places: options
             if changes.slices is None:
                 options.complain(f"{pipeline.name}: {' '.join(changes.sentences)}")
             changed = None if changes.slices is None else len(changes.slices)
-            grid = slice_grid(pipeline)
-            by_pipeline[pipeline.name] = [_readable(1), *gauges(view, grid=grid, now_ms=now_ms(), changed=changed)]
+            by_pipeline[pipeline.name] = [_readable(1), *gauges(work, view, changed=changed)]
         except HindcastError as error:
             options.complain(f"{pipeline.name}: {error}")
             by_pipeline[pipeline.name] = [_readable(0)]

@@ -21,7 +21,7 @@ from jobs.planning.standing import empty_slices
 from jobs.publishing.current_tables import current_tables
 from jobs.publishing.rules import describe_hold, judge_publication
 from jobs.review.freshness import freshness_line
-from jobs.review.pages.state import awaited
+from jobs.review.pages.state import awaited, in_its_cut
 from jobs.runs import SHOWN_DIGITS
 from windowlib.errors import HindcastError, RequestError
 
@@ -97,7 +97,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
         "held": None if view.hold is None else describe_hold(view.hold),
         "edited": list(on_published_spec(work)[1]),
         "changed": told_changes(work, view).to_json(),
-        "requests": [_request(work, view, request) for request in view.open_requests()],
+        "requests": [_request(in_its_cut(work, request), view, request) for request in view.open_requests()],
     }
 
 
@@ -170,7 +170,7 @@ def _watch(
     told: dict[str, EventTimeProgress] = {}
     while True:
         working = [
-            (work, view, request)
+            (in_its_cut(work, request), view, request)
             for work in works
             for view in [work.ledger.view()]
             for request in view.open_requests()

@@ -332,15 +332,18 @@ class LedgerView:
         return {slice_id: run_id for slice_id, run_id in seen.items() if run_id is not None}
 
     def newest_runs(self) -> dict[str, StagedRun]:
-        """Return slice -> the run that was staged last, published or not. A candidate's counts if there is no other."""
-        ordered = sorted(self.runs.values(), key=lambda run: (not self._is_tried(run), run.seq))
-        return {run.result.slice.slice_id: run for run in ordered}
+        """Return slice -> the run that was staged last, published or not.
 
-    def _is_tried(self, run: StagedRun) -> bool:
-        """Return whether a candidate has staged a run, and readers do not see it."""
-        request = self.requests.get(run.request_id)
-        is_seen = self.published.get(run.result.slice.slice_id) == run.result.run_id
-        return request is not None and request.is_candidate and not is_seen
+        A run that only candidates or closed requests have, and that readers do not see, counts if there is no other.
+        """
+        requests = self.requests.values()
+        aside = {each.request_id for each in requests if each.is_candidate or each.state is RequestState.CLOSED}
+        used = {run_id for each in requests if each.request_id not in aside for run_id in each.runs.values()}
+        used.update(self.published.values())
+        ordered = sorted(
+            self.runs.values(), key=lambda run: (run.request_id not in aside or run.result.run_id in used, run.seq)
+        )
+        return {run.result.slice.slice_id: run for run in ordered}
 
     def rewrites_since(self, run: StagedRun) -> tuple[AcceptedRewrite, ...]:
         """Return the accepted commits that removed or changed records of a slice after a run had read it, in order."""

@@ -31,7 +31,6 @@ from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.pipeline.files import load_file, load_pipeline
 from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import shortened
 from jobs.planning.readiness import AssetEvent, Waiting
 from jobs.planning.request_context import Asked, IfOpen, open_request_context, published_pipeline
@@ -167,7 +166,7 @@ def gauges_of(order: Order) -> tuple[str, list[Gauge]]:
     """Return the name of the order's pipeline and the gauges of its ledger now."""
     pipeline = load_file(Path(order.pipeline))
     work = open_request_context(pipeline, Lake(root=order.lake), now_ms=now_ms)
-    return pipeline.name, gauges(work.ledger.view(), grid=slice_grid(pipeline), now_ms=now_ms())
+    return pipeline.name, gauges(work, work.ledger.view())
 
 
 def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = None) -> tuple[StagedRun, ...]:

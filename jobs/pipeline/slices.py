@@ -4,6 +4,7 @@ Daily slices are days of the pipeline's time zone, so a day may have 23 or 25 ho
 slice's id is its start as ISO text, as short as the period allows. So the ids of one pipeline sort like its slices.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from functools import lru_cache
@@ -178,12 +179,16 @@ def parse_bound(pipeline: Pipeline, text: str) -> int:
     return _instant_ms(slice_grid(pipeline), text)
 
 
-def slice_of_id(pipeline: Pipeline, slice_id: str) -> Slice:
+def slice_of_id(pipeline: Pipeline, slice_id: str, *, known: Mapping[str, Slice] | None = None) -> Slice:
     """Return the slice with an id such as `2013-02-08`. Any other text of the same start is accepted, too.
+
+    `known` are the slices of the ledger by their ids, which come first: an earlier `log.slice` may have cut them.
 
     Raises:
         RangeError: no slice of the pipeline starts at that time.
     """
+    if known is not None and slice_id in known:
+        return known[slice_id]
     grid = slice_grid(pipeline)
     slice_ = slice_at(grid, _instant_ms(grid, slice_id))
     if slice_.start_ms != _instant_ms(grid, slice_id):

@@ -39,7 +39,7 @@ class ToldChanges:
 
 def told_changes(work: RequestContext, view: LedgerView) -> ToldChanges:
     """Return the changed slices of a pipeline. An unreadable log is told; it raises nothing, and writes nothing."""
-    work, _ = on_published_spec(work)
+    work, _ = on_published_spec(work, view)
     return told(work, lambda: restating(work, view))
 
 

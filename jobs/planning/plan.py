@@ -218,26 +218,29 @@ def _refuse_other_cut(pipeline: Pipeline, view: LedgerView, slices: Sequence[Sli
     grid, first, last = slice_grid(pipeline), slices[0], slices[-1]
     before, after = previous_slice(grid, first) or first, next_slice(grid, last) or last
     names = {slice_.slice_id for slice_ in slices}
-    beside = view.published.keys() if is_edited else view.published.keys() & {before.slice_id, after.slice_id}
-    for slice_id in beside - names:
-        shown = view.slices[slice_id]
-        overlaps = shown.start_ms < last.end_ms and first.start_ms < shown.end_ms
-        is_hole = before.start_ms < shown.end_ms < first.start_ms or last.end_ms < shown.start_ms < after.end_ms
-        if overlaps or is_hole:
-            cut = pipeline.source if is_edited else f"The time zone rules of {grid.zone} that are installed here"
-            to_do = (
-                "Restore `log.slice`, or make a pipeline with another name. If only the time zone has changed, one "
-                "request for all published slices can replace them"
-                if is_edited
-                else f"An update of tzdata has moved the edge: replay {slice_id} in the same request, or restore the "
-                "version of tzdata with which it was published"
-            )
-            raise RequestError(
-                f"{cut} cuts the log of pipeline {pipeline.name} into other slices than readers see: "
-                f"{first.slice_id} to {last.slice_id} would be [{show_instant(first.start_ms)}, "
-                f"{show_instant(last.end_ms)}), and {slice_id} is published as [{show_instant(shown.start_ms)}, "
-                f"{show_instant(shown.end_ms)}). Readers would see records twice, or never. {to_do}"
-            )
+    beside = [slice_id for slice_id in view.published if is_edited or slice_id in {before.slice_id, after.slice_id}]
+    stay = [view.slices[slice_id] for slice_id in beside if slice_id not in names]
+    misfits = [shown for shown in stay if shown.start_ms < last.end_ms and first.start_ms < shown.end_ms]
+    earlier = [shown for shown in stay if shown.end_ms <= first.start_ms][-1:]
+    later = [shown for shown in stay if last.end_ms <= shown.start_ms][:1]
+    misfits += [shown for shown in earlier if before.start_ms < shown.end_ms < first.start_ms]
+    misfits += [shown for shown in later if last.end_ms < shown.start_ms < after.end_ms]
+    if misfits:
+        shown = misfits[0]
+        cut = pipeline.source if is_edited else f"The time zone rules of {grid.zone} that are installed here"
+        to_do = (
+            "Restore `log.slice`, or make a pipeline with another name. If only the time zone has changed, one "
+            "request for all published slices can replace them"
+            if is_edited
+            else f"An update of tzdata has moved the edge: replay {shown.slice_id} in the same request, or restore the "
+            "version of tzdata with which it was published"
+        )
+        raise RequestError(
+            f"{cut} cuts the log of pipeline {pipeline.name} into other slices than readers see: "
+            f"{first.slice_id} to {last.slice_id} would be [{show_instant(first.start_ms)}, "
+            f"{show_instant(last.end_ms)}), and {shown.slice_id} is published as [{show_instant(shown.start_ms)}, "
+            f"{show_instant(shown.end_ms)}). Readers would see records twice, or never. {to_do}"
+        )
 
 
 def _refuse_missing(pipeline: Pipeline, log: LogState, ask: Ask) -> None:

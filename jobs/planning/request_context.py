@@ -347,13 +347,14 @@ def published_pipeline(lake: Lake, name: str, *, functions_dir: Path, now_ms: Ca
     return pipeline_from_json(request.spec_json, source=source, functions_dir=functions_dir)
 
 
-def on_published_spec(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
+def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> tuple[RequestContext, tuple[str, ...]]:
     """Return the context with the spec of the published chain, and a warning if the pipeline file differs from it.
 
+    The chain is that of `view`; None: of the newest view.
     When a slice counts as complete, and what becomes of changed slices and late records, is told by the file:
     `log.ready`, `restate`, `repair`. Requests are stored with its `alerts`, which are used while it is broken.
     """
-    view = work.ledger.view()
+    view = view or work.ledger.view()
     head = view.head
     spec = spec_fingerprint(work.pipeline)
     if head is None or head.result.spec_fingerprint == spec:

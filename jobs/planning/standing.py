@@ -54,7 +54,7 @@ def standing(work: RequestContext, view: LedgerView, *, until_ms: int | None = N
         LogError, SpecError: the log is missing or does not fit the pipeline.
         RequestError: too many slices are due.
     """
-    work, _ = on_published_spec(work)
+    work, _ = on_published_spec(work, view)
     now_ms = work.ledger.now_ms()
     due = due_slices(work, view, now_ms if until_ms is None else min(until_ms, now_ms))
     log = work.log_state(view, due)

@@ -15,6 +15,7 @@ from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.publishing.candidates import followed_by, moved_since
 from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, listed, waiver_advice
 from jobs.runs import EMPTY_STATE, Slice, Verdict
+from windowlib.errors import LedgerError
 
 SEEN = "readers see all of it already"
 UNVERIFIED = (
@@ -222,8 +223,12 @@ def _replaced(view: LedgerView, request: Request) -> PublicationAttempt | None:
 
 
 def _held(view: LedgerView, request: Request) -> PublicationAttempt | None:
-    """Refuse while the checks of a run stop publication."""
-    stopping = [run for run_id in request.runs.values() if not (run := view.run(run_id)).is_publishable]
+    """Refuse while the checks of a run stop publication, or if a run has no rows that count any more."""
+    try:
+        runs = [view.run(run_id) for run_id in request.runs.values()]
+    except LedgerError as error:
+        return _refused(request, str(error))
+    stopping = [run for run in runs if not run.is_publishable]
     if not stopping:
         return None
     stopping.sort(key=lambda run: run.result.slice.start_ms)

@@ -120,7 +120,7 @@ def runs_to_examine(work: RequestContext, view: LedgerView, slice_id: str) -> tu
     Raises:
         RequestError: there is no such run; the message tells why.
     """
-    chosen = slice_of_id(work.pipeline, slice_id)
+    chosen = slice_of_id(work.pipeline, slice_id, known=view.slices)
     staged = [view.run(run_id) for run_id in _staged_runs(work, view, chosen, request_id=None)]
     failed = tuple(run for run in staged if _obstacle(work, run) is None)
     if not failed:
@@ -132,7 +132,7 @@ def _waived_event(
     work: RequestContext, view: LedgerView, waiver: SliceWaiver, *, by: By, request_id: str | None
 ) -> LedgerEvent:
     reason = checked_reason(waiver.reason, "a waiver")
-    chosen = slice_of_id(work.pipeline, waiver.slice_id)
+    chosen = slice_of_id(work.pipeline, waiver.slice_id, known=view.slices)
     staged = _staged_runs(work, view, chosen, request_id=request_id)
     run = _named_run(work, view, chosen, staged=staged, named=waiver.run_id)
     obstacle = _obstacle(work, run)

@@ -19,7 +19,8 @@ from jobs.reading.plain_values import plain
 from jobs.reading.published import HIDDEN
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.explain_windows import RecordWindows, interval, record_time, windows_of
-from jobs.review.log_search import record_of, slice_of_values
+from jobs.review.log_search import record_of, slice_finder
+from windowlib.errors import RequestError
 from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def explain(
         only: the slices whose part of the log is searched; all when None. The view should have no others.
 
     Raises:
-        RequestError: the log has no such record.
+        RequestError: the log has no such record, or has it in a slice that is not among `only`.
         LogError: the log cannot be read.
         StoreError: stored rows cannot be read, or differ from those that were written.
     """
@@ -96,13 +97,19 @@ def explain(
             explanation: Explanation = explain_row(pipeline, shown, row, is_published=_is_published(view, row))
             return explanation
     record, is_kept = record_of(lake, pipeline, record_id, view=view, only=only)
-    return _from_log(lake, pipeline, record_id, record=record, is_kept=is_kept, view=view, locate=locate)
+    slice_id = slice_finder(pipeline, view)(record).slice_id
+    if only is not None and slice_id not in only:
+        raise RequestError(f"record {record_id} is in slice {slice_id} of the log, which is not one of those searched")
+    return _from_log(
+        lake, pipeline, record_id, slice_id=slice_id, record=record, is_kept=is_kept, view=view, locate=locate
+    )
 
 
 def _runs(view: LedgerView) -> dict[str, StagedRun]:
-    """Return the run of each slice: the published one, otherwise that of the newest open request."""
+    """Return the run of each slice, in slice order: the published one, otherwise that of the newest open request."""
     chosen = {slice_id: run_id for request in view.awaited_requests() for slice_id, run_id in request.runs.items()}
-    return {slice_id: view.run(run_id) for slice_id, run_id in {**chosen, **view.published}.items()}
+    runs = [view.run(run_id) for run_id in {**chosen, **view.published}.values()]
+    return {run.result.slice.slice_id: run for run in sorted(runs, key=lambda run: run.result.slice.start_ms)}
 
 
 def _is_published(view: LedgerView, row: Mapping[str, Any]) -> bool:
@@ -226,13 +233,12 @@ def _explanation(
 
 
 def _from_log(
-    lake: Lake, pipeline: Pipeline, record_id: str, *, record: Mapping[str, Any], is_kept: bool, view: LedgerView,
-    locate: Locator | None,
+    lake: Lake, pipeline: Pipeline, record_id: str, *, slice_id: str, record: Mapping[str, Any], is_kept: bool,
+    view: LedgerView, locate: Locator | None,
 ) -> Explanation:  # fmt: skip
     """Explain a record of the log that no side table has: filtered, in windows, or in a slice not yet replayed."""
-    slice_ = slice_of_values(pipeline, record)
-    slice_id = slice_.slice_id
-    run = _runs(view).get(slice_id)
+    runs = _runs(view)
+    run = runs.get(slice_id)
     if run is None:
         sentence = f"Record {record_id} is in the log, in slice {slice_id}, which has not been replayed yet."
         return Explanation(
@@ -247,13 +253,13 @@ def _from_log(
     if not is_kept:
         return _filtered(pipeline, record_id, record, slice_id=slice_id, is_published=is_published)
     happened = record_time(pipeline.log.event_time, record)
-    windows = windows_of(lake, pipeline, record, runs=_runs(view))
+    windows = windows_of(lake, pipeline, record, runs=runs)
     key = ", ".join(f"{column} {record[column]}" for column in pipeline.log.key_columns) or "all records"
     when = happened.problem if happened.ms is None else show_instant(happened.ms)
     sentence = (
         f"Record {record_id} is assigned: it happened at {when} and arrived in slice "
         f"{slice_id}, in time for {_windows_word(pipeline)} of {key}. "
-        f"{_windows_text(windows) or _no_windows_text(pipeline)}."
+        f"{_windows_text(windows, last=[*runs][-1]) or _no_windows_text(pipeline)}."
     )
     details = {
         "record": record,
@@ -295,13 +301,13 @@ def _filtered(
     )
 
 
-def _windows_text(windows: RecordWindows) -> str:
-    """Return the windows in words; empty without any."""
+def _windows_text(windows: RecordWindows, *, last: str) -> str:
+    """Return the windows after the slice `last` in words; empty without any."""
     taken = [f"{bounds} by {heir or 'a window that is gone'}" for bounds, heir in windows.superseded.items()]
     parts = (
         ("fired", windows.fired),
         ("fired and {} superseded now", taken),
-        ("{} still open after the last replayed slice", windows.still_open),
+        (f"{{}} still open after slice {last}", windows.still_open),
     )
     return ". ".join(_counted(texts, what) for what, texts in parts if texts)
 

@@ -58,11 +58,10 @@ def windows_of(
     pairs = [(slice_id, run.result.attempt_id) for slice_id, run in runs.items()]
     panes = _panes(lake, pipeline, record, pairs=pairs, holds=holds)
     shown = {bounds for bounds, kind in panes.items() if kind == "result"}
-    last = [run.checkpoint for run in runs.values()][-1:]
     still_open = {
         bounds
-        for checkpoint in last
-        for bounds in open_windows(lake, pipeline, record, checkpoint=checkpoint, holds=holds)
+        for run in [*runs.values()][-1:]
+        for bounds in open_windows(lake, pipeline, record, checkpoint=run.checkpoint, holds=holds)
     }
     withdrawn = sorted(bounds for bounds in panes if bounds not in shown | still_open)
     heirs = {bounds: _heir(bounds, shown | still_open) for bounds in withdrawn}

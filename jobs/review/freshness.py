@@ -7,7 +7,7 @@ from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import counted
-from jobs.planning.request_context import RequestContext
+from jobs.planning.request_context import RequestContext, on_published_spec
 from jobs.planning.standing import due_slices
 from windowlib.errors import HindcastError
 
@@ -39,7 +39,7 @@ class Freshness:
 
 
 def freshness(work: RequestContext, view: LedgerView) -> Freshness:
-    """Return how far a pipeline is behind its schedule at the time of the ledger's clock.
+    """Return how far a pipeline is behind its schedule at the time of the ledger's clock, with the published spec.
 
     A slice is expected when it has ended before the last time of the cron schedule. Without one: when it has ended.
 
@@ -47,6 +47,7 @@ def freshness(work: RequestContext, view: LedgerView) -> Freshness:
         LogError, SpecError: the log is missing or does not fit the pipeline.
         RequestError: too many slices are behind.
     """
+    work, _ = on_published_spec(work, view)
     due = due_slices(work, view, last_tick_ms(work.pipeline, work.ledger.now_ms()))
     newest, head = work.log_state(view, ()).last_data, view.head
     return Freshness(

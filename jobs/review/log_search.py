@@ -1,6 +1,7 @@
 """Finds a record in the log by its id, and the slice of a record by its columns. No Spark."""
 
-from collections.abc import Collection, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -27,20 +28,28 @@ def _whole_ms(value: object) -> str:
     return str(value.replace(microsecond=value.microsecond // 1000 * 1000) if isinstance(value, datetime) else value)
 
 
-def slice_of_values(pipeline: Pipeline, values: Mapping[str, Any]) -> Slice:
-    """Return the slice of a record, or of a file, by its columns: those of the partition are enough.
+def slice_finder(pipeline: Pipeline, view: LedgerView) -> Callable[[Mapping[str, Any]], Slice]:
+    """Return a function: the columns of a record or of a file -> its slice. Those of the partition are enough.
 
-    Raises:
-        RequestError: the slices are those of commits.
+    It is the slice that readers see, which an earlier `log.slice` may have cut, otherwise that of the pipeline. The
+    function raises RequestError if the slices are those of commits.
     """
-    by = pipeline.log.slice
-    if by.is_by_commits:
-        raise RequestError(
-            f"the log of pipeline {pipeline.name} is cut into slices by its commits, so a record alone does not tell "
-            "its slice; late, unassigned and invalid records are found by their hash"
-        )
-    value = slice_value({name: _whole_ms(values[name]) for name in by.columns}, by.columns)
-    return slice_at(slice_grid(pipeline), Cut(uri=pipeline.log.table, by=by, slices=()).instant_ms(value or ""))
+    by, grid = pipeline.log.slice, slice_grid(pipeline)
+    cut = Cut(uri=pipeline.log.table, by=by, slices=())
+    published = [view.slices[slice_id] for slice_id in view.published]
+
+    def slice_of(values: Mapping[str, Any]) -> Slice:
+        if by.is_by_commits:
+            raise RequestError(
+                f"the log of pipeline {pipeline.name} is cut into slices by its commits, so a record alone does not "
+                "tell its slice; late, unassigned and invalid records are found by their hash"
+            )
+        at_ms = cut.instant_ms(slice_value({name: _whole_ms(values[name]) for name in by.columns}, by.columns) or "")
+        place = bisect_right(published, at_ms, key=lambda slice_: slice_.start_ms) - 1
+        is_seen = place >= 0 and at_ms < published[place].end_ms
+        return published[place] if is_seen else slice_at(grid, at_ms)
+
+    return slice_of
 
 
 def record_of(
@@ -99,12 +108,13 @@ def log_search(
     known = known_log(view, tuple(view.slices.values()))
     log = log_place(lake, pipeline).open()
     log.log_files(stored=known.stored_in_log(log.table_id))
+    slice_of = slice_finder(pipeline, view)
     digests = cache(lambda slice_id: StoredDigests.of(known.file_digests(log.table_id, slice_id)))
 
     def search(file: DataFile, place: str, partition: Mapping[str, Any]) -> CoveredFile | None:
         columns = pipeline.log.slice.columns
         has_slice = bool(columns) and all(partition.get(name) is not None for name in columns)
-        slice_id = slice_of_values(pipeline, partition).slice_id if has_slice else "none"
+        slice_id = slice_of(partition).slice_id if has_slice else "none"
         if only is not None and has_slice and slice_id not in only:
             return None
         stored = digests(slice_id).of_path(file.digest_name)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.pipeline.slices import SliceGrid, next_slice
+from jobs.pipeline.slices import SliceGrid, next_slice, slice_grid
+from jobs.planning.request_context import RequestContext, on_published_spec
 
 MAX_COUNTED: Final = 10_000
 """So many slices without a publication are counted."""
@@ -48,11 +49,13 @@ HELP: Final[Mapping[str, str]] = {
 """Every gauge. One that has no value yet, because nothing is published, is left out."""
 
 
-def gauges(view: LedgerView, *, grid: SliceGrid, now_ms: int, changed: int | None = None) -> list[Gauge]:
-    """Return the gauges of a pipeline, in the order of `HELP`. `grid` cuts its slices.
+def gauges(work: RequestContext, view: LedgerView, *, changed: int | None = None) -> list[Gauge]:
+    """Return the gauges of a pipeline, in the order of `HELP`.
 
     `changed` is the number of changed slices; None: not known.
     """
+    work, _ = on_published_spec(work, view)
+    grid, now_ms = slice_grid(work.pipeline), work.ledger.now_ms()
     values = dict(_open_work(view)) | dict(_published(view, now_ms=now_ms)) | dict(_waiting(view, grid, now_ms))
     if changed is not None:
         values["changed_slices"] = changed

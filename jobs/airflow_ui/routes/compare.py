@@ -1,5 +1,6 @@
 """The comparison of two publications: what readers saw at two versions of the ledger."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -12,7 +13,6 @@ from jobs.airflow_ui.rendering import page
 from jobs.comparing.views import version_sides
 from jobs.ledger.view import LedgerView
 from jobs.review.pages.state import spanned
-from windowlib.errors import RequestError
 
 router = APIRouter(prefix="/pipelines/{pipeline}/compare")
 MAX_PUBLICATIONS = 200
@@ -31,21 +31,14 @@ def compare(
         before = after - 1
     elif before is None:
         before = 0 if after is None else max(0, after - 1)
-    sides, problem = None, None
-    if versions:
-        try:
-            sides = version_sides(context.view, before or 0, after)
-        except RequestError as error:
-            problem = str(error)
+    views = partial(version_sides, context.view, before or 0, after) if versions else None
     values = {
         "name": context.name,
         "versions": versions,
         "before": before or 0,
         "after": context.view.version if after is None else after,
-        "problem": problem,
-        "sides": sides,
         "here": f"?before={before or 0}&after={context.view.version if after is None else after}&compute=true",
-        **difference_values(context, sides, is_asked=compute),
+        **difference_values(context, views, is_asked=compute),
     }
     return page(request, "compare", values)
 

@@ -25,7 +25,7 @@ from jobs.review.pages.record_page import (
 from jobs.review.pages.record_search import Searched, search_records
 from jobs.review.pages.row_pages import shown_columns
 from jobs.review.pages.window_page import window_addresses
-from windowlib.errors import LogError
+from windowlib.errors import LogError, RequestError
 
 router = APIRouter(prefix="/pipelines/{pipeline}/records")
 MAX_TEXT = 1_000
@@ -79,7 +79,7 @@ def _search(
     if pipeline.log.record_id is not None:
         try:
             searched = search_records(context.lake, pipeline, view, part=record_id, last=last, seconds=SEARCH_S)
-        except LogError:  # late, unassigned and invalid records are still found
+        except (LogError, RequestError):  # no log, or slices that are no partitions of it: a whole id may be found
             return find(context.lake, pipeline, record_id, scope=scope), None
         record = searched.only(record_id)
         if record is None:

@@ -1,6 +1,7 @@
 """The page of a request: what was asked, the plan, progress, differences, and the decision."""
 
 from dataclasses import replace
+from functools import partial
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse
@@ -37,7 +38,7 @@ def one_request(
     if problem is None and asked.is_open and not asked.is_complete:
         planned, cannot_plan = plan_of(work, context.view, asked)
     made = request_page(work, context.view, asked, planned=planned)
-    sides = request_sides(context.view, asked.request_id) if asked.runs and not made.refresh_s else None
+    views = partial(request_sides, context.view, asked.request_id) if asked.runs and not made.refresh_s else None
     here = links.request_page(context.name, asked.request_id)
     values = {
         "name": context.name,
@@ -48,7 +49,7 @@ def one_request(
         "progress": progress_svg(made.progress.done, made.progress.total),
         "place": DecisionPlace(context=context, return_to=here, request_id=asked.request_id),
         "here": "?compute=true",
-        **difference_values(context, sides, is_asked=compute, request_id=asked.request_id if asked.is_open else None),
+        **difference_values(context, views, is_asked=compute, request_id=asked.request_id if asked.is_open else None),
     }
     return page(request, "request", values)
 

@@ -84,7 +84,7 @@ def one_slice(
     slice_ = _slice(context, slice_id)
     shown = choose_run(context.view, slice_.slice_id, run)
     part = Part(count=1, last=slice_.slice_id, late_rows=0)
-    rows = collect_view(context.lake, context.pipeline, context.view, part=part)
+    rows = collect_view(context.lake, context.published_pipeline, context.view, part=part)
     made = slice_page(context.view, slice_, shown=shown, rows=rows)
     problem = None
     drawn = StoredParts()
@@ -251,11 +251,8 @@ def _slice(context: PipelineContext, slice_id: str) -> Slice:
     Raises:
         HTTPException: 404, the pipeline has no such slice.
     """
-    known = context.view.slices.get(slice_id)
-    if known is not None:
-        return known
     try:
-        return slice_of_id(context.pipeline, slice_id)
+        return slice_of_id(context.pipeline, slice_id, known=context.view.slices)
     except RequestError as error:
         raise HTTPException(404, f"Pipeline {context.name} has no such slice. {error}") from error
 

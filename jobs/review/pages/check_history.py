@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from statistics import median
 
 import numpy as np
@@ -75,13 +74,11 @@ class CheckPast:
             )
 
 
-def check_pasts(view: LedgerView, run: StagedRun, *, is_daily: bool) -> Mapping[int, CheckPast]:
+def check_pasts(view: LedgerView, run: StagedRun) -> Mapping[int, CheckPast]:
     """Return the history of each check of a run that did not pass, by its number among the checks of the run.
 
-    Args:
-        view: the ledger. Its published runs of the 60 slices before the run's slice are the past.
-        run: the run.
-        is_daily: whether each slice is a day. Days are compared with the same weekday, too.
+    The published runs of the 60 slices before the run's slice are the past. A day is compared with the same weekday,
+    too.
     """
     wanted = [
         (number, identity, check)
@@ -91,9 +88,7 @@ def check_pasts(view: LedgerView, run: StagedRun, *, is_daily: bool) -> Mapping[
     formers = _past(view, run.result.slice) if wanted else []
     past = [(former, dict(identified(former.result.checks))) for former in formers]
     return {
-        number: _past_of(
-            check, run, [(former, checks[identity]) for former, checks in past if identity in checks], is_daily=is_daily
-        )
+        number: _past_of(check, run, [(former, checks[identity]) for former, checks in past if identity in checks])
         for number, identity, check in wanted
     }
 
@@ -104,9 +99,7 @@ def _past(view: LedgerView, slice_: Slice) -> list[StagedRun]:
     return [view.run(view.published[name]) for name in before[-PAST_SLICES:]]
 
 
-def _past_of(
-    check: CheckResult, run: StagedRun, past: Sequence[tuple[StagedRun, CheckResult]], *, is_daily: bool
-) -> CheckPast:
+def _past_of(check: CheckResult, run: StagedRun, past: Sequence[tuple[StagedRun, CheckResult]]) -> CheckPast:
     trend = trend_of([*(result for _, result in past), check])
     values = [
         (former.result.slice, point.value)
@@ -114,10 +107,10 @@ def _past_of(
         if point.value is not None and former.waiver is None and former.result.counts.read
     ]
     ranges = [_usual("the last {}", [value for _, value in values], least=MIN_VALUES)]
-    if is_daily:
-        day = _weekday(run.result.slice)
-        same = [value for past_slice, value in values if _weekday(past_slice) == day]
-        ranges.append(_usual(f"{{}} on {_WEEKDAYS[day]}", same, least=MIN_WEEKDAYS))
+    if (day := run.result.slice.day) is not None:
+        days = [(past_slice.day, value) for past_slice, value in values]
+        same = [value for past_day, value in days if past_day and past_day.weekday() == day.weekday()]
+        ranges.append(_usual(f"{{}} on {_WEEKDAYS[day.weekday()]}", same, least=MIN_WEEKDAYS))
     return CheckPast(trend=trend, usual=tuple(usual for usual in ranges if usual is not None), past_count=len(values))
 
 
@@ -128,7 +121,3 @@ def _usual(what: str, values: Sequence[float], *, least: int) -> Usual | None:
     low, high = np.percentile(values, outer).tolist()
     named = what.format(counted(len(values), "published slice"))
     return Usual(what=named, count=len(values), low=low, middle=median(values), high=high)
-
-
-def _weekday(slice_: Slice) -> int:
-    return date.fromisoformat(slice_.slice_id).weekday()

@@ -12,7 +12,7 @@ from jobs.publishing.optimistic_check import By
 from jobs.publishing.rules import judge_publication
 from jobs.publishing.stop_reasons import stop_reasons
 from jobs.runs import Verdict
-from windowlib.errors import RequestError
+from windowlib.errors import HindcastError
 
 MAX_SHOWN = 500
 """The most slices that one form lists. The command line waives more."""
@@ -182,6 +182,6 @@ def _resume(view: LedgerView) -> str:
 def _tried(events: Callable[[], Sequence[LedgerEvent]]) -> Possible:
     try:
         events()
-    except RequestError as error:
+    except HindcastError as error:  # such as a LedgerError: a clean-up has removed the rows of a run
         return Possible(why_not=str(error))
     return Possible()

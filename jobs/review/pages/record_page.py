@@ -109,9 +109,11 @@ def find(lake: Lake, pipeline: Pipeline, record_id: str, *, scope: Scope) -> Fou
         HindcastError: the rows or the log cannot be read.
     """
     try:
-        return Found(explanation=explain(lake, pipeline, record_id, view=scope.view, only=scope.slices), problem=None)
+        told = explain(lake, pipeline, record_id, view=scope.view, only=scope.slices)
     except RequestError as error:
         return Found(explanation=None, problem=str(error))
+    more = "" if scope.is_newest else f" The slices after {scope.last} were not searched."
+    return Found(explanation=replace(told, sentence=told.sentence + more), problem=None)
 
 
 def windows_of_key(

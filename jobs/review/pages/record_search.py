@@ -11,7 +11,7 @@ from jobs.lake.slicing_choice import is_partitioned
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.log_schema import derivation
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.review.log_search import log_search, slice_of_values
+from jobs.review.log_search import log_search, slice_finder
 from windowlib.errors import RequestError
 
 MOST_FOUND = 20
@@ -86,15 +86,12 @@ def search_records(
     chosen: set[str] = set()
     log, search = log_search(lake, pipeline, view, only=chosen)
     _refuse_other_slices(log, pipeline)
-    derived = derivation(pipeline, log.columns)
+    slice_of, derived = slice_finder(pipeline, view), derivation(pipeline, log.columns)
     for batch in _batches(waiting, seconds, clock):
         chosen.clear()
         chosen.update(batch)
         values = values_with(log, pipeline.log.record_id, part, search=search, most=MOST_FOUND + 1, derivation=derived)
-        hits += [
-            FoundRecord(record_id=value, slice_id=slice_of_values(pipeline, partition).slice_id)
-            for value, partition in values
-        ]
+        hits += [FoundRecord(record_id=value, slice_id=slice_of(partition).slice_id) for value, partition in values]
         searched += len(batch)
         if len(hits) >= MOST_FOUND or any(hit.record_id == part for hit in hits):
             break

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from expectations.formatting import instant
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
-from jobs.pipeline.slices import slice_grid
 from jobs.planning.event_time_progress import EventTimeProgress, progress_of, request_slices
 from jobs.planning.request_context import RequestContext
 from jobs.review.pages.slice_page import CheckLine, check_lines
@@ -83,7 +82,7 @@ def request_page(work: RequestContext, view: LedgerView, request: Request, *, pl
     slices = request_slices(work.pipeline, view, request)
     lines = [_line(slice_, view, request, why=why.get(slice_.slice_id)) for slice_ in slices]
     counted = Counter(line.status for line in lines)
-    held, is_daily = held_of(view, request) if request.is_open else (), slice_grid(work.pipeline).is_daily
+    held = held_of(view, request) if request.is_open else ()
     now = open_request(work, view, request)
     own = [view.runs[run_id] for run_id in request.runs.values() if run_id in view.runs]
     return RequestPage(
@@ -93,7 +92,7 @@ def request_page(work: RequestContext, view: LedgerView, request: Request, *, pl
         opened=instant(request.opened_at_ms),
         spec=request.spec_fingerprint[:12],
         held=held,
-        checks=tuple(_held_checks(view, held_slice, is_daily=is_daily) for held_slice in held[:MAX_HELD]),
+        checks=tuple(_held_checks(view, held_slice) for held_slice in held[:MAX_HELD]),
         lines=tuple(lines[:MAX_LINES]),
         slice_count=len(lines),
         statuses=tuple((status, counted[status]) for status in Status if counted[status]),
@@ -104,9 +103,8 @@ def request_page(work: RequestContext, view: LedgerView, request: Request, *, pl
     )
 
 
-def _held_checks(view: LedgerView, held: HeldSlice, *, is_daily: bool) -> HeldChecks:
-    lines = check_lines(view, view.run(held.run_id), is_daily=is_daily)
-    failures = tuple(line for line in lines if not line.is_passed)
+def _held_checks(view: LedgerView, held: HeldSlice) -> HeldChecks:
+    failures = tuple(line for line in check_lines(view, view.run(held.run_id)) if not line.is_passed)
     return HeldChecks(slice_id=held.slice_id, run_id=held.run_id, failures=failures)
 
 

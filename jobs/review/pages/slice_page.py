@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from expectations.formatting import instant
-from jobs.durations import UNIT_MS
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.plain_text import counted
 from jobs.review.pages.check_history import CheckPast, check_pasts
@@ -143,7 +142,7 @@ def slice_page(view: LedgerView, slice_: Slice, *, shown: StagedRun | None, rows
         row=row,
         runs=tuple(_run_line(run, view, shown) for run in sorted(runs, key=lambda run: -run.seq)),
         lost=tuple(_lost(view, slice_.slice_id, {run.result.attempt_id for run in runs})),
-        checks=check_lines(view, shown, is_daily=rows.every_ms == UNIT_MS["d"]),
+        checks=check_lines(view, shown),
         tables=_tables(shown),
         provenance=_provenance(shown),
         commands=_commands(rows, slice_, row),
@@ -197,11 +196,11 @@ def _attempt_state(view: LedgerView, request: Request, attempt: str) -> str:
     return request.failure or otherwise
 
 
-def check_lines(view: LedgerView, run: StagedRun | None, *, is_daily: bool) -> tuple[CheckLine, ...]:
+def check_lines(view: LedgerView, run: StagedRun | None) -> tuple[CheckLine, ...]:
     """Return the checks of a run: broken and failed ones first, then warnings, then the others, each in their order."""
     if run is None:
         return ()
-    pasts = check_pasts(view, run, is_daily=is_daily)
+    pasts = check_pasts(view, run)
     lines = [
         CheckLine(check=check, expected=demanded(check), found=found_by(check), past=pasts.get(number))
         for number, check in enumerate(run.result.checks)

@@ -10,13 +10,13 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.slices import past_end, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import ToldChanges, told_changes
-from jobs.planning.request_context import RequestContext, holders
+from jobs.planning.request_context import RequestContext, holders, on_published_spec, with_cut_of
 from jobs.planning.standing import awaited_slice, empty_slices
 from jobs.publishing.rules import UNVERIFIED, judge_publication, unverified_slices
 from jobs.publishing.stop_reasons import listed, stop_reasons
 from jobs.review.freshness import last_tick_ms
 from jobs.runs import Slice, Verdict
-from windowlib.errors import HindcastError
+from windowlib.errors import HindcastError, SpecError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +171,7 @@ def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
         hold=_hold(view),
         held=held_slices(view),
         changes=told_changes(work, view),
-        ended=past_end(work.pipeline, work.ledger.now_ms()),
+        ended=past_end(on_published_spec(work, view)[0].pipeline, work.ledger.now_ms()),
         awaits=awaited(work, view),
         requests=tuple(open_request(work, view, request) for request in reversed(view.open_requests())),
         repair=None if repair is None else open_request(work, view, repair),
@@ -180,6 +180,7 @@ def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
 
 def awaited(work: RequestContext, view: LedgerView) -> Awaited | None:
     """Return what the schedule waits for; None for nothing, or if the log cannot be read."""
+    work, _ = on_published_spec(work, view)
     now_ms = work.ledger.now_ms()
     try:
         waiting = awaited_slice(work, view, until_ms=last_tick_ms(work.pipeline, now_ms))
@@ -189,7 +190,8 @@ def awaited(work: RequestContext, view: LedgerView) -> Awaited | None:
 
 
 def open_request(work: RequestContext, view: LedgerView, request: Request) -> OpenRequest:
-    """Return an open request as the pages show it."""
+    """Return an open request as the pages show it, in its own slices."""
+    work = in_its_cut(work, request)
     held = sum(1 for _ in _held(view, request))
     workers = tuple(lease.worker for lease in holders(work, request))
     return OpenRequest(
@@ -207,6 +209,14 @@ def open_request(work: RequestContext, view: LedgerView, request: Request) -> Op
         assignee=request.assignee,
         comments=len(request.comments),
     )
+
+
+def in_its_cut(work: RequestContext, request: Request) -> RequestContext:
+    """Return the context with the `log.slice` of a request, or as it is if the spec of the request cannot be read."""
+    try:
+        return with_cut_of(work, request)
+    except SpecError:
+        return work
 
 
 def range_text(work: RequestContext, request: Request) -> str:

@@ -1,17 +1,16 @@
 """Reads the rows of a report from a pipeline's ledger and its late records. Writes nothing; no Spark."""
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_sql import plain_rows, query
 from jobs.ledger.ledger import Ledger
-from jobs.pipeline.slices import slices_between
+from jobs.pipeline.slices import previous_slice, slice_grid
 from jobs.plain_text import counted
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.report.rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
-from windowlib.errors import RangeError
 from windowlib.records import tables
 
 if TYPE_CHECKING:
@@ -66,9 +65,8 @@ def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part
         StoreError: as for `collect`.
     """
     known = tuple(view.slices.values())
-    slices = _without_holes(pipeline, known if part is None else _shown(known, part))
-    if part is not None:
-        slices = slices[-part.count :]
+    shown = known if part is None else _shown(known, part)
+    slices = (*islice(_newest_first(pipeline, shown), None if part is None else part.count),)[::-1]
     wanted = {slice_.slice_id for slice_ in slices}
     newest = {slice_id: run for slice_id, run in view.newest_runs().items() if slice_id in wanted}
     late, left_out = _late_of(StoredRuns(lake, pipeline.name, view), list(newest.values()), part)
@@ -132,16 +130,19 @@ def _place(run: "StagedRun") -> tuple[str, str]:
     return run.result.attempt_id, run.result.slice.slice_id
 
 
-def _without_holes(pipeline: "Pipeline", known: "Sequence[Slice]") -> "tuple[Slice, ...]":
-    """Return all slices from the first to the last of the ledger's, including those that the ledger does not have."""
-    if not known:
-        return ()
-    try:
-        between = slices_between(pipeline, known[0].start_ms, max(slice_.end_ms for slice_ in known))
-    except RangeError:
-        return tuple(known)  # an earlier pipeline file had slices with other bounds
-    by_id = {slice_.slice_id: slice_ for slice_ in (*between, *known)}
-    return tuple(sorted(by_id.values(), key=lambda slice_: slice_.start_ms))
+def _newest_first(pipeline: "Pipeline", known: "Sequence[Slice]") -> "Iterator[Slice]":
+    """Yield slices of the ledger, which are in order, and those between them that it does not have, newest first.
+
+    A slice that overlaps one of the ledger is not missing: the latter may be cut by an earlier pipeline file.
+    """
+    grid, ends_ms = slice_grid(pipeline), [*accumulate((slice_.end_ms for slice_ in known), max)]
+    for place, slice_ in reversed([*enumerate(known)]):
+        yield slice_
+        missing = previous_slice(grid, slice_) if place and ends_ms[place - 1] < slice_.start_ms else None
+        while missing is not None and ends_ms[place - 1] <= missing.start_ms:
+            if missing.end_ms <= slice_.start_ms:
+                yield missing
+            missing = previous_slice(grid, missing)
 
 
 def run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None = None) -> RunRow:

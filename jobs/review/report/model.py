@@ -11,7 +11,7 @@ from expectations.formatting import duration, instant, percent
 from jobs.plain_text import counted
 from jobs.review.report.checks import CheckTrend, Held, held_slices, trends
 from jobs.review.report.commands import Command, bound_text, commands
-from jobs.review.report.rows import DAY_MS, LATE_EDGES_MS, ReportRows, RunRow
+from jobs.review.report.rows import LATE_EDGES_MS, ReportRows, RunRow
 from jobs.runs import Counts, Slice, Verdict, optional_fates
 
 DASH = "\N{EN DASH}"
@@ -161,8 +161,8 @@ class ReportModel:
 
     @property
     def is_daily(self) -> bool:
-        """Whether slices are days, so that the page can show a calendar of months."""
-        return self.rows.every_ms == DAY_MS
+        """Whether all slices are days, so that the page can show a calendar of months."""
+        return all(line.slice.day for line in self.lines)
 
 
 def build_model(rows: ReportRows) -> ReportModel:

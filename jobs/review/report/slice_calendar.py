@@ -73,7 +73,7 @@ def strips(model: ReportModel) -> tuple[Strip, ...]:
 
 
 def _by_day(lines: Sequence[SliceLine]) -> dict[date, SliceLine]:
-    return {date.fromisoformat(line.slice_id): line for line in lines}
+    return {line.slice.day: line for line in lines if line.slice.day}
 
 
 def _month(start: date, by_day: dict[date, SliceLine]) -> Month:

@@ -9,22 +9,31 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.removals import Why
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.files import load_file
 from jobs.planning.request_context import Asked, open_request_context
+from jobs.publishing.cleaning import clean_lake
+from jobs.publishing.decisions import cancel
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
 from jobs.replay.replayer import replay_chunk
 from jobs.review import links
+from jobs.review.metrics import gauges
+from jobs.review.pages.record_page import SearchLimits, find, search_scope
 from jobs.review.pages.window_page import WindowAsk, window_page
 from jobs.runs import RunResult
 from tests.jobs.airflow_ui.conftest import NOW_MS, Clients, Place
-from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
 from tests.support.waiving import waive_newest
@@ -301,6 +310,18 @@ def test_damaged_rows_are_told_and_never_shown(clients: Clients, place: Place) -
     assert client.get(links.slice_page("sales", "2024-01-02")).status_code == 200
 
 
+def test_a_page_that_begins_with_a_missing_slice_leads_to_the_slices_before(
+    clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.airflow_ui.routes.pipelines.SHOWN_SLICES", 2)
+    replay(place, "2024-01-01", "2024-01-03")
+    asked = Asked(from_ms=day_ms("2024-01-04"), to_ms=day_ms("2024-01-05"), who="ines", reason="r", is_fresh=True)
+    run_request(place.work, asked, FakeReplayer())
+    text = clients("viewer").get(links.pipeline_page("sales")).text
+    assert "2024-01-03: missing" in text
+    assert "last=2024-01-02" in text
+
+
 def test_two_publications_are_compared(clients: Clients, place: Place) -> None:
     replay(place, "2024-01-01", "2024-01-03")
     append_day(place.lake, "2024-01-02", {"a": FAILS // 2})
@@ -310,6 +331,30 @@ def test_two_publications_are_compared(clients: Clients, place: Place) -> None:
     assert "total" in text
     assert clients("viewer").get(links.compare_page("sales", before=0, after=999)).status_code == 200
     assert clients("viewer").get(f"{links.compare_page('sales')}?before=-1").status_code == 422
+
+
+def test_every_page_answers_after_a_clean_up_and_tells_which_rows_are_gone(clients: Clients, place: Place) -> None:
+    """The clean-up removes the rows that a publication replaced, and those of a cancelled request."""
+    replay(place, "2024-01-01", "2024-01-03")
+    append_day(place.lake, "2024-01-01", {"c": 1})
+    replay(place, "2024-01-01", "2024-01-03")
+    append_day(place.lake, "2024-01-02", {"c": 1})
+    asked = Asked(from_ms=day_ms("2024-01-02"), to_ms=day_ms("2024-01-03"), who="ines", reason="because")
+    staged = run_request(place.work, asked, FakeReplayer(), publish=False)
+    cancel(place.work, staged.request_id, reason="no", by=By(who="ines", decision_id="1"))
+    pipeline = sales(f"{PIPELINE}retention: {{superseded: 1d, unpublished: 1d}}\n")
+    later = open_request_context(pipeline, place.work.lake, now_ms=lambda: NOW_MS + 2 * 86_400_000)
+    removed = clean_lake(later, older_than_ms=0, who="ines", dry_run=False).rows
+    assert {rows.why for rows in removed} == {Why.SUPERSEDED, Why.UNPUBLISHED}
+    client = clients("admin")
+    for path in (
+        links.pipeline_page("sales"),
+        links.compare_page("sales"),
+        *(links.request_page("sales", request_id) for request_id in place.work.ledger.view().requests),
+    ):
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        assert "removed by a clean-up of ines" in answer.text, path
 
 
 def test_a_held_slice_tells_what_is_usual_where_it_comes_from_and_what_it_feeds(clients: Clients, place: Place) -> None:
@@ -401,6 +446,31 @@ def test_a_record_is_found_by_a_part_of_its_id_and_the_page_tells_how_far_it_sea
     assert client.get(f"{links.record_page('sales', 'a')}&slice=1999-01-01").status_code == 404
 
 
+def test_a_record_is_found_by_its_id_where_the_slices_are_no_partitions(clients: Clients, place: Place) -> None:
+    (place.pipelines / "sales.yaml").write_text(PIPELINE.replace("{by: day}", "{by: received_at}"), encoding="utf-8")
+    pipeline = load_file(place.pipelines / "sales.yaml")
+    shutil.rmtree(place.lake / "event_logs")
+    rows = [
+        {"id": f"{day} {hour}", "key": "a", "at_ms": day_ms(day), "amount": 1, "day": day}
+        | {"received_at": datetime.fromisoformat(f"{day}T{hour}:00Z")}
+        for day in ("2024-01-01", "2024-01-02")
+        for hour in (10, 20)
+    ]
+    write_deltalake(place.lake / "event_logs" / "sales", pa.Table.from_pylist(rows))
+    replay(replace(place, work=replace(place.work, pipeline=pipeline)), "2024-01-01", "2024-01-03")
+    client = clients("viewer")
+    for row in rows:
+        page = client.get(links.record_page("sales", str(row["id"])))
+        assert (page.status_code, f"arrived in slice {row['day']}" in page.text) == (200, True)
+    page = client.get(links.record_page("sales", "2024"))
+    assert (page.status_code, "has no record whose id is" in page.text) == (200, True)
+    view, newest = place.work.ledger.view(), SearchLimits(slices=1)
+    scope = search_scope(view, limits=newest)
+    assert scope is not None
+    problem = find(place.work.lake, pipeline, "2024-01-01 10", scope=scope).problem
+    assert problem == "record 2024-01-01 10 is in slice 2024-01-01 of the log, which is not one of those searched"
+
+
 def test_the_overview_tells_how_far_each_pipeline_is_behind_its_schedule(
     clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -420,6 +490,32 @@ def test_the_digest_is_a_page(clients: Clients, place: Place, monkeypatch: pytes
     assert "Since 2024-01-31 00:00:00 UTC" in text
     assert '<dt>Published</dt><dd class="wrap">none</dd>' in text
     assert "2024-01-03 since 2024-02-01 00:00:00 UTC: total: failed" in text
+
+
+@pytest.mark.parametrize("edited", ["timezone: America/New_York", "timezone: Asia/Tokyo"])
+def test_an_edited_cut_changes_no_page_until_it_is_adopted(
+    clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch, edited: str
+) -> None:
+    """Neither of a pipeline that is up to date nor of its held request, and no gauge."""
+    monkeypatch.setattr("jobs.airflow_ui.context.now_ms", lambda: day_ms("2024-01-05") + 8 * 3_600_000)
+    replay(place, "2024-01-01", "2024-01-03")
+    request_id = held(place)
+    paths = [
+        links.overview(),
+        links.pipeline_page("sales"),
+        links.digest_page("sales"),
+        links.slice_page("sales", "2024-01-02"),
+        links.request_page("sales", request_id),
+    ]
+    client = clients("viewer")
+    before = [client.get(path).text for path in paths]
+    text = PIPELINE.replace("slice: {by: day}", f"slice: {{by: day, {edited}}}")
+    (place.pipelines / "sales.yaml").write_text(text, encoding="utf-8")
+    for path, shown in zip(paths, before, strict=True):
+        assert client.get(path).text == shown, path
+    work = replace(place.work, pipeline=sales(text))
+    view = work.ledger.view()
+    assert gauges(work, view) == gauges(place.work, view)
 
 
 def test_a_window_is_explained_on_a_page_that_its_rows_link_to(clients: Clients, place: Place) -> None:

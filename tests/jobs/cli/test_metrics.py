@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.review.metrics import HELP
-from tests.support.fake_replay import FAILS, append_day
+from tests.support.fake_replay import FAILS, PIPELINE, append_day
 
 if TYPE_CHECKING:
     from tests.jobs.cli.conftest import Shell
@@ -58,6 +58,21 @@ def test_the_gauges_follow_a_request_from_a_failed_check_to_its_rollback(shell: 
     assert shell("rollback", "sales", "--publication", newest, "--reason", "no") == 0
     back = gauges(shell)
     assert (back["rolled_back"], back["published_slices"]) == (1, 0)
+
+
+def test_an_edited_cut_changes_no_gauge_and_no_status_until_it_is_adopted(shell: "Shell") -> None:
+    assert shell("run", "sales", *RANGE) == 0
+    assert shell("run", "sales", "--from", "2024-01-05", "--to", "2024-01-06", "--no-publish") == 0
+    times = {"newest_publication_age_seconds", "waiting_seconds"}
+    before, (told,) = gauges(shell), shell.json("status", "sales")["pipelines"]
+    text = PIPELINE.replace("slice: {by: day}", "slice: {by: day, timezone: America/New_York}")
+    (shell.root / "pipelines" / "sales.yaml").write_text(text, encoding="utf-8")
+    after, (state,) = gauges(shell), shell.json("status", "sales")["pipelines"]
+    assert {name: after[name] for name in after.keys() - times} == {
+        name: before[name] for name in before.keys() - times
+    }
+    assert len(state["edited"]) == 1
+    assert state | {"edited": []} == told
 
 
 def test_a_pipeline_that_cannot_be_read_is_a_gauge_and_an_exit_status(shell: "Shell") -> None:

@@ -17,7 +17,7 @@ from jobs.planning.request_context import Asked, open_request_context
 from jobs.runs import RunResult
 from jobs.wall_clock import now_ms
 from tests.jobs.cli.conftest import Shell
-from tests.support.fake_replay import FAILS, append_day, day_ms, sales
+from tests.support.fake_replay import FAILS, PIPELINE, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
 
 HELD = "2024-01-03"
@@ -174,3 +174,14 @@ def also_failing(result: RunResult) -> RunResult:
 
 def named(result: RunResult, run_id: str) -> RunResult:
     return replace(result, run_id=run_id) if result.slice.slice_id == HELD else result
+
+
+def test_slices_of_an_earlier_cut_are_named_by_the_ids_that_verify_and_status_print(shell: "Shell") -> None:
+    append_day(shell.root, "2024-01-02", {"c": FAILS})
+    assert shell("run", "sales", "--from", "2024-01-01", "--to", "2024-01-03") == 1
+    edited = PIPELINE.replace("slice: {by: day}", "slice: {by: day, every: 12h}")
+    (shell.root / "pipelines" / "sales.yaml").write_text(edited, encoding="utf-8")
+    assert shell("mend", "sales", "2024-01-02", "--dry-run") == 0, shell.err
+    failed = shell.failed_run("2024-01-02")
+    assert shell("waive", "sales", "2024-01-02", "--run", failed, "--reason", "a real sale") == 0, shell.err
+    assert shell("publish", "sales") == 0, shell.err

@@ -1,6 +1,8 @@
 """An edited `log.slice`: readers see no record twice and none never, because slices that do not fit are refused."""
 
-from datetime import UTC, datetime
+import json
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -9,13 +11,20 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from jobs.cli.main import hindcast
+from jobs.cli.options import run_cli
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.slices import parse_bound
-from jobs.planning.request_context import Asked, open_request_context
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.publishing.decisions import rollback
+from jobs.review.explain import explain
+from jobs.review.pages.record_search import search_records
+from jobs.review.report.collect import collect_view
+from jobs.review.report.model import build_model
+from jobs.review.report.slice_calendar import months, strips
 from tests.support.fake_replay import PIPELINE, FakeReplayer, day_ms, sales
 from windowlib.errors import RequestError
 
@@ -40,13 +49,22 @@ def _in_utc(row: dict[str, object]) -> dict[str, object]:
     return row | {"day": str(row["ts"].date()), "ts": row["ts"].replace(hour=12, tzinfo=UTC)}
 
 
-def replayed(root: Path, cut: str, start: str, end: str) -> LedgerView:
+def text_of(cut: str) -> str:
+    """Return the pipeline file with an edited `log.slice`."""
+    return PIPELINE.replace("slice: {by: day}", f"slice: {{{cut}}}")
+
+
+def work_of(root: Path, cut: str) -> RequestContext:
+    return open_request_context(sales(text_of(cut)), Lake(root=str(root)), now_ms=lambda: day_ms("2024-01-09"))
+
+
+def replayed(root: Path, cut: str, start: str, end: str, *, by: str = "ts") -> LedgerView:
     """Replay and publish a range with an edited `log.slice`; return the ledger."""
-    text = PIPELINE.replace("slice: {by: day}", f"slice: {{by: ts, {cut}}}")
-    work = open_request_context(sales(text), Lake(root=str(root)), now_ms=lambda: day_ms("2024-01-09"))
+    work = work_of(root, f"by: {by}, {cut}")
     bounds = [parse_bound(work.pipeline, bound) for bound in (start, end)]
     asked = Asked(from_ms=bounds[0], to_ms=bounds[1], who="ann", reason="test", is_fresh=True)
-    run_request(work, asked, FakeReplayer())
+    filled = FakeReplayer(change=lambda result: replace(result, counts=replace(result.counts, read=2, assigned=2)))
+    run_request(work, asked, filled)
     return work.ledger.view()
 
 
@@ -110,6 +128,7 @@ def test_an_update_of_the_time_zone_rules_counts_no_hour_twice_or_never(
         ("timezone: Europe/Berlin", "timezone: UTC", "2024-01-01", "2024-01-05"),
         ("timezone: UTC", "timezone: Asia/Tokyo", "2024-01-01", "2024-01-05"),
         ("every: 1d", "every: 12h", "2024-01-05", "2024-01-06"),
+        ("every: 12h", "every: 1d", "2024-01-05", "2024-01-06"),
     ],
 )
 def test_slices_that_replace_all_published_ones_or_follow_them_are_published(
@@ -125,3 +144,42 @@ def test_slices_that_replace_all_published_ones_or_follow_them_are_published(
     view = work.ledger.view()
     slices = [view.run(run_id).result.slice for run_id in view.published.values()]
     assert [view.slices[slice_.slice_id] for slice_ in slices] == slices
+
+
+@pytest.mark.parametrize(("published", "edited"), [("every: 1d", "every: 12h"), ("every: 12h", "every: 1d")])
+def test_the_slices_and_the_records_of_both_cuts_are_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], published: str, edited: str
+) -> None:
+    """The report has no holes between them, and each record is in the slice that readers see."""
+    rows = [
+        {"id": f"{day} {hour}", "key": "a", "amount": 1, "at_ms": day_ms(day), "day": date.fromisoformat(day)}
+        | {"hour": hour}
+        for day in DAYS
+        for hour in (1, 13)
+    ]
+    log = str(tmp_path / "event_logs" / "sales")
+    write_deltalake(log, pa.Table.from_pylist(rows), partition_by=["day", "hour"])
+    replayed(tmp_path, published, DAYS[0], DAYS[4], by="[day, hour]")
+    view = replayed(tmp_path, edited, DAYS[4], "2024-01-07", by="[day, hour]")
+    seen = [view.slices[slice_id] for slice_id in view.published]
+    work = work_of(tmp_path, f"by: [day, hour], {edited}")
+    for row in rows:
+        at_ms = day_ms(str(row["day"])) + int(str(row["hour"])) * 3_600_000
+        [own] = [slice_.slice_id for slice_ in seen if slice_.start_ms <= at_ms < slice_.end_ms]
+        told = explain(work.lake, work.pipeline, str(row["id"]), view=view)
+        assert (told.slice_id, told.fate) == (own, "assigned")
+        found = search_records(work.lake, work.pipeline, view, part=str(row["id"]), seconds=60).only(str(row["id"]))
+        assert found is not None
+        assert found.slice_id == own
+    model = build_model(collect_view(work.lake, work.pipeline, view))
+    assert [line.slice for line in model.lines] == seen
+    assert model.headline == f"All {len(seen)} slices published"
+    assert (months(model), len(strips(model))) == ((), 1)
+    files = tmp_path / "pipelines"
+    files.mkdir()
+    (files / "sales.yaml").write_text(text_of(f"by: [day, hour], {edited}"), encoding="utf-8")
+    for slice_id in [slice_.slice_id for slice_ in seen if slice_.day]:  # the others have no rows
+        options = ("--slice", slice_id, "--json", "--lake", str(tmp_path), "--pipelines", str(files))
+        assert run_cli(hindcast, ["show", "sales", *options]) == 0
+        shown = [json.loads(line)["slice_id"] for line in capsys.readouterr().out.splitlines()]
+        assert shown == [slice_id]

@@ -1,5 +1,6 @@
 """The explanation of one record: its fate, its sentence and its windows."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,19 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.lake.delta_log import describe_log
 from jobs.lake.lake import Lake
 from jobs.lake.log_rows import find_record
+from jobs.ledger.removals import Removal, Why
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.log import TimeColumn
 from jobs.planning.request_context import Asked, open_request_context
 from jobs.reading.plain_values import plain
 from jobs.replay.orders import ReplayOrder
+from jobs.replay.replayer import replay_chunk
 from jobs.review.explain import Explanation, explain
 from jobs.review.explain_windows import record_time
+from jobs.review.pages.record_page import SearchLimits, find, scope_after
 from tests.support.delta_logs import cut_off, map_columns
 from tests.support.fake_replay import PIPELINE, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
+from tests.support.no_spark import threads
 from windowlib.errors import LogError, RequestError
 
 AT_MS = day_ms("2023-12-30")
@@ -141,6 +146,32 @@ def test_times_are_read_as_in_a_replay(grammar: object, value: object, at_ms: in
 
 def test_values_become_plain_json() -> None:
     assert plain({"a": [float("nan"), b"\x01", None, True]}) == {"a": ["nan", "01", None, True]}
+
+
+def test_an_open_window_is_read_from_the_state_after_the_last_slice_staged_or_published(tmp_path: Path) -> None:
+    lake = Lake(root=str(tmp_path))
+    work = open_request_context(sales(), lake, now_ms=lambda: day_ms("2024-02-01"))
+    for day in range(1, 5):
+        append_day(tmp_path, f"2024-01-0{day}", {"a": day})
+    for start, end, publish in (("2024-01-01", "2024-01-04", True), ("2024-01-04", "2024-01-05", False)):
+        asked = Asked(from_ms=day_ms(start), to_ms=day_ms(end), who="me", reason="")
+        run_request(work, asked, lambda order: replay_chunk(threads(), order), publish=publish)
+    view = work.ledger.view()
+    found = explain(lake, sales(), "2024-01-04/a/4", view=view)
+    assert found.details["open"] == ["[2024-01-04 00:00, 2024-01-05 00:00)"]
+    first = view.run(view.published["2024-01-01"])
+    gone = replace(first, checkpoint_removal=Removal(seq=9, at_ms=0, who="ann", why=Why.CHECKPOINTS))
+    kept = replace(view, runs={**view.runs, first.result.run_id: gone})
+    assert explain(lake, sales(), "2024-01-04/a/4", view=kept) == found, "the state after an earlier slice is not read"
+    for slices, told in (
+        (1, "1 window is still open after slice 2024-01-01: [2024-01-01 00:00, 2024-01-02 00:00). The slices after "
+            "2024-01-01 were not searched."),
+        (4, "1 window fired: [2024-01-01 00:00, 2024-01-02 00:00)."),
+    ):  # fmt: skip
+        scope = scope_after(view, "2024-01-01", limits=SearchLimits(slices=slices))
+        explanation = find(lake, sales(), "2024-01-01/a/1", scope=scope).explanation
+        assert explanation is not None
+        assert explanation.sentence.endswith(told)
 
 
 def at(text: str) -> datetime:

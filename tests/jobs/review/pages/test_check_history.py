@@ -59,8 +59,8 @@ def failed(pattern: StagedRun, number: int, value: float) -> StagedRun:
     return replace(pattern, result=replace(pattern.result, slice=one, run_id="held", checks=checks))
 
 
-def past(view: LedgerView, run: StagedRun, *, is_daily: bool = True) -> CheckPast:
-    (found,) = check_pasts(view, run, is_daily=is_daily).items()
+def past(view: LedgerView, run: StagedRun) -> CheckPast:
+    (found,) = check_pasts(view, run).items()
     assert found[0] == 1, "the number of the failed check"
     return found[1]
 
@@ -93,7 +93,11 @@ def test_days_are_compared_with_the_same_weekday_if_there_are_enough(pattern: St
     both = past(view, saturday).usual
     assert [one.middle for one in both] == [0.01, 0.5]
     assert both[1].what == "4 published slices on Saturdays"
-    assert len(past(view, saturday, is_daily=False).usual) == 1
+    hour = replace(saturday.result.slice, slice_id=f"{saturday.result.slice.slice_id}T00")
+    assert len(past(view, replace(saturday, result=replace(saturday.result, slice=hour))).usual) == 1
+    night = replace(view.runs["run0"].result.slice, slice_id="2024-01-01T00")
+    mixed = replace(view.runs["run0"], result=replace(view.runs["run0"].result, slice=night))
+    assert past(view_of(pattern, values, runs={0: mixed}), saturday).usual == both, "a slice of hours among the days"
     assert len(past(view_of(pattern, values[: 7 * 3 + 5]), failed(pattern, 7 * 3 + 5, 0.6)).usual) == 1
 
 
@@ -103,21 +107,21 @@ def test_too_few_values_make_no_range_and_the_sentence_counts_them(pattern: Stag
     none = past(view_of(pattern, []), failed(pattern, 0, 0.7))
     assert none.usual == ()
     assert list(none.sentences()) == ["No usual range: no earlier published slice with a value."]
-    assert check_pasts(view_of(pattern, [0.1]), view_of(pattern, [0.1]).runs["run0"], is_daily=True) == {}
+    assert check_pasts(view_of(pattern, [0.1]), view_of(pattern, [0.1]).runs["run0"]) == {}
 
 
 def test_the_range_of_many_values_leaves_out_the_outer_twentieths(pattern: StagedRun) -> None:
     @example([0.0] * 2 + [1.0] * 2 + [0.5] * 21)
     @given(st.lists(st.floats(0, 1), min_size=1, max_size=90))
     def is_right(values: list[float]) -> None:
-        found = past(view_of(pattern, values), failed(pattern, len(values), 0.7), is_daily=False)
+        found = past(view_of(pattern, values), failed(pattern, len(values), 0.7))
         known = values[-PAST_SLICES:]
         assert [point.value for point in found.trend.points] == [*known, 0.7]
         assert len(found.newest) == min(len(known) + 1, SHOWN_VALUES)
         if len(known) < 3:
             assert found.usual == ()
             return
-        [usual] = found.usual
+        usual = found.usual[0]
         assert (usual.count, usual.middle) == (len(known), median(known))
         outside = sum(value < usual.low or value > usual.high for value in known)
         at_each_end = (len(known) - 1) // 20 + 1  # a twentieth, and the value that the bound is interpolated from

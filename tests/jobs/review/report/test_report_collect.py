@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView
 from jobs.orchestration.requests import run_request
-from jobs.pipeline.slices import slice_grid
-from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.pipeline.slices import SliceGrid, previous_slice, slice_of_id
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
+from jobs.publishing.decisions import cancel
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
+from jobs.reading.verify import Span
 from jobs.review.metrics import gauges
 from jobs.review.pages.state import pipeline_state
 from jobs.review.report.collect import Part, collect, collect_view
@@ -17,8 +21,9 @@ from jobs.review.report.model import MAX_LISTED_SLICES, Status, build_model
 from jobs.review.report.page import write_report
 from jobs.review.report.rows import LateRow, ReportRows
 from jobs.review.report.slice_calendar import strips
-from jobs.runs import RunResult
-from tests.support.fake_replay import FAILS, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
+from jobs.review.suites.history import whole_history
+from jobs.runs import RunResult, Slice, Verdict
+from tests.support.fake_replay import FAILS, PIPELINE, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
 from tests.support.report_rows import many_days
 from tests.support.waiving import waive_newest
 
@@ -66,12 +71,57 @@ def test_a_failed_slice_holds_all_of_its_request_until_it_is_waived(work: Reques
     assert [one.slice_ids for one in rows.publications] == [("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04")]
 
 
+def test_a_cancelled_experiment_is_not_the_newest_run_of_a_published_slice(work: RequestContext) -> None:
+    run(work, "2024-01-01", "2024-01-03")
+    counting = replace(work, pipeline=sales(PIPELINE.replace("{sum: amount}", "{count: {}}")))
+    fails = FakeReplayer(change=lambda result: replace(result, verdict=Verdict.FAIL))
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="ines", reason="an experiment")
+    tried = run_request(counting, asked, fails)
+    assert statuses(work) == [Status.FAIL, Status.PASS]
+    cancel(work, tried.request_id, reason="no", by=By(who="ines", decision_id="1"))
+    assert build_model(collected(work)).headline == "All 2 slices published"
+    history = whole_history("sales", work.ledger.view(), Span())
+    assert (history.slice_ids, history.left_out) == (("2024-01-01", "2024-01-02"), {})
+
+
+def test_a_run_that_a_later_request_has_taken_over_is_the_newest(work: RequestContext) -> None:
+    """The request that staged it is closed."""
+    run(work, "2024-01-01", "2024-01-05")
+    append_day(Path(work.lake.root), "2024-01-04", {"c": 1})
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-05"), who="bo", reason="", if_open=IfOpen.REPLACE)
+    run_request(work, asked, FakeReplayer())
+    view = work.ledger.view()
+    [newest] = view.open_requests()
+    assert view.run(newest.runs["2024-01-03"]).request_id != newest.request_id
+    assert {name: run.result.run_id for name, run in view.newest_runs().items()} == newest.runs
+    assert statuses(work) == [Status.STAGED, Status.STAGED, Status.FAIL, Status.STAGED]
+
+
 def test_slices_between_two_replayed_ranges_are_missing(work: RequestContext) -> None:
     run(work, "2024-01-01", "2024-01-02")
     asked = Asked(from_ms=day_ms("2024-01-04"), to_ms=day_ms("2024-01-05"), who="x", reason="y", is_fresh=True)
     run_request(work, asked, FakeReplayer())
     found = statuses(work)
     assert (len(found), found[1:3]) == (4, [Status.MISSING, Status.MISSING])
+
+
+def test_a_part_looks_for_missing_slices_only_as_far_back_as_it_shows(
+    work: RequestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slice was tried years before the live ones."""
+    looks: list[Slice] = []
+
+    def counting(grid: SliceGrid, slice_: Slice) -> Slice | None:
+        looks.append(slice_)
+        return previous_slice(grid, slice_)
+
+    monkeypatch.setattr("jobs.review.report.collect.previous_slice", counting)
+    pipeline = sales(PIPELINE.replace("{by: day}", "{by: day, every: 5m}"))
+    tried, live = (slice_of_id(pipeline, text) for text in ("2014-01-01T00:00", "2024-01-01T00:00"))
+    view = LedgerView(version=1, slices={slice_.slice_id: slice_ for slice_ in (tried, live)})
+    rows = collect_view(work.lake, pipeline, view, part=Part(count=10))
+    assert [slice_.slice_id for slice_ in rows.slices[::9]] == ["2023-12-31T23:15", "2024-01-01T00:00"]
+    assert len(looks) <= 10
 
 
 def test_an_empty_slice_is_a_state_of_its_own_on_every_screen(work: RequestContext) -> None:
@@ -86,7 +136,7 @@ def test_an_empty_slice_is_a_state_of_its_own_on_every_screen(work: RequestConte
     assert "2024-01-06: empty, published; 0 read" in text
     view = work.ledger.view()
     assert pipeline_state(work, view).sees.endswith("2 slices without a record")
-    found = {gauge.name: gauge.value for gauge in gauges(view, grid=slice_grid(work.pipeline), now_ms=NOW_MS)}
+    found = {gauge.name: gauge.value for gauge in gauges(work, view)}
     assert (found["empty_slices"], found["unpublished_slices"], found["waiting_seconds"]) == (2, 24, 23 * 86_400)
 
 
