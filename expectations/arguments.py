@@ -93,7 +93,7 @@ def values(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
         return "is not a list of values"
     if any(not isinstance(item, str | int | float) for item in value):
         return "has an item that is not a text, number or boolean"
-    if len({float if number(item) is None else type(item) for item in value}) > 1:
+    if len({type(item) if isinstance(item, str | bool) else float for item in value}) > 1:
         return "mixes texts, numbers and booleans, which the two engines compare differently"
     numbers = (item for item in value if not isinstance(item, str | bool))
     return next((f"has the item {item}, which {problem}" for item in numbers if (problem := number(item))), None)
