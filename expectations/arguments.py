@@ -21,6 +21,8 @@ _INEXACT = (
 )
 _MAX_CONDITIONS = 100
 """Great Expectations refuses a row condition with more comparisons."""
+_MAX_GROUPS = 100
+"""Python compiles, and Hindcast translates, a group by recursion."""
 
 _OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "IN", "NOT_IN")
 _PRINTABLE_FROM = ord(" ")
@@ -103,9 +105,11 @@ def regex(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
     """Allow a regular expression that Python can compile."""
     if not isinstance(value, str):
         return "is not a regular expression"
+    if value.count("(") > _MAX_GROUPS:
+        return f"has more than {_MAX_GROUPS} opening brackets"
     try:
         re.compile(value)
-    except re.error as error:
+    except (re.error, OverflowError) as error:
         return f"is not a regular expression: {error}"
     return None
 
