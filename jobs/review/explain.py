@@ -121,15 +121,15 @@ def _side_rows(
     import pyarrow.compute as pc
 
     column, values = wanted
-    found = []
+    narrow = []
     for batch in stored.batches(table, runs, (column, *IDS)):
         is_wanted = pc.is_in(batch[column], value_set=pa.array(values, batch[column].type))
-        found += pa.Table.from_batches([batch]).filter(is_wanted).to_pylist()
-    attempts = {(row["slice_id"], row["attempt_id"]) for row in found}
+        narrow += pa.Table.from_batches([batch]).filter(is_wanted).to_pylist()
+    attempts = {(row["slice_id"], row["attempt_id"]) for row in narrow}
     with attempts_dataset(stored.lake.table(stored.pipeline, table), attempts) as dataset:
         if dataset is None:
             return []
-        rows = dataset.to_table(filter=pc.field(ROW_ID).isin([row[ROW_ID] for row in found]))
+        rows = dataset.to_table(filter=pc.field(ROW_ID).isin([row[ROW_ID] for row in narrow]))
     return sorted(readable(rows).to_pylist(), key=lambda row: values.index(row[column]))
 
 
