@@ -21,6 +21,8 @@ _INEXACT = (
 )
 _MAX_CONDITIONS = 100
 """Great Expectations refuses a row condition with more comparisons."""
+_MAX_GROUPS = 100
+"""Python compiles, and Hindcast translates, a group by recursion."""
 
 _OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "IN", "NOT_IN")
 _PRINTABLE_FROM = ord(" ")
@@ -93,7 +95,7 @@ def values(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
         return "is not a list of values"
     if any(not isinstance(item, str | int | float) for item in value):
         return "has an item that is not a text, number or boolean"
-    if len({float if number(item) is None else type(item) for item in value}) > 1:
+    if len({type(item) if isinstance(item, str | bool) else float for item in value}) > 1:
         return "mixes texts, numbers and booleans, which the two engines compare differently"
     numbers = (item for item in value if not isinstance(item, str | bool))
     return next((f"has the item {item}, which {problem}" for item in numbers if (problem := number(item))), None)
@@ -103,9 +105,11 @@ def regex(value: Any) -> Problem:  # noqa: ANN401 -- any JSON value
     """Allow a regular expression that Python can compile."""
     if not isinstance(value, str):
         return "is not a regular expression"
+    if value.count("(") > _MAX_GROUPS:
+        return f"has more than {_MAX_GROUPS} opening brackets"
     try:
         re.compile(value)
-    except re.error as error:
+    except (re.error, OverflowError) as error:
         return f"is not a regular expression: {error}"
     return None
 

@@ -20,12 +20,12 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 -- any JSON value; the caller 
 
     Raises:
         SpecError: the file is missing, not a regular file, larger than 1 MB, not UTF-8, not JSON, nested deeper than
-            32 levels, or has a key twice in one object, NaN, an infinity, a number of more than 40 digits, or one
-            above 1.8e308.
+            32 levels, or has a key twice in one object, NaN, an infinity, a number of more than 40 digits, one
+            above 1.8e308, or half of a character (a lone surrogate).
     """
-    if path.exists() and not path.is_file():  # the opening of a pipe would wait
-        raise SpecError(f"{path}: is not a regular file; give the path of a JSON file")
     try:
+        if path.exists() and not path.is_file():  # the opening of a pipe would wait
+            raise SpecError(f"{path}: is not a regular file; give the path of a JSON file")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
@@ -38,7 +38,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 -- any JSON value; the caller 
         raise SpecError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
     _check_depth(text, path)
     try:
-        return json.loads(
+        document = json.loads(
             text,
             object_pairs_hook=lambda pairs: _no_duplicates(pairs, path),
             parse_constant=lambda name: _refuse_constant(name, path),
@@ -47,6 +47,14 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 -- any JSON value; the caller 
         )
     except json.JSONDecodeError as error:
         raise SpecError(f"{path}:{error.lineno}:{error.colno}: is not JSON: {error.msg}") from error
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise SpecError(
+            f"{path}: {error.object[error.start]!r} is a surrogate, which is half of a character; write the whole "
+            "character, such as \\ud83d\\ude00"
+        ) from error
+    return document
 
 
 def _check_depth(text: str, path: Path) -> None:

@@ -69,14 +69,9 @@ def fold(
     return stretches
 
 
-def how_many(count: int, what: str = "slice") -> str:
-    """Return a number with its noun: `1 slice`, `1,234 slices`."""
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
 def span(names: Sequence[str], what: str = "slice") -> str:
     """Return one name, or the first and the last of several: `2013-01-23 … 2013-02-28: 37 slices`."""
-    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}: {how_many(len(names), what)}"
+    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}: {len(names):,} {what}s"
 
 
 def folded_line(names: Sequence[str], text: str, what: str = "slice") -> str:

@@ -9,6 +9,7 @@ in the ledger, and the note tells who has stopped it and what was staged.
 """
 
 import logging
+import re
 from typing import TYPE_CHECKING
 
 from airflow.listeners import hookimpl
@@ -26,7 +27,8 @@ log = logging.getLogger(__name__)
 
 MAX_NOTE = 1000
 MARK = "Hindcast: "
-"""How the part of a note begins that this listener wrote."""
+"""How the line of a note begins that this listener wrote."""
+_OURS = re.compile(rf"^{MARK}.*\n*", re.MULTILINE)
 BY_HAND = "manually set"
 """Airflow's words in the message of a listener when a person has set a state, in the interface or by REST."""
 _KINDS = frozenset({"replay", "backfill"})
@@ -124,7 +126,7 @@ def _person(session: "Session", dag_id: str, run_id: str) -> str:
 
 def note_with(present: str | None, verdict: str) -> str:
     """Return the note of a run: what a person wrote, then the verdict. An earlier verdict is replaced."""
-    persons = (present or "").partition(MARK)[0].rstrip()
+    persons = _OURS.sub("", present or "").rstrip()
     room = MAX_NOTE - (len(persons) + 2 if persons else 0)
     ours = f"{MARK}{verdict}"
     if room < len(MARK) + 20:

@@ -4,17 +4,13 @@ Reading and folding a long ledger is the cost of a page. A `Ledger` reads only n
 pipeline, and a view is made once per ledger version.
 """
 
-from pathlib import Path
 from threading import Lock
 
-from cachetools import LRUCache
-
+from jobs.lake.delta_tables import commit_stamp
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
 from jobs.wall_clock import now_ms
-
-MAX_LEDGERS = 32
 
 
 class _Kept:
@@ -23,33 +19,25 @@ class _Kept:
     def __init__(self, uri: str) -> None:
         self._lock = Lock()
         self._uri = uri
-        self._open()
+        self._ledger = Ledger(uri, now_ms=now_ms)
+        self._newest = 0, commit_stamp(uri, 0)
 
     def view(self) -> LedgerView:
         with self._lock:
-            if _directory_of(self._uri) != self._directory:
-                self._open()  # the lake was removed, or made anew
-            return self._ledger.view()
-
-    def _open(self) -> None:
-        self._directory = _directory_of(self._uri)
-        self._ledger = Ledger(self._uri, now_ms=now_ms)
-
-
-def _directory_of(uri: str) -> int | None:
-    """Return the number of the ledger's directory; None if it does not exist, or is in an object store."""
-    try:
-        return Path(uri, "_delta_log").stat().st_ino
-    except (OSError, ValueError):
-        return None
+            version, stamp = self._newest
+            if commit_stamp(self._uri, version) != stamp:  # the lake was removed, or made anew
+                self._ledger = Ledger(self._uri, now_ms=now_ms)
+            view = self._ledger.view()
+            self._newest = view.version, commit_stamp(self._uri, view.version)
+            return view
 
 
 class Views:
-    """The newest views of up to `most` ledgers; the one that was used least recently is dropped first."""
+    """The newest views of the ledgers that were asked for. Pages ask for those of pipeline files only."""
 
-    def __init__(self, most: int = MAX_LEDGERS) -> None:
+    def __init__(self) -> None:
         self._lock = Lock()
-        self._kept: LRUCache[str, _Kept] = LRUCache(most)
+        self._kept: dict[str, _Kept] = {}
 
     def view(self, lake: Lake, pipeline: str) -> LedgerView:
         """Return the newest view of a pipeline's ledger.
@@ -59,5 +47,7 @@ class Views:
         """
         uri = lake.ledger(pipeline)
         with self._lock:
-            kept = self._kept.setdefault(uri, _Kept(uri))
+            if uri not in self._kept:
+                self._kept[uri] = _Kept(uri)
+            kept = self._kept[uri]
         return kept.view()

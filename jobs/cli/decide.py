@@ -44,14 +44,15 @@ def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool
     If a DAG run of Airflow has made the request, the command tells what to clear there. With HINDCAST_AIRFLOW_URL and
     HINDCAST_AIRFLOW_TOKEN (or HINDCAST_AIRFLOW_USER and HINDCAST_AIRFLOW_PASSWORD), it clears it and waits.
     """
-    from jobs.orchestration.outside_airflow import advice, airflow_of_environment, clear_gates, runs_of_request
+    from jobs.orchestration.decisions import settled_runs
+    from jobs.orchestration.outside_airflow import advice, airflow_of_environment, clear_gates
 
     airflow = airflow_of_environment()
     work = places.request_context(places.pipeline(pipeline_name))
     chosen = None if request_id is None else options.request_of(work, request_id)
     done = publish(work, who=options.who(), request_id=chosen)
     status = _tell(done, as_json=as_json)
-    runs = runs_of_request(work.ledger.view(), done.request_id) if done.is_published else ()
+    runs = settled_runs(work.ledger.view(), done.request_id) if done.is_published else ()
     if airflow is None:
         for line in advice(runs):
             options.complain(line)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,12 @@ from jobs.planning.request_context import on_published_spec
 from jobs.reading.plain_values import plain
 from jobs.reading.published import read_published
 from jobs.storage import is_remote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS_AT_ONCE = 1_000
+"""So many rows are printed as JSON, and then the next ones."""
 
 
 @click.command(
@@ -46,21 +52,21 @@ def show_command(
     work, _ = on_published_spec(places.request_context(places.pipeline(pipeline_name)))
     pipeline, view = work.pipeline, work.ledger.view(at_version)
     seen = {slice_id: view.slices[slice_id] for slice_id in view.published}
-    wanted = {slice_of_id(pipeline, slice_id, known=seen).slice_id for slice_id in slice_ids}
-    rows = read_published(places.lake, pipeline.name, view, all_panes=all_panes)
-    chosen = [row for row in rows.to_pylist() if not wanted or row["slice_id"] in wanted] if rows.num_rows else []
+    wanted = [slice_of_id(pipeline, slice_id, known=seen).slice_id for slice_id in slice_ids]
+    rows = _of_slices(read_published(places.lake, pipeline.name, view, all_panes=all_panes), wanted)
     if as_json:
-        for row in chosen[:limit]:
-            options.print_json(plain(row))
+        for batch in rows.slice(0, limit).to_batches(max_chunksize=ROWS_AT_ONCE):
+            for row in batch.to_pylist():
+                options.print_json(plain(row))
         return options.OK
-    shown = chosen[: 20 if limit is None else limit]
+    shown = rows.slice(0, 20 if limit is None else limit).to_pylist()
     if not shown:
         options.say(f"{pipeline.name} has no published windows; `hindcast status {pipeline.name}` shows why")
         return options.OK
     keys, outputs = pipeline.log.key_columns, [name for name in pipeline.output_columns if name in rows.column_names]
     firing = ("kind", "pane_index", "timing") if all_panes else ()
     bounds = "(start, end]" if pipeline.front_end == "storm" else "[start, end)"
-    title = f"{pipeline.name}: {len(shown):,} of {counted(len(chosen), 'row')}, windows are {bounds}, times are UTC"
+    title = f"{pipeline.name}: {len(shown):,} of {counted(rows.num_rows, 'row')}, windows are {bounds}, times are UTC"
     cells = (
         [
             *(cell(row[key]) for key in keys),
@@ -98,6 +104,15 @@ def report_command(*, pipeline_name: str, output: Path | None, places: options.P
     place = write_report(places.lake, work.pipeline, output)
     options.say(f"report: {place if is_remote(place) else Path(place).resolve()}")
     return options.OK
+
+
+def _of_slices(rows: "pa.Table", slice_ids: Sequence[str]) -> "pa.Table":
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not slice_ids or not rows.num_rows:
+        return rows
+    return rows.filter(pc.is_in(rows["slice_id"], value_set=pa.array(slice_ids, rows["slice_id"].type)))
 
 
 def _window(row: Mapping[str, Any]) -> str:

@@ -69,7 +69,7 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     from_ms, to_ms = (None if text is None else parse_bound(pipeline, text) for text in (from_text, to_text))
     at_most_ms = None if at_most_text is None else options.duration_ms(at_most_text, "--at-most")
     repair = repair_of(work, from_ms=from_ms, to_ms=to_ms, at_most_ms=at_most_ms)
-    if not (runs or proposes) and as_json:
+    if as_json and not (repair.late and (runs or proposes)):
         options.print_json(repair.to_json())
         return options.OK
     if not repair.late:

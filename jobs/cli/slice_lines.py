@@ -6,10 +6,11 @@ import click
 from rich.text import Text
 
 from jobs.cli import options
-from jobs.folding import FOLD_FROM, Stretch, fold, folded_line, how_many, span
+from jobs.folding import FOLD_FROM, Stretch, fold, folded_line, span
 from jobs.ledger.tally import Standing, in_words, standing_of, tally
 from jobs.ledger.view import StagedRun
 from jobs.orchestration.outcomes import RequestOutcome
+from jobs.plain_text import counted
 from jobs.planning.plan import Plan
 from jobs.planning.plan_total import PLAN_COLUMNS, PLAN_NUMBERS, plan_end, plan_rows, plan_title
 from jobs.runs import OPTIONAL_FATES, RunResult, Verdict, optional_fates
@@ -54,8 +55,10 @@ def show_outcome(outcome: RequestOutcome, *, at_least: int = FOLD_FROM) -> None:
     columns = ("slice", "verdict", "run", *numbers)
     options.print_table(outcome.pipeline, columns, rows, right=numbers, whole=("slice", "run"))
     state = "published" if outcome.is_published else "staged, not published"
-    counted = in_words(tally(map(standing_of, outcome.runs))) or "no run"
-    options.say(f"{how_many(outcome.replayed)} replayed, {len(outcome.runs)} in the range: {counted}; {state}.")
+    verdicts = in_words(tally(map(standing_of, outcome.runs))) or "no run"
+    options.say(
+        f"{counted(outcome.replayed, 'slice')} replayed, {len(outcome.runs)} in the range: {verdicts}; {state}."
+    )
 
 
 def _run_row(stretch: Stretch[StagedRun], numbers: Sequence[str]) -> tuple[str | Text, ...]:

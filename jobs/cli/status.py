@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from jobs.cli import options
-from jobs.folding import Stretch, fold, how_many, spans
+from jobs.folding import Stretch, fold, spans
 from jobs.ledger.publications import standing
 from jobs.ledger.run_projection import briefs_among
 from jobs.ledger.tally import in_words, tally
@@ -169,21 +169,24 @@ def _watch(
     """Print the progress of the requests that are worked on, whenever it has changed, until none is left."""
     told: dict[str, EventTimeProgress] = {}
     while True:
-        working = [
-            (in_its_cut(work, request), view, request)
-            for work in works
-            for view in [work.ledger.view()]
-            for request in view.open_requests()
-            if is_live(work, request)
-        ]
-        for work, view, request in working:
-            now = _progress_of(work, view, request, is_working=True)
+        working = [(work, *progress) for work in works for progress in _working(work)]
+        for work, request, now in working:
             if told.get(request.request_id) != now:
                 told[request.request_id] = now
                 _tell(work, request, now, as_json=as_json)
         if not working:
             return
         sleep(every_s)
+
+
+def _working(work: RequestContext) -> list[tuple[Request, EventTimeProgress]]:
+    """Return the requests of a pipeline that are worked on; none if it cannot be read, as the status then tells."""
+    try:
+        view = work.ledger.view()
+        live = [request for request in view.open_requests() if is_live(work, request)]
+        return [(request, _progress_of(in_its_cut(work, request), view, request, is_working=True)) for request in live]
+    except HindcastError:
+        return []  # the others are still shown (law L10)
 
 
 def _tell(work: RequestContext, request: Request, now: EventTimeProgress, *, as_json: bool) -> None:
@@ -217,13 +220,13 @@ def _show_state(state: Mapping[str, Any]) -> None:
     seen = "nothing"
     if published["slices"]:
         ends = [list(dict.fromkeys(pair)) for pair in state["published_ranges"]]
-        empty = f"; {how_many(len(published['empty']))} without a record" if published["empty"] else ""
-        seen = f"{how_many(published['slices'])}, {spans(ends)}: {in_words(state['published_verdicts'])}{empty}"
+        empty = f"; {counted(len(published['empty']), 'slice')} without a record" if published["empty"] else ""
+        seen = f"{counted(published['slices'], 'slice')}, {spans(ends)}: {in_words(state['published_verdicts'])}{empty}"
     options.say(f"{state['pipeline']}: readers see {seen} (ledger version {state['ledger_version']})")
     if newest is not None:
         options.say(
-            f"  newest publication: {newest['publication']}, {how_many(newest['slices'])}, by {newest['who']} at "
-            f"{newest['at']}"
+            f"  newest publication: {newest['publication']}, {counted(newest['slices'], 'slice')}, by {newest['who']} "
+            f"at {newest['at']}"
         )
     options.say(f"  {state['freshness']}")
     if state["waits"]:
@@ -253,7 +256,7 @@ def _request_lines(stretch: Stretch[Mapping[str, Any]]) -> tuple[str, ...]:
         head = f"  request {request['request_id'][:12]}{span} {origin} at {request['opened']}"
     verdicts = in_words(request["verdicts"])
     assigned = f", assigned to {request['assignee']}" if request["assignee"] else ""
-    staged = f"{how_many(request['staged'])} staged: {verdicts}" if request["staged"] else "no slice staged"
+    staged = f"{counted(request['staged'], 'slice')} staged: {verdicts}" if request["staged"] else "no slice staged"
     return f"{head}{assigned}: {staged}", f"    {_progress(request)}"
 
 

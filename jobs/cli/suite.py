@@ -12,10 +12,11 @@ from expectations.suites import SEVERITIES
 from jobs.cli import options
 from jobs.cli.slice_lines import all_option
 from jobs.engine.fingerprints import checks_fingerprint
-from jobs.folding import fold, how_many, span, spans
+from jobs.folding import fold, span, spans
 from jobs.new_file import write_new
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
+from jobs.plain_text import counted
 from jobs.planning.request_context import on_published_spec
 from jobs.reading.verify import Span
 from jobs.replay.checks import checked_columns, load_checks
@@ -91,7 +92,7 @@ def propose_command(
         options.print_json(proposal.document, indent=2)
     else:
         write_new(output, proposal.text)
-        options.say(f"{how_many(proposal.checks, 'check')} from {_of(history.slice_ids)}, written to {output}")
+        options.say(f"{counted(proposal.checks, 'check')} from {_of(history.slice_ids)}, written to {output}")
         options.say(f"Next: `hindcast suite try {output} {pipeline.name}` prints what it would have said of the past.")
     _warn(proposal, history.left_out)
     return options.OK
@@ -102,7 +103,7 @@ def _warn(proposal: Proposal, left_out: Mapping[str, tuple[str, ...]]) -> None:
         options.complain(f"left out: {_of(names)}: {reason}")
     if not proposal.has_enough:
         options.complain(
-            f"warning: {how_many(proposal.runs, 'run')} are too little history for ranges; a proposal needs "
+            f"warning: {counted(proposal.runs, 'run')} are too little history for ranges; a proposal needs "
             f"{proposal.runs_needed} published runs (--runs-needed). Widen the ranges before they stop publication"
         )
 
@@ -160,12 +161,12 @@ def _span(pipeline: Pipeline, from_text: str | None, to_text: str | None) -> Spa
 
 
 def _of(names: tuple[str, ...]) -> str:
-    return f"{how_many(len(names))} {spans([names])}" if names else "no slice"
+    return f"{counted(len(names), 'slice')} {spans([names])}" if names else "no slice"
 
 
 def _show(trial: Trial, *, at_least: int) -> None:
-    counted = {verdict: sum(tried.verdict is verdict for tried in trial.slices) for verdict in VERDICTS}
-    words = ", ".join(f"{count:,} {verdict.value}" for verdict, count in counted.items() if count) or "no past slice"
+    verdicts = {verdict: sum(tried.verdict is verdict for tried in trial.slices) for verdict in VERDICTS}
+    words = ", ".join(f"{count:,} {verdict.value}" for verdict, count in verdicts.items() if count) or "no past slice"
     stretches = fold(
         trial.slices, lambda tried: (tried.verdict, tried.was, tried.is_waived, tried.failed), at_least=at_least
     )
@@ -178,7 +179,7 @@ def _show(trial: Trial, *, at_least: int) -> None:
         )
         for stretch in stretches
     ]
-    title = f"{trial.pipeline}: {trial.suite} would have said of {how_many(len(trial.slices))}: {words}"
+    title = f"{trial.pipeline}: {trial.suite} would have said of {counted(len(trial.slices), 'slice')}: {words}"
     options.print_table(title, ("slice", "verdict", "now", "checks that did not pass"), rows, whole=("slice",))
     options.say("")
     checks = sorted(trial.checks, key=lambda check: -(check.failed + check.errors))
@@ -218,7 +219,7 @@ def _changes(trial: Trial) -> str:
     stops: Callable[[Verdict], bool] = lambda verdict: verdict in {Verdict.FAIL, Verdict.ERROR}  # noqa: E731
     held = [tried for tried in trial.changes if stops(tried.verdict) and not stops(tried.was)]
     free = [tried for tried in trial.changes if stops(tried.was) and not stops(tried.verdict)]
-    parts = [f"{how_many(len(trial.changes))} would have another verdict"]
+    parts = [f"{counted(len(trial.changes), 'slice')} would have another verdict"]
     parts += [f"{what}: {_named(slices)}" for what, slices in (("held", held), ("no longer held", free)) if slices]
     return "; ".join(parts) + "."
 

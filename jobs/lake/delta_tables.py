@@ -67,7 +67,7 @@ class OpenedTable:
         if is_remote(self.uri):
             return True
         is_known = self.stamp is not None and self.delta.version() == self.version
-        return is_known and _stamp(self.uri, self.version) == self.stamp
+        return is_known and commit_stamp(self.uri, self.version) == self.stamp
 
     def read_new_commits(self) -> None:
         """Move it to the newest version. If this raises, it may be at any version."""
@@ -137,7 +137,7 @@ def open_newest(uri: str) -> OpenedTable:
     else:
         table.read_new_commits()
     table.version = table.delta.version()
-    table.stamp = _stamp(uri, table.version)
+    table.stamp = commit_stamp(uri, table.version)
     _KEPT.tables[uri] = table
     return table
 
@@ -200,7 +200,7 @@ def is_newest(uri: str, version: int) -> bool:
     return bool(infos[0].type != pafs.FileType.NotFound and infos[1].type == pafs.FileType.NotFound)
 
 
-def _stamp(uri: str, version: int) -> FileStamp | None:
+def commit_stamp(uri: str, version: int) -> FileStamp | None:
     """Return the stamp of the commit file of a version; None without such a file on this machine."""
     if is_remote(uri):
         return None

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, chain
 
 from jobs.lake.commit_history import CommitHistory, read_history
 from jobs.lake.known_log import KnownLog
@@ -32,11 +33,12 @@ class SliceFiles:
         by_slice: dict[str, list[PinnedFile]] = {slice_.slice_id: [] for slice_ in back.every}
         for file in files:
             by_slice[file.slice_id].append(file)
-        read = {
-            slice_id: [*own, *(file for earlier in back.of.get(slice_id, ()) for file in by_slice[earlier.slice_id])]
-            for slice_id, own in by_slice.items()
-        }
-        return cls(back=back, of=by_slice, digests={slice_id: _digest(own) for slice_id, own in read.items()})
+        lines = [[_line(file) for file in own] for own in by_slice.values()]
+        digests = {}
+        for slice_id, own in zip(by_slice, lines, strict=True):
+            before = back.before(slice_id)
+            digests[slice_id] = _digest(chain(own, *lines[before.start : before.stop]))
+        return cls(back=back, of=by_slice, digests=digests)
 
     def own(self, files: Sequence[PinnedFile]) -> tuple[PinnedFile, ...]:
         """Return those of the files that are in the slices themselves."""
@@ -61,36 +63,36 @@ class SliceFiles:
         """
         records = {slice_id: sum(file.records or 0 for file in own) for slice_id, own in self.of.items()}
         first = self.back.slices[0].slice_id if self.back.slices else None
+        in_order = [commits.get(slice_id, set()) for slice_id in self.of]
+        totals = [0, *accumulate(records.values())]
         return {
             slice_id: replace(
                 shared,
-                commits=tuple(
-                    sorted({commit for name in (slice_id, *self._before(slice_id)) for commit in commits.get(name, ())})
-                ),
+                commits=tuple(sorted(commits.get(slice_id, set()).union(*in_order[before.start : before.stop]))),
                 files=len(own),
                 records=records[slice_id],
-                earlier_records=sum(records[name] for name in self._before(slice_id)),
+                earlier_records=totals[before.stop] - totals[before.start],
                 bytes=sum(file.bytes for file in own),
                 digest=self.digests[slice_id],
                 log_digests=shared.log_digests if slice_id == first else "",
             )
             for slice_id, own in self.of.items()
+            for before in [self.back.before(slice_id)]
         }
 
-    def _before(self, slice_id: str) -> tuple[str, ...]:
-        return tuple(slice_.slice_id for slice_ in self.back.of.get(slice_id, ()))
 
-
-def _digest(files: Iterable[PinnedFile]) -> str:
-    """Return a hash over path, size, records and modification time of files; equal for the same files.
+def _line(file: PinnedFile) -> str:
+    """Return path, size, records and modification time of a file; equal for the same file.
 
     Files with a deletion vector are the same only with the same one.
     """
-    lines = sorted(
-        f"{file.path}\0{file.bytes}\0{file.records}\0{file.modified_ms}" + (f"\0{file.vector}" if file.vector else "")
-        for file in files
-    )
-    return hashlib.sha256("\n".join(lines).encode("utf-8", errors="surrogatepass")).hexdigest()
+    vector = f"\0{file.vector}" if file.vector else ""
+    return f"{file.path}\0{file.bytes}\0{file.records}\0{file.modified_ms}{vector}"
+
+
+def _digest(lines: Iterable[str]) -> str:
+    """Return a hash of the lines of files in any order."""
+    return hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
 def known_history(

@@ -3,6 +3,7 @@
 A look reads the commits since an earlier look only. It lists the files of the table only for slices that were touched.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -109,8 +110,10 @@ def _removed(pinned: PinnedLog, back: LookBack) -> dict[str, str]:
         slice_id = pinned.slice_of(group)
         if slice_id is not None and history.broken is not None:
             why[slice_id] = "commit {} ({})".format(*history.broken)
-    removed = {
-        slice_id: [why[slice_.slice_id] for slice_ in own if slice_.slice_id in why]
-        for slice_id, own in back.of.items()
-    }
-    return {slice_id: own[-1] for slice_id, own in removed.items() if own} | why
+    every, removed = back.every, dict[str, str]()
+    lost = [place for place, slice_ in enumerate(every) if slice_.slice_id in why]
+    for slice_id, before in back.reach.items():
+        newest = bisect_left(lost, before.stop) - 1
+        if newest >= 0 and lost[newest] >= before.start:
+            removed[slice_id] = why[every[lost[newest]].slice_id]
+    return removed | why

@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jobs.ledger.provenance import DagRunOrigin
-from jobs.ledger.view import LedgerView
 from jobs.orchestration.dag_leases import release_ended
-from jobs.orchestration.decisions import settled_runs
 from jobs.orchestration.embedded.airflow_api import FINISHED_STATES, AirflowApi, AirflowRefused
 from jobs.planning.request_context import RequestContext
 from windowlib.errors import RequestError
@@ -41,11 +39,6 @@ class Cleared:
     def is_right(self) -> bool:
         """Whether Airflow shows the DAG run as it is."""
         return self.state == "success"
-
-
-def runs_of_request(view: LedgerView, request_id: str) -> tuple[DagRunOrigin, ...]:
-    """Return the DAG runs that nothing stops any more after the publication of a request; none if there are none."""
-    return settled_runs(view, request_id)
 
 
 def airflow_of_environment() -> AirflowApi | None:

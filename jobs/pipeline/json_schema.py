@@ -79,7 +79,7 @@ class _FileSchema(GenerateJsonSchema):
         elif model is ready.ReadyGrammar:
             choices = _choices(model)
             made = made | {"oneOf": [*choices, {**_has("timeout"), "not": {"anyOf": choices}}]}
-        elif issubclass(model, grammar.GrammarModel) and model.ONE_OF:
+        elif issubclass(model, grammar.Choice):
             made = made | {"oneOf": _choices(model)}
         return made if model not in _SHORT else {"anyOf": [*_SHORT[model], made]}
 
@@ -89,7 +89,7 @@ def _has(key: str) -> JsonSchemaValue:
     return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
 
 
-def _choices(model: type[grammar.GrammarModel]) -> list[JsonSchemaValue]:
+def _choices(model: type[grammar.Choice]) -> list[JsonSchemaValue]:
     return [*map(_has, grammar.keys_of_choice(model).values())]
 
 

@@ -277,10 +277,6 @@ def _instant_ms(grid: SliceGrid, text: str) -> int:
         ) from error
 
 
-def _ms(at: datetime) -> int:
-    return round((at.astimezone(UTC) - _EPOCH) / timedelta(milliseconds=1))
-
-
 def _short_slice(grid: SliceGrid, start_ms: int) -> Slice:
     if not first_edge_ms(grid) <= start_ms < last_edge_ms(grid):
         raise _beyond(start_ms)

@@ -146,11 +146,10 @@ def _touched(work: RequestContext, tip: LogTip, base: Look, *, published: Sequen
     for span, commit in touched.items():
         for slice_ in overlapped(cut, span):
             commits[slice_.slice_id] = max(commit, commits.get(slice_.slice_id, -1))
-    read = {slice_.slice_id: (slice_, *back.of.get(slice_.slice_id, ())) for slice_ in published}
-    own = {
-        name: [commits[past.slice_id] for past in slices if past.slice_id in commits] for name, slices in read.items()
-    }
-    return {name: max(newest) for name, newest in own.items() if newest}
+    newest = [commits.get(slice_.slice_id, -1) for slice_ in back.every]
+    before = {slice_.slice_id: back.before(slice_.slice_id) for slice_ in published}
+    own = {name: max([*newest[read.start : read.stop], commits.get(name, -1)]) for name, read in before.items()}
+    return {name: commit for name, commit in own.items() if commit >= 0}
 
 
 def _published_after(view: LedgerView, seq: int) -> frozenset[str]:

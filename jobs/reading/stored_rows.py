@@ -321,11 +321,15 @@ class StoredRuns:
 
     def checks_content(self, table: str, runs: Sequence[StagedRun]) -> bool:
         """Return whether the ids of the rows of these runs are computed from their content when they are read."""
-        attempts = {run_attempt(run, table) for run in runs}
-        return (
-            self.content_rows is None
-            or count_rows(self.lake.table(self.pipeline, table), attempts) <= self.content_rows
-        )
+        return self.content_rows is None or self.count(table, runs) <= self.content_rows
+
+    def count(self, table: str, runs: Iterable[StagedRun]) -> int:
+        """Return how many rows some runs have in a table, from the footers of its files.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        return count_rows(self.lake.table(self.pipeline, table), {run_attempt(run, table) for run in runs})
 
     def _refuse(self, uri: str, finding: Finding | None) -> None:
         if finding is not None:

@@ -7,24 +7,23 @@ other record of a replayed slice is in windows: windows that fired are in window
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from jobs.durations import format_duration, human_duration
 from jobs.lake.lake import Lake
+from jobs.lake.store import attempts_dataset
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.reading.plain_values import plain
 from jobs.reading.published import HIDDEN
-from jobs.reading.stored_rows import StoredRuns
+from jobs.reading.stored_rows import IDS, StoredRuns
 from jobs.review.explain_windows import RecordWindows, interval, record_time, windows_of
 from jobs.review.log_search import record_of, slice_finder
+from windowlib.columnar.undecodable import readable
 from windowlib.errors import RequestError
-from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, UNASSIGNED_RECORDS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, ROW_ID, UNASSIGNED_RECORDS
 
 MAX_WINDOWS = 4
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,16}")  # fewer digits: without leading zeros, as older runs stored them
@@ -88,11 +87,12 @@ def explain(
     """
     runs = _runs(view)
     stored = StoredRuns(lake, pipeline.name, view)
+    wanted = ("record_id", [record_id]) if pipeline.log.record_id else ("record_hash", [*_hashes(record_id)])
     side_tables = [(LATE_RECORDS, _late), (UNASSIGNED_RECORDS, _unassigned), (INVALID_RECORDS, _invalid)]
     if any(DUPLICATE_RECORDS in run.result.digests for run in runs.values()):
         side_tables.append((DUPLICATE_RECORDS, _duplicate))
     for table, explain_row in side_tables:
-        for row in _side_rows(stored.read(table, runs.values()), pipeline, record_id):
+        for row in _side_rows(stored, table, [*runs.values()], wanted=wanted):
             shown = record_id if pipeline.log.record_id else _hash_text(row["record_hash"])
             explanation: Explanation = explain_row(pipeline, shown, row, is_published=_is_published(view, row))
             return explanation
@@ -117,18 +117,27 @@ def _is_published(view: LedgerView, row: Mapping[str, Any]) -> bool:
     return run is not None and run.result.attempt_id == row["attempt_id"]
 
 
-def _side_rows(rows: "pa.Table", pipeline: Pipeline, record_id: str) -> list[dict[str, Any]]:
+def _side_rows(
+    stored: StoredRuns, table: str, runs: Sequence[StagedRun], *, wanted: tuple[str, Sequence[str | int]]
+) -> list[dict[str, Any]]:
+    """Return the whole rows of some runs in a side table whose value in a column is wanted, in the order of the values.
+
+    Of the other rows of a large table, the values of this column and the ids are read.
+    """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not rows.num_rows:
-        return []
-    if pipeline.log.record_id:
-        chosen = rows.filter(pc.equal(rows["record_id"], record_id))
-    else:
-        readings = (rows.filter(pc.equal(rows["record_hash"], number)) for number in _hashes(record_id))
-        chosen = next((reading for reading in readings if reading.num_rows), rows.slice(0, 0))
-    side_rows: list[dict[str, Any]] = chosen.to_pylist()
-    return side_rows
+    column, values = wanted
+    narrow = []
+    for batch in stored.batches(table, runs, (column, *IDS)):
+        is_wanted = pc.is_in(batch[column], value_set=pa.array(values, batch[column].type))
+        narrow += pa.Table.from_batches([batch]).filter(is_wanted).to_pylist()
+    attempts = {(row["slice_id"], row["attempt_id"]) for row in narrow}
+    with attempts_dataset(stored.lake.table(stored.pipeline, table), attempts) as dataset:
+        if dataset is None:
+            return []
+        rows = dataset.to_table(filter=pc.field(ROW_ID).isin([row[ROW_ID] for row in narrow]))
+    return sorted(readable(rows).to_pylist(), key=lambda row: values.index(row[column]))
 
 
 def _hash_text(record_hash: int) -> str:

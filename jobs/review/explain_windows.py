@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
 from jobs.lake.lake import Lake
-from jobs.lake.store import read_attempts
+from jobs.lake.row_filter import RowFilter
+from jobs.lake.store import attempts_dataset
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.models.log import TimeColumn
 from jobs.pipeline.models.pipeline import Pipeline
@@ -15,6 +16,9 @@ from jobs.runs import CheckpointRef
 from windowlib.columnar.undecodable import readable
 from windowlib.records.instants import InstantRead, read_instant
 from windowlib.records.tables import WINDOW_OUTPUTS, WINDOW_STATE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Interval = tuple[datetime, datetime]
 _PLACE = ("slice_id", "fired_rank", "pane_index")
@@ -89,18 +93,19 @@ def _panes(
     lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, pairs: Sequence[tuple[str, str]], holds: _Holds
 ) -> dict[Interval, str]:
     """Return bounds that include the record's time -> the kind of the last row with these bounds."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     keys = pipeline.log.key_columns
     columns = [*keys, "window_start", "window_end", "kind", *_PLACE]
-    panes = readable(read_attempts(lake.table(pipeline.name, WINDOW_OUTPUTS), pairs, columns))
-    if panes.num_rows:  # Arrow drops most rows faster than the Python loop below
-        panes = panes.filter((pc.field("window_start") <= holds.at) & (pc.field("window_end") >= holds.at))
-    own = [
-        row
-        for row in panes.to_pylist()
-        if holds(row["window_start"], row["window_end"]) and all(row[key] == record[key] for key in keys)
-    ]
+    around_it = (pc.field("window_start") <= holds.at) & (pc.field("window_end") >= holds.at)
+    with attempts_dataset(lake.table(pipeline.name, WINDOW_OUTPUTS), pairs) as dataset:
+        own = [
+            row
+            for batch in (() if dataset is None else dataset.to_batches(columns=columns, filter=around_it))
+            for row in _of_key(pa.Table.from_batches([batch]), keys, record)
+            if holds(row["window_start"], row["window_end"])
+        ]
     # As in the published view, a row that withdraws another one sorts after it.
     own.sort(key=lambda row: (*(row[name] for name in _PLACE), row["kind"] != "result"))
     return {(row["window_start"], row["window_end"]): row["kind"] for row in own}
@@ -117,14 +122,25 @@ def open_windows(
     parts = read_checkpoint(
         lambda name: lake.table(pipeline.name, name), checkpoint.attempts, WINDOW_STATE, columns=columns
     )
-    for row in readable(live_rows(parts)).to_pylist():
+    for row in _of_key(live_rows(parts), keys, record):
         start_ms, end_ms = row["window_start_ms"], row["window_end_ms"]
-        if start_ms is None or end_ms is None or any(row[key] != record[key] for key in keys):
+        if start_ms is None or end_ms is None:
             continue
         bounds = _instant(start_ms), _instant(end_ms)
         if holds(*bounds):
             opened.add(bounds)
     return opened
+
+
+def _of_key(rows: "pa.Table", keys: Sequence[str], record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows with the key of a record as plain values."""
+    import pyarrow as pa
+
+    if not rows.num_rows:
+        return []
+    values = {key: pa.array([record[key]], rows.schema.field(key).type) for key in keys}
+    own: list[dict[str, Any]] = RowFilter(values=values).of(readable(rows)).to_pylist()
+    return own
 
 
 def _heir(bounds: Interval, windows: set[Interval]) -> Interval | None:

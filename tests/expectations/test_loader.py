@@ -63,7 +63,9 @@ def with_condition(condition: object) -> dict[str, Any]:
     return suite_of(NOT_NULL | {"kwargs": {"column": "kind", "row_condition": condition}})
 
 
+DAY = "2013-02-08"
 BETWEEN = "expect_column_values_to_be_between"
+IN_SET = "expect_column_values_to_be_in_set"
 REFUSALS: dict[str, tuple[object, list[str]]] = {
     "a misspelt type": (
         suite_of(NOT_NULL, NOT_NULL | {"type": "expect_column_values_to_not_be_nul"}),
@@ -115,6 +117,12 @@ REFUSALS: dict[str, tuple[object, list[str]]] = {
         suite_of({"type": BETWEEN, "kwargs": {"column": "rank", "min_value": 2, "max_value": 1}}),
         ["min_value = 2", "max_value = 1"],
     ),
+    "reversed times": (
+        suite_of(
+            {"type": BETWEEN, "kwargs": {"column": "rank", "min_value": f"{DAY} 06:00", "max_value": f"{DAY}T05:00"}}
+        ),
+        ["min_value = '2013-02-08 06:00'", "max_value = '2013-02-08T05:00'"],
+    ),
     "a bound that is not exact as a double": (
         suite_of({"type": BETWEEN, "kwargs": {"column": "rank", "max_value": 2**53}}),
         ["9007199254740992", "2^53"],
@@ -144,9 +152,23 @@ REFUSALS: dict[str, tuple[object, list[str]]] = {
         suite_of({"type": "expect_column_values_to_match_regex", "kwargs": {"column": "kind", "regex": "("}}),
         ["regex", "not a regular expression"],
     ),
+    **{
+        f"the regular expression {regex[:20]}": (
+            suite_of({"type": "expect_column_values_to_match_regex", "kwargs": {"column": "kind", "regex": regex}}),
+            ["regex = ", reason],
+        )
+        for regex, reason in {
+            "a{4294967296}": "the repetition number is too large",
+            "(" * 3_000 + ")" * 3_000: "has more than 100 opening brackets",
+        }.items()
+    },
     "values of two kinds": (
-        suite_of({"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "kind", "value_set": [1, "1"]}}),
+        suite_of({"type": IN_SET, "kwargs": {"column": "kind", "value_set": [1, "1"]}}),
         ["mixes"],
+    ),
+    "a value that is not exact as a double, beside one that is": (
+        suite_of({"type": IN_SET, "kwargs": {"column": "rank", "value_set": [2**53 - 2, 2**53]}}),
+        ["has the item 9007199254740992", "2^53"],
     ),
     "an unknown column of run": (
         suite_of(NOT_NULL | {"kwargs": {"column": "invalid_shar"}}, table="run"),
@@ -173,6 +195,8 @@ RAW: dict[str, tuple[str, str]] = {
     "a number of 5,000 digits": ('{"run": ' + "9" * 5_000 + "}", "5000 digits"),
     "100,000 levels": ("[" * 100_000, "nested deeper than 32"),
     "two megabytes": ('{"run": "' + "x" * 2_000_000 + '"}', "larger than 1,000,000 bytes"),
+    "half of a character": (r'{"run": {"name": "\ud83d", "notes": "\ud83d\ude00"}}', "'.ud83d' is a surrogate"),
+    "half of a character as a key": (r'{"\ude00": {}}', "'.ude00' is a surrogate"),
     "no JSON": ("run: {}", ":1:1: is not JSON"),
 }
 
@@ -227,6 +251,7 @@ def test_the_directory_of_suites_is_found_from_the_pipeline_file(tmp_path: Path)
         "a",
         "",
         "a\0.json",
+        f"{'a' * 300}.json",
     ],
 )
 def test_a_suite_path_cannot_leave_its_directory(text: str, tmp_path: Path) -> None:
@@ -236,6 +261,13 @@ def test_a_suite_path_cannot_leave_its_directory(text: str, tmp_path: Path) -> N
     (root / "link.json").symlink_to(tmp_path / "secret.json")
     with pytest.raises(SpecError, match=r"outside|not a \.json|does not exist"):
         resolve_suite(text, root=root)
+    with pytest.raises(SpecError, match="cannot be read"):
+        load_suite_file(root / f"{'a' * 300}.json")
+
+
+def test_times_are_in_order_however_they_are_written(tmp_path: Path) -> None:
+    kwargs = {"column": "window_start", "min_value": f"{DAY}T05:00", "max_value": f"{DAY} 06:00"}
+    assert load_suite_file(write(tmp_path, suite_of({"type": BETWEEN, "kwargs": kwargs}))).suites
 
 
 def test_the_columns_of_a_known_table_are_checked(tmp_path: Path) -> None:

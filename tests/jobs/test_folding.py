@@ -3,7 +3,8 @@
 import random
 from itertools import pairwise
 
-from jobs.folding import fold, folded_line, how_many, span, spans
+from jobs.folding import fold, folded_line, span, spans
+from jobs.plain_text import counted
 from tests.support.fuzzing import seeds
 from tests.support.timing import growth
 
@@ -51,7 +52,7 @@ def test_lines_have_the_ends_and_the_number() -> None:
     assert folded_line(days[:1], "current") == "2013-01-01: current"
     assert folded_line(days, "perhaps: x") == "2013-01-01 … 2013-01-30: 30 slices, perhaps: x"
     assert folded_line(["1"] * 1_234, "x", "run") == "1 … 1: 1,234 runs, x"
-    assert [how_many(count) for count in (0, 1, 1_000)] == ["0 slices", "1 slice", "1,000 slices"]
+    assert [counted(count, "slice") for count in (0, 1, 1_000)] == ["0 slices", "1 slice", "1,000 slices"]
     assert spans([days[:1], days[3:5]]) == "2013-01-01, 2013-01-04 … 2013-01-05"
     assert spans([[day] for day in days], 2) == "2013-01-01, 2013-01-02 and 28 more"
 

@@ -119,6 +119,7 @@ class _Shape:
 
     def __init__(self, chance: random.Random) -> None:
         self.keys = [f"k{number}" for number in range(chance.choice([1, 3, 12, 13, 40]))]
+        self.shops = chance.choice([0, 2**53 - 2, 2**60])
         self.key_nulls, self.price_nulls = chance.choice([0, 0, 0.3]), chance.choice([0, 0.2, 1])
         self.has_superseded, self.has_doubles = chance.random() < 0.3, chance.random() < 0.2
         self.totals = chance.choice([(0, 0), (5, 5), (-50, 50), (0, 10**6), (2**52, 2**54)])
@@ -130,7 +131,7 @@ class _Shape:
         start = START + number * DAY
         return {
             "key": None if chance.random() < self.key_nulls else chance.choice(self.keys),
-            "shop": chance.randrange(3),
+            "shop": self.shops + chance.randrange(3),
             "window_start": start,
             "window_end": start + DAY,
             "pane_index": 0 if self.has_doubles else place,

@@ -69,7 +69,10 @@ def test_from_a_red_run_to_its_publication_and_back(place: Place, running: Brows
     _wait_for_run(airflow, "success")
     _colleague_is_refused(colleague)
     assert _published(place) == {f"2013-02-{day:02d}" for day in range(1, 15)}
-    events = airflow.asset_events("hindcast_flights")
+    name = "hindcast_flights"
+    assets = airflow._ask("GET", f"/api/v2/assets?name_pattern={name}&limit=500")["assets"]
+    (asset,) = [asset["id"] for asset in assets if asset["name"] == name]
+    events = airflow._ask("GET", f"/api/v2/assets/events?asset_id={asset}&limit=500")["asset_events"]
     assert sorted(event["partition_key"] for event in events) == [f"2013-02-{day:02d}" for day in range(4, 15)]
     _the_card_is_gone(engineer)
     _roll_back(engineer, place)

@@ -151,24 +151,6 @@ class AirflowApi:
             for task in answer["task_instances"]
         ]
 
-    def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:  # noqa: ANN401  (any JSON)
-        """Return the value that a task returned, or None if it returned none."""
-        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries?limit=50"
-        if all(entry["key"] != "return_value" for entry in self._ask("GET", path)["xcom_entries"]):
-            return None
-        path = path.partition("?")[0]
-        return self._ask("GET", f"{path}/return_value?deserialize=false&stringify=false")["value"]
-
-    def asset_events(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """Return the events of an asset, at most 500, oldest first."""
-        assets = self._ask("GET", f"/api/v2/assets?name_pattern={name}&limit=500")["assets"]
-        ids = [asset["id"] for asset in assets if asset["name"] == name]
-        if not ids:
-            return []
-        path = f"/api/v2/assets/events?asset_id={ids[0]}&limit=500&order_by=timestamp"
-        events: Sequence[Mapping[str, Any]] = self._ask("GET", path)["asset_events"]
-        return events
-
     def submit(self, path: str, fields: Mapping[str, Any]) -> str:
         """Send a form to one of Hindcast's pages, as a browser does, and return the path of the page that follows.
 

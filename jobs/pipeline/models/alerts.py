@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, Strict, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, StringConstraints, model_validator
 
 from jobs.durations import PositiveDuration
 from jobs.pipeline.models.grammar import GrammarModel, refuse_control_characters
@@ -21,6 +21,12 @@ def _check_address(value: str) -> str:
     if not _ADDRESS.fullmatch(value):
         raise ValueError(f"expected an e-mail address such as on-call@example.com, found {value!r}")
     return refuse_control_characters(value)
+
+
+def _check_class(value: str) -> str:
+    if not _CLASS.fullmatch(value):
+        raise ValueError(f"expected the full name of a class, such as package.module.Notifier, found {value!r}")
+    return value
 
 
 def _as_list(value: object) -> object:
@@ -44,20 +50,13 @@ class Recipient(GrammarModel):
 
     connection: Connection | None = None
     email: Addresses | None = None
-    notifier: Annotated[str, StringConstraints(max_length=300)] | None = None
+    notifier: Annotated[str, StringConstraints(max_length=300), AfterValidator(_check_class)] | None = None
     arguments: Mapping[str, Any] = {}
 
     @model_validator(mode="before")
     @classmethod
     def _accept_plain_name(cls, value: object) -> object:
         return {"connection": value} if isinstance(value, str) else value
-
-    @field_validator("notifier")
-    @classmethod
-    def _is_class(cls, value: str) -> str:
-        if not _CLASS.fullmatch(value):
-            raise ValueError(f"expected the full name of a class, such as package.module.Notifier, found {value!r}")
-        return value
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:

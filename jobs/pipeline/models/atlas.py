@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
-from jobs.pipeline.models.grammar import ColumnName, GrammarModel, one_of
+from jobs.pipeline.models.grammar import Choice, ColumnName
 from windowlib.errors import SpecError
 
 if TYPE_CHECKING:
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 STAGES: Final = ("tumbling_window", "hopping_window", "session_window")
 
 
-class AtlasGrammar(GrammarModel):
+class AtlasGrammar(Choice):
     """One window stage, the options of `$source` that windows use, and the column of a record's partition."""
 
     ONE_OF: ClassVar[tuple[str, ...]] = STAGES
+    WHAT = "window stage"
 
     tumbling_window: Mapping[str, Any] | None = Field(default=None, alias="$tumblingWindow")
     hopping_window: Mapping[str, Any] | None = Field(default=None, alias="$hoppingWindow")
@@ -28,7 +29,6 @@ class AtlasGrammar(GrammarModel):
 
     @model_validator(mode="after")
     def _check_stage(self) -> Self:
-        one_of(self, "window stage")
         try:
             json.dumps([self.stage, self.source], allow_nan=False)
         except (TypeError, ValueError) as error:

@@ -57,15 +57,7 @@ def check_output_names(named: Mapping[str, _Value], what: str) -> Mapping[str, _
     """
     if not named:
         raise ValueError(f"needs at least one {what}")
-    seen: dict[str, str] = {}
-    for name in named:
-        if not _OUTPUT_NAME.fullmatch(name):
-            raise ValueError(f"{what} {name!r} {_ALLOWED_NAME}")
-        _check_free(name, what, f"choose another name, such as {name.strip('_')}_value")
-        if name.lower() in seen:
-            raise ValueError(f"{what}s {seen[name.lower()]!r} and {name!r} differ in case only; rename one of them")
-        seen[name.lower()] = name
-    return named
+    return _check_names(named, what, is_stored=True)
 
 
 def check_derived_names(named: Mapping[str, _Value]) -> Mapping[str, _Value]:
@@ -76,14 +68,18 @@ def check_derived_names(named: Mapping[str, _Value]) -> Mapping[str, _Value]:
     """
     if not named:
         raise ValueError("needs at least one column, such as {user_id: payload.user.id}")
+    return _check_names(named, "derived column", is_stored=False)
+
+
+def _check_names(named: Mapping[str, _Value], what: str, *, is_stored: bool) -> Mapping[str, _Value]:
     seen: dict[str, str] = {}
     for name in named:
         if not _OUTPUT_NAME.fullmatch(name):
-            raise ValueError(f"derived column {name!r} {_ALLOWED_NAME}")
+            raise ValueError(f"{what} {name!r} {_ALLOWED_NAME}")
+        if is_stored:
+            _check_free(name, what, f"choose another name, such as {name.strip('_')}_value")
         if name.lower() in seen:
-            raise ValueError(
-                f"derived columns {seen[name.lower()]!r} and {name!r} differ in case only; rename one of them"
-            )
+            raise ValueError(f"{what}s {seen[name.lower()]!r} and {name!r} differ in case only; rename one of them")
         seen[name.lower()] = name
     return named
 

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from enum import Enum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -24,12 +24,7 @@ from jobs.plain_text import shortened
 
 
 class GrammarModel(BaseModel):
-    """Base of all parts of a pipeline file: refuses unknown keys, converts no types, and is immutable.
-
-    `ONE_OF` are the fields of which exactly one is set (`one_of`); none if there is no such choice.
-    """
-
-    ONE_OF: ClassVar[tuple[str, ...]] = ()
+    """Base of all parts of a pipeline file: refuses unknown keys, converts no types, and is immutable."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -133,14 +128,26 @@ def not_yet(what: str, instead: str) -> ValueError:
     return ValueError(f"{what} is part of the grammar but not built yet; {instead}")
 
 
-def keys_of_choice(model: type[GrammarModel]) -> dict[str, str]:
-    """Return the fields of a model of which exactly one is set, and the keys that a file has for them."""
+class Choice(GrammarModel):
+    """A part of which exactly one field is set, or exactly one of `ONE_OF`. `WHAT` names the choice in the message."""
+
+    ONE_OF: ClassVar[tuple[str, ...]] = ()
+    WHAT: ClassVar[str]
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        one_of(self, self.WHAT)
+        return self
+
+
+def keys_of_choice(model: type[Choice]) -> dict[str, str]:
+    """Return the fields of a choice, and the keys that a file has for them."""
     fields = model.model_fields
-    return {name: fields[name].alias or name for name in model.ONE_OF}
+    return {name: fields[name].alias or name for name in model.ONE_OF or fields}
 
 
-def one_of(model: GrammarModel, what: str) -> None:
-    """Refuse a model unless exactly one of the fields in `ONE_OF` is set; `what` names the choice in the message."""
+def one_of(model: Choice, what: str) -> None:
+    """Refuse a choice unless exactly one of its fields is set; `what` names the choice in the message."""
     keys = keys_of_choice(type(model))
     given = [key for name, key in keys.items() if getattr(model, name) is not None]
     if len(given) != 1:

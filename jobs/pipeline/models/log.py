@@ -12,12 +12,12 @@ from jobs.durations import UNIT_MS, PositiveDuration, format_duration
 from jobs.pipeline.models.column_names import check_derived_names, check_key_columns
 from jobs.pipeline.models.distinct import DistinctGrammar
 from jobs.pipeline.models.grammar import (
+    Choice,
     ColumnName,
     Columns,
     GrammarModel,
     UnitName,
     not_yet,
-    one_of,
     refuse_control_characters,
     refuse_controls_but_lines,
 )
@@ -206,7 +206,7 @@ LogFormat = Literal["delta", "parquet", "iceberg"]
 PartitionType = Literal["string", "date", "int", "bigint"]
 
 
-class LogGrammar(GrammarModel):
+class LogGrammar(Choice):
     """The event log: its table, the meaning of its columns, columns derived from them, and which records are read.
 
     `partitions` has the types of partition columns of Parquet files, whose paths have texts; others are texts. With
@@ -215,6 +215,7 @@ class LogGrammar(GrammarModel):
     """
 
     ONE_OF: ClassVar[tuple[str, ...]] = ("key", "over")
+    WHAT = "of `key: [columns]` and `over: all` (one set of windows for all records)"
 
     table: Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(refuse_control_characters)]
     format: LogFormat = "delta"
@@ -270,11 +271,6 @@ class LogGrammar(GrammarModel):
                 f"must not contain '..', found {value!r}; write a path relative to the lake, an absolute path or a URI"
             )
         return value
-
-    @model_validator(mode="after")
-    def _keyed_or_over_all(self) -> Self:
-        one_of(self, "of `key: [columns]` and `over: all` (one set of windows for all records)")
-        return self
 
     @model_validator(mode="after")
     def _place_is_stored(self) -> Self:

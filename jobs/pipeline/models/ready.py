@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
 
 from jobs.durations import Duration, PositiveDuration
-from jobs.pipeline.models.grammar import ColumnName, GrammarModel, one_of
+from jobs.pipeline.models.grammar import Choice, ColumnName, GrammarModel, one_of
 from jobs.plain_text import shortened
 
 MAX_DEPTH = 4
@@ -75,12 +75,13 @@ def _check_count(value: "tuple[ConditionGrammar, ...]") -> "tuple[ConditionGramm
     return value
 
 
-class ConditionGrammar(GrammarModel):
+class ConditionGrammar(Choice):
     """One condition on a slice, or several that must all hold (`all`), or of which one must hold (`any`)."""
 
     ONE_OF: ClassVar[tuple[str, ...]] = (
         "after_ms", "newer_commit", "marker", "min_records", "producer", "all_of", "any_of"
     )  # fmt: skip
+    WHAT = "sign of completeness"
 
     after_ms: Duration | None = Field(default=None, alias="after")
     newer_commit: Literal[True] | None = None
@@ -89,11 +90,6 @@ class ConditionGrammar(GrammarModel):
     producer: AssetUri | None = None
     all_of: "_Conditions | None" = Field(default=None, alias="all")
     any_of: "_Conditions | None" = Field(default=None, alias="any")
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        one_of(self, "sign of completeness")
-        return self
 
     def leaves(self) -> "Iterator[ConditionGrammar]":
         """Return the conditions without `all` and `any`, in the order of the file."""

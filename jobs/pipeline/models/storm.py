@@ -1,19 +1,19 @@
 """`windows: {storm: ...}` of a pipeline file: Apache Storm's windows, with all options of Storm's builder."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from jobs.durations import Duration, PositiveDuration, parse_duration
-from jobs.pipeline.models.grammar import ColumnName, Columns, GrammarModel, not_a_mapping, one_of
+from jobs.pipeline.models.grammar import Choice, ColumnName, Columns, GrammarModel, not_a_mapping
 
 _LENGTHS = "{count: 100}, {ms: 5000}, 5s"
 
 
-class StormLength(GrammarModel):
+class StormLength(Choice):
     """A number of tuples, or a time."""
 
-    ONE_OF: ClassVar[tuple[str, ...]] = ("count", "ms")
+    WHAT = f"of {_LENGTHS}"
 
     count: Annotated[int, Field(ge=1)] | None = None
     ms: Annotated[int, Field(ge=1)] | None = None
@@ -25,11 +25,6 @@ class StormLength(GrammarModel):
         if value == "every_tuple":
             return {"count": 1}
         return {"ms": parse_duration(value)} if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        one_of(self, f"of {_LENGTHS}")
-        return self
 
 
 class StormStreams(GrammarModel):

@@ -1,11 +1,11 @@
 """The `trigger` part of a pipeline file: when a window fires. It is a mapping with one key, and may be nested."""
 
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, Strict, model_validator
+from pydantic import Field, Strict
 
 from jobs.durations import Duration, PositiveDuration
-from jobs.pipeline.models.grammar import ColumnName, FunctionGrammar, GrammarModel, Nothing, one_of
+from jobs.pipeline.models.grammar import Choice, ColumnName, FunctionGrammar, GrammarModel, Nothing
 
 Clock = Literal["event", "processing"]
 Count = Annotated[int, Field(ge=1)]
@@ -51,35 +51,11 @@ class OrFinallyGrammar(GrammarModel):
 
 Triggers = Annotated["tuple[TriggerGrammar, ...]", Strict(strict=False), Field(min_length=1, max_length=16)]
 
-FLINK_KINDS: Final = (
-    "event_time",
-    "processing_time",
-    "continuous",
-    "count",
-    "delta",
-    "purging",
-    "timeout",
-    "never",
-    "end_of_stream",
-)
-COMPOSITE_KINDS: Final = (
-    "after_watermark",
-    "any_of",
-    "all_of",
-    "each_of",
-    "repeatedly",
-    "or_finally",
-    "after_count",
-    "after_processing_time_ms",
-    "always",
-    "default",
-)
 
-
-class TriggerGrammar(GrammarModel):
+class TriggerGrammar(Choice):
     """One trigger: of Flink (`event_time` .. `end_of_stream`), of Beam (`after_watermark` .. `default`) or a user's."""
 
-    ONE_OF: ClassVar[tuple[str, ...]] = (*FLINK_KINDS, *COMPOSITE_KINDS, "function")
+    WHAT = "kind of trigger"
 
     event_time: Nothing | None = None
     processing_time: Nothing | None = None
@@ -101,11 +77,6 @@ class TriggerGrammar(GrammarModel):
     always: Nothing | None = None
     default: Nothing | None = None
     function: FunctionGrammar | None = None
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        one_of(self, "kind of trigger")
-        return self
 
     @property
     def kind(self) -> str:

@@ -1,17 +1,17 @@
 """The `watermark` part of a pipeline file: how the watermark is computed."""
 
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, Strict, field_validator, model_serializer, model_validator
 
 from jobs.durations import Duration, PositiveDuration
 from jobs.pipeline.models.grammar import (
+    Choice,
     ColumnName,
     FunctionGrammar,
     GrammarModel,
     UnitName,
     not_a_mapping,
-    one_of,
     only_text,
 )
 
@@ -35,10 +35,10 @@ _BELONGS_TO: Final = {
 _EMISSIONS: Final = "every_record, commit, {records: 100}, {every: 200ms}"
 
 
-class EmitGrammar(GrammarModel):
+class EmitGrammar(Choice):
     """When the watermark is emitted: with records, at ticks of the clock, or after a commit of the log."""
 
-    ONE_OF: ClassVar[tuple[str, ...]] = ("on", "records", "every_ms")
+    WHAT = f"of {_EMISSIONS}"
 
     on: Literal["every_record", "commit"] | None = None
     records: Annotated[int, Field(ge=1)] | None = None
@@ -51,11 +51,6 @@ class EmitGrammar(GrammarModel):
         if isinstance(value, str) and value not in ("every_record", "commit"):
             raise ValueError(f"found {value!r}; allowed: {_EMISSIONS}")
         return only_text(value, "on")
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        one_of(self, f"of {_EMISSIONS}")
-        return self
 
     @model_serializer(mode="wrap")
     def _as_a_word(self, handler: SerializerFunctionWrapHandler) -> object:

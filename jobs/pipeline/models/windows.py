@@ -8,13 +8,13 @@ from pydantic import Field, SerializerFunctionWrapHandler, Strict, model_seriali
 from jobs.durations import Duration, PositiveDuration, SignedDuration, format_duration
 from jobs.pipeline.models.atlas import AtlasGrammar
 from jobs.pipeline.models.grammar import (
+    Choice,
     ColumnName,
     FunctionGrammar,
     GrammarModel,
     Nothing,
     UnitName,
     not_a_mapping,
-    one_of,
     only_text,
 )
 from jobs.pipeline.models.storm import StormGrammar
@@ -30,10 +30,10 @@ class RandomStagger(GrammarModel):
     seed: int
 
 
-class StaggerGrammar(GrammarModel):
+class StaggerGrammar(Choice):
     """How the windows of a pipeline are shifted. The shift is fixed at the log's first record."""
 
-    ONE_OF: ClassVar[tuple[str, ...]] = ("by", "random")
+    WHAT = f"of {_STAGGERS}"
 
     by: Literal["aligned", "natural"] | None = None
     random: RandomStagger | None = None
@@ -45,11 +45,6 @@ class StaggerGrammar(GrammarModel):
         if isinstance(value, str) and value not in ("aligned", "natural"):
             raise ValueError(f"found {value!r}; allowed: {_STAGGERS}")
         return only_text(value, "by")
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        one_of(self, f"of {_STAGGERS}")
-        return self
 
     @model_serializer(mode="wrap")
     def _as_a_word(self, handler: SerializerFunctionWrapHandler) -> object:
@@ -100,10 +95,11 @@ class Sliding(GrammarModel):
 _GAPS: Final = "30m, {column: gap_ms}, {function: module:name}"
 
 
-class GapGrammar(GrammarModel):
+class GapGrammar(Choice):
     """The gap that ends a session: one duration, or a value from each record (a column or a function)."""
 
     ONE_OF: ClassVar[tuple[str, ...]] = ("fixed_ms", "column", "function")
+    WHAT = f"of {_GAPS}"
 
     fixed_ms: PositiveDuration | None = Field(default=None, alias="fixed")
     column: ColumnName | None = None
@@ -116,8 +112,7 @@ class GapGrammar(GrammarModel):
         return value if isinstance(value, Mapping) else {"fixed": value}
 
     @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        one_of(self, f"of {_GAPS}")
+    def _unit_of_column(self) -> Self:
         if self.unit is not None and self.column is None:
             raise ValueError("unit is allowed with column only; a function returns ms")
         return self
@@ -175,20 +170,15 @@ class KeepDelta(GrammarModel):
     after: bool = False
 
 
-class EvictorGrammar(GrammarModel):
+class EvictorGrammar(Choice):
     """Which records a window drops at a firing: before the function gets them, or `after`."""
 
-    ONE_OF: ClassVar[tuple[str, ...]] = ("count", "time", "delta", "function")
+    WHAT = "kind of evictor"
 
     count: KeepRecords | None = None
     time: KeepTime | None = None
     delta: KeepDelta | None = None
     function: FunctionGrammar | None = None
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        one_of(self, "kind of evictor")
-        return self
 
 
 AssignerGrammar = Tumbling | Sliding | Session | DynamicSession | CountWindow | Nothing
@@ -205,10 +195,11 @@ _SETTINGS: Final = (
 )
 
 
-class WindowsGrammar(GrammarModel):
+class WindowsGrammar(Choice):
     """The windows of a record, when they fire, and how long they accept late records."""
 
     ONE_OF: ClassVar[tuple[str, ...]] = (*ASSIGNERS, *FRONT_ENDS)
+    WHAT = "kind of window"
 
     tumbling: Tumbling | None = None
     sliding: Sliding | None = None
@@ -225,11 +216,6 @@ class WindowsGrammar(GrammarModel):
     accumulation: Literal["accumulating", "discarding", "retracting"] = "accumulating"
     timestamp_combiner: Literal["end_of_window", "earliest", "latest"] = "end_of_window"
     leftovers: Literal["refuse", "report", "fire"] = "refuse"
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        one_of(self, "kind of window")
-        return self
 
     @model_validator(mode="after")
     def _settings_fit_kind(self) -> Self:

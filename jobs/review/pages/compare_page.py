@@ -1,8 +1,10 @@
 """The differences between two views for a page: computed once, if they are cheap or a person asks for them."""
 
-from collections import OrderedDict
+from contextlib import nullcontext
 from threading import Lock
 from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
 
 from jobs.comparing.compare import Comparison, compare
 from jobs.comparing.views import Sides
@@ -17,12 +19,11 @@ MAX_KEPT = 16
 
 
 class Comparisons:
-    """The newest comparisons of this process. One is made at a time."""
+    """The newest comparisons of this process. One that is not cheap is made at a time, and cheap ones beside it."""
 
     def __init__(self, most: int = MAX_KEPT) -> None:
-        self._most = most
-        self._lock = Lock()
-        self._kept: OrderedDict[object, Differences] = OrderedDict()
+        self._lock, self._large = Lock(), Lock()
+        self._kept: LRUCache[object, Differences] = LRUCache(most)
 
     def compared(self, lake: Lake, pipeline: str, sides: Sides, *, is_asked: bool) -> Compared:
         """Return two views compared, if that is cheap, was done before, or was asked for.
@@ -31,16 +32,21 @@ class Comparisons:
             StoreError: a file cannot be read, or the rows differ from those that were written.
         """
         key = (lake.ledger(pipeline), sides.before.name, sides.after.name, _runs(sides))
-        differences = self._kept.get(key)
-        if differences is None and (is_asked or rows_to_read(sides) <= CHEAP_ROWS):
-            with self._lock:
-                differences = self._kept.get(key)
+        is_cheap = rows_to_read(sides) <= CHEAP_ROWS
+        differences = self._find(key)
+        if differences is None and (is_cheap or is_asked):
+            with nullcontext() if is_cheap else self._large:
+                differences = self._find(key)
                 if differences is None:
                     options = Comparison(samples=SAMPLES, limits=MEMORY)
-                    differences = self._kept[key] = compare(lake, pipeline, sides, options=options)
-                    while len(self._kept) > self._most:
-                        self._kept.popitem(last=False)
+                    differences = compare(lake, pipeline, sides, options=options)
+            with self._lock:
+                self._kept[key] = differences
         return compared(sides, differences)
+
+    def _find(self, key: object) -> "Differences | None":
+        with self._lock:
+            return self._kept.get(key)
 
 
 def _runs(sides: Sides) -> object:

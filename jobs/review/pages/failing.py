@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 MAX_EXAMPLES = 20
 MAX_SEARCHED = 2_000_000
-"""Rows are not searched in a table of a run with more rows than this."""
-
-
+"""A table of a run with more rows than this is not searched, counted or drawn."""
 MAX_VALUES = 10
 """So many of the most frequent values of a column are counted."""
 MAX_TEXT = 80
@@ -63,10 +61,10 @@ def find_examples(stored: StoredRuns, run: StagedRun, checks: Sequence[CheckResu
 
 
 def _examples(stored: StoredRuns, run: StagedRun, result: CheckResult) -> Examples | None:
-    if result.table not in {WINDOW_OUTPUTS, LATE_RECORDS} or run.result.counts.panes > MAX_SEARCHED:
+    if result.table not in {WINDOW_OUTPUTS, LATE_RECORDS}:
         return None
     check = check_of(result.check, result.column, result.arguments)
-    if check is None or not check.read_columns:
+    if check is None or not check.read_columns or stored.count(result.table, [run]) > MAX_SEARCHED:
         return None
     own = RunRows(stored, run, result.table)
     columns = own.columns()
@@ -102,7 +100,8 @@ def reason_tallies(
     counts = {LATE_RECORDS: run.result.counts.late, INVALID_RECORDS: run.result.counts.invalid}
     tallies = []
     for table in tables:
-        if 0 < counts.get(table, 0) <= MAX_SEARCHED:
+        # A record that missed only some of its windows has a row, and is not counted as late.
+        if counts.get(table) and stored.count(table, [run]) <= MAX_SEARCHED:
             rows = stored.read(table, [run], (REASON,))
             if REASON in rows.column_names:  # a table that an earlier version made may lack it
                 tallies.append(tally(rows, table, REASON))

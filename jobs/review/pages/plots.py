@@ -12,6 +12,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.reading.published import quote_duckdb
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
+from jobs.review.pages.failing import MAX_SEARCHED
 from windowlib.records.tables import WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
@@ -42,12 +43,14 @@ class Plot:
 
 
 def output_plots(stored: StoredRuns, run: StagedRun, *, most: int = MAX_POINTS) -> tuple[Plot, ...]:
-    """Return a plot for each numeric output of a run's panes; none if the windows have no bounds in time.
+    """Return a plot for each numeric output of a run's panes; none of windows without bounds in time.
+
+    There is none either if the run has more than `MAX_SEARCHED` panes.
 
     Raises:
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
-    if not run.result.counts.panes:
+    if not 0 < run.result.counts.panes <= MAX_SEARCHED:
         return ()
     spec = spec_of(stored.view, run)
     wanted = spec.output_columns

@@ -303,7 +303,7 @@ def _typed(wanted: Filter, schema: "pa.Schema") -> str:
     """Return the parameter of a comparison, with the type of the column.
 
     Raises:
-        RangeError: the value cannot have that type.
+        RangeError: the value cannot have that type, or values of that type have no order.
     """
     import pyarrow as pa
 
@@ -322,7 +322,12 @@ def _typed(wanted: Filter, schema: "pa.Schema") -> str:
             if cast["value"][0].as_py() is None:
                 raise RangeError(f"the column {wanted.column} is compared with {words}, found {wanted.value[:80]!r}")
             return f"CAST(? AS {name})"
-    return "?"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "?"
+    raise RangeError(
+        f"the column {wanted.column} has the type {kind}, whose values have no order here; use "
+        f"{Comparison.EQUALS.value!r} or {Comparison.CONTAINS.value!r}"
+    )
 
 
 def _flat(rows: "pa.Table", columns: Sequence[str]) -> "pa.Table":

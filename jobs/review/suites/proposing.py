@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from expectations.suites import LATE_RECORDS, RUN, TABLES, WINDOW_OUTPUTS, Suite
-from jobs.folding import how_many, spans
-from jobs.plain_text import escaped_json
+from jobs.folding import spans
+from jobs.plain_text import counted, escaped_json
 from jobs.review.suites.history import PastTables
 from jobs.review.suites.probes import Probe, Seen, probes
 from jobs.review.suites.ranges import Rule
@@ -135,7 +135,7 @@ def _meta(past: PastTables, rule: Rule, runs_needed: int) -> dict[str, Any]:
     }
     if len(history.runs) < runs_needed:
         meta["too_little_history"] = (
-            f"made from {how_many(len(history.runs), 'run')}; with fewer than {runs_needed}, ranges are too narrow to "
+            f"made from {counted(len(history.runs), 'run')}; with fewer than {runs_needed}, ranges are too narrow to "
             "stop publication"
         )
     return meta

@@ -205,6 +205,8 @@ def test_the_verdict_is_below_what_a_person_wrote_and_replaces_an_earlier_one() 
     first = note_with("asked by ann\n", "1 slice held")
     assert first == "asked by ann\n\nHindcast: 1 slice held"
     assert note_with(first, "published") == "asked by ann\n\nHindcast: published"
+    below = "Ask bob first.\nSee wiki Hindcast: rerun only after 9."
+    assert note_with(f"{first}\n{below}", "published") == f"asked by ann\n\n{below}\n\nHindcast: published"
     assert len(note_with("x" * 500, "y" * 2_000)) == MAX_NOTE
     assert note_with("x" * MAX_NOTE, "published") == "x" * MAX_NOTE
 

@@ -121,6 +121,8 @@ def test_a_repair_is_shown_made_and_gone(published: Shell) -> None:
     assert published.json("repair", "sales")["records"] == 0
     assert published("repair", "sales", "--run") == 0
     assert "no published slice of the range has a late record" in published.out
+    for what in ("--run", "--propose"):
+        assert published.json("repair", "sales", what) == published.json("repair", "sales")
 
 
 def test_nothing_to_adopt_and_wrong_bounds_are_told(published: Shell) -> None:

@@ -3,17 +3,20 @@
 import json
 import subprocess
 import sys
+import tracemalloc
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from jobs.cli import plan as cli_plan
+from jobs.cli import inspect, plan as cli_plan
 from jobs.cli.main import COMMANDS, hindcast
 from jobs.cli.options import run_cli
 from jobs.ledger.history import REMEMBERED
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.table import LedgerTable
 from jobs.plain_text import counted
+from jobs.reading.published import read_published
 from jobs.review.verify_input import Verification
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import PIPELINE, append_day
@@ -82,6 +85,26 @@ def test_a_failed_check_is_waived_published_and_rolled_back(shell: Shell) -> Non
     assert shell("rollback", "sales", "--publication", newest, "--reason", "no") == 0
     assert shell("show", "sales", "--json") == 0
     assert shell.out == ""
+
+
+def test_show_makes_plain_values_only_of_the_rows_that_it_prints(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shell("run", "sales", *RANGE) == 0
+    whole = [json.loads(line) for line in (shell("show", "sales", "--json"), shell.out)[1].splitlines()]
+    chosen = ("--slice", "2024-01-02", "--slice", "2024-01-04")
+    assert shell("show", "sales", "--json", *chosen, "--limit", "3") == 0
+    wanted = [row for row in whole if row["slice_id"] in chosen]
+    assert [json.loads(line) for line in shell.out.splitlines()] == wanted[:3] != whole[:3]
+
+    def doubled(*arguments: Any, **named: Any) -> pa.Table:  # noqa: ANN401
+        return pa.concat_tables([read_published(*arguments, **named)] * 2_000)
+
+    monkeypatch.setattr(inspect, "read_published", doubled)
+    for options in ((), ("--json", "--limit", "3"), chosen):
+        tracemalloc.start()
+        assert shell("show", "sales", *options) == 0
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 2_000_000, f"{options}: {peak} bytes; the values of all rows take ten times that"
 
 
 def test_staging_without_publishing(shell: Shell) -> None:

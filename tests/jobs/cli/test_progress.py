@@ -11,7 +11,7 @@ from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.review.pages.request_page import plan_of, request_page
 from jobs.wall_clock import now_ms
 from tests.jobs.cli.conftest import Shell
-from tests.support.fake_replay import sales
+from tests.support.fake_replay import PIPELINE, sales
 
 RANGE = ("--from", "2024-01-01", "--to", "2024-01-05")
 
@@ -71,6 +71,17 @@ def test_every_place_tells_the_same_progress(shell: Shell, capsys: pytest.Captur
         assert page == watched == told == {name: ran[name] for name in page}
     assert seen[4]["sentence"].startswith("3 of 4 slices, watermark ")
     assert seen[4]["sentence"].endswith("late 0 %, about 1 s left")
+
+
+def test_a_ledger_that_cannot_be_read_does_not_end_the_watch_of_the_others(shell: Shell) -> None:
+    shell("run", "sales", *RANGE)
+    (shell.root / "pipelines" / "another.yaml").write_text(PIPELINE.replace("sales", "another", 1), encoding="utf-8")
+    commits = shell.root / "another" / "ledger" / "_delta_log"
+    commits.mkdir(parents=True)
+    (commits / f"{0:020}.json").write_text("{", encoding="utf-8")
+    assert shell("status", "--watch") == 1
+    assert "sales: readers see 4 slices" in shell.out
+    assert "another: broken: " in shell.out
 
 
 def test_a_watch_ends_with_the_status_when_nothing_is_worked_on(shell: Shell) -> None:

@@ -1,18 +1,20 @@
 """Every form of the grammar is read, written as JSON, compiled and hashed. Invalid forms are refused by their key."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pyspark import cloudpickle
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.engine.window_spec import engine
 from jobs.pipeline.files import pipeline_document, pipeline_from_json, pipeline_to_json
 from jobs.pipeline.log_schema import validate_against_schema
+from jobs.pipeline.models.grammar import GrammarModel
 from jobs.pipeline.models.pipeline import Pipeline
 from tests.support.grammar import COLUMNS, document, every_form, pipeline
 from windowlib.errors import SpecError
@@ -283,6 +285,19 @@ def _fields(annotation: object, seen: set[type[BaseModel]]) -> Iterator[tuple[st
         return
     for inside in get_args(annotation):
         yield from _fields(inside, seen)
+
+
+def _models(model: type[GrammarModel]) -> Iterator[type[GrammarModel]]:
+    for below in model.__subclasses__():
+        yield from (below, *_models(below))
+
+
+@pytest.mark.parametrize("value", [None, "", "x", 0, -1, 1.5, True, [], [None], {}, {"x": None}, [[]], "\x1b"])
+def test_a_value_of_any_type_in_any_field_is_an_error_that_pydantic_reports(value: object) -> None:
+    for model in _models(GrammarModel):
+        for name, field in model.model_fields.items():
+            with suppress(ValidationError):
+                model.model_validate({field.alias or name: value})
 
 
 def test_the_forms_use_every_field_of_the_grammar() -> None:

@@ -1,7 +1,10 @@
 """The explanation of one record: its fate, its sentence and its windows."""
 
+import tracemalloc
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,17 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.lake.delta_log import describe_log
 from jobs.lake.lake import Lake
 from jobs.lake.log_rows import find_record
+from jobs.lake.store import attempt_batches
 from jobs.ledger.removals import Removal, Why
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.log import TimeColumn
 from jobs.planning.request_context import Asked, open_request_context
+from jobs.reading import stored_rows
 from jobs.reading.plain_values import plain
+from jobs.reading.stored_rows import IDS, StoredRuns
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.replayer import replay_chunk
+from jobs.review import explain as module
 from jobs.review.explain import Explanation, explain
 from jobs.review.explain_windows import record_time
 from jobs.review.pages.record_page import SearchLimits, find, scope_after
@@ -123,6 +130,38 @@ def test_the_fate_in_a_staged_run_is_marked_as_not_published(tmp_path: Path) -> 
     found = explained(tmp_path, "late_records", LATE, publish=False)
     assert not found.is_published
     assert found.sentence.endswith("the run is staged, not published.")
+
+
+def test_of_a_large_side_table_only_the_column_that_finds_the_record_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = explained(tmp_path / "whole", "late_records", LATE)
+    read: list[set[str]] = []
+
+    def noted(uri: str, attempts: Any, columns: Sequence[str], *, rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ANN401
+        read.append({*columns})
+        return attempt_batches(uri, attempts, columns, rows=rows)
+
+    monkeypatch.setattr(stored_rows, "attempt_batches", noted)
+    monkeypatch.setattr(module, "StoredRuns", partial(StoredRuns, content_rows=0))
+    large = explained(tmp_path / "large", "late_records", LATE)
+    assert (large.sentence, large.details["missed_windows"]) == (whole.sentence, whole.details["missed_windows"])
+    assert read == [{"record_id", *IDS}]
+
+
+def test_only_the_panes_and_open_windows_of_the_key_become_plain_values(tmp_path: Path) -> None:
+    append_day(tmp_path, "2024-01-01", {f"k{number}": 1 for number in range(6_000)})
+    work = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-02-01"))
+    asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="me", reason="")
+    run_request(work, asked, FakeReplayer())
+    view = work.ledger.view()
+    explain(work.lake, sales(), "2024-01-01/k7/1", view=view)
+    tracemalloc.start()
+    found = explain(work.lake, sales(), "2024-01-01/k7/1", view=view)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.details["fired"] == ["[2024-01-01 00:00, 2024-01-02 00:00)"]
+    assert peak < 1_000_000, f"{peak} bytes; the values of all rows take three times that"
 
 
 @pytest.mark.parametrize(

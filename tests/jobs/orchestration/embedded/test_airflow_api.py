@@ -66,8 +66,3 @@ def test_no_answer_is_airflow_refused() -> None:
 
     with _api(answer) as api, pytest.raises(AirflowRefused, match="does not answer GET"):
         api.has_dag("d")
-
-
-def test_a_task_that_returned_nothing_has_no_xcom() -> None:
-    with _api(lambda _request: httpx.Response(200, json={"xcom_entries": []})) as api:
-        assert api.xcom("d", "r", "plan") is None

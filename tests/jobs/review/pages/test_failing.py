@@ -1,6 +1,7 @@
 """Counts of values and reasons."""
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pyarrow as pa
@@ -8,7 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from jobs.reading.stored_rows import StoredRuns
-from jobs.review.pages.failing import MAX_VALUES, reason_tallies, tally
+from jobs.review.pages import failing, plots
+from jobs.review.pages.failing import MAX_VALUES, find_examples, reason_tallies, tally
+from jobs.review.pages.plots import output_plots
+from jobs.runs import CheckResult, Verdict
 from tests.jobs.review.pages.conftest import DAYS, Made
 from tests.support.fuzzing import seeds
 
@@ -44,6 +48,40 @@ def test_the_reasons_of_late_records_are_counted(made: Made) -> None:
             found = reason_tallies(StoredRuns(work.lake, work.pipeline.name, view), run)
             wanted = [("late_records", (("past_cleanup", len(rows[day])),))] if rows[day] else []
             assert [(one.table, one.values) for one in found] == wanted
+
+
+@pytest.mark.parametrize("table", ["late_records", "window_outputs"])
+def test_a_table_with_more_rows_than_the_bound_is_not_read(
+    made: Made, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = next(seed for seed in range(20) if len(made(Random(seed))[1][DAYS[0]]) > 2)
+    work, _ = made(Random(seed))
+    view = work.ledger.view()
+    run = view.run(view.published[DAYS[0]])
+    rows = {"late_records": run.result.counts.late, "window_outputs": run.result.counts.panes}
+    if table == "late_records":  # not counted as late, because each record missed only some of its windows
+        counts = replace(run.result.counts, late=1)
+        run = replace(run, result=replace(run.result, counts=counts))
+    stored = StoredRuns(work.lake, work.pipeline.name, view)
+    column, between = {"late_records": "late_by_ms", "window_outputs": "total"}[table], "values_to_be_between"
+    check = CheckResult(
+        slice_id=DAYS[0], table=table, check=f"expect_column_{between}", severity="critical", verdict=Verdict.FAIL,
+        column=column, arguments='{"max_value": -1}',
+    )  # fmt: skip
+
+    def found() -> list[object]:
+        [examples] = find_examples(stored, run, [check])
+        return [examples, reason_tallies(stored, run, [table]) or None, output_plots(stored, run) or None]
+
+    for module in (failing, plots):
+        monkeypatch.setattr(module, "MAX_SEARCHED", rows[table])
+    is_late = table == "late_records"
+    assert [part is not None for part in found()[:2]] == [True, is_late]
+    assert is_late or found()[2] is not None
+    for module in (failing, plots):
+        monkeypatch.setattr(module, "MAX_SEARCHED", rows[table] - 1)
+    assert found()[:2] == [None, None]
+    assert is_late or found()[2] is None
 
 
 def test_a_table_of_an_earlier_version_without_the_column_has_no_counts(

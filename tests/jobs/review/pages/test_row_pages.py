@@ -1,5 +1,6 @@
 """Pages of rows equal a filter, a sort and a cut of the rows in Python, for tables that are read whole or in parts."""
 
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -79,6 +80,19 @@ def test_a_page_is_a_part_of_the_filtered_and_sorted_rows(made: Made, monkeypatc
             parts = [part["rank"].to_pylist() for part in own.batches(ask) if part.num_rows]
             ranks = [rank for part in parts for rank in part]
             assert sorted(ranks) == sorted(row["rank"] for row in wanted), f"seed {seed}: {ask}"
+
+
+@pytest.mark.parametrize("comparison", Comparison)
+def test_any_column_is_compared_with_any_value_or_the_comparison_is_refused(made: Made, comparison: Comparison) -> None:
+    work, _ = made(Random(3))
+    view = work.ledger.view()
+    for table in ("late_records", "window_outputs"):
+        own = RunRows(StoredRuns(work.lake, "sales", view), view.run(view.published[DAYS[0]]), table)
+        assert own.columns()
+        for column in own.columns():
+            for value in ("maybe", "true", "1", "-1e400", "2024-01-01", "2024-01-01 05:00", ""):
+                with suppress(RequestError):
+                    own.page(RowsAsk(filter=Filter(column=column, comparison=comparison, value=value)))
 
 
 def test_an_unknown_column_and_a_value_of_another_type_are_refused(made: Made) -> None:
