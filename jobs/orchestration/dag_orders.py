@@ -17,7 +17,7 @@ from windowlib.errors import RequestError
 class Order(BaseModel):
     """The work of one DAG run, from the plan task to all later tasks.
 
-    As JSON it is the XCom of the plan task and the one argument of the Spark job.
+    As JSON it is the XCom of the plan task, and the file that the Spark job reads.
 
     Attributes:
         action: always `replay`. The plan task ends without an order if there is nothing to replay.
@@ -72,7 +72,7 @@ class Order(BaseModel):
 
 
 def read_order(given: str | Mapping[str, Any]) -> Order:
-    """Read an order: a JSON text (the argument of the Spark job) or plain data (the XCom of the plan task).
+    """Read an order: a JSON text (the file of the Spark job) or plain data (the XCom of the plan task).
 
     Raises:
         RequestError: the input is not an order.

@@ -4,6 +4,8 @@ import asyncio
 import importlib
 import json
 import logging
+import subprocess
+import sys
 import time
 from contextlib import nullcontext
 from copy import copy
@@ -16,6 +18,7 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.orchestration import dag_orders, scheduling
+from jobs.pipeline.slices import MAX_SLICES
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
 
@@ -259,12 +262,18 @@ def _executed(tasks: Tasks, monkeypatch: pytest.MonkeyPatch, connection: dict[st
     if connection is not None:
         text = connection if isinstance(connection, str) else json.dumps(connection)
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", text)
-    order = tasks.plan()
+    tasks.order = order = tasks.plan()
     replay = copy(tasks.task("replay"))
-    replay.render_template_fields({"ti": SimpleNamespace(xcom_pull=lambda task_ids: order)})  # noqa: ARG005
-    monkeypatch.setattr(SparkSubmitOperator, "execute", lambda _self, _context: None)
+    read: list[object] = []
+
+    def submit(self: Any, _context: object) -> None:  # noqa: ANN401
+        [file] = self.application_args
+        read.append(json.loads(Path(file).read_text(encoding="utf-8")))
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", submit)
     replay.execute(tasks.context)
-    assert json.loads(replay.application_args[0]) == order
+    assert read == [order]
+    assert not Path(replay.application_args[0]).exists()
     return replay
 
 
@@ -311,6 +320,26 @@ def test_the_submitted_command_names_the_connections_master_and_what_it_needs(
     assert named.get("--deploy-mode", "client") == "client", "the driver is a process of the task"
     assert named.get("--queue") == ("night" if place == "YARN" else None)
     assert conf.get("spark.kubernetes.namespace") == ("spark" if place == "Kubernetes" else None)
+
+
+def test_an_order_of_as_many_slices_as_a_request_may_have_starts_the_driver(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux refuses an argument of more than 128 KiB. 200,000 ids of slices have 4 MB."""
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    replay = _executed(tasks, monkeypatch, {"conn_type": "spark", "host": "local[2]"})
+    ids = [f"2024-01-01T{number:06}" for number in range(MAX_SLICES)]
+    tasks.order |= {"slices": ids}  # type: ignore[operator]
+    read = [sys.executable, "-c", "import json, sys; print(len(json.load(open(sys.argv[1]))['slices']))"]
+    monkeypatch.setattr(
+        SparkSubmitOperator,
+        "execute",
+        lambda self, _context: started.append(subprocess.check_output([*read, *self.application_args])),
+    )
+    started: list[bytes] = []
+    replay.execute(tasks.context)
+    assert started == [b"200000\n"]
 
 
 def test_without_a_connection_the_replay_fails_instead_of_using_yarn(
@@ -464,9 +493,7 @@ def test_a_replay_that_takes_far_longer_than_past_runs_is_killed_and_the_error_h
     monkeypatch.setattr(SparkSubmitOperator, "execute", lambda _self, _context: time.sleep(30))
     monkeypatch.setattr(SparkSubmitOperator, "on_kill", lambda _self: killed.append(True))
     monkeypatch.setattr("jobs.orchestration.interruptions.LEAST_LIMIT_S", 0.05)
-    [argument] = replay.application_args
-    order = json.loads(argument)
-    replay.application_args = [json.dumps(order | {"seconds": 0.01})]
+    tasks.order |= {"seconds": 0.01}  # type: ignore[operator]
     with pytest.raises(
         AirflowException, match=r"2024-01-01 was stopped after 0.1 s. By past runs it takes about 0.0 s"
     ):
