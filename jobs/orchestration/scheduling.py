@@ -7,8 +7,10 @@ hand takes its range. `jobs.orchestration.dag_tasks` calls these functions and t
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import assert_never
 
+from jobs.folding import first_lines, folded_line
 from jobs.lake.lake import Lake
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import LedgerView, RequestKind
@@ -157,7 +159,7 @@ def plan_scheduled(
                 replay_of(planned, opened_for(work, asked, slices)),
                 warnings=warnings,
                 slices=_ids(slices),
-                given_up=tuple(text for slice_id, text in given_up.items() if slice_id in _ids(slices)),
+                given_up=_given_up_lines({name: given_up[name] for name in _ids(slices) if name in given_up}),
                 waiting=decided.waiting,
             )
         case _:
@@ -345,6 +347,12 @@ def _scheduled(
         return Skip(why=f"held by {held}")
     left = waiting if len(passing) == len(slices) and not unarrived else None
     return _Due(slices=passing, planned=planned, unarrived=unarrived, given_up=prefix.given_up, waiting=left)
+
+
+def _given_up_lines(given_up: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the sentences on slices that were given up. Neighbouring slices with the same sentence share a line."""
+    groups = groupby(given_up, key=given_up.__getitem__)
+    return first_lines([folded_line(list(names), text) for text, names in groups])
 
 
 def _open_unless_current(work: RequestContext, planned: Plan, asked: Asked) -> Replay | Skip:

@@ -186,10 +186,7 @@ def describe_unarrived(waiting: Waiting) -> str:
 
 def _given_up(ready: ReadyGrammar, waiting: Waiting) -> str:
     how = "incomplete" if waiting.records else "empty"
-    return (
-        f"published {how}: {waiting.slice.slice_id}, with {describe_unarrived(waiting)} (ready.timeout, then: "
-        f"{ready.then})"
-    )
+    return f"published {how}, with {describe_unarrived(waiting)} (ready.timeout, then: {ready.then})"
 
 
 def _waiting(ready: ReadyGrammar | None, slice_: Slice, evidence: Evidence, *, missing: str) -> Waiting:

@@ -341,9 +341,12 @@ def test_an_overdue_slice_is_published_as_it_is_if_the_file_says_so(airflow: Air
     assert isinstance(airflow.decide("2024-01-09", late_ms=2 * HOUR), Wait)
     played = airflow.scheduled("2024-01-09", late_ms=3 * HOUR)
     assert played.decision.given_up == (
-        "published empty: 2024-01-08, with 0 records 3 h after its end (ready.timeout, then: publish_empty)",
+        "2024-01-08: published empty, with 0 records 3 h after its end (ready.timeout, then: publish_empty)",
     )
     assert airflow.seen[-1] == "2024-01-08"
+    played = airflow.scheduled("2024-04-09", late_ms=3 * HOUR)
+    assert len(played.decision.given_up) == 1, "a quarter of empty slices has one line"
+    assert played.decision.given_up[0].startswith("2024-01-09 … 2024-04-08: 91 slices, published empty")
 
 
 def test_an_overdue_slice_is_held_until_a_person_decides(airflow: Airflow) -> None:
