@@ -72,9 +72,13 @@ class PlanOperator(BaseOperator):
         from jobs.orchestration.scheduling import Skip, Wait
 
         with our_errors(context):
-            events = asset_events(self.producers)
             planned = dag_tasks.plan(
-                self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake, state=state_of, events=events
+                self.kind,
+                self.pipeline_file,
+                dag_run_of(context),
+                lake=self.lake,
+                state=state_of,
+                events=lambda since_ms: asset_events(self.producers, since_ms),
             )
         page = (absolute(links.request_page(self.pipeline_name, planned.proposal)),) if planned.proposal else ()
         for line in (*planned.warnings, *planned.changes, *page):

@@ -7,7 +7,7 @@
 import os
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -33,7 +33,7 @@ from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import shortened
-from jobs.planning.readiness import AssetEvent, Waiting
+from jobs.planning.readiness import EventsSince, Waiting
 from jobs.planning.request_context import Asked, IfOpen, open_request_context, published_pipeline
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
@@ -103,7 +103,7 @@ def plan(
     *,
     lake: str | None = None,
     state: RunStateOf | None = None,
-    events: Sequence[AssetEvent] = (),
+    events: EventsSince = lambda _since_ms: (),
 ) -> Order | Wait | Skip:
     """Decide what one DAG run does. Before that, the leases of DAG runs that have ended are released.
 
@@ -115,7 +115,7 @@ def plan(
         run: the DAG run.
         lake: the root of the lake; by default the value of HINDCAST_LAKE.
         state: returns the state of a DAG run in Airflow; None: no lease is released.
-        events: the events of the assets that `ready.producer` names.
+        events: returns the events of the assets that `ready.producer` names.
 
     Raises:
         HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
@@ -287,9 +287,7 @@ def _follow_up(waiting: Waiting | None, run: DagRun) -> str | None:
     return f"{own}{number}_{request_id(run)[:8]}" if number <= MOST_WAITS else None
 
 
-def _decide(
-    kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str, events: Sequence[AssetEvent]
-) -> Decision:
+def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str, events: EventsSince) -> Decision:
     if kind == "backfill":
         asked = _asked(pipeline, lake, run=run, who=who)
         plan_it = scheduling.plan_by_hand if run.params.get("request") is None else plan_request

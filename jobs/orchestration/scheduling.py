@@ -32,7 +32,7 @@ from jobs.pipeline.slices import (
 from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Plan, make_plan
-from jobs.planning.readiness import AssetEvent, Waiting, describe_unarrived, ready_prefix
+from jobs.planning.readiness import EventsSince, Waiting, describe_unarrived, ready_prefix
 from jobs.planning.request_context import (
     Asked,
     IfOpen,
@@ -118,7 +118,7 @@ def plan_scheduled(
     who: str,
     request_id: str | None = None,
     origin: DagRunOrigin | None = None,
-    events: Sequence[AssetEvent] = (),
+    events: EventsSince = lambda _since_ms: (),
 ) -> Decision:
     """Decide what a scheduled run replays: every ready slice after the published head that ends by `interval_end_ms`.
 
@@ -133,7 +133,7 @@ def plan_scheduled(
         who: recorded in the ledger with the request.
         request_id: the request of this DAG run, the same in every retry. Its own lease does not make the run wait.
         origin: the DAG run, recorded in the ledger with the request.
-        events: the events of the assets that `ready.producer` names.
+        events: returns the events of the assets that `ready.producer` names.
 
     Raises:
         LogError, SpecError: the log is missing or does not fit the pipeline.
@@ -320,7 +320,7 @@ class _Due:
 
 
 def _scheduled(
-    work: RequestContext, interval_end_ms: int, *, own_request: str | None, events: Sequence[AssetEvent]
+    work: RequestContext, interval_end_ms: int, *, own_request: str | None, events: EventsSince
 ) -> _Due | Wait | Skip:
     view = work.ledger.view()
     if view.hold is not None:
@@ -333,7 +333,7 @@ def _scheduled(
     if busy is not None:
         return Wait(why=busy, watch=watch_ledger(work, view))
     now_ms, log = work.ledger.now_ms(), work.log_state(view, candidates)
-    prefix = ready_prefix(work, view, candidates, log=log, events=events)
+    prefix = ready_prefix(work, view, candidates, log=log, events=events(candidates[0].start_ms))
     slices, waiting, unarrived = prefix.slices, prefix.waiting, dict[str, str]()
     if not slices and waiting is not None:
         if not waiting.is_held(now_ms):

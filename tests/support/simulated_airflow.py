@@ -109,7 +109,7 @@ class SimulatedAirflow:
         for module in (dag_runs, operators, decide_operators):
             for name, played in (
                 ("state_of", self.state_of), ("clear_run", self.clear), ("start_run", self.start),
-                ("asset_events", lambda _uris: ()), ("wait_for_decisions", lambda *_: None),
+                ("asset_events", lambda _uris, _since_ms: []), ("wait_for_decisions", lambda *_: None),
             ):  # fmt: skip
                 if hasattr(module, name):
                     patch.setattr(module, name, played)

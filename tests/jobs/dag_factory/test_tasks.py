@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import json
 import logging
+import random
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from jobs.orchestration import dag_orders, scheduling
 from jobs.pipeline.slices import MAX_SLICES
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
+from tests.support.fuzzing import seeds
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -533,3 +535,41 @@ def test_a_run_that_waits_for_a_day_starts_the_restatement_first(
     monkeypatch.setattr(operators, "start_run", None)
     with pytest.raises(TaskDeferred):
         auto.plan()
+
+
+def test_all_events_of_a_producer_since_the_first_due_slice_are_read_in_pages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only the newest thousand once were: after an outage, the event of the first due slice was not among them."""
+    from airflow.sdk.execution_time import task_runner
+
+    from jobs.dag_factory import dag_runs
+    from jobs.planning.readiness import AssetEvent
+
+    stored: list[Any] = []
+    most: list[int] = []
+
+    def send(asked: Any) -> Any:  # noqa: ANN401
+        """Answer as `GET /asset-events/by-asset` does."""
+        assert (asked.uri, asked.ascending) == ("s3://events/", False)
+        page = [event for event in reversed(stored) if asked.before is None or event.timestamp <= asked.before]
+        most.append(len(page[: asked.limit]))
+        return SimpleNamespace(iter_asset_event_results=lambda: page[: asked.limit])
+
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", SimpleNamespace(send=send), raising=False)
+    monkeypatch.setattr(dag_runs, "PAGE_EVENTS", 5)
+    for seed in seeds(20):
+        rng = random.Random(seed)
+        times = [datetime.fromtimestamp(rng.randrange(rng.choice([4, 400])), tz=UTC) for _ in range(rng.randrange(60))]
+        stored[:] = [
+            SimpleNamespace(timestamp=at, partition_key=str(number)) for number, at in enumerate(sorted(times))
+        ]
+        most.clear()
+        since_ms = 1000 * rng.randrange(400)
+        read = set(dag_runs.asset_events(["s3://events"], since_ms))
+        events = [
+            AssetEvent(uri="s3://events", at_ms=int(event.timestamp.timestamp() * 1000), key=event.partition_key)
+            for event in stored
+        ]
+        assert {event for event in events if event.at_ms >= since_ms} | set(events[-5:]) <= read <= set(events)
+        assert max(most) <= max(5, 4 * max(map(times.count, times), default=0)), "a page has few events"
