@@ -68,6 +68,15 @@ def start_run(dag_id: str, run_id: str, conf: Mapping[str, Any] | None = None) -
     return not (isinstance(answer, ErrorResponse) and answer.error == ErrorType.DAGRUN_ALREADY_EXISTS)
 
 
+def is_interval_before_running(context: Context) -> bool:
+    """Return whether the DAG run of the interval before is one of Airflow's own backfill as well, and is running.
+
+    If Airflow runs the intervals backwards, the last one that is running follows a queued one, which is not waited for.
+    """
+    before = context["ti"].get_previous_dagrun()
+    return before is not None and (before.run_type, before.state) == ("backfill", "running")
+
+
 def asset_events(uris: Sequence[str], since_ms: int) -> "list[AssetEvent]":
     """Return all events from a time on, and at least the newest PAGE_EVENTS, of each asset with one of these URIs.
 

@@ -104,6 +104,7 @@ def plan(
     lake: str | None = None,
     state: RunStateOf | None = None,
     events: EventsSince = lambda _since_ms: (),
+    is_interval_before_running: Callable[[], bool] = lambda: False,
 ) -> Order | Wait | Skip:
     """Decide what one DAG run does. Before that, the leases of DAG runs that have ended are released.
 
@@ -116,6 +117,7 @@ def plan(
         lake: the root of the lake; by default the value of HINDCAST_LAKE.
         state: returns the state of a DAG run in Airflow; None: no lease is released.
         events: returns the events of the assets that `ready.producer` names.
+        is_interval_before_running: returns whether Airflow's own backfill replays the interval before now.
 
     Raises:
         HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
@@ -128,7 +130,13 @@ def plan(
     by = "scheduled" if run.run_type == "operator_triggered" else run.run_type
     who = f"{run.user or by} (Airflow)"
     decision = _settled_meanwhile(pipeline, place, run) or _decide(
-        kind, pipeline, place, run=run, who=who, events=events
+        kind,
+        pipeline,
+        place,
+        run=run,
+        who=who,
+        events=events,
+        is_interval_before_running=is_interval_before_running,
     )
     match decision:
         case Wait() | Skip():
@@ -178,8 +186,6 @@ def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = Non
     Raises:
         HindcastError: the replay failed. The same order continues after the last staged slice.
     """
-    if not order.slices:
-        return ()
     from jobs.replay.replayer import spark_replayer
 
     with spark_replayer() as replayer:
@@ -287,7 +293,16 @@ def _follow_up(waiting: Waiting | None, run: DagRun) -> str | None:
     return f"{own}{number}_{request_id(run)[:8]}" if number <= MOST_WAITS else None
 
 
-def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str, events: EventsSince) -> Decision:
+def _decide(
+    kind: Kind,
+    pipeline: Pipeline,
+    lake: Lake,
+    *,
+    run: DagRun,
+    who: str,
+    events: EventsSince,
+    is_interval_before_running: Callable[[], bool],
+) -> Decision:
     if kind == "backfill":
         asked = _asked(pipeline, lake, run=run, who=who)
         plan_it = scheduling.plan_by_hand if run.params.get("request") is None else plan_request
@@ -301,12 +316,12 @@ def _decide(kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str
         return scheduling.plan_backfill_interval(
             pipeline,
             lake,
-            start_ms=_ms(run.interval_start),
-            end_ms=_ms(run.interval_end),
+            interval_ms=(_ms(run.interval_start), _ms(run.interval_end)),
             now_ms=now_ms(),
             who=who,
             lease_id=request_id(run),
             origin=_origin(run),
+            is_interval_before_running=is_interval_before_running,
         )
     # Only a run of a cron schedule has an interval that counts. Other runs take all slices that are over now.
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else now_ms()

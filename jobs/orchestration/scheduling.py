@@ -7,22 +7,19 @@ hand takes its range. `jobs.orchestration.dag_tasks` calls these functions and t
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import assert_never
 
-from jobs.folding import first_lines, folded_line
 from jobs.lake.lake import Lake
 from jobs.ledger.provenance import DagRunOrigin
-from jobs.ledger.view import LedgerView, RequestKind
-from jobs.orchestration.open_ranges import RangeTaken, check_range_is_free, open_range, refuse_without_work
+from jobs.ledger.view import RequestKind
+from jobs.orchestration.open_ranges import RangeTaken, busy_with, check_range_is_free, open_range, refuse_without_work
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.passing_slices import until_held
-from jobs.orchestration.plan_outline import expected_seconds, outline
+from jobs.orchestration.plan_outline import expected_seconds, given_up_lines, outline
 from jobs.orchestration.requests import Staging, stage
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import (
     check_range,
-    previous_slice,
     show_instant,
     show_ms,
     slice_grid,
@@ -39,8 +36,6 @@ from jobs.planning.request_context import (
     Opened,
     RequestContext,
     context_of,
-    covers,
-    holders,
     on_published_spec,
     open_request,
     open_request_context,
@@ -159,7 +154,7 @@ def plan_scheduled(
                 replay_of(planned, opened_for(work, asked, slices)),
                 warnings=warnings,
                 slices=_ids(slices),
-                given_up=_given_up_lines({name: given_up[name] for name in _ids(slices) if name in given_up}),
+                given_up=given_up_lines({name: given_up[name] for name in _ids(slices) if name in given_up}),
                 waiting=decided.waiting,
             )
         case _:
@@ -170,22 +165,23 @@ def plan_backfill_interval(
     pipeline: Pipeline,
     lake: Lake,
     *,
-    start_ms: int,
-    end_ms: int,
+    interval_ms: tuple[int, int],
     now_ms: int,
     who: str,
     lease_id: str | None = None,
     origin: DagRunOrigin | None = None,
+    is_interval_before_running: Callable[[], bool] = lambda: False,
 ) -> Decision:
-    """Decide what one DAG run of Airflow's own backfill replays: the slices that end in `(start_ms, end_ms]`.
+    """Decide what one DAG run of Airflow's own backfill replays: those that end in its interval, end included.
 
     All DAG runs share one open request of the pipeline. `lease_id` is the same for every retry of one DAG run, which
-    `origin` names. Raises as `plan_scheduled` does.
+    `origin` names. Airflow may run several intervals at once: each waits for the one before if it needs its state.
+    Raises as `plan_scheduled` does.
     """
     work, warnings = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
-    slices = tuple(slice_ for slice_ in slices_ending_in(work.pipeline, start_ms, end_ms) if slice_.end_ms <= now_ms)
+    slices = tuple(slice_ for slice_ in slices_ending_in(work.pipeline, *interval_ms) if slice_.end_ms <= now_ms)
     if not slices:
-        interval = f"({show_instant(start_ms)}, {show_instant(end_ms)}]"
+        interval = f"({show_instant(interval_ms[0])}, {show_instant(interval_ms[1])}]"
         return Skip(why=f"no slice of pipeline {pipeline.name} that is over ends in {interval}", warnings=warnings)
     view = work.ledger.view()
     if view.hold is not None:
@@ -199,6 +195,9 @@ def plan_backfill_interval(
     try:
         planned = work.plan(view, Ask(slices=slices, request_id=shared.request_id if shared else None))
     except ChainError as error:
+        if is_interval_before_running():
+            why = f"slice {slices[0].slice_id} needs the state after the interval before, whose DAG run is not over yet"
+            return Wait(why=why, warnings=warnings, watch=watch_ledger(work, view))
         raise RequestError(_in_words_of_the_backfill(work, error.gap)) from error
     asked = Asked(
         from_ms=None,
@@ -349,12 +348,6 @@ def _scheduled(
     return _Due(slices=passing, planned=planned, unarrived=unarrived, given_up=prefix.given_up, waiting=left)
 
 
-def _given_up_lines(given_up: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the sentences on slices that were given up. Neighbouring slices with the same sentence share a line."""
-    groups = groupby(given_up, key=given_up.__getitem__)
-    return first_lines([folded_line(list(names), text) for text, names in groups])
-
-
 def _open_unless_current(work: RequestContext, planned: Plan, asked: Asked) -> Replay | Skip:
     """Open the request for all slices of a plan; skip if each of them is current and published."""
     if all(step.reason is Reason.CURRENT and step.is_published for step in planned.steps):
@@ -372,28 +365,6 @@ def replay_of(planned: Plan, opened: Opened) -> Replay:
         seconds=expected_seconds(planned),
         outline=outline(planned),
     )
-
-
-def busy_with(
-    work: RequestContext, view: LedgerView, slices: Sequence[Slice], *, own: str | None, kinds: Sequence[RequestKind]
-) -> str | None:
-    """Return a sentence that names the request which is replaying one of the slices or the slice before; else None.
-
-    `own` is the lease of the asking DAG run, which is not in its own way.
-    """
-    before = previous_slice(slice_grid(work.pipeline), slices[0])
-    wanted = [*((before,) if before else ()), *slices]
-    for request in view.awaited_requests():
-        others = [lease for lease in holders(work, request) if lease.lease_id != own]
-        if request.kind not in kinds or not others:
-            continue
-        making = next((slice_ for slice_ in wanted if covers(request, slice_)), None)
-        if making is not None:
-            return (
-                f"slice {making.slice_id} is being replayed by request {request.request_id} ({request.who}: "
-                f"{request.reason})"
-            )
-    return None
 
 
 def opened_for(work: RequestContext, asked: Asked, slices: Sequence[Slice]) -> Opened:

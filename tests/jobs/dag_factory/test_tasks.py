@@ -573,3 +573,37 @@ def test_all_events_of_a_producer_since_the_first_due_slice_are_read_in_pages(
         ]
         assert {event for event in events if event.at_ms >= since_ms} | set(events[-5:]) <= read <= set(events)
         assert max(most) <= max(5, 4 * max(map(times.count, times), default=0)), "a page has few events"
+
+
+def test_an_interval_of_airflows_own_backfill_waits_for_the_interval_before(
+    load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By REST, ten DAG runs of a backfill begin at once if the caller does not limit them."""
+    from airflow.sdk.api.datamodels._generated import DagRun, DagRunState, DagRunType
+    from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+    monkeypatch.setattr("jobs.dag_factory.operators.state_of", lambda _dag_id, _run_id: "running")
+    append_day(Path(lake.root), "2024-01-02", {"a": 1})
+    (tmp_path / "sales.yaml").write_text(PIPELINE, encoding="utf-8")
+    dag = load_dags(tmp_path)["replay_sales"]
+    before = DagRun.model_construct(run_type=DagRunType.BACKFILL, state=DagRunState.RUNNING)
+    first, second = Tasks(dag, "2024-01-02"), Tasks(dag, "2024-01-03")
+    for day, tasks in enumerate((first, second), 1):
+        facts = tasks.context["dag_run"]
+        facts.run_type.value, facts.data_interval_start = "backfill", datetime(2024, 1, day, tzinfo=UTC)
+        tasks.context["ti"].get_previous_dagrun = lambda: before
+
+    def waits() -> str:
+        with pytest.raises(TaskDeferred):
+            second.plan()
+        return second.pushed["hindcast_verdict"]
+
+    assert waits().startswith("slice 2024-01-02 needs the state after the interval before")
+    order = first.plan()
+    waits()
+    before.state = DagRunState.FAILED
+    with pytest.raises(AirflowFailException, match="Let the date range of the backfill begin with slice 2024-01-01"):
+        second.plan()
+    before.state = DagRunState.RUNNING
+    stage(lake, order)
+    assert second.plan()["slices"] == ["2024-01-02"]

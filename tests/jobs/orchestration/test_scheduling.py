@@ -69,7 +69,7 @@ class Airflow:
     def decide_backfill(self, start: str, end: str) -> Decision:
         """The decision of a DAG run of Airflow's own backfill."""
         return scheduling.plan_backfill_interval(
-            sales(self.text), self.lake, start_ms=day_ms(start), end_ms=day_ms(end), now_ms=LATER_MS, who="airflow"
+            sales(self.text), self.lake, interval_ms=(day_ms(start), day_ms(end)), now_ms=LATER_MS, who="airflow"
         )
 
     def backfilled(self, start: str, end: str) -> Played:
