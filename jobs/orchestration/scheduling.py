@@ -246,7 +246,8 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
         return _open_unless_current(work, planned, asked)
     except RangeTaken as error:
         if asked.if_open is IfOpen.WAIT:
-            return Wait(why=error.facts, watch=watch_ledger(work, view))
+            queued = f"If you clear another run of backfill_{pipeline.name}, it is queued until this one has ended"
+            return Wait(why=f"{error.facts}. {queued}", watch=watch_ledger(work, view))
         raise
 
 
