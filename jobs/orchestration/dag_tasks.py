@@ -269,7 +269,7 @@ def deadlines(
             raise
         pipeline = published
     if pipeline.alerts is None:
-        return None, Checked(messages=(), told=told)
+        return None, Checked(messages=(), before=told, told=told)
     work = open_request_context(pipeline, place, now_ms=now_ms)
     return pipeline.alerts, look(work, pipeline.alerts, told, url=url, everything=everything, broken=broken)
 
