@@ -232,6 +232,12 @@ def test_a_wait_outlives_a_store_that_does_not_answer(monkeypatch: pytest.Monkey
     assert answers == []
 
 
+def test_a_wait_looks_less_often_if_looking_is_slow() -> None:
+    from jobs.dag_factory.wait_trigger import POLL_S, pause_s
+
+    assert [pause_s(POLL_S, look_s) for look_s in (0.01, 0.25, 1.5, 30)] == [5, 5, 30, 60]
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_run_with_complete_slices_starts_the_run_that_waits_for_the_others(
     load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, fails: bool
