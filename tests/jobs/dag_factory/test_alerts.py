@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from jobs.orchestration import dag_orders, dag_tasks, maintenance, scheduling
 from jobs.orchestration.alerts import Alert, Event
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, open_request_context
+from jobs.reading.verify import Span
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.message_sinks import HOST, MailSink, WebhookSink, mail_sink, webhook_sink
@@ -334,3 +336,29 @@ def test_the_maintenance_tells_damage_and_how_to_mend_it_and_cleans_up_what_is_w
     [hook] = hooks.bodies
     assert (hook["event"], hook["slices"]["first"]) == ("damaged", "2024-01-01")
     assert "What to do: Make the rows again: `hindcast mend sales 2024-01-01`." in hook["text"]
+
+
+@pytest.mark.parametrize("every", [1, 7, 31])
+def test_each_slice_is_read_again_once_in_thirty_days_whatever_the_schedule(
+    load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    """With a weekly schedule, a slice once was read every 210 days. A run after a failed one makes up for it."""
+    assert lake.is_local
+    (tmp_path / "sales.yaml").write_text(f"{PIPELINE}retention: {{superseded: 90d}}\n", encoding="utf-8")
+    scrub: Any = load_dags(tmp_path)["maintain_sales"].get_task("scrub")
+    report = SimpleNamespace(findings=(), rows=0, runs=0)
+    read: list[int] = []
+
+    def verify_all(_work: object, span: Span) -> Any:  # noqa: ANN401
+        read.extend(span.chosen)
+        return SimpleNamespace(report=report)
+
+    monkeypatch.setattr(maintenance, "verify_all", verify_all)
+    before: datetime | None = None
+    for day in range(0, 210 * every, every):
+        now = datetime(2024, 1, 1, 4, tzinfo=UTC) + timedelta(days=day)
+        monkeypatch.setattr(maintenance, "now_ms", lambda now=now: int(now.timestamp() * 1000))
+        scrub.execute({"prev_start_date_success": before})
+        before = before if day == 14 * every else now
+    counts = {share: read.count(share) for share in range(maintenance.SHARES)}
+    assert all(abs(count - 7 * min(every, 30)) <= 1 for count in counts.values()), counts
