@@ -5,13 +5,16 @@ Only this module turns an order into JSON and back.
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jobs.plain_text import shortened
 from jobs.planning.request_context import Opened
 from windowlib.errors import RequestError
+
+if TYPE_CHECKING:
+    from jobs.orchestration.scheduling import Replay
 
 
 class Order(BaseModel):
@@ -69,6 +72,31 @@ class Order(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """Return the order as plain data; `read_order` is the inverse."""
         return self.model_dump(mode="json")
+
+
+def order_of(
+    decision: "Replay", *, pipeline: str, lake: str, who: str, publish: bool, follow_up: str | None, now_ms: int
+) -> Order:
+    """Return the order of a decision to replay."""
+    return Order(
+        why=decision.why,
+        warnings=list(decision.warnings),
+        pipeline=pipeline,
+        lake=lake,
+        request_id=decision.opened.request_id,
+        lease_id=decision.opened.lease_id,
+        slices=list(decision.slices),
+        who=who,
+        publish=publish,
+        records=decision.records,
+        seconds=decision.seconds,
+        outline=list(decision.outline),
+        changes=list(decision.changes),
+        proposal=decision.proposal,
+        given_up=list(decision.given_up),
+        waits="" if decision.waiting is None else decision.waiting.line(now_ms),
+        follow_up=follow_up,
+    )
 
 
 def read_order(given: str | Mapping[str, Any]) -> Order:

@@ -19,7 +19,7 @@ from jobs.ledger.view import StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.backfill_checks import check_chain, check_log_end, form_of
 from jobs.orchestration.dag_leases import RunStateOf, release_ended
-from jobs.orchestration.dag_orders import Order
+from jobs.orchestration.dag_orders import Order, order_of
 from jobs.orchestration.deadlines import Checked, Told, look
 from jobs.orchestration.decisions import settled_runs, was_settled
 from jobs.orchestration.gating import Gate, settled_elsewhere
@@ -142,24 +142,14 @@ def plan(
         case Wait() | Skip():
             return decision
         case Replay():
-            return Order(
-                why=decision.why,
-                warnings=list(decision.warnings),
+            return order_of(
+                decision,
                 pipeline=pipeline_file,
                 lake=place.root,
-                request_id=decision.opened.request_id,
-                lease_id=decision.opened.lease_id,
-                slices=list(decision.slices),
                 who=who,
                 publish=bool(run.params.get("publish", True)),
-                records=decision.records,
-                seconds=decision.seconds,
-                outline=list(decision.outline),
-                changes=list(decision.changes),
-                proposal=decision.proposal,
-                given_up=list(decision.given_up),
-                waits="" if decision.waiting is None else decision.waiting.line(now_ms()),
                 follow_up=_follow_up(decision.waiting, run),
+                now_ms=now_ms(),
             )
         case _:
             assert_never(decision)
