@@ -93,7 +93,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
         "newest_publication": _newest_publication(view),
         "freshness": freshness_line(work, view),
         "waits": None if (waits := awaited(work, view)) is None else waits.line,
-        "current_tables": [table.to_json() | {"line": str(table)} for table in current_tables(work, view)],
+        "current_tables": [table.to_json() | {"line": str(table)} for table in current_tables(work)],
         "held": None if view.hold is None else describe_hold(view.hold),
         "edited": list(on_published_spec(work)[1]),
         "changed": told_changes(work, view).to_json(),

@@ -32,25 +32,34 @@ class Look:
     seq: int = 0
 
 
-def looked_event(look: Look) -> LedgerEvent:
-    """Return the `looked` event of a look at the log."""
-    changed = {name: {"log": _plain(seen.log), "removed": seen.removed} for name, seen in look.changed.items()}
-    details = {"table_id": look.table_id, "version": look.version, "commit": look.commit, "changed": changed}
+def looked_event(look: Look, before: Look | None = None) -> LedgerEvent:
+    """Return the `looked` event of a look at the log, as the difference from the newest look `before` in the ledger.
+
+    So the ledger grows with the changes, and not with their square while nobody restates them.
+    """
+    known = {} if before is None else before.changed
+    plain = {
+        name: {"log": _plain(seen.log), "removed": seen.removed}
+        for name, seen in look.changed.items()
+        if known.get(name) != seen
+    }
+    content: dict[str, Any] = {"changed": plain}
+    if before is not None:
+        content = {"since": before.seq, "newly": plain, "gone": sorted(known.keys() - look.changed.keys())}
+    details = {"table_id": look.table_id, "version": look.version, "commit": look.commit, **content}
     return LedgerEvent(kind=EventKind.LOOKED, details=details)
 
 
-def look_of(event: LedgerEvent) -> Look:
-    """Return the look that a `looked` event records.
+def look_of(event: LedgerEvent, before: Look | None) -> Look:
+    """Return the look that a `looked` event records; `before` is the look of the newest such event before it.
 
     Raises:
-        LedgerError: the event lacks a field.
+        LedgerError: the event lacks a field, or is the difference from another look.
     """
     try:
-        details = event.details
-        changed = {
-            name: SeenInput(log=coordinates_of(seen["log"]), removed=str(seen["removed"]))
-            for name, seen in details["changed"].items()
-        }
+        details, changed = event.details, _kept(event.details, before)
+        for name, seen in details["newly" if "since" in details else "changed"].items():
+            changed[name] = SeenInput(log=coordinates_of(seen["log"]), removed=str(seen["removed"]))
         return Look(
             table_id=str(details["table_id"]),
             version=int(details["version"]),
@@ -60,6 +69,16 @@ def look_of(event: LedgerEvent) -> Look:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LedgerError(f"ledger event looked (seq {event.seq}) cannot be read: {error!r}") from error
+
+
+def _kept(details: Mapping[str, Any], before: Look | None) -> dict[str, SeenInput]:
+    """Return the changed slices of the look before that a look has, too; none if it is stored whole."""
+    if "since" not in details:
+        return {}
+    if before is None or before.seq != details["since"]:
+        raise ValueError("the look that it differs from is missing")
+    gone = {*details["gone"]}
+    return {name: seen for name, seen in before.changed.items() if name not in gone}
 
 
 def changes_details(changes: Mapping[str, LogCoordinates]) -> dict[str, Any]:

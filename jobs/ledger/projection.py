@@ -152,7 +152,7 @@ class Projection:
             run_id = text_of(event, "run_id")
             self._runs.change(run_id, sightings=(*self._runs.of(run_id).sightings, verified_sighting(event)))
         elif event.kind is EventKind.LOOKED:
-            self._look = look_of(event)
+            self._look = look_of(event, self._look)
         else:
             self._accepted += AcceptedRewrite.of(event)
 

@@ -146,7 +146,7 @@ class RunsProjection:
         chosen = self.attempts.chosen(events.staged)
         if chosen is None:
             gone = self.attempts.gone(events.staged)
-            return gone, gone is not None
+            return gone and replace(gone, sightings=events.sightings), gone is not None
         checked, judgement = events.checked, events.judgement
         checks: dict[str, Any] = {}
         if checked is not None:

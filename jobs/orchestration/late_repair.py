@@ -26,8 +26,10 @@ from jobs.reading.stored_tables import spec_of
 from jobs.runs import CheckpointRef, Slice, WarmUp
 from windowlib.errors import InvariantBroken, RequestError, SpecError
 from windowlib.records import tables
+from windowlib.records.row_ids import IdSum
 from windowlib.windows.reach import Reach, reach_of
 
+_NO_ROWS: Final = IdSum().digest()
 _STATE_COLUMNS: Final = ("window_end_ms", "edge_count", "fired_count", "is_orphan", tables.ROW_ID)
 
 
@@ -159,6 +161,17 @@ def check_current(work: RequestContext, repair: LateRepair) -> None:
     )
 
 
+def replaced_since(view: LedgerView, request: Request) -> tuple[str, ...]:
+    """Return the slices of a repair of which the published chain has other runs than when the repair was opened."""
+    then, from_ms, to_ms = view.published_at(request.opened_seq), request.from_ms or 0, request.to_ms or 0
+    return tuple(
+        slice_id
+        for slice_id, run_id in view.published.items()
+        if from_ms <= view.slices[slice_id].start_ms < to_ms
+        and view.chain_run_id(then.get(slice_id, "")) != view.chain_run_id(run_id)
+    )
+
+
 def asked_for(repair: LateRepair, *, who: str, warm_up: WarmUp | None, reason: str = "") -> Asked:
     """Return the request of a repair. `warm_up` is the restart point for the context of `repairing`."""
     return Asked(
@@ -212,7 +225,7 @@ def _check_input(repaired: StagedRun, own: StagedRun, *, request: Request) -> No
     if (then.input_fingerprint, then.watermark_ms) != (now.input_fingerprint, now.watermark_ms):
         raise RequestError(
             f"slice {now.slice.slice_id} has other records in the log than its published run read, or slices before it "
-            f"have. Replay the changed slices first. Then cancel request {request.request_id}, and repair again"
+            f"have, so request {request.request_id} cannot repair it. Replay the changed slices first, and repair again"
         )
 
 
@@ -255,9 +268,9 @@ def _late_rows(work: RequestContext, view: LedgerView, run: StagedRun, *, margin
     """Yield the late records of a run that have missed windows. `margin_ms` is that of the windows without lateness."""
     import pyarrow as pa
 
-    stored = StoredRuns(work.lake, work.pipeline.name, view).read(tables.LATE_RECORDS, [run])
-    if not stored.num_rows:
+    if run.result.digests.get(tables.LATE_RECORDS, _NO_ROWS) == _NO_ROWS:
         return
+    stored = StoredRuns(work.lake, work.pipeline.name, view).read(tables.LATE_RECORDS, [run])
     bounds = stored["missed_windows"].combine_chunks()
     each = bounds.flatten()
     ends = [each.field(name).cast(pa.int64()).to_pylist() for name in ("window_start", "window_end")]
@@ -303,7 +316,7 @@ def _check_states(work: RequestContext, repaired: StagedRun, own: StagedRun, *, 
     if kept != sorted(row[tables.ROW_ID] for row in both[1]):
         raise RequestError(
             f"windows that are still open after {own.result.slice.slice_id} differ between the repair and the chain. "
-            f"Cancel request {request.request_id}, and repair a range that ends later (--to)"
+            f"Request {request.request_id} is closed. Repair a range that ends later (--to)"
         )
     waiting = [row for row in both[0] if row["window_end_ms"] <= limit_ms and row["edge_count"] > row["fired_count"]]
     if waiting:

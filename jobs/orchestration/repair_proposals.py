@@ -1,49 +1,65 @@
 """Proposals of late repairs: open requests that a person, or the schedule, starts. A pipeline has at most one."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from jobs.durations import format_duration, human_duration
 from jobs.lake.lake import Lake
-from jobs.ledger.events import LedgerEvent
+from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
-from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing
+from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing, replaced_since
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
-from jobs.planning.estimate import estimator
-from jobs.planning.request_context import RequestContext, on_published_spec, open_request_context, requested_event
+from jobs.pipeline.slices import slices_between
+from jobs.planning.estimate import Estimate, estimator
+from jobs.planning.request_context import (
+    SHOWN_ID,
+    RequestContext,
+    is_live,
+    on_published_spec,
+    open_request_context,
+    requested_event,
+)
 from jobs.replay.restart import restart_before
 from jobs.runs import WarmUp
 from windowlib.errors import InvariantBroken, LogError, RequestError, StoreError
-
-SHOWN_ID: Final = 8
 
 
 def propose_repairs(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) -> tuple[str, ...]:
     """Propose to repair late records as the pipeline file says; return sentences on it. No record of the log is read.
 
-    Late records of a repair that a person has declined are not proposed again.
+    Late records of a repair that a person has declined are not proposed again. An open repair that can no longer be
+    published is closed.
     """
     rule = pipeline.repair
     if rule is None or rule.mode == "off":
         return ()
     work, _ = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
-    view = work.ledger.view()
-    opened = next(iter(view.open_requests(RequestKind.REPAIR)), None)
-    if opened is not None:
-        return (f"late repair {opened.request_id[:SHOWN_ID]} is open: {opened.reason}",)
-    from_ms = _first_ms(view, oldest_ms=now_ms - rule.at_most_age_ms)
-    if from_ms is None:
-        return ()
     try:
-        repair = within_budget(work, view, rule, from_ms=from_ms)
+        view = work.ledger.view()
+        if _outdated(work, view):
+            view = work.ledger.write(lambda view: _outdated(work, view))
+        opened = next(iter(view.open_requests(RequestKind.REPAIR)), None)
+        if opened is not None:
+            return (f"late repair {opened.request_id[:SHOWN_ID]} is open: {opened.reason}",)
+        from_ms = _first_ms(view, oldest_ms=now_ms - rule.at_most_age_ms)
+        if from_ms is None:
+            return ()
+        repair, warm_up = within_budget(work, view, rule, from_ms=from_ms)
         if not repair.late:
             return ()
-        warm_up = restart_before(None, repairing(work, repair), repair.slices)
         request = propose(work, repair, warm_up=warm_up, who=who)
     except (LogError, RequestError, StoreError) as error:
         return (f"no late repair is proposed: {error}",)
     return (f"{repair.reason}: proposed as request {request.request_id[:SHOWN_ID]}",)
+
+
+def _outdated(work: RequestContext, view: LedgerView) -> list[LedgerEvent]:
+    """Return the events that close the repairs on which nobody works and that can no longer be published."""
+    return [
+        closed_event(request.request_id, f"slices were published again after it was opened, first {replaced[0]}")
+        for request in view.open_requests(RequestKind.REPAIR)
+        if not is_live(work, request) and (replaced := replaced_since(view, request))
+    ]
 
 
 def propose(work: RequestContext, repair: LateRepair, *, warm_up: WarmUp | None, who: str, reason: str = "") -> Request:
@@ -67,30 +83,34 @@ def propose(work: RequestContext, repair: LateRepair, *, warm_up: WarmUp | None,
     return opened[0]
 
 
-def within_budget(work: RequestContext, view: LedgerView, rule: RepairGrammar, *, from_ms: int) -> LateRepair:
-    """Return the repair of the oldest slices that past runs replay within the daily budget.
+def within_budget(
+    work: RequestContext, view: LedgerView, rule: RepairGrammar, *, from_ms: int
+) -> tuple[LateRepair, WarmUp | None]:
+    """Return a repair of the oldest slices that past runs replay within the daily budget, and its warm-up.
 
     Raises:
-        RequestError: the first slice alone takes longer; or as `repair_of` raises.
+        RequestError: the first slice alone takes longer; or as `repair_of` and `restart_before` raise.
     """
-    repair = repair_of(work, from_ms=from_ms, to_ms=None, at_most_ms=None)
-    estimate, budget_s = estimator(view), rule.daily_budget_ms / 1_000
-    seconds, end_ms = 0.0, None
-    for slice_ in repair.slices:
-        run = view.published_run(slice_.slice_id)
-        expected = None if run is None else estimate(run.result.counts.read)
-        seconds += 0.0 if expected is None else expected.seconds
-        if seconds > budget_s:
-            break
-        end_ms = slice_.end_ms
-    if not repair.slices or end_ms == repair.slices[-1].end_ms:
-        return repair
-    if end_ms is None:
-        raise RequestError(
-            f"slice {repair.slices[0].slice_id} takes about {human_duration(seconds * 1_000)}, and repair.daily_budget "
-            f"is {format_duration(rule.daily_budget_ms)}"
-        )
-    return repair_of(work, from_ms=from_ms, to_ms=end_ms, at_most_ms=None)
+    estimate, to_ms = estimator(view), None
+    while True:
+        repair = repair_of(work, from_ms=from_ms, to_ms=to_ms, at_most_ms=rule.at_most_lateness_ms)
+        if not repair.late:
+            return repair, None
+        warm_up = restart_before(None, repairing(work, repair), repair.slices)
+        start = repair.slices[0] if warm_up is None else warm_up.first
+        replayed = slices_between(work.pipeline, start.start_ms, repair.slices[-1].end_ms)
+        runs = (run for slice_ in replayed if (run := view.published_run(slice_.slice_id)) is not None)
+        expected = Estimate.together(estimate(run.result.counts.read) for run in runs)
+        seconds = 0.0 if expected is None else expected.seconds
+        if seconds <= rule.daily_budget_ms / 1_000:
+            return repair, warm_up
+        if len(repair.late) == 1:
+            raise RequestError(
+                f"the late records of {repair.late[0].slice.slice_id} take about {human_duration(seconds * 1_000)}, "
+                f"with a warm-up from {start.slice_id} on, and repair.daily_budget is "
+                f"{format_duration(rule.daily_budget_ms)}. Allow more, or a smaller repair.at_most_lateness"
+            )
+        to_ms = repair.late[len(repair.late) // 2 - 1].slice.end_ms
 
 
 def _first_ms(view: LedgerView, *, oldest_ms: int) -> int | None:
@@ -102,10 +122,12 @@ def _first_ms(view: LedgerView, *, oldest_ms: int) -> int | None:
 
 
 def _is_declined(view: LedgerView, request: Request) -> bool:
-    """Return whether a person has cancelled a repair, or rolled it back."""
+    """Return whether a person has cancelled a repair, or rolled it back, or it was refused and would be again."""
     if request.kind is not RequestKind.REPAIR:
         return False
     if request.state is RequestState.ROLLED_BACK:
         return True
+    if request.state is not RequestState.CLOSED or request.ended_by is not None:
+        return False
     decided = [decision for decision in view.decisions.values() if decision.request_id == request.request_id]
-    return request.state is RequestState.CLOSED and bool(decided) and decided[-1].action == "cancel"
+    return (bool(decided) and decided[-1].action == "cancel") or not replaced_since(view, request)

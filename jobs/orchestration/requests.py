@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from jobs.ledger.events import EventKind, LedgerEvent, slice_columns
+from jobs.ledger.events import EventKind, LedgerEvent, closed_event, slice_columns
 from jobs.ledger.view import LedgerView, RequestKind, StagedRun
 from jobs.orchestration.attempts import begins_chain, may_stage, replay_until_closed
 from jobs.orchestration.open_ranges import check_range_is_free, open_range
@@ -277,16 +277,18 @@ def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
 
 
 def _complete(work: RequestContext, request_id: str, first: Plan | None) -> None:
-    """Record that no slice of the request's range is left to replay.
+    """Record that no slice of the request's range is left to replay. A repair that is refused is closed.
 
     Of a candidate, the ledger stores what readers saw of the range when the `first` plan of this call was made.
 
     Raises:
         RequestError: the request is a repair, and the chain could not go on after it.
     """
+    refused: RequestError | None = None
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
-        request = view.requests[request_id]
+        nonlocal refused
+        refused, request = None, view.requests[request_id]
         if not request.is_open or request.from_ms is None:
             return []
         compared_with = _seen_by(first) if request.is_candidate else {}
@@ -296,10 +298,16 @@ def _complete(work: RequestContext, request_id: str, first: Plan | None) -> None
         if request.is_repair:
             from jobs.orchestration.late_repair import repairs_of
 
-            details["repairs"] = repairs_of(work, view, request)
+            try:
+                details["repairs"] = repairs_of(work, view, request)
+            except RequestError as error:  # the same runs would be refused again
+                refused = error
+                return [closed_event(request_id, str(error))]
         return [LedgerEvent(kind=EventKind.COMPLETED, request_id=request_id, details=details)]
 
     work.ledger.write(decide)
+    if refused is not None:
+        raise refused
 
 
 def _seen_by(planned: Plan | None) -> dict[str, str | None]:

@@ -99,22 +99,21 @@ def restatement_conf(work: RequestContext, request: Request, *, publish: bool) -
 
 
 def to_start(pipeline_file: str, *, lake: str | None = None) -> BackfillStart | str:
-    """Return the DAG run that restates by itself (`restate.mode: auto`), or why there is none now.
+    """Return the DAG run that restates, or repairs, by itself (`mode: auto`), or why there is none now.
 
-    A restatement that was started by itself and has failed comes before a newer proposal: its DAG run is to run again.
+    A request that was started by itself and has failed comes before a newer proposal: its DAG run is to run again.
     """
     pipeline, root = load_file(Path(pipeline_file)), lake or os.environ.get("HINDCAST_LAKE")
     if not root:
         raise RequestError("no lake: set HINDCAST_LAKE for Airflow's tasks and start Airflow again")
     work = open_request_context(pipeline, Lake(root=root), now_ms=wall_clock_ms)
-    restates = restate_rule(work).mode == "auto"
-    repairs = pipeline.repair is not None and pipeline.repair.mode == "auto"
-    if not (restates or repairs):
+    rules = {RequestKind.RESTATEMENT: restate_rule(work), RequestKind.REPAIR: pipeline.repair}
+    kinds = [kind for kind, rule in rules.items() if rule is not None and rule.mode == "auto"]
+    if not kinds:
         return "restate.mode is not auto"
     view = work.ledger.view()
-    request = _failed(work, view) or open_proposal(work, view) if restates else None
-    if request is None and repairs:
-        request = next((waiting for waiting in view.open_requests(RequestKind.REPAIR) if waiting.is_proposed), None)
+    waiting = (_failed(work, view, kind) or open_proposal(work, view, kind) for kind in kinds)
+    request = next((request for request in waiting if request is not None), None)
     if request is None:
         return "no restatement is proposed"
     why = _stopped(work, view, request)
@@ -135,9 +134,9 @@ def _was_started(request: Request) -> bool:
     return _run_id(request) in {origin.run_id for origin in request.origins}
 
 
-def _failed(work: RequestContext, view: LedgerView) -> Request | None:
-    """Return the newest restatement that was started by itself, and that nobody works on. No failed check holds it."""
-    for request in reversed(view.open_requests(RequestKind.RESTATEMENT)):
+def _failed(work: RequestContext, view: LedgerView, kind: RequestKind) -> Request | None:
+    """Return the newest request that was started by itself, and that nobody works on. No failed check holds it."""
+    for request in reversed(view.open_requests(kind)):
         is_left = not request.is_proposed and not is_live(work, request) and not held_of(view, request)
         if is_left and _was_started(request):
             return request

@@ -9,8 +9,8 @@ from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.changed_slices import in_words, named_spans
-from jobs.planning.request_context import RequestContext, on_published_spec
-from jobs.planning.restating import SHOWN_ID, Assessed, Restating, restate_rule, restating
+from jobs.planning.request_context import SHOWN_ID, RequestContext, on_published_spec
+from jobs.planning.restating import Assessed, Restating, restate_rule, restating
 from windowlib.errors import LogError
 
 

@@ -25,12 +25,13 @@ from jobs.storage import file_system
 class LogState:
     """The coordinates of each slice of a range, and the first and last slice with records (None: no record).
 
-    Records outside the pipeline's `first..last` are ignored. `data_ms` are the distinct instants of the slice column
-    that have records, ascending. `newest_data_ms` is when the newest commit that adds data was made, if the readiness
-    of a slice of the range depends on it; else None. `known` saves the next `pin_log` from reading the same
-    commits again. `warnings` are sentences for the person who plans. `missing` maps the slices whose records the log
-    does not have yet to the reason, if the log is a table of another pipeline;
-    None of other logs, which cannot tell that.
+    Records outside the pipeline's `first..last` are ignored. `last_data` has begun: a record of a slice of the future,
+    such as one with a wrong date, tells nothing of the slices before it. `data_ms` are the distinct instants of the
+    slice column that have records, ascending. `newest_data_ms` is when the newest commit that adds data was made, if
+    the readiness of a slice of the range depends on it; else None. `known` saves the next `pin_log` from reading the
+    same commits again. `warnings` are sentences for the person who plans. `missing` maps the slices whose records the
+    log does not have yet to the reason, if the log is a table of another pipeline; None of other logs, which cannot
+    tell that.
     """
 
     version: int
@@ -56,10 +57,12 @@ def read_log_state(
     *,
     view: LedgerView | None = None,
     before: LogState | None = None,
+    now_ms: int | None = None,
 ) -> LogState:
     """Read the Delta log for a range of slices. Commits that a run in `view` has seen are not read again.
 
     `before` is the state of the same slices that was read a moment ago. It is returned if the log has no newer commit.
+    `now_ms` is the time; None: every slice has begun.
 
     Raises:
         LogError, SpecError: as for `plan`.
@@ -70,7 +73,8 @@ def read_log_state(
     pinned = pin_input(pipeline, lake, slices, known=known, row_ids=False)
     grid = slice_grid(pipeline)
     filled = _inside(grid, pinned.data_ms)
-    last = slice_at(grid, filled[-1]) if filled else None
+    begun = filled if now_ms is None else filled[: bisect_left(filled, slice_at(grid, now_ms).end_ms)]
+    last = slice_at(grid, begun[-1]) if begun else None
     return LogState(
         version=pinned.version,
         coordinates={slice_.slice_id: pinned.coordinates(slice_.slice_id) for slice_ in slices},

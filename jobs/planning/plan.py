@@ -170,9 +170,9 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
     if earlier is not None and earlier.basis is not None and earlier.basis.is_of(basis):
         return replace(earlier, ledger_version=view.version)
     spec = spec_fingerprint(pipeline)
-    if view.head is not None and view.head.result.spec_fingerprint != spec:
+    if view.head is not None:
         shown = [slice_ for slice_ in ask.slices if ask.from_ms is None or slice_.start_ms >= ask.from_ms]
-        _refuse_other_cut(pipeline, view, shown)
+        _refuse_other_cut(pipeline, view, shown, is_edited=view.head.result.spec_fingerprint != spec)
     start = _start(pipeline, view, log, ask=ask)
     estimate, own = estimator(view), basis.own
     state: str | None = start.state
@@ -209,23 +209,34 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
     )
 
 
-def _refuse_other_cut(pipeline: Pipeline, view: LedgerView, slices: Sequence[Slice]) -> None:
-    """Refuse slices of an edited `log.slice` that do not fit the published ones beside them, which stay visible."""
+def _refuse_other_cut(pipeline: Pipeline, view: LedgerView, slices: Sequence[Slice], *, is_edited: bool) -> None:
+    """Refuse slices that do not fit the published ones beside them, which stay visible.
+
+    After an edit of `log.slice`, any published slice may overlap. Without one (`is_edited`), an update of the time zone
+    rules may have moved the edge to the slice before or after.
+    """
     grid, first, last = slice_grid(pipeline), slices[0], slices[-1]
     before, after = previous_slice(grid, first) or first, next_slice(grid, last) or last
     names = {slice_.slice_id for slice_ in slices}
-    for slice_id in view.published.keys() - names:
+    beside = view.published.keys() if is_edited else view.published.keys() & {before.slice_id, after.slice_id}
+    for slice_id in beside - names:
         shown = view.slices[slice_id]
         overlaps = shown.start_ms < last.end_ms and first.start_ms < shown.end_ms
         is_hole = before.start_ms < shown.end_ms < first.start_ms or last.end_ms < shown.start_ms < after.end_ms
         if overlaps or is_hole:
+            cut = pipeline.source if is_edited else f"The time zone rules of {grid.zone} that are installed here"
+            to_do = (
+                "Restore `log.slice`, or make a pipeline with another name. If only the time zone has changed, one "
+                "request for all published slices can replace them"
+                if is_edited
+                else f"An update of tzdata has moved the edge: replay {slice_id} in the same request, or restore the "
+                "version of tzdata with which it was published"
+            )
             raise RequestError(
-                f"{pipeline.source} cuts the log of pipeline {pipeline.name} into other slices than readers see: "
+                f"{cut} cuts the log of pipeline {pipeline.name} into other slices than readers see: "
                 f"{first.slice_id} to {last.slice_id} would be [{show_instant(first.start_ms)}, "
                 f"{show_instant(last.end_ms)}), and {slice_id} is published as [{show_instant(shown.start_ms)}, "
-                f"{show_instant(shown.end_ms)}). Readers would see records twice, or never. Restore `log.slice`, or "
-                "make a pipeline with another name. If only the time zone has changed, one request for all published "
-                "slices can replace them"
+                f"{show_instant(shown.end_ms)}). Readers would see records twice, or never. {to_do}"
             )
 
 

@@ -160,7 +160,7 @@ class Evidence:
         return self.log.coordinates[slice_.slice_id].records
 
     def has_later(self, slice_: Slice) -> bool:
-        """Return whether a later slice has a record."""
+        """Return whether a later slice has a record, of those that have begun."""
         return self.log.last_data is not None and self.log.last_data.start_ms > slice_.start_ms
 
 
@@ -226,7 +226,9 @@ def _waiting(ready: ReadyGrammar | None, slice_: Slice, evidence: Evidence, *, m
     leaves = tuple(ready.leaves()) if ready is not None and ready.has_condition else ()
     until_ms = None if ready is None or ready.timeout_ms is None else slice_.end_ms + ready.timeout_ms
     clock = [slice_.end_ms + leaf.after_ms for leaf in leaves if leaf.after_ms is not None]
-    future = [at_ms for at_ms in (*clock, *(() if until_ms is None else (until_ms,))) if at_ms > evidence.now_ms]
+    timeout = () if until_ms is None else (until_ms,)
+    # When a slice with records begins, it is a later slice with a record.
+    future = [at_ms for at_ms in (*clock, *timeout, *evidence.log.data_ms) if at_ms > evidence.now_ms]
     places = (evidence.marker(leaf.marker, slice_) for leaf in leaves if leaf.marker is not None)
     return Waiting(
         slice=slice_,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
@@ -13,17 +13,20 @@ from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import HANDOVER_MS, LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.provenance import DagRunOrigin, origin_details
-from jobs.ledger.view import LedgerView, Request, RequestKind
+from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.publish import PublishGrammar
 from jobs.pipeline.slices import slice_at, slice_grid
+from jobs.plain_text import shortened
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.plan import Plan, make_plan
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.planning.steps import Ask
 from jobs.runs import Slice, WarmUp
 from windowlib.errors import RequestError
+
+SHOWN_ID: Final = 8
 
 
 class ReadLog(Protocol):
@@ -37,6 +40,7 @@ class ReadLog(Protocol):
         *,
         view: LedgerView | None,
         before: LogState | None = None,
+        now_ms: int | None = None,
     ) -> LogState:
         """Return the state of the log; `before` if that was read a moment ago for these slices and is still right."""
         ...
@@ -76,7 +80,8 @@ class RequestContext:
 
     def log_state(self, view: LedgerView, slices: Sequence[Slice], *, before: LogState | None = None) -> LogState:
         """Return the state of the log for a range of slices; raises as `read_log_state` does."""
-        return self.read_log(self.pipeline, self.lake, slices, view=view, before=before)
+        now_ms = self.ledger.now_ms()
+        return self.read_log(self.pipeline, self.lake, slices, view=view, before=before, now_ms=now_ms)
 
 
 def open_request_context(
@@ -179,6 +184,24 @@ def is_overtaken(work: RequestContext, view: LedgerView, request: Request) -> bo
         return False
     states = {view.run(id_).result.slice.end_ms: view.run(id_).result.state_after for id_ in request.runs.values()}
     return not request.is_complete or states.get(request.to_ms, after.result.state_before) != after.result.state_before
+
+
+def declined_requests(view: LedgerView) -> dict[str, list[tuple[Request, str]]]:
+    """Return slice -> the requests that a person has declined or rolled back, newest first, and why."""
+    newest = {decided.request_id: decided for decided in view.decisions.values()}
+    declined: dict[str, list[tuple[Request, str]]] = {}
+    for request in reversed(list(view.requests.values())):
+        decided, slices = newest.get(request.request_id), {*request.changes}
+        if request.state is RequestState.ROLLED_BACK and not request.is_candidate:
+            slices |= request.runs.keys()
+            why = f"its restatement by request {request.request_id[:SHOWN_ID]} was rolled back"
+        elif request.state is RequestState.CLOSED and decided is not None and decided.action == "cancel":
+            why = shortened(decided.reason)
+        else:
+            continue
+        for slice_id in slices:
+            declined.setdefault(slice_id, []).append((request, why))
+    return declined
 
 
 def covers(request: Request, slice_: Slice) -> bool:

@@ -13,20 +13,27 @@ from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.ledger.events import EventKind, LedgerEvent, closed_event
 from jobs.ledger.looks import changes_details, looked_event
-from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
+from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import pipeline_to_json
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
 from jobs.plain_text import counted, shortened
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
-from jobs.planning.request_context import RequestContext, context_of, covers, holders, is_live, is_overtaken
+from jobs.planning.request_context import (
+    RequestContext,
+    context_of,
+    covers,
+    declined_requests,
+    holders,
+    is_live,
+    is_overtaken,
+)
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
 GONE: Final = "no changed slice is left to restate"
 OVERTAKEN: Final = "it was left unfinished, and later slices were published without it"
 _MAX_REASON: Final = 300
-SHOWN_ID: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,16 +100,18 @@ def propose(work: RequestContext, *, rule: RestateGrammar, who: str) -> Restatin
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         log_look = look_at_log(work, view)
-        looked = [looked_event(log_look.look)] if log_look.is_due and log_look.look is not None else []
+        looked = [looked_event(log_look.look, view.look)] if log_look.is_due and log_look.look is not None else []
         return [*looked, *_proposal_events(work, view, log_look.changed, rule=rule, who=who, new_id=new_id)]
 
     view = work.ledger.write(decide)
     return restating(work, view, rule=rule)
 
 
-def open_proposal(work: RequestContext, view: LedgerView) -> Request | None:
-    """Return the restatement that waits to be started; None if there is none."""
-    requests = view.open_requests(RequestKind.RESTATEMENT)
+def open_proposal(
+    work: RequestContext, view: LedgerView, kind: RequestKind = RequestKind.RESTATEMENT
+) -> Request | None:
+    """Return the restatement, or the late repair, that waits to be started; None if there is none."""
+    requests = view.open_requests(kind)
     return next((request for request in reversed(requests) if request.is_proposed and not is_live(work, request)), None)
 
 
@@ -118,6 +127,8 @@ def assess(
         view=view,
         rule=rule,
         proposal=proposal,
+        begun=_begun(work, view, proposal),
+        declined=declined_requests(view),
         ends=_chain_ends(view),
         removed={change.slice.slice_id: change.removed for change in changed if change.removed},
     )
@@ -137,13 +148,16 @@ def _is_wanted(assessed: Assessed, proposal: Request | None) -> bool:
 class _Assessor:
     """Finds what becomes of one changed slice.
 
-    `ends` maps a published slice to the last slice of its chain, `removed` a slice to the commit that removed records.
+    `begun` and `declined` are what `_begun` and `declined_requests` return. `ends` maps a published slice to the last
+    slice of its chain, `removed` a slice to the commit that removed records.
     """
 
     work: RequestContext
     view: LedgerView
     rule: RestateGrammar
     proposal: Request | None
+    begun: Sequence[Request]
+    declined: Mapping[str, Sequence[tuple[Request, str]]]
     ends: Mapping[str, Slice]
     removed: Mapping[str, str]
 
@@ -153,9 +167,10 @@ class _Assessor:
         request = self._replayed_by(change)
         if request is not None:
             return replace(assessed, request=request)
-        declined = self._declined(change)
-        if declined:
-            return replace(assessed, why_not=declined, is_declined=True)
+        declined = self.declined.get(change.slice.slice_id, ())
+        why = next((why for by, why in declined if _is_in(by, change) or self._has_run_of(by, change)), "")
+        if why:
+            return replace(assessed, why_not=why, is_declined=True)
         why = self._unreadable(assessed) or self._of_another_chain(assessed)
         if not why and self.proposal is not None and _is_in(self.proposal, change):
             return replace(assessed, request=self.proposal)
@@ -163,9 +178,7 @@ class _Assessor:
 
     def _replayed_by(self, change: ChangedSlice) -> Request | None:
         """Return the open request that replays a slice now, or has a run of its present records."""
-        for request in reversed(self.view.awaited_requests()):
-            if request is self.proposal or is_overtaken(self.work, self.view, request):
-                continue
+        for request in self.begun:
             if self._has_run_of(request, change):
                 return request
             if covers(request, change.slice) and (is_live(self.work, request) or _is_in(request, change)):
@@ -173,8 +186,9 @@ class _Assessor:
         return None
 
     def _has_run_of(self, request: Request, change: ChangedSlice) -> bool:
-        """Return whether a request has a run of the present records of a slice."""
-        run = self.view.runs.get(request.runs.get(change.slice.slice_id, ""))
+        """Return whether a request has, or had before a clean-up, a run of the present records of a slice."""
+        run_id = request.runs.get(change.slice.slice_id, "")
+        run = self.view.runs.get(run_id) or self.view.removed_runs.get(run_id)
         return run is not None and match_input(run.sightings, change.now) is Match.SAME
 
     def _unreadable(self, assessed: Assessed) -> str:
@@ -215,19 +229,6 @@ class _Assessor:
             return "it begins a chain, and only a person begins a chain (--fresh)"
         return ""
 
-    def _declined(self, change: ChangedSlice) -> str:
-        """Return who declined to restate the present records of a slice, or that this was rolled back; else empty."""
-        for request in reversed(list(self.view.requests.values())):
-            is_undone = request.state is RequestState.ROLLED_BACK and not request.is_candidate
-            if is_undone and self._has_run_of(request, change):
-                return f"its restatement by request {request.request_id[:SHOWN_ID]} was rolled back"
-            if request.state is not RequestState.CLOSED or not _is_in(request, change):
-                continue
-            by = [decided for decided in self.view.decisions.values() if decided.request_id == request.request_id]
-            if by and by[-1].action == "cancel":
-                return shortened(by[-1].reason)
-        return ""
-
     def _beyond(self, change: ChangedSlice) -> str:
         """Return why the pipeline file or a hold does not let the schedule propose a slice; empty if they do."""
         if self.rule.mode == "off":
@@ -244,6 +245,12 @@ def _is_in(request: Request, change: ChangedSlice) -> bool:
     """Return whether a restatement is for the present records of a slice."""
     asked = request.changes.get(change.slice.slice_id)
     return asked is not None and compare_coordinates(asked, change.now) is Match.SAME
+
+
+def _begun(work: RequestContext, view: LedgerView, proposal: Request | None) -> list[Request]:
+    """Return the open requests that may replay changed slices, newest first, without the proposal."""
+    awaited = (request for request in reversed(view.awaited_requests()) if request is not proposal)
+    return [request for request in awaited if not is_overtaken(work, view, request)]
 
 
 def _chain_ends(view: LedgerView) -> dict[str, Slice]:

@@ -21,7 +21,7 @@ class Standing:
 
     Attributes:
         now_ms: the time of the answer.
-        newest_data: the last slice with records in the log; None: the log has none.
+        newest_data: the last slice that has begun and has records in the log; None: there is none.
         head: the published run of the last slice; None: nothing is published.
         due: the slices that are over and come after the head, oldest first.
         ready: the first ones of `due`, which are complete.

@@ -162,6 +162,7 @@ class StepJudge:
             state is not None
             and result.state_before == state
             and result.spec_fingerprint == self.spec
+            and result.slice == self.slice
             and (not self.ask.is_fresh or is_own)
             and (
                 (is_own and self.slice.slice_id in self.ask.trusted)
@@ -187,8 +188,9 @@ class StepJudge:
         changed = _input_reason(reference, self.input, self.view)
         if changed is not None and not (is_other_spec and changed[0] is Reason.INPUT_UNVERIFIED):
             return *changed, True
-        if is_other_spec:
-            return Reason.SPEC_CHANGED, f"was spec {then.spec_fingerprint[:12]}, is {self.spec[:12]}", True
+        if is_other_spec or then.slice != self.slice:
+            specs = f"was spec {then.spec_fingerprint[:12]}, is {self.spec[:12]}"
+            return Reason.SPEC_CHANGED, specs if is_other_spec else "the rules of its time zone moved its bounds", True
         if self.ask.is_fresh:
             return Reason.FRESH, "--fresh replays valid runs, too", True
         if state is None:

@@ -8,7 +8,6 @@ made up for by the next one, and a second move to the same publication does noth
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.ledger.view import LedgerView
 from jobs.planning.request_context import RequestContext
 from windowlib.errors import HindcastError, StoreError
 
@@ -44,25 +43,26 @@ class Current:
         )
 
 
-def current_tables(work: RequestContext, view: LedgerView) -> tuple[Current, ...]:
+def current_tables(work: RequestContext) -> tuple[Current, ...]:
     """Return which publication each current table of the pipeline file shows.
 
     Raises:
         StoreError: a table cannot be read.
     """
-    return tuple(_current(work, view, name) for name in _names(work))
+    return tuple(_current(work, name) for name in _names(work))
 
 
 def _names(work: RequestContext) -> tuple[str, ...]:
     return () if work.pipeline.publish is None else work.pipeline.publish.current_tables
 
 
-def _current(work: RequestContext, view: LedgerView, table: str) -> Current:
+def _current(work: RequestContext, table: str) -> Current:
     from jobs.lake.plain_table import open_plain
     from jobs.lake.store import table_columns
 
     uri = work.lake.table(work.pipeline.name, f"current_{table}")
     plain = open_plain(uri)
+    view = work.ledger.view()  # is read after the table, so it has the publication that the table shows
     shows = None if plain is None else plain.shows
     is_written = bool(view.publications and table_columns(work.lake.table(work.pipeline.name, table)))
     return Current(table=table, uri=uri, shows=shows, newest=view.publications[-1].seq if is_written else shows)
@@ -79,7 +79,7 @@ def move_current_tables(work: RequestContext) -> None:
     from jobs.publishing.table_move import move_table  # imports Arrow
 
     try:
-        for current in current_tables(work, work.ledger.view()):
+        for current in current_tables(work):
             if current.is_behind:
                 move_table(work, current.table, uri=current.uri)
     except HindcastError as error:

@@ -22,7 +22,7 @@ from jobs.ledger.removals import StoredAttempt, Why
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.models.retention import RetentionGrammar
 from jobs.planning.chains import RunsByState
-from jobs.runs import EMPTY_STATE
+from jobs.runs import EMPTY_STATE, Slice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +58,8 @@ class Need:
         return removed
 
     @cached_property
-    def _open(self) -> tuple[Request, ...]:
-        return self.view.open_requests()
+    def _open(self) -> tuple["_OpenRequest", ...]:
+        return tuple(_OpenRequest.of(request) for request in self.view.open_requests())
 
     @cached_property
     def _runs_by_place(self) -> dict[StoredAttempt, StagedRun]:
@@ -96,7 +96,7 @@ class Need:
 
     def _is_needed(self, run: StagedRun) -> bool:
         run_id = run.result.run_id
-        if any(_covers(request, run) for request in self._open):
+        if any(request.covers(run.result.slice) for request in self._open):
             return True
         if run_id not in self._ever_seen:
             return not self._is_over(self.retention.unpublished_ms, run.at_ms)
@@ -132,7 +132,7 @@ class Need:
             after = following.result.slice
             is_continued = after.start_ms == run.result.slice.end_ms and not following.is_chain_start
             is_old = self._is_over(self.retention.checkpoints_ms, published_ms[after.slice_id])
-            is_free = not any(_starts_from(request, run) for request in self._open)
+            is_free = not any(request.starts_from(run.result.slice) for request in self._open)
             if is_continued and is_old and is_free and after.slice_id not in newest:
                 yield run.result.slice.slice_id
 
@@ -147,23 +147,26 @@ def _place(run: StagedRun) -> StoredAttempt:
     return run.result.slice.slice_id, run.result.attempt_id
 
 
-def _span(request: Request) -> tuple[int, int] | None:
-    """Return the range of a request, from its warm-up on; None if it has none."""
-    if request.from_ms is None or request.to_ms is None:
-        return None
-    return request.from_ms if request.warm_up is None else request.warm_up.first.start_ms, request.to_ms
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OpenRequest:
+    """The slices of an open request: its runs and attempts, and its range from the warm-up on (None: it has none)."""
 
+    slice_ids: frozenset[str]
+    span: tuple[int, int] | None
 
-def _covers(request: Request, run: StagedRun) -> bool:
-    span, slice_ = _span(request), run.result.slice
-    if span is None or slice_.slice_id in request.slice_ids:
-        return slice_.slice_id in request.slice_ids
-    return span[0] <= slice_.start_ms < span[1]
+    @classmethod
+    def of(cls, request: Request) -> "_OpenRequest":
+        span = None
+        if request.from_ms is not None and request.to_ms is not None:
+            start_ms = request.from_ms if request.warm_up is None else request.warm_up.first.start_ms
+            span = start_ms, request.to_ms
+        return cls(slice_ids=request.slice_ids, span=span)
 
+    def covers(self, slice_: Slice) -> bool:
+        """Return whether a slice is in the request."""
+        is_inside = self.span is not None and self.span[0] <= slice_.start_ms < self.span[1]
+        return is_inside or slice_.slice_id in self.slice_ids
 
-def _starts_from(request: Request, run: StagedRun) -> bool:
-    """Return whether a replay of a part of a request may start from the state after a run."""
-    span, slice_ = _span(request), run.result.slice
-    if span is None:
-        return True
-    return span[0] <= slice_.end_ms and slice_.start_ms < span[1]
+    def starts_from(self, slice_: Slice) -> bool:
+        """Return whether a replay of a part of the request may start from the state after a slice."""
+        return self.span is None or (self.span[0] <= slice_.end_ms and slice_.start_ms < self.span[1])

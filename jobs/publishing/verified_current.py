@@ -1,10 +1,10 @@
 """Compares the current tables with what the ledger lets readers see (law L9)."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.lake.damage import reading
 from jobs.lake.plain_table import PlainTable, open_plain
-from jobs.ledger.view import LedgerView
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.current_tables import Current, current_tables
@@ -25,28 +25,27 @@ if TYPE_CHECKING:
 _ADVICE = "Remove its directory; the next run, publication or rollback writes the table again"
 
 
-def verify_current_tables(work: RequestContext, *, with_rows: bool) -> "Iterator[Finding]":
+def verify_current_tables(work: RequestContext) -> "Iterator[Finding]":
     """Yield what is wrong with the current tables: one that is behind, and one with other rows than readers see.
 
-    With `with_rows`, all rows are compared by a digest, in any order. `attempt_id` is left out: after `hindcast mend`,
-    readers see an equal row of another attempt.
+    All rows are compared by a digest, in any order. `attempt_id` is left out: after `hindcast mend`, readers see an
+    equal row of another attempt.
 
     Raises:
         StoreError: a table cannot be opened.
     """
-    view = work.ledger.view()
-    for current in current_tables(work, view):
-        what = str(current) if current.is_behind else None
-        if what is None and with_rows:
-            what = _difference(work, view, current)
+    for current in current_tables(work):
+        what = str(current) if current.is_behind else _difference(work, current)
         if what is not None:
             yield Finding(table=f"current_{current.table}", slice_id=None, attempt_id=None, file=None, what=what)
 
 
-def _difference(work: RequestContext, view: LedgerView, current: Current) -> str | None:
+def _difference(work: RequestContext, current: Current) -> str | None:
     plain = open_plain(current.uri)
     if plain is None:
         return None  # nothing was published
+    view = work.ledger.view()  # a publication may have moved the table since, or may be about to move it
+    view = replace(view, published=view.published_at(plain.shows or 0))
     schema = published_schema(work.lake, work.pipeline.name, Selection(table=current.table))
     try:
         stored = _sum(_blocks(plain), schema)
@@ -59,7 +58,7 @@ def _difference(work: RequestContext, view: LedgerView, current: Current) -> str
     if stored == expected:
         return None
     rows = [counted(side.count, "row") for side in (stored, expected)]
-    return f"has other rows ({rows[0]}) than readers see at publication {current.shows} ({rows[1]}). {_ADVICE}"
+    return f"has other rows ({rows[0]}) than readers see at publication {plain.shows} ({rows[1]}). {_ADVICE}"
 
 
 def _blocks(plain: PlainTable) -> "Iterator[pa.Table]":

@@ -192,9 +192,10 @@ class World:
         slices: Sequence[Slice],
         *,
         view: LedgerView | None,
-        before: LogState | None = None,  # noqa: ARG002 - this log may change at any time
+        before: LogState | None = None,
+        now_ms: int | None = None,
     ) -> LogState:
-        del pipeline, lake
+        del pipeline, lake, before, now_ms  # this log may change at any time, and all of its slices have begun
         known = known_log(LedgerView(version=0) if view is None else view, ())
         self.refuse_erased(slices, known)
         return LogState(

@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.lake import plain_table
+from jobs.publishing import verified_current
 from jobs.readers import published_table
 from tests.jobs.cli.conftest import Shell
 from tests.jobs.publishing.test_current_tables import Killed, plain, rows_of
@@ -110,9 +111,40 @@ def test_a_table_that_is_behind_is_told_and_caught_up(kept: Shell, monkeypatch: 
     )
     assert kept("verify", "sales") == 1
     assert "table current_window_outputs: current table window_outputs is behind" in kept.out
+    assert kept("verify", "sales", "--share", "1/2") == 0, "the nightly scrub reports damage, and this is none"
     assert kept("run", "sales", *RANGE) == 0
     assert_shows_what_readers_see(kept)
     assert kept("verify", "sales") == 0
+
+
+@pytest.mark.parametrize(("opened", "moves"), [(0, True), (1, True), (2, True), (3, True), (2, False), (3, False)])
+def test_a_publication_while_the_tables_are_verified_is_no_finding(
+    kept: Shell, monkeypatch: pytest.MonkeyPatch, opened: int, *, moves: bool
+) -> None:
+    """It comes before the table number `opened` is opened, or is then between its commit and the move of the tables."""
+    kept("run", "sales", *RANGE)
+    append_day(kept.root, "2024-01-03", {"a": 10})
+    opens, open_plain = 0, plain_table.open_plain
+
+    def broken(*_arguments: object) -> bool:
+        raise Killed
+
+    def publishing(uri: str) -> plain_table.PlainTable | None:
+        nonlocal opens
+        opens += 1
+        if opens == opened + 1:
+            patched.undo()
+            with monkeypatch.context() as killed:
+                if not moves:
+                    killed.setattr(plain_table, "replace_slices", broken)
+                assert (kept("run", "sales", *RANGE) == 0) is moves
+        return open_plain(uri)
+
+    with monkeypatch.context() as patched:
+        for module in (plain_table, verified_current):
+            patched.setattr(module, "open_plain", publishing)
+        assert kept("verify", "sales") == 0, kept.out + kept.err
+    assert opens > opened
 
 
 def test_a_publish_and_a_rollback_that_run_again_move_what_a_killed_one_has_left(

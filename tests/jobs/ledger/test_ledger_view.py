@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,7 @@ from jobs.ledger.looks import Look, SeenInput, changes_details, looked_event
 from jobs.ledger.projection import project
 from jobs.ledger.view import LedgerView, RequestState
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
+from tests.support.fuzzing import seeds
 from windowlib.errors import LedgerError
 
 DAY = 86_400_000
@@ -278,6 +280,22 @@ def test_a_proposal_is_what_its_newest_event_says_until_an_attempt_starts() -> N
     assert project([other, proposed("two", 2)], version=1).requests["r"].reason == "range"
 
 
+def test_looks_are_stored_as_differences() -> None:
+    """For random looks, each of which adds, changes or drops slices. An event has no slice that is as it was."""
+    for seed in seeds(20):
+        chance, changed, events = Random(seed), dict[str, SeenInput](), list[LedgerEvent]()
+        for seq in range(1, 9):
+            known, before = changed, project(events, version=seq - 1).look
+            changed = {name: seen for name, seen in known.items() if chance.random() < 0.8}
+            for name in chance.sample(range(10), chance.randrange(3)):
+                changed[f"1970-01-{name:02d}"] = SeenInput(log=replace(a_result(1).log, records=chance.randrange(3)))
+            look = Look(table_id="log", version=seq, commit=f"c{seq}", changed=changed, seq=seq)
+            events.append(replace(looked_event(look, before), seq=seq))
+            assert project(events, version=seq).look == look, seed
+            stored = events[-1].details.get("newly", {}).keys() if seq > 1 else changed.keys()
+            assert stored == {name for name, seen in changed.items() if known.get(name) != seen}, seed
+
+
 def test_the_newest_look_counts_and_a_damaged_one_is_an_error() -> None:
     log = a_result(1).log
     look = Look(table_id="log", version=7, commit="c", changed={"1970-01-01": SeenInput(log=log, removed="commit 3")})
@@ -290,5 +308,9 @@ def test_the_newest_look_counts_and_a_damaged_one_is_an_error() -> None:
         damaged = {name: value for name, value in event.details.items() if name != field}
         with pytest.raises(LedgerError, match=r"ledger event looked \(seq 4\) cannot be read"):
             project([replace(event, details=damaged)], version=4)
+    following = replace(looked_event(replace(look, changed={}), replace(look, seq=4)), seq=5)
+    for before in ([], [replace(event, seq=3)]):
+        with pytest.raises(LedgerError, match=r"ledger event looked \(seq 5\) cannot be read: .* is missing"):
+            project([*before, following], version=5)
     with pytest.raises(LedgerError, match="ledger event requested"):
         project([replace(proposed("x", 1), details={"kind": "restatement", "changes": {"s": 3}})], version=1)

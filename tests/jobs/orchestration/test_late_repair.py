@@ -1,6 +1,7 @@
 """Late repairs: readers see what a chain with the greater allowed lateness would show, and the chain goes on."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -12,15 +13,19 @@ import pytest
 from deltalake import write_deltalake
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import Request, RequestKind
+from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.view import Request, RequestKind, StagedRun
+from jobs.orchestration import repair_proposals
 from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing
 from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.repair_proposals import propose_repairs
+from jobs.orchestration.repair_proposals import propose_repairs, within_budget
 from jobs.orchestration.requests import Staging, run_request
-from jobs.orchestration.restatements import plan_request
-from jobs.orchestration.scheduling import Replay
+from jobs.orchestration.restatements import BackfillStart, plan_request, to_start
+from jobs.orchestration.scheduling import Replay, leave_staged, replay
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.slices import slices_between
+from jobs.planning.estimate import Estimate
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked, RequestContext, context_of, open_request_context
 from jobs.planning.restating import request_to_continue
@@ -29,16 +34,19 @@ from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
 from jobs.readers import published_table
+from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.verify import verify
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
 from jobs.review.pages.request_page import plan_of
+from jobs.runs import RunResult
+from jobs.wall_clock import now_ms
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log
 from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of
-from windowlib.errors import RequestError
+from windowlib.errors import LogError, RequestError
 
 EPOCH: Final = date(1970, 1, 1)
 SIZES: Final = Sizes(local_records=10**9)
@@ -151,31 +159,109 @@ def make_small(tmp_path: Path, *, trigger: str = "") -> RequestContext:
     return context(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline_of(text))
 
 
+def append_one(log: Path, day: int, at_ms: int, *, value: int) -> None:
+    """Append a record to the slice of a day. `at_ms` is its event time from the first day on."""
+    arrived = pa.array([FIRST + timedelta(days=day)], pa.date32())
+    rows = {"k": [1], "at": [start_ms(0) + at_ms], "v": [value], "day": arrived}
+    write_deltalake(str(log), pa.table(rows), mode="append", partition_by=["day"])
+
+
+def ordered_context(root: Path) -> tuple[str, RequestContext]:
+    """The text and the context of a pipeline over the log of `append_one`."""
+    text = pipeline_text(windows="tumbling: {size: 2h}", bound="0s", lateness="0s")
+    ordered = text.replace("  slice: {by: day}\n", "  slice: {by: day}\n  order: [v]\n")
+    return ordered, context(linked_lake(root / "lake", root / "log"), pipeline_of(ordered))
+
+
 def test_a_changed_slice_is_refused_before_anything_is_replayed(tmp_path: Path) -> None:
     def append(day: int, at_ms: int, value: int) -> None:
-        arrived = pa.array([FIRST + timedelta(days=day)], pa.date32())
-        rows = {"k": [1], "at": [start_ms(0) + at_ms], "v": [value], "day": arrived}
-        write_deltalake(str(tmp_path / "log"), pa.table(rows), mode="append", partition_by=["day"])
+        append_one(tmp_path / "log", day, at_ms, value=value)
 
     append(0, DAY_MS // 2, 1)
     append(1, DAY_MS, 2)
     append(1, DAY_MS // 4, 3)
-    text = pipeline_text(windows="tumbling: {size: 2h}", bound="0s", lateness="0s")
-    ordered = text.replace("  slice: {by: day}\n", "  slice: {by: day}\n  order: [v]\n")
-    work = context(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline_of(ordered))
+    ordered, work = ordered_context(tmp_path)
     run_days(work, 0, 2)
     late = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
     check_current(work, late)
+    rule = f"{ordered}repair: {{mode: auto, at_most_age: 36500d}}\n"
     append(1, DAY_MS, 4)
     told = r"1 published day changed: .*Replay the changed slices first: hindcast run late --from \S+ --to \S+$"
     with pytest.raises(RequestError, match=told):
         check_current(work, late)
-    rule = pipeline_of(f"{ordered}repair: {{mode: propose, at_most_age: 36500d}}\n")
-    [sentence] = propose_repairs(rule, work.lake, now_ms=NOW_MS, who="the schedule")
+    [sentence] = propose_repairs(pipeline_of(rule), work.lake, now_ms=NOW_MS, who="the schedule")
     assert sentence.startswith("no late repair is proposed: 1 published day changed")
     assert not work.ledger.view().open_requests()
-    run_days(work, 0, 2)
+    append(2, 3 * DAY_MS // 2, 5)
+    append(2, DAY_MS // 4, 6)
+    run_days(work, 0, 3)
     check_current(work, late)
+    killed = killed_repair(work, rule, tmp_path / "late.yaml")
+    append(2, 2 * DAY_MS, 7)
+    run_days(work, 2, 3)
+    propose_repairs(pipeline_of(rule), work.lake, now_ms=NOW_MS, who="the schedule")
+    closed = work.ledger.view().requests[killed]
+    assert closed.failure == f"slices were published again after it was opened, first {FIRST + timedelta(days=2)}"
+    assert [request.is_proposed for request in work.ledger.view().open_requests()] == [True]
+
+
+def test_the_budget_covers_the_warm_up_and_one_wrong_clock_does_not_exhaust_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each slice takes a second. One record is later than the log is long, so its repair would begin with the log."""
+    log, lateness = tmp_path / "log", DAY_MS * 3 // 4
+    for day in range(8):
+        append_one(log, day, day * DAY_MS + DAY_MS // 2, value=day)
+    for number, (day, late_ms) in enumerate([(4, lateness), (7, lateness), (7, 400 * DAY_MS)], start=8):
+        append_one(log, day, day * DAY_MS + DAY_MS // 2 - late_ms, value=number)
+    _, work = ordered_context(tmp_path)
+    run_days(work, 0, 8)
+    monkeypatch.setattr(repair_proposals, "estimator", lambda _view: lambda _records: Estimate(1.0, 1.0, 1.0))
+
+    def within(budget: str, **rule: str) -> list[int]:
+        """The first day of the warm-up, and the days of the repair."""
+        grammar = RepairGrammar.model_validate({"daily_budget": budget, **rule})
+        found, warm_up = within_budget(work, work.ledger.view(), grammar, from_ms=start_ms(0))
+        assert warm_up is not None
+        return [(slice_.start_ms - start_ms(0)) // DAY_MS for slice_ in (warm_up.first, *found.slices)]
+
+    reads, read = list[str](), StoredRuns.read
+
+    def reading(self: StoredRuns, table: str, runs: Sequence[StagedRun], **columns: Any) -> pa.Table:  # noqa: ANN401
+        reads.extend(run.result.slice.slice_id for run in runs)
+        return read(self, table, runs, **columns)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StoredRuns, "read", reading)
+        repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    assert reads == [str(FIRST + timedelta(days=day)) for day in (4, 7)], "other slices have no late record to read"
+    assert within("9s") == [3, 4, 5, 6, 7]
+    assert within("2s") == [3, 4]
+    assert within("9s", at_most_lateness="9999d") == [0, 4, 5, 6, 7]
+    assert within("7s", at_most_lateness="9999d") == [3, 4], "the first slice without the record of the wrong clock"
+    with pytest.raises(RequestError, match=r"take about 2 s, with a warm-up from 1970-01-08 on, .*daily_budget is 1s"):
+        within("1s")
+
+
+def killed_repair(work: RequestContext, rule: str, file: Path) -> str:
+    """Propose a repair, start it by itself, and kill its replay; return the request. Its DAG run is to run again."""
+
+    def dies(_order: object) -> list[RunResult]:
+        raise LogError("killed")
+
+    file.write_text(rule, encoding="utf-8")
+    propose_repairs(pipeline_of(rule), work.lake, now_ms=NOW_MS, who="the schedule")
+    start = to_start(str(file), lake=work.lake.root)
+    assert isinstance(start, BackfillStart)
+    origin = DagRunOrigin(dag_id="backfill_late", run_id=start.run_id, slice_ids=())
+    asked = Asked(from_ms=None, to_ms=None, who="a", reason="", request_id=start.conf["request"], origin=origin)
+    order = plan_request(work.pipeline, work.lake, asked=asked, now_ms=now_ms())
+    assert isinstance(order, Replay)
+    with pytest.raises(LogError, match="killed"):
+        replay(work.pipeline, work.lake, opened=order.opened, slices=order.slices, replayer=dies, now_ms=now_ms)
+    leave_staged(work.pipeline, work.lake, opened=order.opened, now_ms=now_ms())
+    assert to_start(str(file), lake=work.lake.root) == start
+    return order.opened.request_id
 
 
 def test_records_that_are_later_than_asked_stay_late(tmp_path: Path) -> None:
@@ -236,8 +322,14 @@ def test_a_trigger_that_does_not_fire_for_late_records_is_refused(tmp_path: Path
     run_days(work, 0, DAYS)
     found = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
     assert found.late
+    rule = work.pipeline.model_copy(update={"repair": RepairGrammar.model_validate({"at_most_age": "36500d"})})
+    propose_repairs(rule, work.lake, now_ms=NOW_MS, who="the schedule")
+    [proposed] = work.ledger.view().open_requests()
     with pytest.raises(RequestError, match="does not fire for late records"):
         repair(work, found)
+    closed = work.ledger.view().requests[proposed.request_id]
+    assert (closed.is_open, "does not fire for late records" in (closed.failure or "")) == (False, True)
+    assert propose_repairs(rule, work.lake, now_ms=NOW_MS, who="the schedule") == (), "it would be refused again"
 
 
 def test_windows_without_end_are_refused(tmp_path: Path) -> None:

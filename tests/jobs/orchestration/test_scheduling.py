@@ -14,7 +14,7 @@ from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.planning.readiness import AssetEvent
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
-from jobs.planning.standing import due_slices
+from jobs.planning.standing import due_slices, standing
 from jobs.planning.watching import read_watch, sign_of
 from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
@@ -201,6 +201,22 @@ def test_a_slice_is_ready_when_every_condition_of_log_ready_holds(airflow: Airfl
     (Path(airflow.lake.root) / "done").mkdir()
     (Path(airflow.lake.root) / "done" / "2024-01-07").touch()
     assert airflow.scheduled("2024-01-08").is_published
+
+
+@pytest.mark.parametrize("ready", ["", "\n  ready: {after: 2h}", "\n  ready: {newer_commit: true}"])
+def test_a_record_of_a_slice_that_has_not_begun_completes_no_slice(airflow: Airflow, ready: str) -> None:
+    """One record with a wrong date must not make every later slice complete when it ends (law L11)."""
+    airflow.text = PIPELINE.replace("slice: {by: day}", f"slice: {{by: day}}{ready}")
+    append_day(Path(airflow.lake.root), "2062-01-01", {"wrong": 1})
+    assert airflow.scheduled("2024-01-08").is_published
+    waiting = airflow.decide("2024-01-09")
+    assert isinstance(waiting, Wait)
+    assert f"slice {'2024-01-07' if 'newer' in ready else '2024-01-08'} is complete when" in waiting.why
+    assert "no record since 2024-01-07" in waiting.why
+    work = airflow.work(day_ms("2024-01-09"))
+    newest = standing(work, work.ledger.view()).newest_data
+    assert newest is not None
+    assert newest.slice_id == "2024-01-07"
 
 
 def test_a_scheduled_run_waits_while_another_request_replays_the_slice(airflow: Airflow) -> None:

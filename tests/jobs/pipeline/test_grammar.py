@@ -78,19 +78,21 @@ def test_settled_windows_survive_json_and_change_no_row(limits: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(
-    ("text", "mode", "age_days", "budget_h"),
+    ("text", "mode", "age_days", "late_days", "budget_h"),
     [
-        ("{}", "propose", 30, 2),
-        ("{mode: auto, at_most_age: 7d}", "auto", 7, 2),
-        ("{daily_budget: 9h}", "propose", 30, 9),
+        ("{}", "propose", 30, 30, 2),
+        ("{mode: auto, at_most_age: 7d}", "auto", 7, 30, 2),
+        ("{daily_budget: 9h, at_most_lateness: 5d}", "propose", 30, 5, 9),
     ],
 )
-def test_repairs_survive_json_and_change_no_row(text: str, mode: str, age_days: int, budget_h: int) -> None:
+def test_repairs_survive_json_and_change_no_row(
+    text: str, mode: str, age_days: int, late_days: int, budget_h: int
+) -> None:
     written = pipeline(repair=yaml.safe_load(text))
     found = pipeline_from_json(pipeline_to_json(written), source="ledger").repair
     assert found is not None
-    assert (found.mode, found.at_most_age_ms, found.daily_budget_ms) == (
-        mode, age_days * 86_400_000, budget_h * 3_600_000
+    assert (found.mode, found.at_most_age_ms, found.at_most_lateness_ms, found.daily_budget_ms) == (
+        mode, age_days * 86_400_000, late_days * 86_400_000, budget_h * 3_600_000
     )  # fmt: skip
     assert spec_fingerprint(written) == spec_fingerprint(pipeline())
 

@@ -4,13 +4,16 @@ import random
 import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
-from jobs.ledger.view import Request
+from jobs.ledger.events import LedgerEvent
+from jobs.ledger.removals import Why, removed_event
+from jobs.ledger.view import LedgerView, Request
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.planning import changed_slices as looking
@@ -19,7 +22,7 @@ from jobs.planning.changed_slices import ChangedSlice
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.planning.restating import Assessed, Restating, propose, restating
 from jobs.planning.standing import standing
-from jobs.publishing.decisions import cancel, rollback
+from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.optimistic_check import By, OutdatedDecision
 from tests.support.delta_logs import clean_commits
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
@@ -72,6 +75,16 @@ class Shop:
                     self.decline(proposal)
             case _:
                 self.run(day, "2024-01-05", publish=what == "publish")
+
+    def clean(self) -> None:
+        """Record that the rows of all runs that readers do not see were removed."""
+
+        def decide(view: LedgerView) -> list[LedgerEvent]:
+            unseen = (run.result for run_id, run in view.runs.items() if run_id not in view.published.values())
+            removed = {(result.slice.slice_id, result.attempt_id): Why.SUPERSEDED for result in unseen}
+            return [removed_event(removed, who="maintain_sales", reason="retention")]
+
+        self.work.ledger.write(decide)
 
     def decline(self, request: Request) -> None:
         by = By(who="ann", decision_id=self.work.new_id())
@@ -322,6 +335,30 @@ def test_a_restatement_that_was_rolled_back_is_not_proposed_again(shop: Shop) ->
     assert shop.changed() == ["2024-01-02"]
     assert shop.propose().proposal is None
     assert "was rolled back" in shop.told()[1]
+    shop.clean()
+    resume(shop.work, reason="known", who="ann")
+    assert shop.propose().proposal is None
+    assert "was rolled back" in shop.told()[1]
+    append_day(shop.root, "2024-01-02", {"later": 5})
+    assert list(proposal_of(shop.propose()).changes) == ["2024-01-02"]
+
+
+def test_the_requests_are_searched_once_for_any_number_of_changed_slices(shop: Shop) -> None:
+    class Requests(dict[str, Request]):
+        searches = 0
+
+        def values(self) -> Any:  # noqa: ANN401 - the view of a dict
+            self.searches += 1
+            return super().values()
+
+    searches = list[int]()
+    for day in DAYS[:3]:
+        append_day(shop.root, day, {"late": 5})
+        view = shop.work.ledger.view()
+        requests = Requests(view.requests)
+        assert len(restating(shop.work, replace(view, requests=requests)).changed) == len(searches) + 1
+        searches.append(requests.searches)
+    assert searches == [1, 1, 1]
 
 
 def test_a_slice_of_an_earlier_chain_is_told(shop: Shop) -> None:

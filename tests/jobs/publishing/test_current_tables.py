@@ -143,7 +143,7 @@ def test_a_current_table_is_what_readers_see_after_kills_and_races(
             plan[:] = [rng.choice(["commit", "commit", "race", "kill before", "kill after"])]
             with suppress(Killed):
                 move_current_tables(story.work)
-                [table] = current_tables(story.work, story.work.ledger.view())
+                [table] = current_tables(story.work)
                 assert not table.is_behind
                 assert rows_of(story.uri) == story.expected()
         plan.clear()

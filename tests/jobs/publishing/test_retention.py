@@ -16,13 +16,14 @@ from deltalake import DeltaTable
 from jobs.lake.leftover_files import LakeFiles
 from jobs.lake.table_files import Attempt
 from jobs.ledger.removals import Why
-from jobs.ledger.view import LedgerView
+from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.retention import RetentionGrammar
 from jobs.publishing.cleaning import Leftovers, clean, clean_lake, rows_checker
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
+from jobs.publishing.retention import Need
 from jobs.reading.verify import verify
 from tests.support.fuzzing import seeds
 from tests.support.repair_model import DAY_MS, day_text
@@ -104,6 +105,29 @@ def a_used_lake(root: Path, rng: Random) -> SmallLake:
     lake.run(0, 2)
     random_steps(lake, rng, 14)
     return lake
+
+
+def test_the_slices_of_an_open_request_are_collected_once_for_all_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, collected = SmallLake(tmp_path, retention=KEPT), list[str]()
+    for _ in range(3):
+        lake.append(Random(0))
+    lake.run(0, 2)
+    lake.append(Random(1), 0)
+    lake.run(0, 2, publish=False)
+
+    def collecting(request: Request) -> frozenset[str]:
+        collected.append(request.request_id)
+        return frozenset(request.runs) | {slice_id for attempt in request.attempts for slice_id in attempt.slice_ids}
+
+    view = lake.view()
+    [request] = view.open_requests()
+    monkeypatch.setattr(Request, "slice_ids", property(collecting))
+    stored = {(run.result.slice.slice_id, run.result.attempt_id): 0 for run in view.runs.values()}
+    assert len(stored) > 2
+    assert Need(view=view, retention=KEPT, now_ms=lake.now_ms).unneeded(stored) == {}
+    assert collected == [request.request_id]
 
 
 def copied(lake: SmallLake, root: Path) -> SmallLake:
