@@ -13,6 +13,9 @@ FOLD_FROM = 4
 MAX_SPANS = 8
 """`spans` names at most this many stretches."""
 
+MAX_LINES = 12
+"""`first_lines` shows at most this many lines."""
+
 _Item = TypeVar("_Item")
 
 
@@ -89,3 +92,8 @@ def spans(stretches: Sequence[Sequence[str]], most: int = MAX_SPANS) -> str:
     named = [names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}" for names in stretches[:most]]
     more = f" and {len(stretches) - most:,} more" if len(stretches) > most else ""
     return ", ".join(named) + more
+
+
+def first_lines(lines: Sequence[str], most: int = MAX_LINES) -> tuple[str, ...]:
+    """Return the first lines, and a line that tells how many more there are."""
+    return (*lines[:most], *([f"… and {len(lines) - most:,} more"] if len(lines) > most else []))

@@ -48,7 +48,7 @@ def verify_command(
     bounds = [None if text is None else parse_bound(work.pipeline, text) for text in (from_text, to_text)]
     span = Span(from_ms=bounds[0], to_ms=bounds[1])
     if share_text is not None:
-        span = span.of_day(_shares(share_text), now_ms=work.ledger.now_ms())
+        span = span.of_days(_shares(share_text), now_ms=work.ledger.now_ms())
     read = verify_all(work, span)
     report, ledger, log = read.report, read.ledger, read.log
     if as_json:

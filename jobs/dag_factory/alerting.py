@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, BaseOperator, Context, MultipleCronTriggerTimetable
 from typing_extensions import override
 
 from jobs.dag_factory.addresses import absolute
+from jobs.dag_factory.assets import pipeline_asset
 from jobs.dag_factory.dag_page import dag_page
 from jobs.dag_factory.operators import SlicesHeld, order_of
 from jobs.dag_factory.settings import DagSettings
@@ -23,11 +24,14 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped
 from jobs.review import links
 
+if TYPE_CHECKING:
+    from jobs.orchestration.deadlines import Message
+
 log = logging.getLogger(__name__)
 
 CHECK = "check_deadlines"
 TOLD_KEY = "told"
-"""The key in XCom of what was told."""
+"""The key of what was told, in Airflow's state store of the pipeline's asset."""
 _START = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -75,12 +79,13 @@ class AlertOnFailure:
 class DeadlinesOperator(BaseOperator):
     """Sends the messages of the pipeline file that are due: each once for its cause, or once at its time of day.
 
-    What was told is an XCom, which the next run of the DAG reads. A run that a person starts looks at all messages.
-    While the file is broken, the messages are those of the newest published spec.
+    What was told is stored with the asset of the pipeline, for retries and for later runs of the DAG. An XCom would be
+    deleted by a retry. A run that a person starts looks at all messages. While the file is broken, the messages are
+    those of the newest published spec.
     """
 
     def __init__(self, *, name: str, pipeline_file: Path, lake: str | None, **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(**kwargs)
+        super().__init__(inlets=[pipeline_asset(name)], **kwargs)
         self.pipeline_name, self.pipeline_file, self.lake = name, str(pipeline_file.absolute()), lake
 
     @override
@@ -96,18 +101,18 @@ class DeadlinesOperator(BaseOperator):
             alerts, deadlines = dag_tasks.deadlines(
                 self.pipeline_name, self.pipeline_file, told, lake=self.lake, url=absolute, everything=is_by_hand
             )
-        sent = []
+        sent: list[Message] = []
+        unsent: list[Message] = []
         for message in deadlines.messages:
             for line in (message.alert.subject, *message.alert.lines):
                 self.log.warning("%s", escaped(line))
-            if alerts is not None and send(message.alert, alerts, context):
-                sent.append(message.alert.subject)
-        if len(sent) < len(deadlines.messages):
+            is_sent = alerts is not None and send(message.alert, alerts, context)
+            (sent if is_sent else unsent).append(message)
+        context["asset_state_store"].set(TOLD_KEY, deadlines.told_without(unsent).to_json())
+        if unsent:
             raise ConnectionError("a message was sent to nobody; the lines above have the reasons")
-        if "ti" in context:
-            context["ti"].xcom_push(key=TOLD_KEY, value=deadlines.told.to_json())
         self.log.info("%s", f"{len(sent)} messages sent" if sent else "nothing to tell")
-        return sent
+        return [message.alert.subject for message in sent]
 
 
 def alert_dag(pipeline: Pipeline, settings: DagSettings) -> DAG | None:
@@ -150,9 +155,9 @@ def _alert_dag(name: str, path: Path, *, crons: Sequence[str], page: str, settin
 
 
 def _told(context: Context) -> object:
-    """Return what the newest run before has told; None if there is none. A problem only repeats messages."""
+    """Return what was told before; None if nothing was. A problem only repeats messages."""
     try:
-        return context["ti"].xcom_pull(task_ids=CHECK, key=TOLD_KEY, include_prior_dates=True)
+        return context["asset_state_store"].get(TOLD_KEY)
     except Exception as error:  # noqa: BLE001
         log.warning("what was told before is not known, so messages may be repeated: %s", escaped(error))
         return None

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from jobs.orchestration.dag_tasks import Published
 
 
-def pipeline_asset(pipeline: Pipeline) -> Asset:
+def pipeline_asset(name: str) -> Asset:
     """Return the asset of a pipeline: the outlet of each task that publishes."""
-    return Asset(name=links.asset_name(pipeline.name), uri=links.asset_uri(pipeline.name), group="hindcast")
+    return Asset(name=links.asset_name(name), uri=links.asset_uri(name), group="hindcast")
 
 
 def normalized(uri: str) -> str:
@@ -41,7 +41,7 @@ class AssetOperator(BaseOperator):
     """A task that publishes: its outlets are the assets of the pipeline."""
 
     def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:  # noqa: ANN401
-        self.asset: Asset = pipeline_asset(pipeline)
+        self.asset: Asset = pipeline_asset(pipeline.name)
         self.publications: Asset = publications_asset(pipeline)
         super().__init__(outlets=[self.asset, self.publications], **kwargs)
         self.pipeline_name = pipeline.name

@@ -5,7 +5,7 @@ task's own token for Airflow's execution API. That API clears a DAG run as a who
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 DECISION_WAIT_S = 120
 DECISION_POLL_S = 2.0
-MAX_EVENTS = 1_000
-
-
+PAGE_EVENTS = 1_000
 NOT_FOUND = 404
 
 
@@ -70,20 +68,39 @@ def start_run(dag_id: str, run_id: str, conf: Mapping[str, Any] | None = None) -
     return not (isinstance(answer, ErrorResponse) and answer.error == ErrorType.DAGRUN_ALREADY_EXISTS)
 
 
-def asset_events(uris: Sequence[str]) -> "tuple[AssetEvent, ...]":
-    """Return the newest events of the assets with these URIs, whatever their names, at most MAX_EVENTS of each."""
+def is_interval_before_running(context: Context) -> bool:
+    """Return whether the DAG run of the interval before is one of Airflow's own backfill as well, and is running.
+
+    If Airflow runs the intervals backwards, the last one that is running follows a queued one, which is not waited for.
+    """
+    before = context["ti"].get_previous_dagrun()
+    return before is not None and (before.run_type, before.state) == ("backfill", "running")
+
+
+def asset_events(uris: Sequence[str], since_ms: int) -> "list[AssetEvent]":
+    """Return all events from a time on, and at least the newest PAGE_EVENTS, of each asset with one of these URIs.
+
+    The names of the assets do not matter. An event may be in the list twice.
+    """
+    return [event for uri in uris for event in _newest_events(uri, since_ms)]
+
+
+def _newest_events(uri: str, since_ms: int) -> "Iterator[AssetEvent]":
+    """Read pages, newest first. Airflow gives events up to a time, included, so pages overlap."""
     from airflow.sdk.execution_time.context import InletEventsAccessor
 
     from jobs.planning.readiness import AssetEvent
 
-    newest = []
-    for uri in uris:
-        events = InletEventsAccessor(asset_uri=normalized(uri)).ascending(ascending=False).limit(MAX_EVENTS)
-        newest += [
-            AssetEvent(uri=uri, at_ms=int(event.timestamp.timestamp() * 1000), key=event.partition_key)
-            for event in events
-        ]
-    return tuple(newest)
+    pages, limit, before = InletEventsAccessor(asset_uri=normalized(uri)).ascending(ascending=False), PAGE_EVENTS, None
+    while True:
+        page = list(pages.limit(limit))
+        for event in page:
+            yield AssetEvent(uri=uri, at_ms=int(event.timestamp.timestamp() * 1000), key=event.partition_key)
+        if len(page) < limit or page[-1].timestamp.timestamp() * 1000 < since_ms:
+            return
+        limit = 2 * limit if page[-1].timestamp == before else PAGE_EVENTS  # more events of one time than a page has
+        before = page[-1].timestamp
+        pages.before(before.isoformat())
 
 
 def wait_for_decisions(

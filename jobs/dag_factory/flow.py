@@ -40,7 +40,6 @@ def add_tasks(pipeline: Pipeline, kind: "Kind", settings: DagSettings) -> None:
         pool=settings.pools.daily if kind == "replay" else settings.pools.backfill,
         conn_id=settings.spark_connection,
         application=str(PROGRAMS / "replay_job.py"),
-        application_args=["{{ ti.xcom_pull(task_ids='plan') | tojson }}"],
         name=f"{kind}_{pipeline.name}",
         driver_memory=settings.driver_memory,
         spark_binary=str(PROGRAMS / "spark-submit-pdeathsig"),

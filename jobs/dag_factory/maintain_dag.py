@@ -29,7 +29,8 @@ class _OfLake(BaseOperator):
 class ScrubOperator(_OfLake):
     """Compares the stored rows of a share of the slices with the ledger, so that each slice is read once a month.
 
-    It fails without retry if there is a finding, and nothing is cleaned up then.
+    Each day since the last successful run has its share, so the schedule may be a weekly one. It fails without retry if
+    there is a finding, and nothing is cleaned up then.
     """
 
     @override
@@ -37,7 +38,9 @@ class ScrubOperator(_OfLake):
         from jobs.orchestration import dag_tasks, maintenance
 
         with our_errors(context):
-            report = maintenance.scrub(self.pipeline_file, lake=dag_tasks.lake_of(self.lake))
+            before = context.get("prev_start_date_success")
+            since_ms = int(before.timestamp() * 1000) if before else None
+            report = maintenance.scrub(self.pipeline_file, lake=dag_tasks.lake_of(self.lake), since_ms=since_ms)
         for finding in report.findings:
             self.log.error("%s", escaped(finding))
         if report.findings:

@@ -9,7 +9,14 @@ from typing_extensions import override
 
 from jobs.dag_factory.addresses import ReviewLink, absolute
 from jobs.dag_factory.assets import AssetOperator
-from jobs.dag_factory.dag_runs import asset_events, clear_run, start_run, state_of, wait_for_decisions
+from jobs.dag_factory.dag_runs import (
+    asset_events,
+    clear_run,
+    is_interval_before_running,
+    start_run,
+    state_of,
+    wait_for_decisions,
+)
 from jobs.dag_factory.task_errors import leave_verdict, our_errors, sending_gauges
 from jobs.dag_factory.wait_trigger import WaitTrigger
 from jobs.pipeline.models.pipeline import Pipeline
@@ -72,9 +79,14 @@ class PlanOperator(BaseOperator):
         from jobs.orchestration.scheduling import Skip, Wait
 
         with our_errors(context):
-            events = asset_events(self.producers)
             planned = dag_tasks.plan(
-                self.kind, self.pipeline_file, dag_run_of(context), lake=self.lake, state=state_of, events=events
+                self.kind,
+                self.pipeline_file,
+                dag_run_of(context),
+                lake=self.lake,
+                state=state_of,
+                events=lambda since_ms: asset_events(self.producers, since_ms),
+                is_interval_before_running=lambda: is_interval_before_running(context),
             )
         page = (absolute(links.request_page(self.pipeline_name, planned.proposal)),) if planned.proposal else ()
         for line in (*planned.warnings, *planned.changes, *page):

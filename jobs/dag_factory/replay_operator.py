@@ -4,6 +4,7 @@ import logging
 from collections import deque
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -14,7 +15,7 @@ from airflow.sdk.execution_time.timeout import timeout
 from typing_extensions import override
 
 from jobs.dag_factory.addresses import ReviewLink
-from jobs.dag_factory.operators import REPLAY
+from jobs.dag_factory.operators import REPLAY, order_of
 from jobs.dag_factory.settings import SPARK_CONNECTION
 from jobs.dag_factory.task_errors import leave_verdict, our_errors
 from jobs.orchestration.driver_lines import read_line
@@ -72,14 +73,12 @@ class ReplayOperator(SparkSubmitOperator):
 
     @override
     def execute(self, context: Context) -> None:
-        from jobs.orchestration.dag_orders import read_order
         from jobs.orchestration.dag_tasks import places
         from jobs.orchestration.interruptions import limit_s, too_long
         from jobs.spark.submit import submit_settings
 
         with our_errors(context):
-            [argument] = self.application_args or []
-            order = read_order(argument)
+            order = order_of(context)
             master = _spark_master(self._conn_id or SPARK_CONNECTION)
             settings = submit_settings(master, records=order.records, may_read=places(order))
         self.jars = settings.jars or None
@@ -93,8 +92,13 @@ class ReplayOperator(SparkSubmitOperator):
         self.log.info("starting Spark on %s; the next line comes from the driver, after some seconds", master)
         try:
             allowed_s = limit_s(order)
-            with nullcontext() if allowed_s is None else timeout(allowed_s):  # type: ignore[no-untyped-call]
-                super().execute(context)
+            # Linux allows 128 KiB for one argument, so a file has the order.
+            with NamedTemporaryFile("w", encoding="utf-8", prefix="hindcast_order_") as file:
+                file.write(order.model_dump_json())
+                file.flush()
+                self.application_args = [file.name]
+                with nullcontext() if allowed_s is None else timeout(allowed_s):  # type: ignore[no-untyped-call]
+                    super().execute(context)
         except AirflowTaskTimeout:
             self.on_kill()
             self._end(context, order, too_long(order))

@@ -4,6 +4,7 @@ Airflow imports this module in the triggerer, which does not see the dags folder
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
@@ -13,6 +14,9 @@ from typing_extensions import override
 from jobs.plain_text import escaped
 
 POLL_S: Final = 5.0
+MAX_POLL_S: Final = 60.0
+LOOKING_SHARE: Final = 20
+"""A look takes at most one part in so many of the time: a look at Parquet files lists their whole directory."""
 
 
 class WaitTrigger(BaseTrigger):
@@ -34,13 +38,19 @@ class WaitTrigger(BaseTrigger):
 
         watch, problem = read_watch(self.watch), ""
         while True:
+            begun_s = time.monotonic()
             try:
                 sign = await asyncio.to_thread(sign_of, watch, now_ms=now_ms())
             except Exception as error:  # noqa: BLE001 - a store that does not answer must not end a wait of days
                 sign, before, problem = None, problem, escaped(error)
                 if problem != before:
-                    self.log.warning("looking again in %s s: %s", self.poll_s, problem)
+                    self.log.warning("looking again: %s", problem)
             if sign is not None:
                 yield TriggerEvent({"sign": sign})  # type: ignore[no-untyped-call]
                 return
-            await asyncio.sleep(self.poll_s)
+            await asyncio.sleep(pause_s(self.poll_s, time.monotonic() - begun_s))
+
+
+def pause_s(poll_s: float, look_s: float) -> float:
+    """Return how long to pause after a look that has taken so many seconds."""
+    return max(poll_s, min(MAX_POLL_S, LOOKING_SHARE * look_s))

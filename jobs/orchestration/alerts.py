@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from jobs.folding import first_lines
 from jobs.orchestration.gating import Gate
 from jobs.plain_text import counted, escaped, shortened
 from jobs.publishing.stop_reasons import listed
@@ -111,5 +112,4 @@ def make_alert(
 
 def listed_lines(reasons: Sequence[str]) -> tuple[str, ...]:
     """Return the first reasons as lines, escaped, and how many more there are."""
-    more = (f"  … and {len(reasons) - MAX_REASONS} more",) if len(reasons) > MAX_REASONS else ()
-    return (*(f"  {escaped(reason)}" for reason in reasons[:MAX_REASONS]), *more)
+    return tuple(f"  {escaped(line)}" for line in first_lines(reasons, MAX_REASONS))

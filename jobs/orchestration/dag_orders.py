@@ -5,7 +5,7 @@ Only this module turns an order into JSON and back.
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -13,11 +13,14 @@ from jobs.plain_text import shortened
 from jobs.planning.request_context import Opened
 from windowlib.errors import RequestError
 
+if TYPE_CHECKING:
+    from jobs.orchestration.scheduling import Replay
+
 
 class Order(BaseModel):
     """The work of one DAG run, from the plan task to all later tasks.
 
-    As JSON it is the XCom of the plan task and the one argument of the Spark job.
+    As JSON it is the XCom of the plan task, and the file that the Spark job reads.
 
     Attributes:
         action: always `replay`. The plan task ends without an order if there is nothing to replay.
@@ -71,8 +74,33 @@ class Order(BaseModel):
         return self.model_dump(mode="json")
 
 
+def order_of(
+    decision: "Replay", *, pipeline: str, lake: str, who: str, publish: bool, follow_up: str | None, now_ms: int
+) -> Order:
+    """Return the order of a decision to replay."""
+    return Order(
+        why=decision.why,
+        warnings=list(decision.warnings),
+        pipeline=pipeline,
+        lake=lake,
+        request_id=decision.opened.request_id,
+        lease_id=decision.opened.lease_id,
+        slices=list(decision.slices),
+        who=who,
+        publish=publish,
+        records=decision.records,
+        seconds=decision.seconds,
+        outline=list(decision.outline),
+        changes=list(decision.changes),
+        proposal=decision.proposal,
+        given_up=list(decision.given_up),
+        waits="" if decision.waiting is None else decision.waiting.line(now_ms),
+        follow_up=follow_up,
+    )
+
+
 def read_order(given: str | Mapping[str, Any]) -> Order:
-    """Read an order: a JSON text (the argument of the Spark job) or plain data (the XCom of the plan task).
+    """Read an order: a JSON text (the file of the Spark job) or plain data (the XCom of the plan task).
 
     Raises:
         RequestError: the input is not an order.

@@ -7,7 +7,7 @@
 import os
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from jobs.ledger.view import StagedRun
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.backfill_checks import check_chain, check_log_end, form_of
 from jobs.orchestration.dag_leases import RunStateOf, release_ended
-from jobs.orchestration.dag_orders import Order
+from jobs.orchestration.dag_orders import Order, order_of
 from jobs.orchestration.deadlines import Checked, Told, look
 from jobs.orchestration.decisions import settled_runs, was_settled
 from jobs.orchestration.gating import Gate, settled_elsewhere
@@ -32,7 +32,7 @@ from jobs.pipeline.files import load_file, load_pipeline
 from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import shortened
-from jobs.planning.readiness import AssetEvent, Waiting
+from jobs.planning.readiness import EventsSince, Waiting
 from jobs.planning.request_context import Asked, IfOpen, open_request_context, published_pipeline
 from jobs.review.metrics import Gauge, gauges
 from jobs.wall_clock import now_ms
@@ -102,7 +102,8 @@ def plan(
     *,
     lake: str | None = None,
     state: RunStateOf | None = None,
-    events: Sequence[AssetEvent] = (),
+    events: EventsSince = lambda _since_ms: (),
+    is_interval_before_running: Callable[[], bool] = lambda: False,
 ) -> Order | Wait | Skip:
     """Decide what one DAG run does. Before that, the leases of DAG runs that have ended are released.
 
@@ -114,7 +115,8 @@ def plan(
         run: the DAG run.
         lake: the root of the lake; by default the value of HINDCAST_LAKE.
         state: returns the state of a DAG run in Airflow; None: no lease is released.
-        events: the events of the assets that `ready.producer` names.
+        events: returns the events of the assets that `ready.producer` names.
+        is_interval_before_running: returns whether Airflow's own backfill replays the interval before now.
 
     Raises:
         HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
@@ -127,30 +129,26 @@ def plan(
     by = "scheduled" if run.run_type == "operator_triggered" else run.run_type
     who = f"{run.user or by} (Airflow)"
     decision = _settled_meanwhile(pipeline, place, run) or _decide(
-        kind, pipeline, place, run=run, who=who, events=events
+        kind,
+        pipeline,
+        place,
+        run=run,
+        who=who,
+        events=events,
+        is_interval_before_running=is_interval_before_running,
     )
     match decision:
         case Wait() | Skip():
             return decision
         case Replay():
-            return Order(
-                why=decision.why,
-                warnings=list(decision.warnings),
+            return order_of(
+                decision,
                 pipeline=pipeline_file,
                 lake=place.root,
-                request_id=decision.opened.request_id,
-                lease_id=decision.opened.lease_id,
-                slices=list(decision.slices),
                 who=who,
                 publish=bool(run.params.get("publish", True)),
-                records=decision.records,
-                seconds=decision.seconds,
-                outline=list(decision.outline),
-                changes=list(decision.changes),
-                proposal=decision.proposal,
-                given_up=list(decision.given_up),
-                waits="" if decision.waiting is None else decision.waiting.line(now_ms()),
                 follow_up=_follow_up(decision.waiting, run),
+                now_ms=now_ms(),
             )
         case _:
             assert_never(decision)
@@ -177,8 +175,6 @@ def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = Non
     Raises:
         HindcastError: the replay failed. The same order continues after the last staged slice.
     """
-    if not order.slices:
-        return ()
     from jobs.replay.replayer import spark_replayer
 
     with spark_replayer() as replayer:
@@ -262,7 +258,7 @@ def deadlines(
             raise
         pipeline = published
     if pipeline.alerts is None:
-        return None, Checked(messages=(), told=told)
+        return None, Checked(messages=(), before=told, told=told)
     work = open_request_context(pipeline, place, now_ms=now_ms)
     return pipeline.alerts, look(work, pipeline.alerts, told, url=url, everything=everything, broken=broken)
 
@@ -287,7 +283,14 @@ def _follow_up(waiting: Waiting | None, run: DagRun) -> str | None:
 
 
 def _decide(
-    kind: Kind, pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str, events: Sequence[AssetEvent]
+    kind: Kind,
+    pipeline: Pipeline,
+    lake: Lake,
+    *,
+    run: DagRun,
+    who: str,
+    events: EventsSince,
+    is_interval_before_running: Callable[[], bool],
 ) -> Decision:
     if kind == "backfill":
         asked = _asked(pipeline, lake, run=run, who=who)
@@ -302,12 +305,12 @@ def _decide(
         return scheduling.plan_backfill_interval(
             pipeline,
             lake,
-            start_ms=_ms(run.interval_start),
-            end_ms=_ms(run.interval_end),
+            interval_ms=(_ms(run.interval_start), _ms(run.interval_end)),
             now_ms=now_ms(),
             who=who,
             lease_id=request_id(run),
             origin=_origin(run),
+            is_interval_before_running=is_interval_before_running,
         )
     # Only a run of a cron schedule has an interval that counts. Other runs take all slices that are over now.
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else now_ms()

@@ -6,7 +6,7 @@ earlier runs have told; the task keeps it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Self
 
@@ -45,7 +45,7 @@ class Told:
         return cls(times={str(key): int(at_ms) for key, at_ms in times.items()}, causes=frozenset(map(str, causes)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content as plain data, for XCom."""
+        """Return the content as plain data, for Airflow."""
         return {"times": dict(self.times), "causes": sorted(self.causes)}
 
 
@@ -59,10 +59,19 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The messages to send now, and what is told when all of them are sent."""
+    """The messages to send now, what was told `before`, and what is `told` when all of them are sent."""
 
     messages: tuple[Message, ...]
+    before: Told
     told: Told
+
+    def told_without(self, unsent: Sequence[Message]) -> Told:
+        """Return what is told if some messages were sent to nobody."""
+        kept = {_TIMES.get(message.alert.event) for message in unsent}
+        times = {key: at_ms for key, at_ms in self.told.times.items() if key not in kept}
+        times |= {key: at_ms for key, at_ms in self.before.times.items() if key in kept}
+        new = {cause for message in unsent for cause in message.causes - self.before.causes}
+        return Told(times=times, causes=self.told.causes - new)
 
 
 def look(
@@ -109,11 +118,17 @@ def look(
     causes = {cause for message in lasting for cause in message.causes}
     if "data_not_there_by" not in due:
         causes |= {cause for cause in told.causes if cause.startswith(_DATA)}
-    return Checked(messages=new, told=Told(times=times | dict.fromkeys(due, now_ms), causes=frozenset(causes)))
+    return Checked(
+        messages=new,
+        before=replace(told, times=times),
+        told=Told(times=times | dict.fromkeys(due, now_ms), causes=frozenset(causes)),
+    )
 
 
 _DATA, _HELD, _BROKEN = "no data ", "held ", "broken "
 """How the causes of messages begin."""
+_TIMES = {Event.NOT_THERE: "data_not_there_by", Event.NOT_PUBLISHED: "not_published_by", Event.DIGEST: "digest_at"}
+"""The time of day of a message in the pipeline file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

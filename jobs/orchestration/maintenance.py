@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from jobs.durations import UNIT_MS
 from jobs.lake.lake import Lake
 from jobs.pipeline.files import load_file
 from jobs.plain_text import counted
@@ -50,10 +51,14 @@ def verify_all(work: RequestContext, span: Span) -> Verified:
     return Verified(report=replace(report, findings=findings), ledger=ledger, log=log)
 
 
-def scrub(pipeline_file: str, *, lake: Lake) -> Verification:
-    """Return what is damaged in the share of the slices that is due today; raises as `verify_all` does."""
-    work = _work(pipeline_file, lake)
-    return verify_all(work, Span().of_day(SHARES, now_ms=now_ms())).report
+def scrub(pipeline_file: str, *, lake: Lake, since_ms: int | None = None) -> Verification:
+    """Return what is damaged in the shares of the slices that are due; raises as `verify_all` does.
+
+    Those of the days since `since_ms` are due, the time of the last run without a finding; None: that of today.
+    """
+    work, until_ms = _work(pipeline_file, lake), now_ms()
+    days = 1 if since_ms is None else max(1, until_ms // UNIT_MS["d"] - since_ms // UNIT_MS["d"])
+    return verify_all(work, Span().of_days(SHARES, now_ms=until_ms, days=days)).report
 
 
 def clean_up(pipeline_file: str, *, lake: Lake, who: str) -> Leftovers:

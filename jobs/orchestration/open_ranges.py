@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.ledger.events import LedgerEvent, closed_event
-from jobs.ledger.view import LedgerView, Request
-from jobs.pipeline.slices import show_ms, slice_grid, slices_between
+from jobs.ledger.view import LedgerView, Request, RequestKind
+from jobs.pipeline.slices import next_slice, previous_slice, show_ms, slice_grid, slices_between
 from jobs.plain_text import counted, shortened
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import (
@@ -24,7 +24,7 @@ from jobs.planning.request_context import (
     open_request,
 )
 from jobs.review.pages.state import HeldSlice, OpenRequest, held_of, open_request as shown_request
-from jobs.runs import SHOWN_DIGITS
+from jobs.runs import SHOWN_DIGITS, Slice
 from windowlib.errors import InvariantBroken, RequestError
 
 MAX_HELD: Final = 3
@@ -167,3 +167,26 @@ def _named(requests: Sequence[Request]) -> str:
 def _predicate(waits: str) -> str:
     """Return what an open request waits for as the end of a sentence that begins with `it`."""
     return waits if waits.startswith(("is ", "waits ", "stopped")) else f"is not published: {waits}"
+
+
+def busy_with(
+    work: RequestContext, view: LedgerView, slices: Sequence[Slice], *, own: str | None, kinds: Sequence[RequestKind]
+) -> str | None:
+    """Return a sentence on the request that is replaying one of the slices, or the slice before or after; else None.
+
+    `own` is the lease of the asking DAG run, which is not in its own way.
+    """
+    grid = slice_grid(work.pipeline)
+    around = (previous_slice(grid, slices[0]), *slices, next_slice(grid, slices[-1]))
+    wanted = [slice_ for slice_ in around if slice_ is not None]
+    for request in view.awaited_requests():
+        others = [lease for lease in holders(work, request) if lease.lease_id != own]
+        if request.kind not in kinds or not others:
+            continue
+        making = next((slice_ for slice_ in wanted if covers(request, slice_)), None)
+        if making is not None:
+            return (
+                f"slice {making.slice_id} is being replayed by request {request.request_id} ({request.who}: "
+                f"{request.reason})"
+            )
+    return None

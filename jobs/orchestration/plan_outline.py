@@ -1,8 +1,9 @@
 """A plan in a few lines, for a log: how many slices are replayed, which, and why."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from jobs.folding import first_lines, folded_line
 from jobs.plain_text import counted
 from jobs.planning.plan import Plan
 from jobs.planning.plan_total import share_to_replay, to_read
@@ -44,3 +45,9 @@ def folded(slice_ids: Sequence[str]) -> str:
     if len(slice_ids) == 1:
         return slice_ids[0]
     return f"{slice_ids[0]} … {slice_ids[-1]} ({counted(len(slice_ids), 'slice')})"
+
+
+def given_up_lines(given_up: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the sentences on slices that were given up. Neighbouring slices with the same sentence share a line."""
+    groups = groupby(given_up, key=given_up.__getitem__)
+    return first_lines([folded_line(list(names), text) for text, names in groups])

@@ -1,9 +1,10 @@
-"""The program that spark-submit runs: it replays the slices of one order (`dag_orders.Order` as JSON)."""
+"""The program that spark-submit runs: it replays the slices of one order, a file with a `dag_orders.Order` as JSON."""
 
 import logging
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 from jobs.orchestration.dag_orders import read_order
 from jobs.orchestration.dag_tasks import replay
@@ -17,7 +18,7 @@ log = logging.getLogger("hindcast")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay the order in `arguments[0]`; return the exit status.
+    """Replay the order in the file `arguments[0]`; return the exit status.
 
     0: every slice is staged, with any verdict. 1: the replay failed, and the log has one paragraph on it. 2: wrong
     number of arguments.
@@ -25,10 +26,10 @@ def main(arguments: Sequence[str]) -> int:
     clean_environment()
     _log_to_stdout()
     if len(arguments) != 1:
-        log.error("expected one argument, the order as JSON; found %d arguments", len(arguments))
+        log.error("expected one argument, the file of the order; found %d arguments", len(arguments))
         return 2
     try:
-        order = read_order(arguments[0])
+        order = read_order(Path(arguments[0]).read_text(encoding="utf-8"))
         with ProgressLog() as progress:
             done = replay(order, on_progress=progress)
     except HindcastError as error:

@@ -8,7 +8,8 @@ from typing import Any
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, Request, RequestKind
-from jobs.orchestration.scheduling import Replay, Wait, busy_with, opened_for, replay_of
+from jobs.orchestration.open_ranges import busy_with
+from jobs.orchestration.scheduling import Replay, Wait, opened_for, replay_of
 from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.restate import RestateGrammar

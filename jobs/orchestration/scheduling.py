@@ -11,16 +11,15 @@ from typing import assert_never
 
 from jobs.lake.lake import Lake
 from jobs.ledger.provenance import DagRunOrigin
-from jobs.ledger.view import LedgerView, RequestKind
-from jobs.orchestration.open_ranges import RangeTaken, check_range_is_free, open_range, refuse_without_work
+from jobs.ledger.view import RequestKind
+from jobs.orchestration.open_ranges import RangeTaken, busy_with, check_range_is_free, open_range, refuse_without_work
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.passing_slices import until_held
-from jobs.orchestration.plan_outline import expected_seconds, outline
+from jobs.orchestration.plan_outline import expected_seconds, given_up_lines, outline
 from jobs.orchestration.requests import Staging, stage
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import (
     check_range,
-    previous_slice,
     show_instant,
     show_ms,
     slice_grid,
@@ -30,15 +29,13 @@ from jobs.pipeline.slices import (
 from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Plan, make_plan
-from jobs.planning.readiness import AssetEvent, Waiting, describe_unarrived, ready_prefix
+from jobs.planning.readiness import EventsSince, Waiting, describe_unarrived, ready_prefix
 from jobs.planning.request_context import (
     Asked,
     IfOpen,
     Opened,
     RequestContext,
     context_of,
-    covers,
-    holders,
     on_published_spec,
     open_request,
     open_request_context,
@@ -116,7 +113,7 @@ def plan_scheduled(
     who: str,
     request_id: str | None = None,
     origin: DagRunOrigin | None = None,
-    events: Sequence[AssetEvent] = (),
+    events: EventsSince = lambda _since_ms: (),
 ) -> Decision:
     """Decide what a scheduled run replays: every ready slice after the published head that ends by `interval_end_ms`.
 
@@ -131,7 +128,7 @@ def plan_scheduled(
         who: recorded in the ledger with the request.
         request_id: the request of this DAG run, the same in every retry. Its own lease does not make the run wait.
         origin: the DAG run, recorded in the ledger with the request.
-        events: the events of the assets that `ready.producer` names.
+        events: returns the events of the assets that `ready.producer` names.
 
     Raises:
         LogError, SpecError: the log is missing or does not fit the pipeline.
@@ -157,7 +154,7 @@ def plan_scheduled(
                 replay_of(planned, opened_for(work, asked, slices)),
                 warnings=warnings,
                 slices=_ids(slices),
-                given_up=tuple(text for slice_id, text in given_up.items() if slice_id in _ids(slices)),
+                given_up=given_up_lines({name: given_up[name] for name in _ids(slices) if name in given_up}),
                 waiting=decided.waiting,
             )
         case _:
@@ -168,22 +165,23 @@ def plan_backfill_interval(
     pipeline: Pipeline,
     lake: Lake,
     *,
-    start_ms: int,
-    end_ms: int,
+    interval_ms: tuple[int, int],
     now_ms: int,
     who: str,
     lease_id: str | None = None,
     origin: DagRunOrigin | None = None,
+    is_interval_before_running: Callable[[], bool] = lambda: False,
 ) -> Decision:
-    """Decide what one DAG run of Airflow's own backfill replays: the slices that end in `(start_ms, end_ms]`.
+    """Decide what one DAG run of Airflow's own backfill replays: those that end in its interval, end included.
 
     All DAG runs share one open request of the pipeline. `lease_id` is the same for every retry of one DAG run, which
-    `origin` names. Raises as `plan_scheduled` does.
+    `origin` names. Airflow may run several intervals at once: each waits for the one before if it needs its state.
+    Raises as `plan_scheduled` does.
     """
     work, warnings = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
-    slices = tuple(slice_ for slice_ in slices_ending_in(work.pipeline, start_ms, end_ms) if slice_.end_ms <= now_ms)
+    slices = tuple(slice_ for slice_ in slices_ending_in(work.pipeline, *interval_ms) if slice_.end_ms <= now_ms)
     if not slices:
-        interval = f"({show_instant(start_ms)}, {show_instant(end_ms)}]"
+        interval = f"({show_instant(interval_ms[0])}, {show_instant(interval_ms[1])}]"
         return Skip(why=f"no slice of pipeline {pipeline.name} that is over ends in {interval}", warnings=warnings)
     view = work.ledger.view()
     if view.hold is not None:
@@ -197,6 +195,9 @@ def plan_backfill_interval(
     try:
         planned = work.plan(view, Ask(slices=slices, request_id=shared.request_id if shared else None))
     except ChainError as error:
+        if is_interval_before_running():
+            why = f"slice {slices[0].slice_id} needs the state after the interval before, whose DAG run is not over yet"
+            return Wait(why=why, warnings=warnings, watch=watch_ledger(work, view))
         raise RequestError(_in_words_of_the_backfill(work, error.gap)) from error
     asked = Asked(
         from_ms=None,
@@ -245,7 +246,8 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
         return _open_unless_current(work, planned, asked)
     except RangeTaken as error:
         if asked.if_open is IfOpen.WAIT:
-            return Wait(why=error.facts, watch=watch_ledger(work, view))
+            queued = f"If you clear another run of backfill_{pipeline.name}, it is queued until this one has ended"
+            return Wait(why=f"{error.facts}. {queued}", watch=watch_ledger(work, view))
         raise
 
 
@@ -318,7 +320,7 @@ class _Due:
 
 
 def _scheduled(
-    work: RequestContext, interval_end_ms: int, *, own_request: str | None, events: Sequence[AssetEvent]
+    work: RequestContext, interval_end_ms: int, *, own_request: str | None, events: EventsSince
 ) -> _Due | Wait | Skip:
     view = work.ledger.view()
     if view.hold is not None:
@@ -331,7 +333,7 @@ def _scheduled(
     if busy is not None:
         return Wait(why=busy, watch=watch_ledger(work, view))
     now_ms, log = work.ledger.now_ms(), work.log_state(view, candidates)
-    prefix = ready_prefix(work, view, candidates, log=log, events=events)
+    prefix = ready_prefix(work, view, candidates, log=log, events=events(candidates[0].start_ms))
     slices, waiting, unarrived = prefix.slices, prefix.waiting, dict[str, str]()
     if not slices and waiting is not None:
         if not waiting.is_held(now_ms):
@@ -364,28 +366,6 @@ def replay_of(planned: Plan, opened: Opened) -> Replay:
         seconds=expected_seconds(planned),
         outline=outline(planned),
     )
-
-
-def busy_with(
-    work: RequestContext, view: LedgerView, slices: Sequence[Slice], *, own: str | None, kinds: Sequence[RequestKind]
-) -> str | None:
-    """Return a sentence that names the request which is replaying one of the slices or the slice before; else None.
-
-    `own` is the lease of the asking DAG run, which is not in its own way.
-    """
-    before = previous_slice(slice_grid(work.pipeline), slices[0])
-    wanted = [*((before,) if before else ()), *slices]
-    for request in view.awaited_requests():
-        others = [lease for lease in holders(work, request) if lease.lease_id != own]
-        if request.kind not in kinds or not others:
-            continue
-        making = next((slice_ for slice_ in wanted if covers(request, slice_)), None)
-        if making is not None:
-            return (
-                f"slice {making.slice_id} is being replayed by request {request.request_id} ({request.who}: "
-                f"{request.reason})"
-            )
-    return None
 
 
 def opened_for(work: RequestContext, asked: Asked, slices: Sequence[Slice]) -> Opened:

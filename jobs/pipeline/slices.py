@@ -314,7 +314,7 @@ def _beyond(at_ms: int) -> RangeError:
 
 
 def past_end(pipeline: Pipeline, now_ms: int) -> str | None:
-    """Return the sentence that the log has ended and the schedule has nothing to do; None if it has not ended."""
+    """Return the sentence that the log has ended and the schedule replays nothing later; None if it has not ended."""
     grid = slice_grid(pipeline)
     if pipeline.schedule is None or grid.last_ms is None:
         return None
@@ -322,6 +322,6 @@ def past_end(pipeline: Pipeline, now_ms: int) -> str | None:
     if last.end_ms > now_ms:
         return None
     return (
-        f"Its log ends with {last.slice_id} (log.slice.last), so the schedule has nothing to do: use backfills, of "
-        f"Airflow or by backfill_{pipeline.name}"
+        f"Its log ends with {last.slice_id} (log.slice.last), so the schedule replays no later slice: use backfills, "
+        f"of Airflow or by backfill_{pipeline.name}"
     )

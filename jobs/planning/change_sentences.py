@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
-from jobs.folding import spans
+from jobs.folding import first_lines
 from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_ms, slice_grid
-from jobs.planning.changed_slices import in_words
+from jobs.planning.changed_slices import in_words, named_spans
 from jobs.planning.request_context import SHOWN_ID, RequestContext, on_published_spec
 from jobs.planning.restating import Assessed, Restating, restate_rule, restating
 from windowlib.errors import LogError
@@ -59,28 +58,33 @@ def told(work: RequestContext, find: Callable[[], Restating]) -> ToldChanges:
 
 
 def sentences(work: RequestContext, restating: Restating) -> tuple[str, ...]:
-    """Return what has changed in one sentence, and one for each group of slices: its request, or why there is none."""
+    """Return what has changed in one sentence, and one for each group of slices: its request, or why there is none.
+
+    Slices with the same request or reason share a sentence, so that a thousand changed slices have few sentences.
+    """
     if not restating.assessed:
         return ()
-    groups = groupby(restating.assessed, _group)
-    return in_words(work, restating.changed), *(_fate(work, list(group)) for _, group in groups)
-
-
-def _group(assessed: Assessed) -> tuple[str, str]:
-    return "" if assessed.request is None else assessed.request.request_id, assessed.why_not
+    groups: dict[tuple[str, ...], list[Assessed]] = {}
+    for assessed in restating.assessed:
+        request_id = "" if assessed.request is None else assessed.request.request_id
+        groups.setdefault((request_id, assessed.why_not, assessed.until.slice_id), []).append(assessed)
+    fates = [_fate(work, group) for group in groups.values()]
+    return in_words(work, restating.changed), *first_lines(fates)
 
 
 def _fate(work: RequestContext, group: Sequence[Assessed]) -> str:
     first = group[0]
-    which = spans([[assessed.change.slice.slice_id for assessed in group]])
+    which = named_spans([assessed.change.slice for assessed in group])
     if first.request is not None:
         what = "proposed as" if first.request.is_proposed else "replayed by"
         return f"{which}: {what} request {first.request.request_id[:SHOWN_ID]}"
     if not first.why_not:
         return f"{which}: the next scheduled run proposes to restate {'it' if len(group) == 1 else 'them'}"
     why = f"{which}: not proposed, because {first.why_not}"
-    if first.change.removed or first.change.match is Match.UNKNOWN:
+    if first.change.removed:
         return why
     to = show_ms(slice_grid(work.pipeline), first.until.end_ms)
-    command = f"hindcast run {work.pipeline.name} --from {first.change.slice.slice_id} --to {to}"
-    return f"{why}. To restate it: {command}"
+    of_range = f"{work.pipeline.name} --from {first.change.slice.slice_id} --to {to}"
+    if first.change.match is Match.UNKNOWN:
+        return f"{why}: `hindcast plan {of_range} --verify` compares the records"
+    return f"{why}. To restate {'it' if len(group) == 1 else 'them'}: hindcast run {of_range}"

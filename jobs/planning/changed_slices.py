@@ -204,14 +204,19 @@ def _changed(view: LedgerView, run: StagedRun, seen: SeenInput) -> ChangedSlice 
     return ChangedSlice(run=run, match=match, now=seen.log, removed=seen.removed, accepted=accepted)
 
 
+def named_spans(slices: Sequence[Slice]) -> str:
+    """Return the ends of each stretch of neighbouring slices: `2026-11-11 … 2026-11-12, 2026-11-14`."""
+    stretches = fold(slices, lambda _: None, at_least=1, follows=lambda a, b: a.end_ms == b.start_ms)
+    return spans([[slice_.slice_id for slice_ in stretch.items] for stretch in stretches])
+
+
 def in_words(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:
     """Return how many slices have changed, which, and their records: `2 published days changed: 2026-11-11 … `.
 
     The accepted commits that removed or changed their records are named as well.
     """
     noun = "day" if slice_grid(work.pipeline).is_daily else "slice"
-    stretches = fold(changed, lambda _: None, at_least=1, follows=lambda a, b: a.slice.end_ms == b.slice.start_ms)
-    named = spans([[item.slice.slice_id for item in stretch.items] for stretch in stretches])
+    named = named_spans([change.slice for change in changed])
     then, now = (
         sum(counts)
         for counts in ([change.records_then for change in changed], [change.now.records for change in changed])

@@ -33,6 +33,39 @@ class AssetEvent:
     key: str | None = None
 
 
+EventsSince = Callable[[int], Sequence[AssetEvent]]
+"""Epoch ms -> the events of the producers from this time on, perhaps with earlier ones, in any order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedSlices:
+    """What events of assets tell.
+
+    `keys` are pairs of a URI and a partition key, `ranges` those of the form `first..last`, as our own publications
+    have them. `newest_ms` maps a URI to the time of its newest event without a key.
+    """
+
+    keys: frozenset[tuple[str, str]]
+    ranges: tuple[tuple[str, str, str], ...]
+    newest_ms: Mapping[str, int]
+
+    @classmethod
+    def of(cls, events: Sequence[AssetEvent]) -> "NamedSlices":
+        """Return what some events tell."""
+        keyed = [(event.uri, *event.key.partition("..")) for event in events if event.key is not None]
+        by_time = sorted((event.at_ms, event.uri) for event in events if event.key is None)
+        return cls(
+            keys=frozenset((uri, key) for uri, key, dots, _ in keyed if not dots),
+            ranges=tuple((uri, first, last) for uri, first, dots, last in keyed if dots),
+            newest_ms={uri: at_ms for at_ms, uri in by_time},
+        )
+
+    def has(self, uri: str, slice_id: str) -> bool:
+        """Return whether an event of an asset names a slice."""
+        within = (first <= slice_id <= last for asset, first, last in self.ranges if asset == uri)
+        return (uri, slice_id) in self.keys or any(within)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """The first slice that is over and not ready.
@@ -112,7 +145,7 @@ class Evidence:
         records_of: returns the number of records of another slice of the pipeline; None if it is not known.
         marker: returns the place of the marker of a slice, and whether it exists.
         weekday: returns the slice of the same weekday so many weeks before; None if there is none.
-        events: the events of the assets that the conditions name.
+        events: what the events of the assets tell that the conditions name.
     """
 
     now_ms: int
@@ -120,7 +153,7 @@ class Evidence:
     records_of: Callable[[Slice], int | None]
     marker: Callable[[str, Slice], tuple[str, bool]]
     weekday: Callable[[Slice, int], Slice | None]
-    events: Sequence[AssetEvent] = ()
+    events: NamedSlices
 
     def records(self, slice_: Slice) -> int:
         """Return the number of records of a slice, as far as the log has statistics."""
@@ -186,10 +219,7 @@ def describe_unarrived(waiting: Waiting) -> str:
 
 def _given_up(ready: ReadyGrammar, waiting: Waiting) -> str:
     how = "incomplete" if waiting.records else "empty"
-    return (
-        f"published {how}: {waiting.slice.slice_id}, with {describe_unarrived(waiting)} (ready.timeout, then: "
-        f"{ready.then})"
-    )
+    return f"published {how}, with {describe_unarrived(waiting)} (ready.timeout, then: {ready.then})"
 
 
 def _waiting(ready: ReadyGrammar | None, slice_: Slice, evidence: Evidence, *, missing: str) -> Waiting:
@@ -298,18 +328,11 @@ def _usual_share(limit: MinRecordsGrammar, slice_: Slice, evidence: Evidence) ->
 
 
 def _producer(uri: str, slice_: Slice, evidence: Evidence) -> _Answer:
-    events = [event for event in evidence.events if event.uri == uri]
-    if any(_names(event.key, slice_.slice_id) for event in events if event.key is not None):
+    if evidence.events.has(uri, slice_.slice_id):
         return _Answer(names_slice=True)
-    if any(event.key is None and event.at_ms >= slice_.end_ms for event in events):
+    if uri in evidence.events.newest_ms and evidence.events.newest_ms[uri] >= slice_.end_ms:
         return _Answer()
     return _Answer(missing=f"when asset {uri} has an event of the slice, or one after its end (ready.producer)")
-
-
-def _names(key: str, slice_id: str) -> bool:
-    """Return whether a partition key is a slice or has it in its range `first..last`, as our own publications do."""
-    first, dots, last = key.partition("..")
-    return first <= slice_id <= last if dots else key == slice_id
 
 
 def _no_record_since(evidence: Evidence) -> str:
@@ -336,7 +359,12 @@ def _evidence(work: RequestContext, view: LedgerView, *, log: LogState, events: 
         return name, marker_exists(work.lake.below(name))
 
     return Evidence(
-        now_ms=work.ledger.now_ms(), log=log, records_of=records_of, marker=marker, weekday=weekday, events=events
+        now_ms=work.ledger.now_ms(),
+        log=log,
+        records_of=records_of,
+        marker=marker,
+        weekday=weekday,
+        events=NamedSlices.of(events),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from jobs.durations import format_duration, human_duration
+from jobs.durations import format_duration
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.ledger.events import EventKind, LedgerEvent, closed_event
@@ -206,10 +206,9 @@ class _Assessor:
                 f"(`{accept}`) or restores the log (docs/reference/logs.md)"
             )
         if change.match is Match.UNKNOWN:
-            verify = f"hindcast plan {self.work.pipeline.name} --from {name} --to … --verify"
             return (
                 "its files differ from those that its run read, and the commits that would tell whether its records "
-                f"differ are gone: `{verify}` compares them"
+                "differ are gone"
             )
         later = next((after for after in self.removed if name < after <= assessed.until.slice_id), None)
         if later is not None:
@@ -236,9 +235,9 @@ class _Assessor:
             return "restate.mode is off"
         if self.view.hold is not None:
             return "the chain is held after a rollback"
-        age_ms, most_ms = self.work.ledger.now_ms() - change.slice.end_ms, self.rule.at_most_age_ms
-        if age_ms > most_ms:
-            return f"it ended {human_duration(age_ms)} ago, and restate.at_most_age is {format_duration(most_ms)}"
+        most_ms = self.rule.at_most_age_ms
+        if self.work.ledger.now_ms() - change.slice.end_ms > most_ms:
+            return f"it ended more than {format_duration(most_ms)} ago (restate.at_most_age)"
         return ""
 
 

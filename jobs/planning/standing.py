@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jobs.ledger.run_projection import briefs_among
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.pipeline.slices import MAX_SLICES, next_slice, past_end, slice_grid
+from jobs.pipeline.slices import MAX_SLICES, next_slice, slice_grid
 from jobs.planning.changed_slices import ChangedSlice, changed_slices
 from jobs.planning.readiness import Waiting, ready_prefix
 from jobs.planning.request_context import RequestContext, on_published_spec
@@ -79,14 +79,13 @@ def awaited_slice(work: RequestContext, view: LedgerView, *, until_ms: int) -> W
     Raises:
         LogError, SpecError: the log is missing or does not fit the pipeline.
     """
-    now_ms, is_scheduled = work.ledger.now_ms(), work.pipeline.schedule is not None
-    if not is_scheduled or view.head is None or view.hold is not None or past_end(work.pipeline, now_ms):
+    if work.pipeline.schedule is None or view.head is None or view.hold is not None:
         return None
     slice_ = next_slice(slice_grid(work.pipeline), view.head.result.slice)
     if slice_ is None or slice_.end_ms > until_ms:
         return None
     waiting = ready_prefix(work, view, (slice_,), log=work.log_state(view, (slice_,))).waiting
-    return None if waiting is None or waiting.is_held(now_ms) else waiting
+    return None if waiting is None or waiting.is_held(work.ledger.now_ms()) else waiting
 
 
 def empty_slices(view: LedgerView) -> tuple[Slice, ...]:

@@ -25,16 +25,16 @@ RUNS_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """The slices that start in [from_ms, to_ms), or a share of them. None is no bound.
+    """The slices that start in [from_ms, to_ms), or some shares of them. None is no bound.
 
-    The slices are dealt into `shares` by a hash of their id, so that each is always in the same one; `share` is the
-    number of this one.
+    The slices are dealt into `shares` by a hash of their id, so that each is always in the same one; `chosen` are the
+    numbers of these shares.
     """
 
     from_ms: int | None = None
     to_ms: int | None = None
     shares: int = 1
-    share: int = 0
+    chosen: frozenset[int] = frozenset({0})
 
     def holds(self, run: StagedRun) -> bool:
         """Return whether a run's slice is in the span."""
@@ -43,11 +43,13 @@ class Span:
         is_between = (self.from_ms is None or start_ms >= self.from_ms) and (
             self.to_ms is None or start_ms < self.to_ms
         )
-        return is_between and crc32(slice_.slice_id.encode()) % self.shares == self.share
+        return is_between and crc32(slice_.slice_id.encode()) % self.shares in self.chosen
 
-    def of_day(self, shares: int, *, now_ms: int) -> "Span":
-        """Return the share of a day (UTC). So many days in a row have each share once."""
-        return replace(self, shares=shares, share=now_ms // UNIT_MS["d"] % shares)
+    def of_days(self, shares: int, *, now_ms: int, days: int = 1) -> "Span":
+        """Return the shares of the last days (UTC) up to today. So many days in a row have each share once."""
+        today = now_ms // UNIT_MS["d"]
+        chosen = frozenset((today - ago) % shares for ago in range(min(days, shares)))
+        return replace(self, shares=shares, chosen=chosen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,7 +126,7 @@ def _planned(world: World, kind: str, name: str, *, end: int) -> Decision:
         )
     if kind == "backfill":
         return scheduling.plan_backfill_interval(
-            PLAIN, LAKE, start_ms=end_ms - DAY_MS, end_ms=end_ms, now_ms=now_ms, who="airflow", lease_id=name
+            PLAIN, LAKE, interval_ms=(end_ms - DAY_MS, end_ms), now_ms=now_ms, who="airflow", lease_id=name
         )
     asked = Asked(
         from_ms=FIRST_MS, to_ms=end_ms, who="ann", reason="by hand", request_id=name, lease_id=name,

@@ -4,6 +4,7 @@ What Airflow does around the tasks is played here: one active run of a DAG, retr
 the state of a run, clearing. The operators, the ledger and the log are the real ones. Only Spark is replaced.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -54,6 +55,19 @@ class WorkerDied(BaseException):
     """The process of a task ends at once, as after SIGKILL: nothing of the task is cleaned up."""
 
 
+class StateStore:
+    """Airflow's state store of an asset: its values outlive DAG runs and retries."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+
+    def get(self, key: str) -> Any:  # noqa: ANN401
+        return json.loads(self.kept.get(key, "null"))
+
+    def set(self, key: str, value: object) -> None:
+        self.kept[key] = json.dumps(value)
+
+
 @dataclass(slots=True, kw_only=True)
 class Run:
     """A DAG run. `state` has Airflow's words; `deferred` is the deferral of its task, if it waits.
@@ -96,7 +110,7 @@ class SimulatedAirflow:
         self.dags, self.lake, self.clock, self.replayer = dict(dags), lake, clock, replayer
         self.runs: list[Run] = []
         self.events: list[str] = []
-        self.pushed: dict[tuple[str, str], Any] = {}
+        self.states: dict[str, StateStore] = {}
         self.before_task: Callable[[Run, str], None] = lambda _run, _task: None
         self._patch_airflow(patch)
 
@@ -109,7 +123,7 @@ class SimulatedAirflow:
         for module in (dag_runs, operators, decide_operators):
             for name, played in (
                 ("state_of", self.state_of), ("clear_run", self.clear), ("start_run", self.start),
-                ("asset_events", lambda _uris: ()), ("wait_for_decisions", lambda *_: None),
+                ("asset_events", lambda _uris, _since_ms: []), ("wait_for_decisions", lambda *_: None),
             ):  # fmt: skip
                 if hasattr(module, name):
                     patch.setattr(module, name, played)
@@ -235,10 +249,8 @@ class SimulatedAirflow:
         )  # fmt: skip
         ti = SimpleNamespace(
             task_id=task.task_id, dag_id=run.dag_id, run_id=run.run_id, try_number=run.tries + 1,
-            xcom_pull=lambda task_ids=None, key=None, **_: (
-                run.results.get(task_ids) if key is None else self.pushed.get((run.dag_id, key))
-            ),
-            xcom_push=lambda key, value: self._push(run, key, value),
+            xcom_pull=lambda *, task_ids: run.results.get(task_ids),
+            xcom_push=lambda key, value: run.pushed.update({key: value}),
             get_dr_count=lambda dag_id, states: sum(
                 one.dag_id == dag_id and one.state in states and one is not run for one in self.runs
             ),
@@ -249,8 +261,5 @@ class SimulatedAirflow:
         return {
             "dag": self.dags[run.dag_id], "dag_run": dag_run, "ti": ti, "task": task, "params": params,
             "run_id": run.run_id, "outlet_events": dict.fromkeys(task.outlets, event),
+            "asset_state_store": self.states.setdefault(run.dag_id, StateStore()),
         }  # fmt: skip
-
-    def _push(self, run: Run, key: str, value: object) -> None:
-        run.pushed[key] = value
-        self.pushed[run.dag_id, key] = value

@@ -161,13 +161,14 @@ def test_the_slice_that_the_schedule_waits_for_is_marked_on_every_page(clients: 
     (line,) = client.get(f"{links.PREFIX}/held.json").json()["waits"]
     assert (line["title"], line["path"]) == ("sales: waits for 2024-01-05", links.pipeline_page("sales"))
     assert line["why"].startswith("since 2024-01-06 00:00:00 UTC: ")
-    text = PIPELINE.replace("slice: {by: day}", "slice: {by: day, last: 2024-01-05}")
-    (place.pipelines / "sales.yaml").write_text(text, encoding="utf-8")
-    assert client.get(f"{links.PREFIX}/held.json").json()["waits"] == [], "the log has ended"
+    for last, waits in (("2024-01-05", [line]), ("2024-01-04", [])):
+        text = PIPELINE.replace("slice: {by: day}", f"slice: {{by: day, last: {last}}}")
+        (place.pipelines / "sales.yaml").write_text(text, encoding="utf-8")
+        assert client.get(f"{links.PREFIX}/held.json").json()["waits"] == waits, "the last slice is awaited, too"
 
 
 def test_the_page_of_a_pipeline_tells_that_its_log_has_ended(clients: Clients, place: Place) -> None:
-    sentence = "Its log ends with 2024-01-04 (log.slice.last), so the schedule has nothing to do"
+    sentence = "Its log ends with 2024-01-04 (log.slice.last), so the schedule replays no later slice"
     client = clients("viewer")
     assert sentence not in client.get(links.pipeline_page("sales")).text
     text = PIPELINE.replace("slice: {by: day}", "slice: {by: day, last: 2024-01-04}")

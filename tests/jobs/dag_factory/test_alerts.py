@@ -3,6 +3,8 @@
 import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,9 +16,11 @@ from jobs.orchestration import dag_orders, dag_tasks, maintenance, scheduling
 from jobs.orchestration.alerts import Alert, Event
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, open_request_context
+from jobs.reading.verify import Span
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.message_sinks import HOST, MailSink, WebhookSink, mail_sink, webhook_sink
+from tests.support.simulated_airflow import StateStore
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -229,35 +233,21 @@ def test_any_notifier_gets_the_message_in_its_arguments() -> None:
     ]
 
 
-class Ti:
-    """The task instance of `alert_sales`: its XCom is kept from run to run, as Airflow does with prior dates."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, Any] = {}
-
-    def xcom_pull(self, *, task_ids: str, key: str, include_prior_dates: bool) -> Any:  # noqa: ANN401
-        assert (task_ids, include_prior_dates) == ("check_deadlines", True)
-        return json.loads(json.dumps(self.kept.get(key)))
-
-    def xcom_push(self, *, key: str, value: object) -> None:
-        self.kept[key] = value
-
-
 def test_the_dag_of_the_alert_runs_at_its_times_and_tells_what_readers_do_not_see_once(
     dags: "dict[str, DAG]", hooks: WebhookSink
 ) -> None:
     dag: Any = dags["alert_sales"]
     assert [one.expression for one in dag.timetable.timetables] == ["0 8 * * *"]
     assert dag.is_paused_upon_creation is False
-    check, ti = dag.get_task("check_deadlines"), Ti()
-    [sent] = check.execute({"ti": ti})
+    check, store = dag.get_task("check_deadlines"), StateStore()
+    [sent] = check.execute({"asset_state_store": store})
     assert "not visible to readers" in sent
     [hook] = hooks.bodies
     assert hook["event"] == "not published"
     assert "2024-01-01 … 2024-01-02 (2 slices): complete, but no request has replayed it" in hook["text"]
-    assert check.execute({"ti": ti}) == []
+    assert check.execute({"asset_state_store": store}) == []
     by_hand = SimpleNamespace(run_type=SimpleNamespace(value="manual"))
-    assert check.execute({"ti": ti, "dag_run": by_hand}) == [sent]
+    assert check.execute({"asset_state_store": store, "dag_run": by_hand}) == [sent]
 
 
 @pytest.mark.parametrize("broken", ["pipeline: sales\nlgo: 1\n", "", PIPELINE.replace("sales", "other"), PIPELINE[:90]])
@@ -273,35 +263,50 @@ def test_while_the_file_is_broken_its_error_and_the_missing_days_are_told_with_t
     dag: Any = load_dags(file.parent)["alert_sales"]
     assert [one.expression for one in dag.timetable.timetables] == ["*/30 * * * *"]
     with pytest.raises(AirflowFailException, match=r"sales\.yaml"):
-        dag.get_task("check_deadlines").execute({"ti": Ti()})
+        dag.get_task("check_deadlines").execute({"asset_state_store": StateStore()})
     run_request(
         work, Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="me", reason="x"), FakeReplayer()
     )
-    ti = Ti()
+    store = StateStore()
     told = ["sales: the pipeline file is broken", "sales: 2024-01-02 not visible to readers"]
     for task, subjects in ((before, told), (dag, [])):
-        assert task.get_task("check_deadlines").execute({"ti": ti}) == subjects
+        assert task.get_task("check_deadlines").execute({"asset_state_store": store}) == subjects
     assert [hook["subject"] for hook in hooks.bodies] == told
     assert str(file) in hooks.bodies[0]["text"]
 
 
 def test_what_was_told_is_not_known_so_the_message_is_sent_again(dags: "dict[str, DAG]", logged: Lines) -> None:
     check: Any = dags["alert_sales"].get_task("check_deadlines")
-    ti = SimpleNamespace(xcom_push=lambda **_kept: None)
-    assert len(check.execute({"ti": ti})) == len(check.execute({"ti": ti})) == 1
+    context = {"asset_state_store": SimpleNamespace(set=lambda _key, _value: None)}
+    assert len(check.execute(context)) == len(check.execute(context)) == 1
     assert "messages may be repeated" in logged.text
 
 
-def test_a_message_of_the_alert_dag_that_nobody_got_fails_its_task_so_that_airflow_tries_again(
-    dags: "dict[str, DAG]", monkeypatch: pytest.MonkeyPatch
+def test_a_retry_sends_only_the_messages_that_nobody_got(
+    load_dags: "LoadDags", tmp_path: Path, lake: Lake, connections: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("MAIL", "HOOK"):
-        monkeypatch.delenv(f"AIRFLOW_CONN_{name}")
-    check: Any = dags["alert_sales"].get_task("check_deadlines")
-    ti = Ti()
-    with pytest.raises(ConnectionError, match="was sent to nobody"):
-        check.execute({"ti": ti})
-    assert ti.kept == {}
+    assert lake.is_local
+    assert connections is None
+    monkeypatch.setattr(dag_tasks, "now_ms", lambda: day_ms("2024-01-04") + 12 * 3_600_000)
+    times = "data_not_there_by: '06:00', not_published_by: '07:00', digest_at: '08:00'"
+    (tmp_path / "sales.yaml").write_text(f"{PIPELINE}\nalerts: {{to: hook, {times}}}\n", encoding="utf-8")
+    check: Any = load_dags(tmp_path)["alert_sales"].get_task("check_deadlines")
+    events = [Event.NOT_THERE, Event.NOT_PUBLISHED, Event.DIGEST]
+    for failing in events:
+        store, sent = StateStore(), list[Event]()
+
+        def send(alert: Alert, *_more: object, no: Event | None, sent: list[Event] = sent) -> int:
+            sent.extend([alert.event] if alert.event is not no else [])
+            return int(alert.event is not no)
+
+        monkeypatch.setattr("jobs.dag_factory.messages.send", partial(send, no=failing))
+        with pytest.raises(ConnectionError, match="was sent to nobody"):
+            check.execute({"asset_state_store": store})
+        assert sent == [event for event in events if event is not failing]
+        monkeypatch.setattr("jobs.dag_factory.messages.send", partial(send, no=None))
+        assert len(check.execute({"asset_state_store": store})) == 1
+        assert sent[-1] is failing
+        assert check.execute({"asset_state_store": store}) == []
 
 
 def test_the_maintenance_tells_damage_and_how_to_mend_it_and_cleans_up_what_is_whole(
@@ -331,3 +336,29 @@ def test_the_maintenance_tells_damage_and_how_to_mend_it_and_cleans_up_what_is_w
     [hook] = hooks.bodies
     assert (hook["event"], hook["slices"]["first"]) == ("damaged", "2024-01-01")
     assert "What to do: Make the rows again: `hindcast mend sales 2024-01-01`." in hook["text"]
+
+
+@pytest.mark.parametrize("every", [1, 7, 31])
+def test_each_slice_is_read_again_once_in_thirty_days_whatever_the_schedule(
+    load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    """With a weekly schedule, a slice once was read every 210 days. A run after a failed one makes up for it."""
+    assert lake.is_local
+    (tmp_path / "sales.yaml").write_text(f"{PIPELINE}retention: {{superseded: 90d}}\n", encoding="utf-8")
+    scrub: Any = load_dags(tmp_path)["maintain_sales"].get_task("scrub")
+    report = SimpleNamespace(findings=(), rows=0, runs=0)
+    read: list[int] = []
+
+    def verify_all(_work: object, span: Span) -> Any:  # noqa: ANN401
+        read.extend(span.chosen)
+        return SimpleNamespace(report=report)
+
+    monkeypatch.setattr(maintenance, "verify_all", verify_all)
+    before: datetime | None = None
+    for day in range(0, 210 * every, every):
+        now = datetime(2024, 1, 1, 4, tzinfo=UTC) + timedelta(days=day)
+        monkeypatch.setattr(maintenance, "now_ms", lambda now=now: int(now.timestamp() * 1000))
+        scrub.execute({"prev_start_date_success": before})
+        before = before if day == 14 * every else now
+    counts = {share: read.count(share) for share in range(maintenance.SHARES)}
+    assert all(abs(count - 7 * min(every, 30)) <= 1 for count in counts.values()), counts

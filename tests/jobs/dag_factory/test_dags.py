@@ -479,7 +479,7 @@ def test_a_log_that_has_ended_is_told_by_the_dag_of_the_schedule(
     load_dags: "LoadDags", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "flights.yaml").write_text(GOOD, encoding="utf-8")
-    sentence = "log ends with 2014-01-01 (log.slice.last), so the schedule has nothing to do: use backfills"
+    sentence = "log ends with 2014-01-01 (log.slice.last), so the schedule replays no later slice: use backfills"
     end_ms = round(datetime(2014, 1, 2, tzinfo=UTC).timestamp()) * 1000
     for now_ms, is_told in ((end_ms - 1, False), (end_ms, True)):
         monkeypatch.setattr("jobs.dag_factory.pipeline_dags.now_ms", lambda now_ms=now_ms: now_ms)
@@ -488,7 +488,7 @@ def test_a_log_that_has_ended_is_told_by_the_dag_of_the_schedule(
         assert (sentence in (dags["replay_flights"].doc_md or "")) is is_told
         assert sentence not in (dags["backfill_flights"].doc_md or "")
     (tmp_path / "flights.yaml").write_text(GOOD.replace(", last: 2014-01-01", ""), encoding="utf-8")
-    assert "nothing to do" not in (load_dags(tmp_path)["replay_flights"].doc_md or "")
+    assert "no later slice" not in (load_dags(tmp_path)["replay_flights"].doc_md or "")
 
 
 def test_the_page_about_airflow_names_the_dags_of_a_pipeline(load_dags: "LoadDags", tmp_path: Path) -> None:

@@ -4,6 +4,9 @@ import asyncio
 import importlib
 import json
 import logging
+import random
+import subprocess
+import sys
 import time
 from contextlib import nullcontext
 from copy import copy
@@ -16,8 +19,10 @@ import pytest
 
 from jobs.lake.lake import Lake
 from jobs.orchestration import dag_orders, scheduling
+from jobs.pipeline.slices import MAX_SLICES
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
+from tests.support.fuzzing import seeds
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -227,6 +232,12 @@ def test_a_wait_outlives_a_store_that_does_not_answer(monkeypatch: pytest.Monkey
     assert answers == []
 
 
+def test_a_wait_looks_less_often_if_looking_is_slow() -> None:
+    from jobs.dag_factory.wait_trigger import POLL_S, pause_s
+
+    assert [pause_s(POLL_S, look_s) for look_s in (0.01, 0.25, 1.5, 30)] == [5, 5, 30, 60]
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_run_with_complete_slices_starts_the_run_that_waits_for_the_others(
     load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, fails: bool
@@ -259,12 +270,18 @@ def _executed(tasks: Tasks, monkeypatch: pytest.MonkeyPatch, connection: dict[st
     if connection is not None:
         text = connection if isinstance(connection, str) else json.dumps(connection)
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", text)
-    order = tasks.plan()
+    tasks.order = order = tasks.plan()
     replay = copy(tasks.task("replay"))
-    replay.render_template_fields({"ti": SimpleNamespace(xcom_pull=lambda task_ids: order)})  # noqa: ARG005
-    monkeypatch.setattr(SparkSubmitOperator, "execute", lambda _self, _context: None)
+    read: list[object] = []
+
+    def submit(self: Any, _context: object) -> None:  # noqa: ANN401
+        [file] = self.application_args
+        read.append(json.loads(Path(file).read_text(encoding="utf-8")))
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", submit)
     replay.execute(tasks.context)
-    assert json.loads(replay.application_args[0]) == order
+    assert read == [order]
+    assert not Path(replay.application_args[0]).exists()
     return replay
 
 
@@ -311,6 +328,26 @@ def test_the_submitted_command_names_the_connections_master_and_what_it_needs(
     assert named.get("--deploy-mode", "client") == "client", "the driver is a process of the task"
     assert named.get("--queue") == ("night" if place == "YARN" else None)
     assert conf.get("spark.kubernetes.namespace") == ("spark" if place == "Kubernetes" else None)
+
+
+def test_an_order_of_as_many_slices_as_a_request_may_have_starts_the_driver(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux refuses an argument of more than 128 KiB. 200,000 ids of slices have 4 MB."""
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    replay = _executed(tasks, monkeypatch, {"conn_type": "spark", "host": "local[2]"})
+    ids = [f"2024-01-01T{number:06}" for number in range(MAX_SLICES)]
+    tasks.order |= {"slices": ids}  # type: ignore[operator]
+    read = [sys.executable, "-c", "import json, sys; print(len(json.load(open(sys.argv[1]))['slices']))"]
+    monkeypatch.setattr(
+        SparkSubmitOperator,
+        "execute",
+        lambda self, _context: started.append(subprocess.check_output([*read, *self.application_args])),
+    )
+    started: list[bytes] = []
+    replay.execute(tasks.context)
+    assert started == [b"200000\n"]
 
 
 def test_without_a_connection_the_replay_fails_instead_of_using_yarn(
@@ -464,9 +501,7 @@ def test_a_replay_that_takes_far_longer_than_past_runs_is_killed_and_the_error_h
     monkeypatch.setattr(SparkSubmitOperator, "execute", lambda _self, _context: time.sleep(30))
     monkeypatch.setattr(SparkSubmitOperator, "on_kill", lambda _self: killed.append(True))
     monkeypatch.setattr("jobs.orchestration.interruptions.LEAST_LIMIT_S", 0.05)
-    [argument] = replay.application_args
-    order = json.loads(argument)
-    replay.application_args = [json.dumps(order | {"seconds": 0.01})]
+    tasks.order |= {"seconds": 0.01}  # type: ignore[operator]
     with pytest.raises(
         AirflowException, match=r"2024-01-01 was stopped after 0.1 s. By past runs it takes about 0.0 s"
     ):
@@ -506,3 +541,75 @@ def test_a_run_that_waits_for_a_day_starts_the_restatement_first(
     monkeypatch.setattr(operators, "start_run", None)
     with pytest.raises(TaskDeferred):
         auto.plan()
+
+
+def test_all_events_of_a_producer_since_the_first_due_slice_are_read_in_pages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only the newest thousand once were: after an outage, the event of the first due slice was not among them."""
+    from airflow.sdk.execution_time import task_runner
+
+    from jobs.dag_factory import dag_runs
+    from jobs.planning.readiness import AssetEvent
+
+    stored: list[Any] = []
+    most: list[int] = []
+
+    def send(asked: Any) -> Any:  # noqa: ANN401
+        """Answer as `GET /asset-events/by-asset` does."""
+        assert (asked.uri, asked.ascending) == ("s3://events/", False)
+        page = [event for event in reversed(stored) if asked.before is None or event.timestamp <= asked.before]
+        most.append(len(page[: asked.limit]))
+        return SimpleNamespace(iter_asset_event_results=lambda: page[: asked.limit])
+
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", SimpleNamespace(send=send), raising=False)
+    monkeypatch.setattr(dag_runs, "PAGE_EVENTS", 5)
+    for seed in seeds(20):
+        rng = random.Random(seed)
+        times = [datetime.fromtimestamp(rng.randrange(rng.choice([4, 400])), tz=UTC) for _ in range(rng.randrange(60))]
+        stored[:] = [
+            SimpleNamespace(timestamp=at, partition_key=str(number)) for number, at in enumerate(sorted(times))
+        ]
+        most.clear()
+        since_ms = 1000 * rng.randrange(400)
+        read = set(dag_runs.asset_events(["s3://events"], since_ms))
+        events = [
+            AssetEvent(uri="s3://events", at_ms=int(event.timestamp.timestamp() * 1000), key=event.partition_key)
+            for event in stored
+        ]
+        assert {event for event in events if event.at_ms >= since_ms} | set(events[-5:]) <= read <= set(events)
+        assert max(most) <= max(5, 4 * max(map(times.count, times), default=0)), "a page has few events"
+
+
+def test_an_interval_of_airflows_own_backfill_waits_for_the_interval_before(
+    load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By REST, ten DAG runs of a backfill begin at once if the caller does not limit them."""
+    from airflow.sdk.api.datamodels._generated import DagRun, DagRunState, DagRunType
+    from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+    monkeypatch.setattr("jobs.dag_factory.operators.state_of", lambda _dag_id, _run_id: "running")
+    append_day(Path(lake.root), "2024-01-02", {"a": 1})
+    (tmp_path / "sales.yaml").write_text(PIPELINE, encoding="utf-8")
+    dag = load_dags(tmp_path)["replay_sales"]
+    before = DagRun.model_construct(run_type=DagRunType.BACKFILL, state=DagRunState.RUNNING)
+    first, second = Tasks(dag, "2024-01-02"), Tasks(dag, "2024-01-03")
+    for day, tasks in enumerate((first, second), 1):
+        facts = tasks.context["dag_run"]
+        facts.run_type.value, facts.data_interval_start = "backfill", datetime(2024, 1, day, tzinfo=UTC)
+        tasks.context["ti"].get_previous_dagrun = lambda: before
+
+    def waits() -> str:
+        with pytest.raises(TaskDeferred):
+            second.plan()
+        return second.pushed["hindcast_verdict"]
+
+    assert waits().startswith("slice 2024-01-02 needs the state after the interval before")
+    order = first.plan()
+    waits()
+    before.state = DagRunState.FAILED
+    with pytest.raises(AirflowFailException, match="Let the date range of the backfill begin with slice 2024-01-01"):
+        second.plan()
+    before.state = DagRunState.RUNNING
+    stage(lake, order)
+    assert second.plan()["slices"] == ["2024-01-02"]

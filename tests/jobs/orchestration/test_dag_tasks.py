@@ -231,19 +231,22 @@ def test_an_argument_that_is_not_an_order_is_refused(text: str, complaint: str) 
 
 
 def test_the_spark_job_replays_the_order_that_it_gets(
-    dag: Dag, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    dag: Dag, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("jobs.replay.replayer.spark_replayer", lambda: nullcontext(FakeReplayer()))
     monkeypatch.setattr(replay_job, "clean_environment", lambda: None)
     monkeypatch.setattr("logging.basicConfig", lambda **_named: None)
     order = dag.backfill("2024-01-01", "2024-01-03")
+    file = tmp_path / "order"
+    file.write_text(json.dumps(order.to_json()), encoding="utf-8")
     with caplog.at_level("INFO"):
-        assert replay_job.main([json.dumps(order.to_json())]) == 0
+        assert replay_job.main([str(file)]) == 0
     staged = [line for line in caplog.messages if line.startswith("2024-")]
     assert staged == [f"{day} pass: 1 record, 1 pane" for day in DAYS[:2]]
     assert "all 2 slices are staged" in caplog.text
     assert dag_tasks.gate(order).why == "2 slices passed"
-    assert replay_job.main(["{}"]) == 1
+    file.write_text("{}", encoding="utf-8")
+    assert replay_job.main([str(file)]) == 1
     assert "the order is not valid: it lacks" in caplog.text
     assert replay_job.main([]) == 2
 

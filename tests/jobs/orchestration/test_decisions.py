@@ -218,7 +218,7 @@ def test_a_dag_run_of_airflows_backfill_is_cleared_when_its_own_slices_may_pass(
     place.decide(cid, {"action": "cancel", "request_id": place.request_id, "reason": "another way"})
     for day, end in zip(DAYS, (*DAYS[1:], "2024-01-05"), strict=True):
         planned = scheduling.plan_backfill_interval(
-            sales(), lake, start_ms=day_ms(day), end_ms=day_ms(end), now_ms=NOW_MS, who="airflow", lease_id=day,
+            sales(), lake, interval_ms=(day_ms(day), day_ms(end)), now_ms=NOW_MS, who="airflow", lease_id=day,
             origin=DagRunOrigin(dag_id="replay_sales", run_id=f"backfill__{day}", slice_ids=()),
         )  # fmt: skip
         assert isinstance(planned, scheduling.Replay)

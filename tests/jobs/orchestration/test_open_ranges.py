@@ -191,6 +191,7 @@ def test_a_dag_run_waits_until_the_open_request_has_ended(work: RequestContext) 
     waits = by_hand(work, "two", DAYS[0], DAYS[3], if_open=IfOpen.WAIT)
     assert isinstance(waits, Wait)
     assert "request one of one (late files) is open for [2024-01-01, 2024-01-05)" in waits.why
+    assert waits.why.endswith("If you clear another run of backfill_sales, it is queued until this one has ended")
     published(work, open_one, "one")
     assert isinstance(by_hand(work, "two", DAYS[0], DAYS[3], if_open=IfOpen.WAIT), Skip)
     append_day(Path(work.lake.root), DAYS[4], {"b": 1})

@@ -417,7 +417,7 @@ class Dag:
 
     def decided(self, start: str, end: str) -> Decision:
         return scheduling.plan_backfill_interval(
-            self.work.pipeline, self.work.lake, start_ms=day_ms(start), end_ms=day_ms(end), now_ms=self.clock(),
+            self.work.pipeline, self.work.lake, interval_ms=(day_ms(start), day_ms(end)), now_ms=self.clock(),
             who="airflow", lease_id=end,
         )  # fmt: skip
 

@@ -195,6 +195,22 @@ def test_a_proposal_reaches_the_head_of_the_time_when_it_is_started(dags: Dags) 
     assert isinstance(waiting, Skip | Wait)
 
 
+def test_a_restatement_waits_while_the_schedule_replays_the_slice_after_the_head(dags: Dags) -> None:
+    """The scheduled run starts from the state that the restatement replaces, so only one could be published."""
+    dags.append("2024-01-04", late=5)
+    dags.scheduled("2024-01-06")
+    conf = dags.clicked()
+    dags.append("2024-01-06", a=1)
+    order = dags.scheduled("2024-01-07")
+    waiting = dags.backfill(conf)
+    assert isinstance(waiting, Wait)
+    assert waiting.why.startswith("slice 2024-01-06 is being replayed by request")
+    dag_tasks.publish(dags.replay(order))
+    restatement = dags.backfill(conf)
+    assert isinstance(restatement, Order)
+    assert restatement.slices == ["2024-01-04", "2024-01-05", "2024-01-06"]
+
+
 def test_the_schedule_waits_while_a_restatement_replays_the_head(dags: Dags) -> None:
     dags.append("2024-01-04", late=5)
     dags.scheduled("2024-01-06")

@@ -69,7 +69,7 @@ class Airflow:
     def decide_backfill(self, start: str, end: str) -> Decision:
         """The decision of a DAG run of Airflow's own backfill."""
         return scheduling.plan_backfill_interval(
-            sales(self.text), self.lake, start_ms=day_ms(start), end_ms=day_ms(end), now_ms=LATER_MS, who="airflow"
+            sales(self.text), self.lake, interval_ms=(day_ms(start), day_ms(end)), now_ms=LATER_MS, who="airflow"
         )
 
     def backfilled(self, start: str, end: str) -> Played:
@@ -357,9 +357,12 @@ def test_an_overdue_slice_is_published_as_it_is_if_the_file_says_so(airflow: Air
     assert isinstance(airflow.decide("2024-01-09", late_ms=2 * HOUR), Wait)
     played = airflow.scheduled("2024-01-09", late_ms=3 * HOUR)
     assert played.decision.given_up == (
-        "published empty: 2024-01-08, with 0 records 3 h after its end (ready.timeout, then: publish_empty)",
+        "2024-01-08: published empty, with 0 records 3 h after its end (ready.timeout, then: publish_empty)",
     )
     assert airflow.seen[-1] == "2024-01-08"
+    played = airflow.scheduled("2024-04-09", late_ms=3 * HOUR)
+    assert len(played.decision.given_up) == 1, "a quarter of empty slices has one line"
+    assert played.decision.given_up[0].startswith("2024-01-09 … 2024-04-08: 91 slices, published empty")
 
 
 def test_an_overdue_slice_is_held_until_a_person_decides(airflow: Airflow) -> None:
@@ -407,7 +410,7 @@ def test_an_event_of_the_producer_completes_a_slice(airflow: Airflow) -> None:
     def decide(*events: AssetEvent) -> Decision:
         return scheduling.plan_scheduled(
             sales(airflow.text), airflow.lake, interval_end_ms=day_ms("2024-01-09"), now_ms=LATER_MS, who="airflow",
-            events=events,
+            events=lambda _since_ms: events,
         )  # fmt: skip
 
     def event(at: str, key: str | None = None, uri: str = "s3://events/sales") -> AssetEvent:

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from jobs.pipeline.models.ready import ReadyGrammar
 from jobs.planning.log_state import LogState
-from jobs.planning.readiness import AssetEvent, Evidence, Waiting, first_not_ready, missing_of
+from jobs.planning.readiness import AssetEvent, Evidence, NamedSlices, Waiting, first_not_ready, missing_of
 from jobs.runs import LogCoordinates, Slice
 from tests.support.fuzzing import cases
 
@@ -58,7 +58,7 @@ class World:
             records_of=lambda one: self.before.get(one.start_ms // DAY),
             marker=lambda text, one: (text, SLICES.index(one) in self.marked),
             weekday=weekday,
-            events=self.events,
+            events=NamedSlices.of(self.events),
         )
 
 

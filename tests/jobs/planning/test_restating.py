@@ -22,9 +22,10 @@ from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.planning import changed_slices as looking
 from jobs.planning.change_sentences import sentences, told_changes
+from jobs.planning.changed_slices import ChangedSlice
 from jobs.planning.event_range import event_time_slices
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
-from jobs.planning.restating import Restating, propose, restating
+from jobs.planning.restating import Assessed, Restating, propose, restating
 from jobs.planning.standing import standing
 from jobs.publishing.accepting import rewrites_of
 from jobs.publishing.decisions import cancel, resume, rollback
@@ -210,7 +211,11 @@ def test_a_compaction_whose_commits_are_gone_is_told_and_never_proposed(shop: Sh
     clean_commits(shop.log)
     told = shop.told()
     assert told[0] == "1 published day changed: 2024-01-02, 3 records then, 3 now"
-    assert "the commits that would tell whether its records differ are gone" in told[1]
+    assert told[1] == (
+        "2024-01-02: not proposed, because its files differ from those that its run read, and the commits that would "
+        "tell whether its records differ are gone: `hindcast plan sales --from 2024-01-02 --to 2024-01-05 --verify` "
+        "compares the records"
+    )
     assert shop.propose().proposal is None
 
 
@@ -276,13 +281,29 @@ def test_the_limits_of_the_pipeline_file_are_told_with_the_command(shop: Shop) -
     found = shop.propose(at_most_age="6d")
     assert list(proposal_of(found).changes) == ["2024-01-04"]
     assert sentences(shop.work, found)[1] == (
-        "2024-01-01: not proposed, because it ended 8 d ago, and restate.at_most_age is 6d. To restate it: hindcast "
+        "2024-01-01: not proposed, because it ended more than 6d ago (restate.at_most_age). To restate it: hindcast "
         "run sales --from 2024-01-01 --to 2024-01-05"
     )
     append_day(shop.root, "2024-01-03", {"late": 5})
     few = shop.propose(at_most_slices=1, at_most_age="6d")
     assert list(proposal_of(few).changes) == ["2024-01-04"], "what was proposed stays proposed"
     assert "2 slices have changed, and restate.at_most_slices is 1" in sentences(shop.work, few)[2]
+
+
+def test_slices_with_the_same_reason_share_one_sentence(shop: Shop) -> None:
+    """A thousand changed days once had a thousand sentences, with the age or the name of each."""
+    shop.run("2024-01-05", "2024-01-06")
+    for day in ("2024-01-01", "2024-01-02", "2024-01-04"):
+        append_day(shop.root, day, {"late": 5})
+    assert shop.told(at_most_age="1d")[1:] == [
+        "2024-01-01 … 2024-01-02, 2024-01-04: not proposed, because it ended more than 1d ago (restate.at_most_age). "
+        "To restate them: hindcast run sales --from 2024-01-01 --to 2024-01-06"
+    ]
+    head = shop.work.ledger.view().head
+    assert head is not None
+    change = ChangedSlice(run=head, match=Match.CHANGED, now=head.result.log)
+    assessed = (Assessed(change=change, until=head.result.slice, why_not=f"reason {n}") for n in range(1_000))
+    assert sentences(shop.work, Restating(assessed=tuple(assessed)))[-1] == "… and 988 more"
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
