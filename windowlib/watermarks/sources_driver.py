@@ -258,7 +258,7 @@ class SourcesDriver:
             source.due_ms = at_ms
             heappush(self._waiting, (at_ms, source.name))
             if len(self._waiting) > 2 * len(self._sources) + self._stale_max:
-                self._waiting = [(one.due_ms, one.name) for one in self._sources.values() if one.due_ms is not None]
+                self._waiting = [(each.due_ms, each.name) for each in self._sources.values() if each.due_ms is not None]
                 heapify(self._waiting)
 
     def snapshot(self) -> list[SourceRow]:
