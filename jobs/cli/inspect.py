@@ -54,12 +54,14 @@ def show_command(
     seen = {slice_id: view.slices[slice_id] for slice_id in view.published}
     wanted = [slice_of_id(pipeline, slice_id, known=seen).slice_id for slice_id in slice_ids]
     rows = _of_slices(read_published(places.lake, pipeline.name, view, all_panes=all_panes), wanted)
+    # A slice of a table without columns has as many rows as are asked.
+    chosen = rows.slice(0, min(rows.num_rows, limit if limit is not None else rows.num_rows if as_json else 20))
     if as_json:
-        for batch in rows.slice(0, limit).to_batches(max_chunksize=ROWS_AT_ONCE):
+        for batch in chosen.to_batches(max_chunksize=ROWS_AT_ONCE):
             for row in batch.to_pylist():
                 options.print_json(plain(row))
         return options.OK
-    shown = rows.slice(0, 20 if limit is None else limit).to_pylist()
+    shown = chosen.to_pylist()
     if not shown:
         options.say(f"{pipeline.name} has no published windows; `hindcast status {pipeline.name}` shows why")
         return options.OK
