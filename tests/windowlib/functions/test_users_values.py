@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.names import name_of
 from windowlib.errors import SpecError
 from windowlib.functions.window_functions import (
     Aggregates,
@@ -63,7 +64,7 @@ def play(spec: WindowSpec, values: Sequence[dict[str, int]], *, drains: bool) ->
     return [(pane.kind, pane.window.start_ms, pane.values) for pane in panes if isinstance(pane, Pane)]
 
 
-@pytest.mark.parametrize("whole", [IN_PLACE, REDUCED, declared_aggregate(IN_PLACE, ColumnsOf())], ids=repr)
+@pytest.mark.parametrize("whole", [IN_PLACE, REDUCED, declared_aggregate(IN_PLACE, ColumnsOf())], ids=name_of)
 @pytest.mark.parametrize("accumulation", ["accumulating", "retracting"])
 def test_a_pane_keeps_what_it_showed(whole: Reduce | UserAggregate, accumulation: Accumulation) -> None:
     spec = WindowSpec(
@@ -78,7 +79,7 @@ def test_a_pane_keeps_what_it_showed(whole: Reduce | UserAggregate, accumulation
 
 
 @pytest.mark.parametrize(
-    "whole", [IN_PLACE, REDUCED, *(declared_aggregate(one, ColumnsOf()) for one in (IN_PLACE, REDUCED))], ids=repr
+    "whole", [IN_PLACE, REDUCED, *(declared_aggregate(one, ColumnsOf()) for one in (IN_PLACE, REDUCED))], ids=name_of
 )
 def test_each_window_has_values_of_its_own(whole: Reduce | UserAggregate) -> None:
     spec = WindowSpec(assigner=Sliding(size_ms=40, slide_ms=10), function=Whole(whole))
