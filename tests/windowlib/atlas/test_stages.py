@@ -233,6 +233,7 @@ REFUSALS: list[tuple[Any, str]] = [
     ([{"$validate": {"validator": {}, "validationAction": "error"}}], "one of discard, dlq"),
     ([{"$match": {"$where": "1"}}], r"\$match\.\$where: .* a field, or one of \$and"),
     ([{"$match": {"a": {"$near": 1}}}], r"\$match\.a\.\$near: there is no query operator \$near; allowed are"),
+    ([{"$match": {"a": {"$options": "i"}}}], r"\$match\.a: found .*; allowed is \$options beside \$regex only"),
     ([{"$match": {"a": {"$regex": "("}}}], "no regular expression"),
     ([{"$match": {"a": {"$regex": "a", "$options": "q"}}}], "option 'q'"),
     ([{"$match": {"$or": []}}], "at least one query"),

@@ -1,5 +1,6 @@
 """Operators that return or convert the types of values."""
 
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from math import isfinite
@@ -20,14 +21,17 @@ from windowlib.atlas.expressions.calendars import date_text, parsed, zone
 from windowlib.atlas.expressions.forms import Call, ExpressionFault, NamedCall, Operators, fault
 from windowlib.atlas.expressions.numeric import DECIMAL128, is_finite
 
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,1000}")
+_NUMBER: Final = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE)
+"""The texts of numbers. Python's functions also read spaces and `_`."""
+
 
 def _to_integer(name: str, largest: int) -> Callable[[Value], int]:
     def convert(value: Value) -> int:
         if isinstance(value, str):
-            try:
-                number = int(value)
-            except ValueError:
-                raise fault(f"${name}", value, "a text of digits") from None
+            if _INTEGER.fullmatch(value) is None:
+                raise fault(f"${name}", value, "a text of digits")
+            number = int(value)
         elif isinstance(value, bool) or (is_number(value) and is_finite(value)):
             number = int(value)
         elif isinstance(value, Date) and name == "toLong":
@@ -45,9 +49,11 @@ def _to_double(value: Value) -> float:
     if isinstance(value, Date):
         return float(value.ms)
     if isinstance(value, str) or is_number(value) or isinstance(value, bool):
+        if isinstance(value, str) and _NUMBER.fullmatch(value) is None:
+            raise fault("$toDouble", value, "the text of a number")
         try:
             number = float(value)
-        except (ValueError, OverflowError):
+        except OverflowError:
             raise fault("$toDouble", value, "the text of a number") from None
         if isfinite(number) or not isinstance(value, Decimal) or not value.is_finite():
             return number
@@ -58,10 +64,9 @@ def _to_decimal(value: Value) -> Decimal:
     if isinstance(value, Date):
         return Decimal(value.ms)
     if isinstance(value, str):
-        number = DECIMAL128.create_decimal(value)
-        if number.is_nan() and value.strip().lower() != "nan":
+        if _NUMBER.fullmatch(value) is None:
             raise fault("$toDecimal", value, "the text of a number")
-        return number
+        return DECIMAL128.create_decimal(value)
     if is_number(value) or isinstance(value, bool):
         return DECIMAL128.create_decimal(int(value) if isinstance(value, bool) else value)
     raise fault("$toDecimal", value, "a number, its text, a boolean or a date")

@@ -88,6 +88,8 @@ def _condition(operand: Json, place: Place) -> Condition:
     if not _has_operators(operand):
         return _some(_equal_to(read_literal(operand, place)))
     fields = place.mapping(operand)
+    if "$options" in fields and "$regex" not in fields:
+        raise place.refused(operand, "$options beside $regex only")
     conditions = [_operator(name, inner, place, fields) for name, inner in fields.items() if name != "$options"]
     return lambda values: all(condition(values) for condition in conditions)
 
