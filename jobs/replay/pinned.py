@@ -80,7 +80,8 @@ class Pinned:
         rows = stored = 0
         if self.order.before is not None and not self.lets_rows_stay():
             rows = max((ids.count for ids in self.state_before.ids.values()), default=0)
-            states = (self.uri(name) for name in INCREMENTAL_TABLES)
+            ids_of = self.state_before.ids
+            states = (self.uri(name) for name in INCREMENTAL_TABLES if name in ids_of and ids_of[name].count)
             listed = (checkpoint_files(uri, self.order.before.attempts).files for uri in states)
             stored = sum(file.bytes or 0 for files in listed for file in files)
         return self.sizes.buckets_for(
