@@ -9,6 +9,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
 from jobs.reading.verify import Span
+from jobs.replay.groups import groups_of
 from windowlib.records import tables
 
 if TYPE_CHECKING:
@@ -83,17 +84,7 @@ class PastTables:
 
     def blocks(self) -> Iterator[tuple[StagedRun, ...]]:
         """Yield the runs in slice order, in blocks of consecutive runs."""
-        block: list[StagedRun] = []
-        rows = 0
-        for run in self.history.runs:
-            own = run.result.counts.panes + run.result.counts.late
-            if block and rows + own > self.rows_at_once:
-                yield tuple(block)
-                block, rows = [], 0
-            block.append(run)
-            rows += own
-        if block:
-            yield tuple(block)
+        return groups_of(self.history.runs, _checked_rows, self.rows_at_once)
 
     def tables_of(self, block: Sequence[StagedRun], suites: Iterable[Suite]) -> "dict[str, ArrowSlices]":
         """Return the tables that some suites check, with the columns that they read, for the runs of a block.
@@ -126,6 +117,11 @@ class PastTables:
         ids = pa.array([run_attempt(run)[0] for run in block], pa.string())
         numbers = pc.index_in(rows["slice_id"].cast(pa.string()).combine_chunks(), ids)
         return ArrowSlices(rows, numbers.to_numpy(zero_copy_only=False).astype("int64"), len(block))
+
+
+def _checked_rows(run: StagedRun) -> int:
+    """Return the number of rows of a run in the tables that suites check."""
+    return run.result.counts.panes + run.result.counts.late
 
 
 def _columns(suites: Sequence[Suite]) -> frozenset[str] | None:
