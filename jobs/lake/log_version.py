@@ -58,7 +58,9 @@ class DeletedRows:
         import numpy as np
 
         is_kept = np.ones(count, dtype=bool)
-        bits = np.unpackbits(np.frombuffer(self.bits, dtype=np.uint8))[first : first + count]
+        begin = first // 8
+        nearby = np.frombuffer(self.bits[begin : (first + count + 7) // 8], dtype=np.uint8)  # not the whole file's
+        bits = np.unpackbits(nearby)[first - 8 * begin :][:count]
         is_kept[: len(bits)] = bits == 0
         return is_kept
 

@@ -205,8 +205,8 @@ def _rolled_back(view: LedgerView, request: Request, *, is_person: bool) -> Publ
     if hold is not None and (not request.kind.is_by_person or request.opened_seq < hold.seq):
         return _refused(request, describe_hold(hold))
     if request.state is RequestState.ROLLED_BACK:
-        why = f"request {request.request_id} was rolled back; only a person can publish it again (`hindcast publish`)"
-        return _refused(request, why)
+        how = "only a person can publish it again (`hindcast publish --request`)"
+        return _refused(request, f"request {request.request_id} was rolled back; {how}")
     return None
 
 

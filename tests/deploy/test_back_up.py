@@ -20,6 +20,8 @@ FILES = (
     "p/window_outputs/_delta_log/00000000000000000000.json",
     "p/window_outputs/slice_id=2013-01-01 00%3A00/part-0.parquet",
     "event_logs/flights/_delta_log/00000000000000000000.json",
+    "event_logs/ledger/entries/_delta_log/00000000000000000000.json",
+    "event_logs/ledger/entries/part-0.parquet",
 )
 
 

@@ -5,14 +5,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
+from typing import Any
 
 from expectations.formatting import spell
 from expectations.json_values import to_json
 from expectations.loader import EXPECTATIONS_DIR, load_suite_file
 from expectations.messages import demand
 from expectations.suites import Check
+from jobs.ledger.publications import Publication
+from jobs.ledger.view import Request, RequestKind, RequestState, Waiver
 from jobs.replay.checks import conservation
-from jobs.review.report.rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
+from jobs.review.report.rows import LATE_EDGES_MS, LateRow, ReportRows, RunRow
 from jobs.runs import VERDICTS, CheckResult, Counts, Slice, Verdict
 
 DAY_MS = 86_400_000
@@ -92,35 +95,52 @@ def run_of(one: Slice, counts: Counts, *, number: int, is_published: bool) -> Ru
     )
 
 
+def waiver_of(who: str, reason: str, at_ms: int = 0) -> Waiver:
+    return Waiver(slice_id="", run_id="", who=who, reason=reason, at_ms=at_ms, failed=frozenset())
+
+
 def counts_of(read: int, invalid: int, late: int) -> Counts:
     return Counts(
         read=read, assigned=read - invalid - late, late=late, unassigned=0, invalid=invalid, panes=read // 2 + 300
     )
 
 
-def _blizzard_requests(slices: Sequence[Slice], opened: int, *, state: str) -> tuple[RequestRow, ...]:
+def _request(text: str, slices: Sequence[Slice], **fields: Any) -> Request:  # noqa: ANN401
+    """Return a request for the slices: `text` is in each text that `fields` do not have."""
+    texts = {"request_id": text, "who": text, "reason": text, "spec_json": "{}", "spec_fingerprint": text}
+    return Request(
+        **{"kind": RequestKind.RANGE, **texts, **fields},
+        from_ms=slices[0].start_ms,
+        to_ms=slices[-1].end_ms,
+        is_fresh=False,
+        opened_seq=1,
+        runs={one.slice_id: text for one in slices},
+    )
+
+
+def _publication(seq: int, who: str, slice_ids: Sequence[str], *, at_ms: int = 0) -> Publication:
+    changes = dict.fromkeys(slice_ids, "run")
+    return Publication(seq=seq, at_ms=at_ms, request_id=None, who=who, undoes=None, changes=changes)
+
+
+def _blizzard_requests(slices: Sequence[Slice], opened: int, *, state: RequestState) -> tuple[Request, ...]:
     return (
-        RequestRow(
-            request_id="0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6",
-            kind="airflow-backfill",
+        _request(
+            "0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6",
+            slices[:3],
+            kind=RequestKind.AIRFLOW_BACKFILL,
             who="airflow",
             reason="the first three days",
-            state="published",
+            state=RequestState.PUBLISHED,
             opened_at_ms=opened - 600_000,
-            from_ms=slices[0].start_ms,
-            to_ms=slices[3].start_ms,
-            slice_count=3,
         ),
-        RequestRow(
-            request_id="5f2c9ab07c1e4d0f9a3e77f0b1d2c3e4",
-            kind="range",
+        _request(
+            "5f2c9ab07c1e4d0f9a3e77f0b1d2c3e4",
+            slices[3:],
             who="ines",
             reason="the rest of the fortnight",
             state=state,
             opened_at_ms=opened,
-            from_ms=slices[3].start_ms,
-            to_ms=slices[-1].end_ms,
-            slice_count=11,
         ),
     )
 
@@ -135,11 +155,7 @@ def blizzard(*, waived: bool = False) -> ReportRows:
     opened = slices[-1].end_ms + 3_600_000
     if waived:
         for slice_id in ("2013-02-08", "2013-02-09"):
-            waiver = WaiverRow(
-                who="ines",
-                reason="The blizzard Nemo closed the airports; the numbers are real.",
-                at_ms=opened + 900_000,
-            )
+            waiver = waiver_of("ines", "The blizzard Nemo closed the airports; the numbers are real.", opened + 900_000)
             runs[slice_id] = replace(runs[slice_id], waiver=waiver)
     published = {slice_id: run.run_id for slice_id, run in runs.items() if run.is_published}
     names = tuple(one.slice_id for one in slices)
@@ -156,14 +172,10 @@ def blizzard(*, waived: bool = False) -> ReportRows:
         published=published,
         description="Departures per airport in a sliding hour, a new window every quarter of an hour",
         owner="operations",
-        requests=_blizzard_requests(slices, opened, state="published" if waived else "open"),
+        requests=_blizzard_requests(slices, opened, state=RequestState.PUBLISHED if waived else RequestState.OPEN),
         publications=(
-            PublicationRow(seq=9, at_ms=opened - 300_000, who="airflow", is_rollback=False, slice_ids=names[:3]),
-            *(
-                (PublicationRow(seq=31, at_ms=opened + 1_800_000, who="ines", is_rollback=False, slice_ids=names[3:]),)
-                if waived
-                else ()
-            ),
+            _publication(9, "airflow", names[:3], at_ms=opened - 300_000),
+            *((_publication(31, "ines", names[3:], at_ms=opened + 1_800_000),) if waived else ()),
         ),
     )
 
@@ -182,7 +194,7 @@ def many_days(count: int, *, every_ms: int = DAY_MS, seed: int = 20130208) -> Re
         invalid = round(read * (rng.random() * 0.05 if dice > 0.03 else rng.uniform(0.26, 0.8)))
         run = run_of(one, counts_of(read, invalid, rng.randrange(4)), number=number, is_published=number < count - 9)
         if run.verdict is Verdict.FAIL and rng.random() < 0.8:
-            run = replace(run, waiver=WaiverRow(who="ines", reason="seen and known", at_ms=one.end_ms))
+            run = replace(run, waiver=waiver_of("ines", "seen and known", one.end_ms))
         runs[one.slice_id] = replace(run, verdict=Verdict.ERROR) if 0.03 < dice < 0.033 else run
     published = {slice_id: run.run_id for slice_id, run in runs.items() if run.is_published}
     return replace(
@@ -207,23 +219,9 @@ def hostile(values: Sequence[str]) -> ReportRows:
         slice_id: _hostile_run(run, text) for (slice_id, run), text in zip(rows.runs.items(), [*texts], strict=True)
     }
     requests = tuple(
-        RequestRow(
-            request_id=text,
-            kind=text,
-            who=text,
-            reason=text,
-            state=text,
-            failure=text,
-            opened_at_ms=rows.slices[0].start_ms,
-            from_ms=rows.slices[0].start_ms,
-            to_ms=rows.slices[1].start_ms,
-        )
-        for text in values
+        _request(text, rows.slices[:1], failure=text, opened_at_ms=rows.slices[0].start_ms) for text in values
     )
-    publications = tuple(
-        PublicationRow(seq=number, at_ms=0, who=text, is_rollback=False, slice_ids=(text,))
-        for number, text in enumerate(values)
-    )
+    publications = tuple(_publication(number, text, (text,)) for number, text in enumerate(values))
     everything = " ".join(values)
     return replace(
         rows,
@@ -258,7 +256,7 @@ def _hostile_run(run: RunRow, text: str) -> RunRow:
         observed=to_json({"rows": 2, "unexpected": 1, "sample": [text]}),
     )
     broken = replace(check, verdict=Verdict.ERROR, error=text)
-    waiver = WaiverRow(who=text, reason=text, at_ms=0)
+    waiver = waiver_of(text, text, 0)
     return replace(
         run,
         run_id=text,

@@ -5,14 +5,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expectations import messages
 from expectations.formatting import instant, percent, spell
 from expectations.suites import severity_rank
 from jobs.review.report.commands import bound_text, rerun_line, waive_line
-from jobs.review.report.rows import ReportRows, RunRow, WaiverRow
+from jobs.review.report.rows import ReportRows, RunRow
 from jobs.runs import LAWS, VERDICTS, CheckResult, Verdict
+
+if TYPE_CHECKING:
+    from jobs.ledger.view import Waiver
 
 SHARE_OF_ROWS = "share of unexpected rows"
 
@@ -83,7 +86,7 @@ class Held:
     verdict: Verdict
     is_published: bool
     failures: tuple[Failure, ...]
-    waiver: WaiverRow | None
+    waiver: "Waiver | None"
     waived_at: str
     waive: str
     rerun: str

@@ -10,12 +10,12 @@ from jobs.ledger.ledger import Ledger
 from jobs.pipeline.slices import previous_slice, slice_grid
 from jobs.plain_text import counted
 from jobs.reading.stored_rows import StoredRuns
-from jobs.review.report.rows import LATE_EDGES_MS, LateRow, PublicationRow, ReportRows, RequestRow, RunRow, WaiverRow
+from jobs.review.report.rows import LATE_EDGES_MS, LateRow, ReportRows, RunRow
 from windowlib.records import tables
 
 if TYPE_CHECKING:
     from jobs.lake.lake import Lake
-    from jobs.ledger.view import LedgerView, Request, StagedRun, Waiver
+    from jobs.ledger.view import LedgerView, StagedRun
     from jobs.pipeline.models.pipeline import Pipeline
     from jobs.runs import Slice
 
@@ -83,17 +83,8 @@ def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part
         published=view.published,
         description=pipeline.description or "",
         owner=pipeline.owner or "",
-        requests=tuple(_request_row(request) for request in view.requests.values()),
-        publications=tuple(
-            PublicationRow(
-                seq=publication.seq,
-                at_ms=publication.at_ms,
-                who=publication.who,
-                is_rollback=publication.is_rollback,
-                slice_ids=tuple(sorted(publication.changes)),
-            )
-            for publication in view.publications
-        ),
+        requests=tuple(view.requests.values()),
+        publications=view.publications,
         late_left_out=left_out,
     )
 
@@ -161,7 +152,7 @@ def run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None = None) -
         is_published=view.published.get(result.slice.slice_id) == result.run_id,
         log_version=result.log.version,
         is_contradicted=run.is_contradicted,
-        waiver=_waiver_row(run.waiver) if run.waiver else None,
+        waiver=run.waiver,
         checks=tuple(result.checks),
         warnings=result.warnings,
         clamped=result.clamped,
@@ -191,25 +182,6 @@ def _origin(run: "StagedRun") -> Mapping[str, str]:
         "digests": ", ".join(f"{table} {digest[:SHORT]}" for table, digest in sorted(result.digests.items())),
         **{name: text[:SHORT] for name, text in sorted(result.extras.items())},
     }
-
-
-def _waiver_row(waiver: "Waiver") -> WaiverRow:
-    return WaiverRow(who=waiver.who, reason=waiver.reason, at_ms=waiver.at_ms)
-
-
-def _request_row(request: "Request") -> RequestRow:
-    return RequestRow(
-        request_id=request.request_id,
-        kind=request.kind.value,
-        who=request.who,
-        reason=request.reason,
-        state=request.state.value,
-        opened_at_ms=request.opened_at_ms,
-        from_ms=request.from_ms,
-        to_ms=request.to_ms,
-        slice_count=len(request.runs),
-        failure=request.failure,
-    )
 
 
 def _as_of_ms(view: "LedgerView") -> int | None:

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from jobs.review.report.checks import CheckTrend
 from jobs.review.report.commands import bound_text, diff_line
 from jobs.review.report.environment import template_environment
 from jobs.review.report.model import DASH, MAX_REQUESTS, ReportModel, Status, build_model, share_text
-from jobs.review.report.rows import ReportRows, RequestRow
+from jobs.review.report.rows import ReportRows
 from jobs.review.report.slice_calendar import months, strips
 from jobs.review.report.style import report_style
 from jobs.review.report.svg import overview, share_bar, sparkline, stacked_bar, verdict_strip
@@ -30,6 +30,7 @@ from windowlib.errors import RequestError
 
 if TYPE_CHECKING:
     from jobs.lake.lake import Lake
+    from jobs.ledger.view import Request
     from jobs.pipeline.models.pipeline import Pipeline
     from jobs.review.report.differences import RequestDifferences
 
@@ -206,13 +207,13 @@ def _curve_range(check: CheckTrend) -> str:
     return f"from {check.spelled(min(values))} to {check.spelled(max(values))}{what}"
 
 
-def _request_range(request: RequestRow, rows: ReportRows) -> str:
+def _request_range(request: "Request", rows: ReportRows) -> str:
     if request.from_ms is None or request.to_ms is None:
-        return counted(request.slice_count, "slice") if request.slice_count else DASH
+        return counted(len(request.runs), "slice") if request.runs else DASH
     return f"[{bound_text(request.from_ms, rows)}, {bound_text(request.to_ms, rows)})"
 
 
-def _slice_list(slice_ids: tuple[str, ...]) -> str:
+def _slice_list(slice_ids: Sequence[str]) -> str:
     if len(slice_ids) <= _MAX_NAMED:
         return ", ".join(slice_ids) or "nothing"
     return f"{counted(len(slice_ids), 'slice')}, from {slice_ids[0]} to {slice_ids[-1]}, the last one included"

@@ -1,18 +1,14 @@
 """The input of a report as plain rows, so that the page can be built and tested without Spark, ledger or lake."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from jobs.runs import CheckResult, Counts, Slice, Verdict
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaiverRow:
-    """A waiver: who let a failed run pass, why, and when."""
-
-    who: str
-    reason: str
-    at_ms: int
+if TYPE_CHECKING:
+    from jobs.ledger.publications import Publication
+    from jobs.ledger.view import Request, Waiver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +43,7 @@ class RunRow:
     is_published: bool
     log_version: int | None = None
     is_contradicted: bool = False
-    waiver: WaiverRow | None = None
+    waiver: "Waiver | None" = None
     checks: tuple[CheckResult, ...] = ()
     warnings: tuple[str, ...] = ()
     clamped: int = 0
@@ -58,33 +54,6 @@ class RunRow:
     def about(self) -> str:
         """The text that the page shows when the pointer is on the run: its id and its `origin`."""
         return "; ".join(f"{name} {value}" for name, value in {"run": self.run_id, **self.origin}.items())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestRow:
-    """A request: its half-open range, who asked, why, and its state."""
-
-    request_id: str
-    kind: str
-    who: str
-    reason: str
-    state: str
-    opened_at_ms: int
-    from_ms: int | None = None
-    to_ms: int | None = None
-    slice_count: int = 0
-    failure: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublicationRow:
-    """A publication or a rollback: one change of what readers see."""
-
-    seq: int
-    at_ms: int
-    who: str
-    is_rollback: bool
-    slice_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +78,7 @@ class ReportRows:
     published: Mapping[str, str]
     description: str = ""
     owner: str = ""
-    requests: tuple[RequestRow, ...] = ()
-    publications: tuple[PublicationRow, ...] = ()
+    requests: "tuple[Request, ...]" = ()
+    publications: "Sequence[Publication]" = ()
     late_left_out: int = 0
     awaited: Slice | None = None

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import LedgerView
+from jobs.ledger.view import LedgerView, RequestState
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import SliceGrid, previous_slice, slice_of_id
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
@@ -68,7 +68,7 @@ def test_a_failed_slice_holds_all_of_its_request_until_it_is_waived(work: Reques
     rows = collected(work)
     (waiver,) = [found.waiver for found in rows.runs.values() if found.waiver]
     assert (waiver.who, waiver.reason, waiver.at_ms) == ("ines", "seen", NOW_MS)
-    assert [one.slice_ids for one in rows.publications] == [("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04")]
+    assert [sorted(one.changes) for one in rows.publications] == [[f"2024-01-0{day}" for day in range(1, 5)]]
 
 
 def test_a_cancelled_experiment_is_not_the_newest_run_of_a_published_slice(work: RequestContext) -> None:
@@ -157,7 +157,8 @@ def test_the_page_has_the_counts_and_ids_of_the_ledger(work: RequestContext) -> 
         assert (row.run_id, row.attempt_id, row.counts) == (run_id, staged.result.attempt_id, staged.result.counts)
         assert row.is_published
     (request,) = rows.requests
-    assert (request.who, request.reason, request.state, request.slice_count) == ("ines", "because <b>", "published", 2)
+    assert (request.who, request.reason, request.state) == ("ines", "because <b>", RequestState.PUBLISHED)
+    assert len(request.runs) == 2
 
 
 def test_lateness_comes_only_from_the_late_records_of_the_newest_attempt(work: RequestContext) -> None:

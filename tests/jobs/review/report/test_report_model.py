@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from jobs.ledger.events import EventKind, LedgerEvent, with_checks
+from jobs.ledger.view import Waiver
 from jobs.review.report.checks import Failure, held_slices, trends
 from jobs.review.report.commands import bound_text, commands
 from jobs.review.report.model import MAX_LISTED_SLICES, Status, build_model, status_of
-from jobs.review.report.rows import DAY_MS, HOUR_MS, ReportRows, WaiverRow
+from jobs.review.report.rows import DAY_MS, HOUR_MS, ReportRows
 from jobs.review.report.slice_calendar import months, strips
 from jobs.runs import EMPTY_STATE, SHOWN_DIGITS, CheckResult, LogCoordinates, RunResult, Verdict
-from tests.support.report_rows import blizzard, counts_of, many_days
+from tests.support.report_rows import blizzard, counts_of, many_days, waiver_of
 
-WAIVER = WaiverRow(who="ines", reason="known", at_ms=0)
+WAIVER = waiver_of("ines", "known")
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ WAIVER = WaiverRow(who="ines", reason="known", at_ms=0)
     ],
 )
 def test_the_status_of_a_slice_is_that_of_its_newest_run(
-    *, verdict: Verdict, is_published: bool, waiver: WaiverRow | None, is_contradicted: bool, expected: Status
+    *, verdict: Verdict, is_published: bool, waiver: Waiver | None, is_contradicted: bool, expected: Status
 ) -> None:
     run = next(iter(blizzard().runs.values()))
     changed = replace(run, verdict=verdict, is_published=is_published, waiver=waiver, is_contradicted=is_contradicted)
