@@ -83,6 +83,7 @@ def maintain_dag(pipeline: Pipeline, settings: DagSettings) -> DAG | None:
         schedule=CronTriggerTimetable(pipeline.retention.schedule, timezone="UTC"),
         start_date=_START,
         catchup=False,
+        is_paused_upon_creation=False,  # else the lake grows, and nobody notices
         max_active_runs=1,
         default_args=task_defaults(pipeline, settings),
         tags=[*settings.tags, *(pipeline.tags or ()), "maintain"],

@@ -69,6 +69,7 @@ def _replay(work: RequestContext, order: ReplayOrder, *, replayer: Replayer) -> 
     try:
         results = replayer(order)
         _check_results(order, results)
+        _check_spec(work.ledger.view().requests[order.request_id], results)
     except (HindcastError, KeyboardInterrupt) as error:
         _record_failure(work, order, str(error) or type(error).__name__)
         raise
@@ -127,6 +128,21 @@ def _check_results(order: ReplayOrder, results: Sequence[RunResult]) -> None:
                 "report this"
             )
         state = result.state_after
+
+
+def _check_spec(request: Request, results: Sequence[RunResult]) -> None:
+    """Refuse results of another spec: a function of the user was edited after the request had begun.
+
+    Raises:
+        RequestError: a result is of another spec than the request.
+    """
+    for result in results:
+        if result.spec_fingerprint != request.spec_fingerprint:
+            raise RequestError(
+                f"a function of the pipeline has changed while request {request.request_id} ran: slice "
+                f"{result.slice.slice_id} was replayed by spec {result.spec_fingerprint[:12]}, and the request is for "
+                f"spec {request.spec_fingerprint[:12]}. Nothing of this attempt is staged; run the same command again"
+            )
 
 
 def _record_failure(work: RequestContext, order: ReplayOrder, why: str) -> None:

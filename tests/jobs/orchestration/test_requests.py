@@ -323,3 +323,14 @@ def test_after_a_rollback_readers_see_what_they_saw_before(lake: Path) -> None:
     assert seen(work) == {}
     with pytest.raises(RequestError, match="was rolled back already, by me"):
         rollback(work, older, reason="more", who="me")
+
+
+def test_results_of_another_spec_than_that_of_the_request_are_not_staged(lake: Path) -> None:
+    work = work_on(lake)
+    edited = FakeReplayer(change=lambda one: replace(one, spec_fingerprint="a function was edited"))
+    with pytest.raises(
+        RequestError, match=r"a function of the pipeline has changed while request \w+ ran: slice 2024-"
+    ):
+        run(work, "2024-01-01", "2024-01-03", edited, chunk=1)
+    assert not work.ledger.view().runs
+    assert run(work, "2024-01-01", "2024-01-03").is_published
