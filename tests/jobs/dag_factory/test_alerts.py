@@ -319,6 +319,7 @@ def test_the_maintenance_tells_damage_and_how_to_mend_it_and_cleans_up_what_is_w
     monkeypatch.setattr(maintenance, "SHARES", 1)
     (tmp_path / "sales.yaml").write_text(PIPELINE + ALERTS + "retention: {superseded: 90d}\n", encoding="utf-8")
     dag: Any = load_dags(tmp_path)["maintain_sales"]
+    assert dag.is_paused_upon_creation is False
     assert dag.timetable.expression == "0 4 * * *"
     asked = Asked(from_ms=day_ms("2024-01-01"), to_ms=day_ms("2024-01-02"), who="me", reason="test")
     run_request(open_request_context(sales(), lake, now_ms=now_ms), asked, FakeReplayer())
