@@ -65,11 +65,11 @@ def _replay(work: RequestContext, order: ReplayOrder, *, replayer: Replayer) -> 
         who=str(work.holder),
         details={"slices": [slice_.slice_id for slice_ in order.slices]},
     )
-    work.ledger.write(lambda view: [started] if may_stage(view.requests[order.request_id]) else [])
+    view = work.ledger.write(lambda view: [started] if may_stage(view.requests[order.request_id]) else [])
     try:
         results = replayer(order)
         _check_results(order, results)
-        _check_spec(work.ledger.view().requests[order.request_id], results)
+        _check_spec(view.requests[order.request_id], results)
     except (HindcastError, KeyboardInterrupt) as error:
         _record_failure(work, order, str(error) or type(error).__name__)
         raise
