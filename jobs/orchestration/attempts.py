@@ -141,7 +141,8 @@ def _check_spec(request: Request, results: Sequence[RunResult]) -> None:
             raise RequestError(
                 f"a function of the pipeline has changed while request {request.request_id} ran: slice "
                 f"{result.slice.slice_id} was replayed by spec {result.spec_fingerprint[:12]}, and the request is for "
-                f"spec {request.spec_fingerprint[:12]}. Nothing of this attempt is staged; run the same command again"
+                f"spec {request.spec_fingerprint[:12]}. Nothing of this attempt is staged. Restore "
+                "that version, or make a new request"
             )
 
 
