@@ -110,7 +110,7 @@ class PipelineContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionPlace:
-    """A place on a page where the forms of decisions are shown: for a request, a slice, or a publication.
+    """A place on a page where the forms of decisions are shown: for a request, a run, or a publication.
 
     `return_to` is the path of the page to which the answer comes back. `entered` and `problem` are set if a decision
     was refused: the fields that were entered, and why.
@@ -119,7 +119,7 @@ class DecisionPlace:
     context: PipelineContext
     return_to: str
     request_id: str | None = None
-    slice_id: str | None = None
+    run_id: str | None = None
     publication: int | None = None
     entered: dict[str, str] = field(default_factory=dict)
     problem: str | None = None
@@ -131,7 +131,7 @@ class DecisionPlace:
             self.context.request_context,
             self.context.view,
             request_id=self.request_id,
-            slice_id=self.slice_id,
+            run_id=self.run_id,
             publication=self.publication,
         )
 

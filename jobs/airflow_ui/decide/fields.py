@@ -13,7 +13,7 @@ from windowlib.errors import RequestError
 
 _NUMBERS = ("publication", "ledger_version")
 _TEXTS = ("action", "request_id", "reason", "assignee")
-_BESIDE = frozenset({*_TEXTS, *_NUMBERS, "slice", "place_slice", "unpause", "mark"})
+_BESIDE = frozenset({*_TEXTS, *_NUMBERS, "slice", "place_run", "unpause", "mark"})
 MAX_FIELDS = 3_000
 
 

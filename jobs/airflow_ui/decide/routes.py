@@ -178,7 +178,7 @@ def _again(request: Request, context: PipelineContext, *, fields: dict[str, str]
         context=context,
         return_to=links.pipeline_page(context.name),
         request_id=fields.get("request_id") or None,
-        slice_id=fields.get("place_slice") or None,
+        run_id=fields.get("place_run") or None,
         publication=int(number) if is_number and number else None,
         entered=fields,
         problem=problem.text,

@@ -109,7 +109,7 @@ def one_slice(
         "place": DecisionPlace(
             context=context,
             return_to=here,
-            slice_id=slice_.slice_id,
+            run_id="" if shown is None else shown.result.run_id,
             request_id=None if shown is None else shown.request_id,
         ),
     }

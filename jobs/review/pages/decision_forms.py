@@ -88,7 +88,7 @@ def decision_forms(
     view: LedgerView,
     *,
     request_id: str | None = None,
-    slice_id: str | None = None,
+    run_id: str | None = None,
     publication: int | None = None,
 ) -> DecisionForms:
     """Return the decisions that are possible at a place.
@@ -97,16 +97,17 @@ def decision_forms(
         work: the context of the pipeline, for the rules.
         view: the ledger as the page shows it.
         request_id: a request. Its decisions are shown.
-        slice_id: a slice. The decisions on the newest open request that is held by it are shown, for this slice only.
+        run_id: a run that the place shows. The decisions on it alone are shown, in an open request that it stops: in
+            `request_id` if that is one, else in the newest.
         publication: a publication, which may be rolled back. Without any place, it is the newest that readers see.
     """
-    if request_id is None and slice_id is None and publication is None:
+    if request_id is None and run_id is None and publication is None:
         publication = view.standing[-1].seq if view.standing else None
-    request = _request_at(view, request_id=request_id, slice_id=slice_id)
-    is_chain = request_id is None and slice_id is None
+    request = _request_at(view, request_id=request_id, run_id=run_id)
+    is_chain = request_id is None and run_id is None
     return DecisionForms(
         ledger_version=view.version,
-        request=None if request is None else _request_forms(work, view, request, slice_id=slice_id),
+        request=None if request is None else _request_forms(work, view, request, run_id=run_id),
         publication=publication,
         roll_back=None if publication is None else _roll_back(work, view, publication),
         resume=_resume(view) if is_chain and view.hold is not None else None,
@@ -119,22 +120,23 @@ def held_runs(view: LedgerView, request: Request) -> list[StagedRun]:
     return sorted(stopping, key=lambda run: run.result.slice.start_ms)
 
 
-def _request_at(view: LedgerView, *, request_id: str | None, slice_id: str | None) -> Request | None:
-    if slice_id is None:
-        return None if request_id is None else view.requests.get(request_id)
-    for request in reversed(view.open_requests()):
-        run_id = request.runs.get(slice_id)
-        if run_id is not None and not view.run(run_id).is_publishable:
-            return request
-    return None
+def _request_at(view: LedgerView, *, request_id: str | None, run_id: str | None) -> Request | None:
+    asked = None if request_id is None else view.requests.get(request_id)
+    if run_id is None:
+        return asked
+    run = view.runs.get(run_id)
+    if run is None or run.is_publishable:
+        return None
+    stopped = [request for request in view.open_requests() if run_id in request.runs.values()]
+    return asked if asked in stopped else next(reversed(stopped), None)
 
 
 def _request_forms(
-    work: RequestContext, view: LedgerView, request: Request, *, slice_id: str | None
+    work: RequestContext, view: LedgerView, request: Request, *, run_id: str | None
 ) -> RequestForms | None:
     if not request.is_open and not (request.runs and _may_publish_again(work, view, request)):
         return None
-    held = [run for run in held_runs(view, request) if slice_id is None or run.result.slice.slice_id == slice_id]
+    held = [run for run in held_runs(view, request) if run_id is None or run.result.run_id == run_id]
     return RequestForms(
         request_id=request.request_id,
         held=tuple(_held(run) for run in held[:MAX_SHOWN]),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from html import unescape
 from random import Random
 from typing import Any, ClassVar, Self
@@ -9,14 +10,15 @@ from typing import Any, ClassVar, Self
 import pytest
 
 from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.view import RequestKind
 from jobs.orchestration import decisions
 from jobs.orchestration.decision_actions import Action
 from jobs.orchestration.decision_fields import read_decision
 from jobs.orchestration.decisions import Decider
-from jobs.orchestration.requests import run_request
+from jobs.orchestration.requests import Staging, run_request
 from jobs.planning.request_context import Asked
 from tests.jobs.airflow_ui.conftest import Clients, Place
-from tests.support.fake_replay import FakeReplayer, day_ms
+from tests.support.fake_replay import PIPELINE, FakeReplayer, day_ms, sales
 from tests.support.fuzzing import seeds
 
 pytestmark = pytest.mark.dags
@@ -155,6 +157,32 @@ def test_the_form_of_the_request_waives_and_publishes_and_clears_the_gate(
     assert "by <b" in shown
     assert "a real sale" in shown
     assert "manual__1" in shown
+
+
+def test_the_page_of_a_slice_decides_on_the_run_that_it_shows(
+    clients: Clients, airflow: type[FakeAirflow], place: Place
+) -> None:
+    """A candidate of an edited spec has staged the same day later, and that run failed, too."""
+    edited = replace(place.work, pipeline=sales(PIPELINE.replace("size: 1d", "size: 2d")))
+    asked = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms("2024-01-04"), who="ines", reason="a test",
+                  kind=RequestKind.CANDIDATE)  # fmt: skip
+    candidate = run_request(edited, asked, FakeReplayer(), staging=Staging()).request_id
+    view, client = place.work.ledger.view(), clients("admin")
+    seen = {}
+    for request in (candidate, request_id(airflow)):
+        run_id = view.requests[request].runs[HELD]
+        html = client.get(f"/hindcast/pipelines/sales/slices/{HELD}?run={run_id}").text
+        seen[request] = fields_of(html, "waive_and_publish")
+        assert (seen[request]["request_id"], seen[request][f"run.{HELD}"]) == (request, run_id)
+        assert f"request {request}" in html
+    passed = view.requests[request_id(airflow)].runs[DAYS[0]]
+    html = client.get(f"/hindcast/pipelines/sales/slices/{DAYS[0]}?run={passed}").text
+    assert "Waive" not in html, "this run stops nothing"
+    fields = seen[request_id(airflow)]
+    again = fields_of(client.post(POST, data=fields).text, "waive_and_publish")
+    assert again["request_id"] == request_id(airflow), "without a reason the form comes back for the same run"
+    assert client.post(POST, data=fields | {f"reason.{HELD}": "a real sale"}).status_code == 303
+    assert place.work.ledger.view().published[HELD] == fields[f"run.{HELD}"]
 
 
 def test_a_viewer_sees_no_form_and_cannot_decide(clients: Clients, airflow: type[FakeAirflow], place: Place) -> None:
@@ -303,7 +331,7 @@ def test_hostile_fields_are_refused_and_change_nothing(
 ) -> None:
     version = place.work.ledger.view().version
     names = ["action", "request_id", "publication", "ledger_version", "reason", "slice", f"run.{HELD}", "unpause",
-             f"reason.{HELD}", "place_slice", "extra"]  # fmt: skip
+             f"reason.{HELD}", "place_run", "extra"]  # fmt: skip
     client = clients("admin")
     for seed in seeds(40):
         rng = Random(seed)
