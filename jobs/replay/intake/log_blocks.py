@@ -89,8 +89,8 @@ class LogColumns:
         added = [*dict.fromkeys([*hidden, *(name for name in by if name not in self.nodes)])]
         batches = [*joined(self._stored(block, read, added), self.joined_bytes)]
         places = [comparable(pa.concat_arrays([rows.column(name) for rows in batches])) for name in by]
-        order = sorted_rows(places)
-        if columns is None:
+        order, is_strict = sorted_rows(places)
+        if columns is None and not is_strict:
             refuse_ties(
                 [values.take(order) for values in places],
                 lambda numbers: _taken(batches, order.take(pa.array(numbers))).select([*self.nodes]),

@@ -7,7 +7,7 @@ bytes. A property test compares it with Spark and with DuckDB.
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from math import prod
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,8 @@ OrderKey: TypeAlias = tuple[tuple[int, Any], ...]
 """The place of one record, which Python compares as the columns are compared: for each column (0, 0) for a null, else
 (1, value). Texts are bytes."""
 
+CLOSE: Final = 4
+"""The largest range of integers, in times of the number of rows, over which rows are placed and not sorted."""
 _NULL: Final = (0, 0)
 _INT64_MAX: Final = (1 << 63) - 1
 
@@ -50,18 +52,29 @@ def _float_places(values: pa.Array) -> pa.Array:
     return pa.array(places, mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
-def sorted_rows(columns: Sequence[pa.Array]) -> pa.Array:
-    """Return the numbers of the rows in log order. Rows that share a place are in any order.
+class SortedRows(NamedTuple):
+    """The numbers of rows in log order. `is_strict`: it is known that no two of them share a place."""
+
+    numbers: pa.Array
+    is_strict: bool
+
+
+def sorted_rows(columns: Sequence[pa.Array], *, close: int = CLOSE) -> SortedRows:
+    """Return rows in log order. Rows that share a place are in any order.
 
     Args:
         columns: columns of equal length, each in the form of `comparable`.
+        close: rows are placed by their integers if these span up to so many times as many values as there are rows.
     """
     packed = _packed(columns)
     if packed is not None:
-        return pa.array(np.argsort(packed))  # a third of the time of Arrow's sort
+        placed = _placed(packed, close)
+        # An argsort takes a third of the time of Arrow's sort.
+        return SortedRows(pa.array(np.argsort(packed) if placed is None else placed), is_strict=placed is not None)
     names = [str(place) for place in range(len(columns))]
     rows = pa.RecordBatch.from_arrays([*columns], names=names)
-    return pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in names])
+    numbers = pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in names])
+    return SortedRows(numbers, is_strict=False)
 
 
 def _packed(columns: Sequence[pa.Array]) -> NDArray[np.int64] | None:
@@ -76,6 +89,21 @@ def _packed(columns: Sequence[pa.Array]) -> NDArray[np.int64] | None:
     for own, (least, size) in zip(values[1:], spans[1:], strict=True):
         packed = packed * size + (own - least)
     return packed
+
+
+def _placed(packed: NDArray[np.int64], close: int) -> Indexes | None:
+    """Return the numbers of the rows in the order of integers; None if some are equal, or they are far apart.
+
+    Ids of rows that were given one after another are close. It takes a seventh of the time of a sort.
+    """
+    least = packed.min()
+    size = int(packed.max()) - int(least) + 1
+    if size > close * len(packed):
+        return None
+    rows = np.full(size, -1, dtype=np.intp)
+    rows[packed - least] = np.arange(len(packed))
+    placed: Indexes = rows[rows >= 0]
+    return placed if len(placed) == len(packed) else None
 
 
 def signs(columns: Sequence[pa.Array]) -> Signs:
@@ -158,7 +186,8 @@ def places_among(columns: Sequence[pa.Array], bounds: Sequence[OrderKey]) -> Ind
     if not rest:
         return places
     before = np.searchsorted(own, values, side="left")
-    for start in np.unique(before[before < places]):  # rows that only the other columns can tell from some bounds
+    # Rows that only the other columns can tell from some bounds. A count takes a tenth of the time of np.unique.
+    for start in np.flatnonzero(np.bincount(before[before < places], minlength=1)).tolist():
         rows = np.flatnonzero((before == start) & (places > start))
         equal = [bound[1:] for bound in bounds[start : places[rows[0]]]]
         places[rows] = start + places_among([column.take(pa.array(rows)) for column in rest], equal)

@@ -80,9 +80,22 @@ def test_rows_are_sorted_as_the_definition_says() -> None:
         usual = random.random() < 0.5
         kinds = random.choices([*POOLS] if usual else ["integer", "byte", "number"], k=random.randint(1, 3))
         rows = rows_of(random, kinds, random.randint(1, 50))
-        order = sorted_rows(in_columns(rows, kinds)).to_pylist()
+        order = sorted_rows(in_columns(rows, kinds)).numbers.to_pylist()
         assert sorted(order) == list(range(len(rows))), f"seed {seed}"
         assert all(row_order(rows[one], rows[two]) <= 0 for one, two in pairwise(order)), f"seed {seed}: {kinds}"
+
+
+def test_integers_are_in_order_whether_they_are_placed_or_sorted() -> None:
+    for seed in seeds(200):
+        random = Random(seed)
+        least, count, doubles = random.choice([-(1 << 63), -3, (1 << 63) - 200]), random.randint(1, 40), random.random()
+        values = random.sample(range(least, least + random.choice([count, 3 * count, 190])), count)
+        values += random.sample(values, count // 4) if doubles < 0.3 else []
+        made = sorted_rows([pa.array(values)], close=random.choice([0, 1, 4, 200]))
+        order = made.numbers.to_pylist()
+        assert not made.is_strict or len({*values}) == len(values), f"seed {seed}"
+        assert [values[row] for row in order] == sorted(values), f"seed {seed}"
+        assert sorted(order) == list(range(len(values))), f"seed {seed}"
 
 
 def test_ends_and_places_among_bounds_are_those_of_the_keys() -> None:
