@@ -191,7 +191,7 @@ def renew_properties(table: "DeltaTable", configuration: Mapping[str, str], form
 def is_newest(uri: str, version: int) -> bool:
     """Return whether a table has the commit file of a version and none of the next version. No file is read."""
     if not is_remote(uri):
-        own, following = (_commit_file(uri, number) for number in (version, version + 1))
+        own, following = (commit_file(uri, number) for number in (version, version + 1))
         return own.exists() and not following.exists()
     import pyarrow.fs as pafs
 
@@ -205,10 +205,11 @@ def commit_stamp(uri: str, version: int) -> FileStamp | None:
     if is_remote(uri):
         return None
     try:
-        return file_stamp(_commit_file(uri, version))
+        return file_stamp(commit_file(uri, version))
     except OSError:
         return None
 
 
-def _commit_file(uri: str, version: int) -> Path:
+def commit_file(uri: str, version: int) -> Path:
+    """Return the place of the commit file of a version of a table on this machine."""
     return Path(uri, "_delta_log", f"{version:020}.json")

@@ -14,6 +14,7 @@ from uuid import uuid4
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import OpenedTable, checkpoint_interval, forget_table, open_newest
+from jobs.lake.durable_commits import durable_commits
 from jobs.lake.file_commits import file_statistics
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import parquet_format, write_parquet
@@ -109,7 +110,7 @@ def create_plain(uri: str, schema: "pa.Schema", *, by_slice: bool = True) -> Non
     """Create an empty table that shows nothing; one that exists is left as it is."""
     from deltalake import DeltaTable, Schema
 
-    with reading(uri):
+    with reading(uri), durable_commits(uri):
         DeltaTable.create(
             uri,
             Schema.from_arrow(schema),
@@ -127,7 +128,7 @@ def append_plain(table: PlainTable, actions: "Iterable[AddAction]", *, notes: Ma
 
     delta = table.opened.delta
     properties = CommitProperties(custom_metadata=dict(notes))
-    with reading(table.uri):
+    with reading(table.uri), durable_commits(table.uri):
         delta.create_write_transaction(
             [*actions], mode="append", schema=delta.schema(), partition_by=[], commit_properties=properties
         )
@@ -161,14 +162,15 @@ def replace_slices(table: PlainTable, actions: "Iterable[AddAction]", new: Repla
     filters = None if new.slices is None else [(SLICE, "in", sorted(new.slices))]
     with reading(table.uri):
         try:
-            table.opened.delta.create_write_transaction(
-                [*actions],
-                mode="overwrite",
-                schema=Schema.from_arrow(new.schema),
-                partition_by=[SLICE],
-                partition_filters=filters,
-                commit_properties=properties,
-            )
+            with durable_commits(table.uri):
+                table.opened.delta.create_write_transaction(
+                    [*actions],
+                    mode="overwrite",
+                    schema=Schema.from_arrow(new.schema),
+                    partition_by=[SLICE],
+                    partition_filters=filters,
+                    commit_properties=properties,
+                )
         except CommitFailedError:
             return False
         finally:

@@ -167,13 +167,16 @@ def _check_column(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, An
 
 
 def until_committed(uri: str, commit: Callable[[], None], *, attempts: int = MAX_ATTEMPTS) -> None:
-    """Call `commit` until it succeeds; it must read the table's present state at each call."""
+    """Call `commit` until it succeeds and the disk has it; it must read the table's present state at each call."""
     from deltalake.exceptions import CommitFailedError
+
+    from jobs.lake.durable_commits import durable_commits  # readers do not need it
 
     for attempt in range(attempts):
         with reading(uri):
             try:
-                return commit()
+                with durable_commits(uri):
+                    return commit()
             except BaseException as error:
                 forget_table(uri)
                 if not isinstance(error, CommitFailedError):  # `reading` would look for a damaged file in the table

@@ -14,14 +14,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 from jobs.lake.damage import one_line, reading
 from jobs.lake.delta_tables import open_newest
 from jobs.ledger.chain import event_hash
 from jobs.ledger.events import EventKind, LedgerEvent
-from jobs.storage import make_directory, names_in, put_file, read_bytes, remove_file, write_bytes
+from jobs.storage import make_directory, names_in, read_bytes, remove_file
 from windowlib.errors import LedgerError
 from windowlib.records.tables import TALLIES
 
@@ -99,6 +98,20 @@ def read_head(uri: str) -> Head | None:
     raise AssertionError("the loop returns or raises")
 
 
+def advice_without(uri: str, last_seq: int) -> str:
+    """Return what to do about commits after version `last_seq` that have lost their content.
+
+    A command reports a commit after it has written its head.
+    """
+    head = read_head(uri)
+    if head is None or head.version > last_seq:
+        return "Restore the ledger's directory from a backup"
+    return (
+        f"No command has reported these commits: the head file names version {head.version}. If the machine has lost "
+        "power, remove those of their commit files that are empty, and run the command again"
+    )
+
+
 def head_in_commits(uri: str, *, recent: int = RECENT_COMMITS) -> Head | None:
     """Return the head in the newest commit of the pipeline's tallies that stores one; None without such a commit.
 
@@ -126,11 +139,13 @@ def write_head(uri: str, head: Head, *, instead_of: Head | None = None) -> None:
     Raises:
         LedgerError: the file cannot be written.
     """
+    from jobs.durability import put_durably  # readers do not need it
+
     name, directory = _name(head.version), f"{uri}/{DIRECTORY}"
     replaced = None if instead_of is None else _name(instead_of.version)
     try:
         make_directory(directory)
-        put_file(f"{directory}/{name}", partial(write_bytes, content=head.encoded()))
+        put_durably(f"{directory}/{name}", head.encoded())
         for other in _names(uri):
             if other < name or (other == replaced and other != name):
                 remove_file(_path(uri, other))

@@ -19,7 +19,7 @@ from jobs.ledger import upkeep
 from jobs.ledger.chain import Row
 from jobs.ledger.conditional_put import prove_conditional_put
 from jobs.ledger.events import LedgerEvent, encode_details
-from jobs.ledger.head import Head, head_in_commits, read_head, write_head
+from jobs.ledger.head import Head, advice_without, head_in_commits, read_head, write_head
 from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote, read_bytes
 from windowlib.errors import LedgerError
 
@@ -265,8 +265,11 @@ class LedgerTable:
         from deltalake import CommitProperties, write_deltalake
         from deltalake.exceptions import DeltaError
 
+        from jobs.lake.durable_commits import sync_commits  # readers do not need it
+
         assert self._table is not None, "the ledger calls refresh() before append()"
         table, self._table = self._table, None  # after a failure, the handle may be ahead of the table
+        before = table.version()
         try:
             write_deltalake(
                 table,
@@ -276,6 +279,8 @@ class LedgerTable:
             )
         except (DeltaError, OSError) as error:
             raise ConflictError(one_line(error)) from error
+        with self._errors("written"):
+            sync_commits(self.uri, after=max(before - 3, -1))  # with the creation and new properties of the table
         self._table = table
 
     def compact(self) -> None:
@@ -310,8 +315,8 @@ class LedgerTable:
         if not WITHOUT_EVENTS.issuperset(operations):
             raise LedgerError(
                 f"ledger {self.uri} is damaged: its versions {last_seq + 1} to {version} hold no events, and at least "
-                f"one of them should. A file such as _delta_log/{version:020}.json has lost its content. Restore the "
-                "ledger's directory from a backup"
+                f"one of them should. A file such as _delta_log/{version:020}.json has lost its content. "
+                f"{advice_without(self.uri, last_seq)}"
             )
 
     @contextmanager

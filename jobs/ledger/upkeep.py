@@ -37,9 +37,12 @@ def compact(uri: str, *, keep_merged_ms: int = KEEP_MERGED_MS, merged_bytes: int
     from deltalake import CommitProperties
     from deltalake.exceptions import CommitFailedError
 
+    from jobs.lake.durable_commits import durable_commits  # readers do not need it
+
     table = open_delta(uri)
     try:
-        table.optimize.compact(target_size=merged_bytes, commit_properties=CommitProperties(max_commit_retries=0))
+        with durable_commits(uri):
+            table.optimize.compact(target_size=merged_bytes, commit_properties=CommitProperties(max_commit_retries=0))
     except CommitFailedError:
         return
     merged = {PurePosixPath(path).name for path in removed_paths(table, older_than_ms=keep_merged_ms)}

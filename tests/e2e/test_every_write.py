@@ -77,6 +77,12 @@ def test_random_kills(prepared: Prepared, capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.slow
 @of_each
+def test_a_loss_of_power_undoes_nothing_that_a_command_has_reported(prepared: Prepared, topology: Topology) -> None:
+    assert not prepared(topology).undurable()
+
+
+@pytest.mark.slow
+@of_each
 def test_some_kills(prepared: Prepared, topology: Topology) -> None:
     sweep = prepared(topology)
     _play(sweep, _sample(sweep, KILLS, IN_MAKE_SLOW))

@@ -71,15 +71,20 @@ static int is_below(int dirfd, const char *path, char *out) {
     return strncmp(out, control->directory, prefix) == 0 || strlen(out) + 1 == prefix;
 }
 
-static int is_file_below(int fd, char *out) {
-    struct stat status;
-    if (control == NULL || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return 0;
+static int is_open_below(int fd, char *out) {
+    if (control == NULL) return 0;
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t size = readlink(link, out, PATH_MAX - 1);
     if (size < 0) return 0;
     out[size] = 0;
-    return strncmp(out, control->directory, strlen(control->directory)) == 0;
+    size_t prefix = strlen(control->directory);
+    return strncmp(out, control->directory, prefix) == 0 || strlen(out) + 1 == prefix;
+}
+
+static int is_file_below(int fd, char *out) {
+    struct stat status;
+    return control != NULL && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && is_open_below(fd, out);
 }
 
 static void die(void) {
@@ -202,7 +207,7 @@ int ftruncate64(int fd, off64_t size) {
 int fallocate(int fd, int mode, off_t at, off_t size) {
     DISTURBED(int, "truncate", is_file_below(fd, path_), REAL(fallocate)(fd, mode, at, size));
 }
-int fsync(int fd) { DISTURBED(int, "fsync", is_file_below(fd, path_), REAL(fsync)(fd)); }
+int fsync(int fd) { DISTURBED(int, "fsync", is_open_below(fd, path_), REAL(fsync)(fd)); }
 int fdatasync(int fd) { DISTURBED(int, "fsync", is_file_below(fd, path_), REAL(fdatasync)(fd)); }
 ssize_t copy_file_range(int from, off64_t *from_at, int fd, off64_t *at, size_t size, unsigned flags) {
     DISTURBED(ssize_t, "write", is_file_below(fd, path_),

@@ -114,6 +114,7 @@ class ForkServer:
                 **({} if self.library is None else {"LD_PRELOAD": str(self.library)}),
                 "PYTHONPATH": str(ROOT),
                 "HINDCAST_WHO": "a test",
+                "HINDCAST_FSYNC": "on",
                 "TMPDIR": str(self.directory),
             },
         )

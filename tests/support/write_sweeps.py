@@ -12,6 +12,8 @@ from tests.support.write_faults import KILLS, Call, Ended, Fault, ForkServer, ca
 from tests.support.written_lakes import HERE, Topology
 
 KILLED: Final = -9
+_REBUILT: Final = re.compile(r"/_snapshots?(/|$)")
+"""Files that are made again if they are lost."""
 _ADVICE: Final = re.compile(r"run the same command again|`hindcast |[Rr]un again|Check ")
 
 
@@ -64,6 +66,12 @@ class Sweep:
         self._seen = {**facts, "first": before, "after": self._look(self._undisturbed_copy())}
         assert facts["before"] == self._seen["after"] == facts["after"], facts
         return self
+
+    def undurable(self) -> list[str]:
+        """Return the paths that the undisturbed command has written, and that a loss of power after it would undo."""
+        home = self._copy("undisturbed")
+        calls = self._undisturbed(home).calls
+        return undurable(calls, home / "lake")
 
     def points(self, faults: Iterable[Fault]) -> list[Point]:
         """Return all points of faults."""
@@ -135,6 +143,34 @@ class Sweep:
             "a clean-up has changed what readers see": facts["cleaned"] == after,
         } | {f"{name}: {facts[name]}": facts[name] == self._seen[name] for name in ("findings", "left", "strange")}
         return [*(problem for problem, is_right in checks.items() if not is_right), *_of_output(again)]
+
+
+def undurable(calls: Iterable[Call], lake: Path) -> list[str]:
+    """Return the files whose content, or whose name in its directory, was changed and not awaited by fsync.
+
+    Args:
+        calls: the calls of a command, in order.
+        lake: the lake after it. Files that are gone need no disk.
+    """
+    content, names = set[str](), set[str]()
+    for name, path in calls:
+        match name:
+            case "write" | "truncate":
+                content.add(path)
+            case "create" | "mkdir":
+                names.add(path)
+            case "rename" | "link":
+                names.add(path)
+                directory, _, last = path.rpartition("/")
+                if {before for before in content if before.rpartition("/")[0] == directory and last in before}:
+                    content.add(path)  # it may have been the file under another name
+            case "fsync":
+                content.discard(path)
+                names = {entry for entry in names if (entry.rpartition("/")[0] or ".") != path}
+            case _:  # a file that is removed, and comes back, is in no table
+                pass
+    changed = {path for path in content | names if path != "." and not _REBUILT.search(path)}
+    return sorted(path for path in changed if (lake / path).exists())
 
 
 def _of_fault(fault: Fault, ended: Ended, home: Path) -> Sequence[str]:

@@ -231,8 +231,20 @@ def test_a_last_commit_without_content_is_detected(tmp_path: Path) -> None:
     some_events(uri)
     newest = max((uri / "_delta_log").glob("*.json"))
     newest.write_bytes(b"")
-    with pytest.raises(LedgerError, match=r"hold no events.*has lost its content"):
+    with pytest.raises(LedgerError, match=r"hold no events.*has lost its content. Restore the ledger's directory"):
         Ledger(str(uri), now_ms=lambda: 1).view()
+
+
+def test_a_commit_that_a_loss_of_power_has_emptied_before_it_was_reported_may_be_removed(tmp_path: Path) -> None:
+    """The head file is written when the disk has the commit."""
+    uri = tmp_path / "ledger"
+    some_events(uri)
+    known = Ledger(str(uri), now_ms=lambda: 1).view().version
+    (uri / "_delta_log" / f"{len([*(uri / '_delta_log').glob('*.json')]):020}.json").write_bytes(b"")
+    with pytest.raises(LedgerError, match=rf"head file names version {known}\. If the machine has lost"):
+        Ledger(str(uri), now_ms=lambda: 1).view()
+    max((uri / "_delta_log").glob("*.json")).unlink()
+    assert Ledger(str(uri), now_ms=lambda: 1).view().version == known
 
 
 def test_a_ledger_that_lost_its_log_is_not_read_as_empty(tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+"""Waiting for the disk: the setting, the errors, the order. tests/e2e/test_every_write.py tries whole commands."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from jobs.durability import SETTING, put_durably, sync_files, waits_for_disk
+from windowlib.errors import RequestError
+
+
+def test_a_place_on_this_machine_is_awaited_unless_the_setting_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SETTING, raising=False)
+    assert waits_for_disk("/lake/sales")
+    assert not waits_for_disk("s3://lake/sales")
+    monkeypatch.setenv(SETTING, "off")
+    assert not waits_for_disk("/lake/sales")
+    monkeypatch.setenv(SETTING, "no")
+    with pytest.raises(RequestError, match="HINDCAST_FSYNC must be on or off, found 'no'"):
+        waits_for_disk("/lake/sales")
+
+
+@pytest.mark.parametrize(("code", "is_raised"), [(errno.EIO, True), (errno.ENOSPC, True), (errno.EINVAL, False)])
+def test_an_error_of_the_disk_names_the_path_and_a_file_system_without_fsync_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, *, is_raised: bool
+) -> None:
+    def failing(_descriptor: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", failing)
+    if not is_raised:
+        sync_files([tmp_path])
+        return
+    with pytest.raises(OSError, match=str(tmp_path)) as raised:
+        sync_files([tmp_path])
+    assert raised.value.errno == code
+
+
+def test_the_content_is_awaited_before_the_file_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    awaited: list[tuple[str, bool]] = []
+    place = tmp_path / "head.json"
+    monkeypatch.setenv(SETTING, "on")
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda descriptor: awaited.append((str(Path(f"/proc/self/fd/{descriptor}").readlink()), place.exists())),
+    )
+    put_durably(str(place), b"x")
+    [(hidden, was_there), last] = awaited
+    assert (Path(hidden).parent, was_there) == (tmp_path, False)
+    assert last == (str(tmp_path), True)
+    assert place.read_bytes() == b"x"
