@@ -6,12 +6,12 @@ and for the directory that has its name. deltalake and Arrow do not. An object s
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from jobs.storage import is_remote, put_file, write_bytes
+from jobs.storage import is_remote, put_file
 from windowlib.errors import RequestError
 
 SETTING: Final = "HINDCAST_FSYNC"
@@ -56,19 +56,19 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def put_durably(place: str, content: bytes) -> None:
-    """Write a file that readers see whole or not at all, also after a loss of power. Its directory exists.
+def put_durably(place: str, write: Callable[[str], None]) -> None:
+    """Let a function write a file that readers see whole or not at all, also after a loss of power, as `put_file`.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: the disk failed.
     """
     is_waiting = waits_for_disk(place)
 
-    def write(hidden: str) -> None:
-        write_bytes(hidden, content)
+    def written(hidden: str) -> None:
+        write(hidden)
         if is_waiting:
             sync_files([Path(hidden)])
 
-    put_file(place, write)
+    put_file(place, written)
     if is_waiting:
         sync_files([Path(place).parent])

@@ -14,13 +14,14 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from jobs.lake.damage import one_line, reading
 from jobs.lake.delta_tables import open_newest
 from jobs.ledger.chain import event_hash
 from jobs.ledger.events import EventKind, LedgerEvent
-from jobs.storage import make_directory, names_in, read_bytes, remove_file
+from jobs.storage import make_directory, names_in, read_bytes, remove_file, write_bytes
 from windowlib.errors import LedgerError
 from windowlib.records.tables import TALLIES
 
@@ -145,7 +146,7 @@ def write_head(uri: str, head: Head, *, instead_of: Head | None = None) -> None:
     replaced = None if instead_of is None else _name(instead_of.version)
     try:
         make_directory(directory)
-        put_durably(f"{directory}/{name}", head.encoded())
+        put_durably(f"{directory}/{name}", partial(write_bytes, content=head.encoded()))
         for other in _names(uri):
             if other < name or (other == replaced and other != name):
                 remove_file(_path(uri, other))

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from pydantic import TypeAdapter
 from typing_extensions import override
 
+from jobs.durability import put_durably
 from jobs.durations import format_duration
 from jobs.engine.fingerprints import fingerprint
 from jobs.lake.damage import log_errors
@@ -35,7 +36,7 @@ from jobs.reading.published import published_runs
 from jobs.reading.stored_tables import spec_of
 from jobs.reading.upstream_records import SliceRows, UpstreamSlice, rows_of, upstream_slices
 from jobs.runs import Slice
-from jobs.storage import file_system, make_directory, put_file, write_bytes
+from jobs.storage import file_system, make_directory, write_bytes
 from jobs.wall_clock import now_ms
 from windowlib.errors import LogError, SpecError
 
@@ -239,10 +240,10 @@ class _Store:
         return ListedParquet(path=encoded_path(path), place=place, values=values, bytes=self.sizes[path], mtime_ns=0)
 
     def _write(self, path: str, write: Callable[[str], None]) -> None:
-        """Write a file, whole or not at all."""
+        """Write a file, whole or not at all, also after a loss of power: its name tells that it is right."""
         place = f"{self.uri}/{path}"
         make_directory(place.rpartition("/")[0])
-        put_file(place, write)
+        put_durably(place, write)
         self.sizes[path] = self.system.get_file_info(f"{self.root}/{path}").size
 
 

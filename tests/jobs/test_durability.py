@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.durability import SETTING, put_durably, sync_files, waits_for_disk
+from jobs.storage import write_bytes
 from windowlib.errors import RequestError
 
 
@@ -46,7 +47,7 @@ def test_the_content_is_awaited_before_the_file_has_its_name(tmp_path: Path, mon
         "fsync",
         lambda descriptor: awaited.append((str(Path(f"/proc/self/fd/{descriptor}").readlink()), place.exists())),
     )
-    put_durably(str(place), b"x")
+    put_durably(str(place), lambda hidden: write_bytes(hidden, b"x"))
     [(hidden, was_there), last] = awaited
     assert (Path(hidden).parent, was_there) == (tmp_path, False)
     assert last == (str(tmp_path), True)
