@@ -130,7 +130,7 @@ def test_a_share_of_nothing_is_infinite_and_columns_have_to_be_numbers(tmp_path:
 HOSTILE = st.floats() | st.sampled_from([math.inf, -math.inf, math.nan, 1.7e308, -1.7e308])
 
 
-@given(st.lists(st.tuples(HOSTILE, HOSTILE), min_size=1, max_size=5), is_equal=st.booleans())
+@given(pairs=st.lists(st.tuples(HOSTILE, HOSTILE), min_size=1, max_size=5), is_equal=st.booleans())
 def test_any_doubles_have_a_share_and_only_a_difference_stops(
     pairs: list[tuple[float, float]], *, is_equal: bool
 ) -> None:
