@@ -207,6 +207,19 @@ def test_a_check_of_rows_is_drawn_by_their_share_even_if_one_slice_has_a_value()
     assert [(trend.points[4].value, trend.high, trend.spelled(0.5)) for trend in found] == [(0.5, 0.0, "50 %")] * 2
 
 
+def test_checks_with_other_row_conditions_and_a_null_of_the_run_are_in_no_history_of_others() -> None:
+    rows = blizzard()
+    one = next(check for check in rows.runs["2013-02-05"].checks if check.column == "invalid_share")
+    checks = {
+        key: replace(one, arguments=f'{{"row_condition":"{key}"}}', observed=f'{{"value":{key}}}') for key in "123"
+    }
+    null = replace(checks["3"], observed='{"missing":1,"rows":1,"share":0.0,"unexpected":0}')
+    shown = {"2013-02-05": (checks["1"], checks["2"], checks["3"]), "2013-02-06": (checks["2"], checks["1"], null)}
+    runs = {name: replace(rows.runs[name], checks=made) for name, made in shown.items()}
+    found = {tuple(point.value for point in trend.points) for trend in trends(replace(rows, runs=runs))}
+    assert found == {(1, 1), (2, 2), (3, None)}
+
+
 def test_two_checks_of_one_column_are_two_histories() -> None:
     columns = [trend.demand for trend in trends(blizzard()) if trend.column == "late_by_ms"]
     assert columns == ["late_by_ms at least 0 s", "late_by_ms at most 1 d"]
