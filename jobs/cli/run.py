@@ -257,7 +257,7 @@ class _Given:
             kind=self.kind,
         )  # fmt: skip
         if_open = IfOpen(self.if_open or IfOpen.REFUSE.value)
-        return replace(asked, if_open=if_open, warm_up=stored.stored_warm_up()), stored
+        return replace(asked, if_open=if_open, warm_up=stored.warm_up), stored
 
     def _continued(self, work: RequestContext, request_text: str) -> tuple[RequestContext, Asked]:
         """Return the context with the spec of an open request, and what continues it."""
