@@ -11,11 +11,11 @@ from expectations import messages
 from expectations.formatting import instant, percent, spell
 from expectations.suites import RUN, severity_rank
 from jobs.review.report.commands import bound_text, rerun_line, waive_line
-from jobs.review.report.rows import ReportRows, RunRow
+from jobs.review.report.rows import ReportRows
 from jobs.runs import LAWS, VERDICTS, CheckResult, Verdict
 
 if TYPE_CHECKING:
-    from jobs.ledger.view import Waiver
+    from jobs.ledger.view import StagedRun, Waiver
 
 SHARE_OF_ROWS = "share of unexpected rows"
 
@@ -101,7 +101,7 @@ def trends(rows: ReportRows) -> tuple[CheckTrend, ...]:
     histories: dict[Identity, list[CheckResult]] = {}
     for slice_ in rows.slices:
         run = rows.runs.get(slice_.slice_id)
-        for identity, check in identified(run.checks if run else ()):
+        for identity, check in identified(run.result.checks if run else ()):
             histories.setdefault(identity, []).append(check)
     made = [trend_of(history) for history in histories.values()]
     return tuple(sorted(made, key=lambda trend: (-_trouble(trend), trend.table == LAWS, not trend.has_curve)))
@@ -126,7 +126,7 @@ def held_slices(rows: ReportRows) -> tuple[Held, ...]:
     held = []
     for slice_ in reversed(rows.slices):
         run = rows.runs.get(slice_.slice_id)
-        if run is not None and (run.verdict in {Verdict.FAIL, Verdict.ERROR} or run.is_contradicted):
+        if run is not None and run.verdict in {Verdict.FAIL, Verdict.ERROR}:
             held.append(_held(run, rows))
     return tuple(held)
 
@@ -182,14 +182,14 @@ def _trouble(trend: CheckTrend) -> int:
     return max(map(VERDICTS.index, trend.counts))
 
 
-def _held(run: RunRow, rows: ReportRows) -> Held:
-    slice_ = run.slice
+def _held(run: "StagedRun", rows: ReportRows) -> Held:
+    slice_ = run.result.slice
     return Held(
         slice_id=slice_.slice_id,
         until=bound_text(slice_.end_ms, rows),
-        verdict=Verdict.ERROR if run.is_contradicted else run.verdict,
-        is_published=run.is_published,
-        failures=failures_of(run.checks),
+        verdict=run.verdict,
+        is_published=rows.published.get(slice_.slice_id) == run.result.run_id,
+        failures=failures_of(run.result.checks),
         waiver=run.waiver,
         waived_at=instant(run.waiver.at_ms) if run.waiver else "",
         waive=waive_line(rows, run),

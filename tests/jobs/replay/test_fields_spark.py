@@ -22,7 +22,7 @@ from jobs.plain_text import counted
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import open_request_context
 from jobs.planning.steps import Ask
-from jobs.review.report.collect import SHORT
+from jobs.review.report.model import SHORT
 from jobs.review.report.page import write_report
 from jobs.runs import EMPTY_STATE, OPTIONAL_FATES, RunResult
 from tests.support.logs import make_log
