@@ -15,7 +15,6 @@ from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, parse_bound
 from jobs.planning.plan import Plan
-from jobs.planning.plan_file import PlanFile
 from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Ask
 from jobs.runs import Slice, WarmUp
@@ -115,6 +114,8 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
     if verification is not None:
         view, planned = planned_now()
     if plan_file is not None:
+        from jobs.planning.plan_file import PlanFile
+
         PlanFile.of(planned, view).store(plan_file)
     how = _execution(work, planned, slices) if explains else None
     further = downstream_plans(places, pipeline.name) if tells_downstream else None
