@@ -108,8 +108,11 @@ AGGREGATES = frozenset(
     kind
     for kind, shape in ADMITTED.items()
     if "column" in shape.required and "mostly" not in shape.optional and kind != "expect_column_to_exist"
-) - {"expect_column_proportion_of_non_null_values_to_be_between"}
-"""Checks of one value that is computed from a column's non-null values. It does not exist if all values are null."""
+)
+"""Checks of one value that is computed from a column. Without rows it does not exist, and they pass."""
+
+OF_NULLS = "expect_column_proportion_of_non_null_values_to_be_between"
+"""The only one of them whose value exists if all values are null."""
 
 _SQL = "it runs the suite's own SQL with all rights of the job (it can read files, drop tables, call Java)"
 _SQL_ONLY = "Great Expectations offers it for SQL databases only"

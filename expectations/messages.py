@@ -66,9 +66,11 @@ def shortfall(check: str, column: str | None, *, arguments: Mapping[str, Any], o
         wanted = demand(check, column, arguments)
         return f"{wanted}: found {finding(column, observed)}" if observed else f"{wanted}: failed"
     subject = template.removesuffix("{range}").format(column=_SUBJECTS.get(column or "", column or "")).strip()
-    is_above = most is not None and value >= most
-    limit = f"limit {spell(most, column)}" if is_above or least is None else f"at least {spell(least, column)}"
-    return f"{subject} {spell(value, column)}, {limit}"
+    words, limit = ("limit", most) if least is None or (most is not None and value >= most) else ("at least", least)
+    texts = [spell(number, column) for number in (value, limit)]
+    if texts[0] == texts[1] and limit != value:  # they differ in digits that are not shown
+        texts = [f"{number:,}" for number in (value, limit)]
+    return f"{subject} {texts[0]}, {words} {texts[1]}"
 
 
 def limits(check: str, arguments: Mapping[str, Any]) -> tuple[float | None, float | None]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from expectations.catalogue import OF_NULLS
 from expectations.json_values import json_safe, to_json
 from expectations.outcomes import Outcome
 from expectations.suites import Check
@@ -39,7 +40,11 @@ def outcome(check: Check, answer: Answer) -> Outcome:
     success = answer.exception is None and answer.success
     observed = _observed(answer.details)
     if answer.exception is None and answer.judged is not None:
-        success, observed = _judged_by_rows(success, observed, answer.judged)
+        rows, nulls = answer.judged
+        if rows == 0:
+            success, observed = True, {"note": NOTE_NO_ROWS}
+        elif rows == nulls and check.type != OF_NULLS:  # the engines differ: 0 or null
+            success, observed = False, {"note": NOTE_NO_VALUE}
     if "rows" in observed and answer.alone is not None:
         observed |= {"value": json_safe(answer.alone)}
     return Outcome(
@@ -53,20 +58,6 @@ def outcome(check: Check, answer: Answer) -> Outcome:
         arguments=check.arguments,
         description=check.description,
     )
-
-
-def _judged_by_rows(
-    success: bool,  # noqa: FBT001 -- returned unchanged or replaced
-    observed: dict[str, Any],
-    judged: tuple[int, int],
-) -> tuple[bool, dict[str, Any]]:
-    """Decide about an aggregate by its count of rows, because the engines differ without values (0 or null)."""
-    rows, nulls = judged
-    if rows == 0:
-        return True, {"note": NOTE_NO_ROWS}
-    if rows == nulls:
-        return False, {"note": NOTE_NO_VALUE}
-    return success, observed
 
 
 def _observed(details: Mapping[str, Any]) -> dict[str, Any]:

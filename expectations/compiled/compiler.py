@@ -155,7 +155,8 @@ class _Compiler:
     def _non_null_share(self) -> Measure:
         def judge(rows: int, present: int) -> Answer:
             share = present / rows if rows else 0
-            return Answer(success=self._in_range(share), details={"observed_value": share})
+            details = {"observed_value": share}
+            return Answer(success=self._in_range(share), details=details, judged=(rows, rows - present))
 
         return CountCheck(self.slice_count, where=self.where, considered=not_null(self.names), judge=judge)
 

@@ -15,9 +15,9 @@ from jobs.doctor.finding import Severity
 from jobs.doctor.trial import Accepted
 from jobs.durations import format_duration
 from jobs.new_file import write_new
-from jobs.pipeline.slices import show_instant, slice_at, slice_grid
+from jobs.pipeline.slices import check_range, show_instant, slice_at, slice_grid
 from jobs.plain_text import escaped
-from jobs.planning.plan import plan_range
+from jobs.planning.steps import Ask
 from jobs.wall_clock import now_ms
 from windowlib.errors import RequestError
 
@@ -131,7 +131,8 @@ def _show_plan(accepted: Accepted, request: Request, places: options.Places) -> 
             f"No slice is over yet, so there is nothing to plan: the first one ends at {show_instant(first_ms)}."
         )
         return
-    view = places.request_context(pipeline).ledger.view()
-    planned = plan_range(pipeline, places.lake, view, from_ms=start_ms, to_ms=over_ms, now_ms=now)
+    work = places.request_context(pipeline)
+    ask = Ask(slices=check_range(pipeline, start_ms, over_ms, now_ms=now))
+    planned = work.plan(work.ledger.view(), ask)
     show_plan(planned)
     options.say(f"Next: hindcast run {pipeline.name} --from {planned.from_text} --to {planned.to_text}")

@@ -14,8 +14,7 @@ from jobs.engine.fingerprints import checks_fingerprint
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, parse_bound
-from jobs.planning.plan import Plan, plan
-from jobs.planning.plan_file import PlanFile
+from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Ask
 from jobs.runs import Slice, WarmUp
@@ -108,13 +107,15 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
 
     def planned_now() -> tuple[LedgerView, Plan]:
         view = work.ledger.view()
-        return view, with_reach(pipeline, plan(pipeline, places.lake, view, ask=ask))
+        return view, with_reach(pipeline, work.plan(view, ask))
 
     view, planned = planned_now()
     verification = _verify(work, planned, master=master) if verify else None
     if verification is not None:
         view, planned = planned_now()
     if plan_file is not None:
+        from jobs.planning.plan_file import PlanFile
+
         PlanFile.of(planned, view).store(plan_file)
     how = _execution(work, planned, slices) if explains else None
     further = downstream_plans(places, pipeline.name) if tells_downstream else None
@@ -153,7 +154,7 @@ def downstream_plans(places: options.Places, name: str) -> list[Plan | NoPlanYet
     """Return the plans of the pipelines that read a pipeline, directly or not, for what is published now.
 
     Raises:
-        SpecError, LogError, RequestError: as for `plan`, or pipelines read each other.
+        SpecError, LogError, RequestError: as for `RequestContext.plan`, or pipelines read each other.
     """
     from jobs.orchestration.following import readers_of, slices_to_follow
     from jobs.planning.change_reach import with_reach
@@ -166,7 +167,7 @@ def downstream_plans(places: options.Places, name: str) -> list[Plan | NoPlanYet
         except RequestError as error:
             plans.append(NoPlanYet(pipeline=reader.name, why=str(error)))
         else:
-            plans.append(with_reach(reader, plan(reader, work.lake, work.ledger.view(), ask=ask)))
+            plans.append(with_reach(reader, work.plan(work.ledger.view(), ask)))
     return plans
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import sleep
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -20,12 +20,14 @@ from jobs.orchestration.open_ranges import RangeTaken, in_the_way
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import RECORDS_PER_CHUNK, Staging, run_request
 from jobs.pipeline.slices import check_range
-from jobs.planning.plan_file import PlanFile
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import SHOWN_DIGITS, RunResult
 from windowlib.errors import RequestError
+
+if TYPE_CHECKING:
+    from jobs.planning.plan_file import PlanFile
 
 WAIT_POLL_S: Final = 5.0
 _WAYS: Final = (
@@ -144,7 +146,7 @@ class Shown:
 
 def run_asked(
     work: RequestContext, asked: Asked, *, staging: Staging, publishes: bool, master: str | None, shown: Shown,
-    accepted: PlanFile | None = None,
+    accepted: "PlanFile | None" = None,
 ) -> int:  # fmt: skip
     """Run a request, and print its progress and its outcome. Return the exit status."""
     told = told_progress(work.pipeline.name, shown.progress, at_least=shown.fold_from)
@@ -203,7 +205,7 @@ class _Given:
     master: str | None
     is_candidate: bool
 
-    def asked(self, work: RequestContext) -> tuple[RequestContext, Asked, PlanFile | None]:
+    def asked(self, work: RequestContext) -> "tuple[RequestContext, Asked, PlanFile | None]":
         """Return the context, the request, and the plan that the person has accepted; the request's spec is used."""
         if self.is_candidate and (self.request_text is not None or self.if_open is not None):
             other = "--request" if self.request_text is not None else "--replace and --wait"
@@ -245,9 +247,11 @@ class _Given:
         warm_up = chosen_restart(work, slices, is_fresh=self.is_fresh, warms_up=self.warms_up, master=self.master)
         return replace(asked, if_open=IfOpen(self.if_open or IfOpen.REFUSE.value), warm_up=warm_up)
 
-    def _accepted(self, work: RequestContext, path: Path) -> tuple[Asked, PlanFile]:
+    def _accepted(self, work: RequestContext, path: Path) -> "tuple[Asked, PlanFile]":
         """Return the request for the range of a stored plan, and the plan."""
         self._refuse("--plan", "--from", "--to", "--event-time", "--request", "--fresh", "--warm-up")
+        from jobs.planning.plan_file import PlanFile
+
         stored = PlanFile.load(path)
         if stored.pipeline != work.pipeline.name:
             raise RequestError(f"the plan {path} is of pipeline {stored.pipeline}, not of {work.pipeline.name}")
@@ -257,7 +261,7 @@ class _Given:
             kind=self.kind,
         )  # fmt: skip
         if_open = IfOpen(self.if_open or IfOpen.REFUSE.value)
-        return replace(asked, if_open=if_open, warm_up=stored.stored_warm_up()), stored
+        return replace(asked, if_open=if_open, warm_up=stored.warm_up), stored
 
     def _continued(self, work: RequestContext, request_text: str) -> tuple[RequestContext, Asked]:
         """Return the context with the spec of an open request, and what continues it."""

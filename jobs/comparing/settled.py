@@ -109,7 +109,7 @@ def settled_change(
         seen=seen,
         by_slice=dict(sorted(changes.by_slice.items())),
         windows=tuple(changes.windows[:NAMED_WINDOWS]),
-        columns={name: (math.fsum(changes.sums[name]), totals[name]) for name in settled.columns},
+        columns={name: (_sum(changes.sums[name]), totals[name]) for name in settled.columns},
     )
 
 
@@ -139,9 +139,11 @@ class _Changes:
         shown = part.seen.filter(pc.less_equal(part.seen[AT], 1))
         pairs = sql.query({"seen": shown, "found": changed}, _CHANGED_PAIRS_SQL)
         for name in self._settled.columns:
-            sides = [_numbers(part.rows, name, pairs[row]) for row in ("before_row", "after_row")]
-            with np.errstate(invalid="ignore"):
-                self.sums[name] += np.abs(sides[1] - sides[0]).tolist()
+            before, after = (_numbers(part.rows, name, pairs[row]) for row in ("before_row", "after_row"))
+            with np.errstate(invalid="ignore", over="ignore"):
+                by = np.abs(after - before)
+            by[(before == after) | (np.isnan(before) & np.isnan(after))] = 0.0
+            self.sums[name] += by.tolist()
 
 
 def _seen(stored: StoredRuns, sides: Sides, settled: Settled, *, options: Comparison) -> tuple[int, dict[str, float]]:
@@ -162,8 +164,8 @@ def _seen(stored: StoredRuns, sides: Sides, settled: Settled, *, options: Compar
                 )
                 count += len(pc.unique(visible[GROUP]))
                 for name in settled.columns:
-                    sums[name].append(math.fsum(np.abs(_numbers(part, name, visible[ROW])).tolist()))
-    return count, {name: math.fsum(sums[name]) for name in settled.columns}
+                    sums[name].append(_sum(np.abs(_numbers(part, name, visible[ROW])).tolist()))
+    return count, {name: _sum(sums[name]) for name in settled.columns}
 
 
 _CHANGED_PAIRS_SQL = f"SELECT * FROM ({PAIRS_SQL}) AS pairs SEMI JOIN found USING ({GROUP})"  # noqa: S608
@@ -188,8 +190,16 @@ def _numbers(rows: pa.Table, name: str, places: pa.ChunkedArray) -> Doubles:
     return np.asarray(taken.fill_null(0.0).to_numpy())
 
 
-def _part(change: float, whole: float) -> float:
-    """Return change / whole. A change of nothing, and one that is not a number, is infinite."""
-    if math.isnan(change) or math.isnan(whole):
+def _sum(sizes: list[float]) -> float:
+    """Return the exact sum, rounded once; infinity if it is too large for a double."""
+    try:
+        return math.fsum(sizes)
+    except OverflowError:
         return math.inf
-    return change / whole if whole else (math.inf if change else 0.0)
+
+
+def _part(change: float, whole: float) -> float:
+    """Return change / whole; infinity for a change of nothing, and for a change or a whole that is not finite."""
+    if not change:
+        return 0.0
+    return change / whole if whole and math.isfinite(change) and math.isfinite(whole) else math.inf

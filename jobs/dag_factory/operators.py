@@ -150,6 +150,7 @@ class GateOperator(BaseOperator):
     @override
     def execute(self, context: Context) -> str:
         from jobs.orchestration import dag_tasks
+        from jobs.publishing.stop_reasons import describe_stop, stop_reasons
 
         with our_errors(context):
             order = order_of(context)
@@ -161,10 +162,10 @@ class GateOperator(BaseOperator):
         if gate.is_passed:
             self.log.info("%s", gate.why)
             return gate.why
-        leave_verdict(context, with_changes("; ".join((gate.why, *(held.line for held in gate.held))), order.changes))
-        for held in gate.held:
-            for reason in held.reasons:
-                self.log.error("%s: %s", held.slice_id, escaped(reason))
+        leave_verdict(context, with_changes("; ".join((gate.why, *map(describe_stop, gate.held))), order.changes))
+        for run in gate.held:
+            for reason in stop_reasons(run):
+                self.log.error("%s: %s", run.result.slice.slice_id, escaped(reason))
         self.log.error("What readers see has not changed. Look at the slices and decide:")
         self.log.error("%s", absolute(links.request_page(self.pipeline_name, order.request_id)))
         raise SlicesHeld(gate)

@@ -204,7 +204,7 @@ def examine(request: Request, *, now_ms: int) -> Examination:
     slices = candidates[0] if chosen is None else chosen.slices
     order = None if chosen is None else chosen.order.columns
     sample = search.sample(slices, order or ())
-    is_cut = slices.kind == "partition" and slices.instant_ms is not None
+    is_cut = slices.kind == "partition" and slices.is_known
     measures = measure(
         sample, roles, order, window_ms=request.wishes.window_ms, every_ms=slices.every_ms if is_cut else None
     )

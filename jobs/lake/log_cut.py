@@ -78,7 +78,7 @@ class Cut:
             return known
         by = self.by
         try:
-            at_ms = self._instants[value] = _parsed(value, len(by.columns), pattern=by.format, zone=by.zone)
+            at_ms = self._instants[value] = value_ms(value, len(by.columns), pattern=by.format, zone=by.zone)
         except ValueError as error:
             raise LogError(self._refusal(value)) from error
         return at_ms
@@ -102,8 +102,12 @@ class Cut:
 
 
 @lru_cache(maxsize=KNOWN_VALUES)
-def _parsed(value: str, columns: int, *, pattern: str | None, zone: ZoneInfo) -> int:
-    """Return the instant of a value of `slice_value`; a ValueError if it is none."""
+def value_ms(value: str, columns: int, *, pattern: str | None, zone: ZoneInfo) -> int:
+    """Return the instant at which a value of `slice_value` begins, which has so many columns.
+
+    Raises:
+        ValueError: the value is no date or time of the pattern; None: of a form that tells itself.
+    """
     if columns == 1:
         return local_ms(_time(value, pattern), zone)
     parts = value.split(SEPARATOR)

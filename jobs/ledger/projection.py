@@ -276,7 +276,9 @@ class Projection:
         Verdict(event.verdict)  # a view reads both values, and does not know the ledger's place
         checks_fingerprint_of(event)
         waiver = self._runs.of(run_id).waiver
-        is_kept = waiver is None or _failed_checks(event) <= waiver.failed
+        is_kept = waiver is None or all(
+            check in waiver.failed or (*check[:3], None) in waiver.failed for check in _failed_checks(event)
+        )
         self._runs.change(run_id, checked=event, waiver=waiver if is_kept else None)
 
     def _judge(self, event: LedgerEvent) -> None:
@@ -290,6 +292,8 @@ class Projection:
         run_id = text_of(event, "run_id")
         checked, judgement = self._runs.of(run_id).checked, self._runs.of(run_id).judgement
         failed = _failed_checks(checked) if checked is not None else frozenset()
+        if not event.details.get("by_arguments", False):  # an earlier version wrote it
+            failed = frozenset((*check[:3], None) for check in failed)
         waiver = Waiver(
             slice_id=text_of(event, "slice_id"),
             run_id=run_id,
@@ -368,7 +372,7 @@ def _slice(item: tuple[str, list[int]]) -> Slice:
     return Slice(slice_id=slice_id, start_ms=start_ms, end_ms=end_ms)
 
 
-def _failed_checks(event: LedgerEvent) -> frozenset[tuple[str, str, str | None]]:
+def _failed_checks(event: LedgerEvent) -> frozenset[tuple[str | None, ...]]:
     stopping = {Verdict.FAIL.value, Verdict.ERROR.value}
-    checks = event.details.get("checks", ())
-    return frozenset((row["table"], row["check"], row["column"]) for row in checks if row["verdict"] in stopping)
+    checks = (row for row in event.details.get("checks", ()) if row["verdict"] in stopping)
+    return frozenset((row["table"], row["check"], row["column"], row["arguments"]) for row in checks)

@@ -30,6 +30,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     # of checks
     "checks": Sequence[CheckResult],
     "checks_fingerprint": str | None,
+    "by_arguments": bool,
     "basis": str | None,
     "runs": Mapping[str, Sequence[CheckResult]],
     # of a request

@@ -54,8 +54,8 @@ class RequestState(Enum):
 class Waiver:
     """A person's decision that a failed run may be published.
 
-    `failed` holds (table, check, column) of the checks that had failed at that time. For the check of settled windows,
-    it has what was found in place of the column: the waiver does not hold if a later judgement finds something else.
+    `failed` holds (table, check, column, arguments) of the checks that had failed at that time, or None for any
+    arguments. The check of settled windows has what was found in place of the column: another finding voids the waiver.
     """
 
     slice_id: str
@@ -63,7 +63,7 @@ class Waiver:
     who: str
     reason: str
     at_ms: int
-    failed: frozenset[tuple[str, str, str | None]]
+    failed: frozenset[tuple[str | None, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +74,11 @@ class Judgement:
     checks: tuple[CheckResult, ...]
 
     @property
-    def failed(self) -> frozenset[tuple[str, str, str | None]]:
-        """The failed checks as (table, check, what was found): a waiver is for that finding only."""
+    def failed(self) -> frozenset[tuple[str | None, ...]]:
+        """The failed checks, with what was found in place of the column: a waiver is for that finding only."""
         stopping = {Verdict.FAIL, Verdict.ERROR}
         failed = (check for check in self.checks if check.verdict in stopping)
-        return frozenset((check.table, check.check, check.observed) for check in failed)
+        return frozenset((check.table, check.check, check.observed, None) for check in failed)
 
     def added_to(self, result: RunResult) -> RunResult:
         """Return the result of a run with these checks, and with the worst of all verdicts."""

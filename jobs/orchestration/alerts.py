@@ -11,7 +11,7 @@ from typing import Any
 from jobs.folding import first_lines
 from jobs.orchestration.gating import Gate
 from jobs.plain_text import counted, escaped, shortened
-from jobs.publishing.stop_reasons import listed
+from jobs.publishing.stop_reasons import listed, stop_reasons
 from jobs.reading.verify import Verification
 
 MAX_REASONS = 10
@@ -62,8 +62,8 @@ class Alert:
 
 def held_alert(pipeline: str, gate: Gate, *, url: str) -> Alert:
     """Return the message on slices whose checks failed."""
-    slices = tuple(slice_.slice_id for slice_ in gate.held)
-    reasons = [f"{slice_.slice_id}: {reason}" for slice_ in gate.held for reason in slice_.reasons]
+    slices = tuple(run.result.slice.slice_id for run in gate.held)
+    reasons = [f"{run.result.slice.slice_id}: {reason}" for run in gate.held for reason in stop_reasons(run)]
     return make_alert(
         Event.HELD,
         pipeline,

@@ -4,39 +4,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import LedgerView, Request
+from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted
 from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import Opened, open_request_context
 from jobs.publishing.judging import judge_request
-from jobs.publishing.stop_reasons import listed, stop_reasons, waiver_advice
+from jobs.publishing.stop_reasons import listed, waiver_advice
 from windowlib.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlockingSlice:
-    """A slice that stops a request, and why: `share of invalid records 30.8 %, limit 25 %`, one reason per check."""
-
-    slice_id: str
-    run_id: str
-    reasons: tuple[str, ...]
-
-    @property
-    def line(self) -> str:
-        """The slice and its reasons on one line."""
-        return f"{self.slice_id}: {'; '.join(self.reasons)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """The result of a gate over `slices` runs. `held` are those whose checks failed; `advice` tells how to waive.
+    """The result of a gate over `slices` runs. `held` are the runs that stop them; `advice` tells how to waive.
 
     `settled` tells which publication has settled the request, if another one was published in its place.
     """
 
     slices: int
-    held: tuple[BlockingSlice, ...] = ()
+    held: tuple[StagedRun, ...] = ()
     advice: str = ""
     settled: str = ""
 
@@ -52,7 +38,7 @@ class Gate:
             return self.settled
         if self.is_passed:
             return f"{counted(self.slices, 'slice')} passed"
-        which = listed([slice_.slice_id for slice_ in self.held])
+        which = listed([run.result.slice.slice_id for run in self.held])
         return f"{len(self.held)} of {counted(self.slices, 'slice')} held: {which}"
 
 
@@ -87,8 +73,4 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
     if not stopping:
         return Gate(slices=len(runs))
     release(work, opened)
-    held = (
-        BlockingSlice(slice_id=run.result.slice.slice_id, run_id=run.result.run_id, reasons=stop_reasons(run))
-        for run in stopping
-    )
-    return Gate(slices=len(runs), held=tuple(held), advice=waiver_advice(stopping))
+    return Gate(slices=len(runs), held=tuple(stopping), advice=waiver_advice(stopping))

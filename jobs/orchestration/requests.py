@@ -6,7 +6,7 @@ The caller passes the `Replayer` that runs Spark. `jobs.publishing.publishing` p
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jobs.lake.pinned_files import BYTES_PER_RECORD
 from jobs.ledger.events import EventKind, LedgerEvent, closed_event, slice_columns
@@ -20,7 +20,6 @@ from jobs.planning.event_time_progress import EventTimeProgress
 from jobs.planning.lease_keeping import leased
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Plan, continued_run, make_plan
-from jobs.planning.plan_file import PlanFile
 from jobs.planning.request_context import Asked, RequestContext, context_of
 from jobs.planning.steps import Ask, Reason, Step
 from jobs.publishing.current_tables import move_current_tables
@@ -30,6 +29,9 @@ from jobs.publishing.rules import PublicationAttempt
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import RunResult, Slice
 from windowlib.errors import InvariantBroken, RequestError
+
+if TYPE_CHECKING:
+    from jobs.planning.plan_file import PlanFile
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +83,7 @@ def run_request(
     *,
     staging: Staging | None = None,
     publish: bool = True,
-    accepted: PlanFile | None = None,
+    accepted: "PlanFile | None" = None,
 ) -> RequestOutcome:
     """Open or resume a request for a range, replay stale slices, and publish all of it if every verdict allows.
 

@@ -65,7 +65,8 @@ def read_log_state(
     `now_ms` is the time; None: every slice has begun.
 
     Raises:
-        LogError, SpecError: as for `plan`.
+        LogError: the log is missing, or no kind of table that can be read.
+        SpecError: the pipeline names columns that the log does not have.
     """
     if before is not None and log_place(lake, pipeline).is_newest(before.version):
         return before

@@ -1,6 +1,6 @@
 """The plan of a request: for each slice, whether its run is still valid, and if not, why not. No Spark.
 
-`make_plan` is pure. `plan` reads the Delta log for it.
+`make_plan` is pure. `RequestContext.plan` reads the log for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,14 @@ from typing import Any
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.known_log import KnownLog
-from jobs.lake.lake import Lake
 from jobs.ledger.run_projection import briefs_of
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import check_range, next_slice, previous_slice, show_instant, show_ms, slice_grid
+from jobs.pipeline.slices import next_slice, previous_slice, show_instant, show_ms, slice_grid
 from jobs.plain_text import counted, shortened
 from jobs.planning.chains import ChainStart, chain_before, warmed_up
 from jobs.planning.estimate import estimator
-from jobs.planning.log_state import LogState, read_log_state
+from jobs.planning.log_state import LogState
 from jobs.planning.steps import Ask, Reason, Step, StepJudge
 from jobs.runs import Slice
 from windowlib.errors import RequestError
@@ -136,34 +135,15 @@ class Plan:
         }
 
 
-def plan(pipeline: Pipeline, lake: Lake, view: LedgerView, *, ask: Ask) -> Plan:
-    """Plan contiguous slices from the Delta log and a view of the ledger.
-
-    Raises:
-        LogError: the log is missing, is not a Delta table, or was changed inside the range.
-        SpecError: the pipeline names columns that the log does not have.
-        RequestError: the slice before the range has no run, and the request does not start a new chain.
-    """
-    return make_plan(pipeline, view, read_log_state(pipeline, lake, ask.slices, view=view), ask=ask)
-
-
-def plan_range(pipeline: Pipeline, lake: Lake, view: LedgerView, *, from_ms: int, to_ms: int, now_ms: int) -> Plan:
-    """Plan the slices of the half-open range `[from_ms, to_ms)`.
-
-    Raises:
-        RequestError: as for `jobs.pipeline.slices.check_range` and `plan`.
-        LogError, SpecError: as for `plan`.
-    """
-    return plan(pipeline, lake, view, ask=Ask(slices=check_range(pipeline, from_ms, to_ms, now_ms=now_ms)))
-
-
 def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, earlier: Plan | None = None) -> Plan:
     """Return the plan for a view of the ledger and a state of the log. This function is pure.
 
     The steps of an `earlier` plan are taken over if its basis is equal: new events of the ledger changed no run.
 
     Raises:
-        RequestError: as for `plan`, or a slice would be replayed from a state that a clean-up has removed.
+        LogError: the log was changed inside the range.
+        RequestError: the slice before the range has no run, and the request does not start a new chain; or a slice
+            would be replayed from a state that a clean-up has removed.
     """
     _refuse_missing(pipeline, log, ask)
     basis = Basis.of(pipeline, view, log, ask=ask)

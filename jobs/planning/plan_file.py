@@ -16,7 +16,7 @@ from jobs.plain_text import counted, shortened
 from jobs.planning.plan import Plan
 from jobs.planning.steps import Reason
 from jobs.regular_file import read_regular
-from jobs.runs import Slice, WarmUp
+from jobs.runs import WarmUp
 from windowlib.errors import RequestError
 
 _MOST_BYTES: Final = 200_000_000
@@ -40,21 +40,6 @@ class PlannedSlice(_Stored):
     log: dict[str, Any]
 
 
-class StoredWarmUp(_Stored):
-    """The warm-up of a plan (`jobs.runs.WarmUp`)."""
-
-    slice_id: str
-    start_ms: int
-    end_ms: int
-    time: tuple[dict[str, Any], ...]
-    fingerprint: str
-
-    @classmethod
-    def of(cls, warm_up: WarmUp) -> "StoredWarmUp":
-        """Return a warm-up as it is stored."""
-        return cls(**asdict(warm_up.first), time=tuple(map(dict, warm_up.time)), fingerprint=warm_up.fingerprint)
-
-
 class PlanFile(_Stored):
     """A plan that is stored.
 
@@ -70,15 +55,7 @@ class PlanFile(_Stored):
     checks: str | None
     published: int
     slices: tuple[PlannedSlice, ...]
-    warm_up: StoredWarmUp | None = None
-
-    def stored_warm_up(self) -> WarmUp | None:
-        """Return the warm-up of the plan; None if its chain does not begin in the middle of the log."""
-        stored = self.warm_up
-        if stored is None:
-            return None
-        first = Slice(slice_id=stored.slice_id, start_ms=stored.start_ms, end_ms=stored.end_ms)
-        return WarmUp(first=first, time=stored.time, fingerprint=stored.fingerprint)
+    warm_up: WarmUp | None = None
 
     @classmethod
     def of(cls, planned: Plan, view: LedgerView) -> "PlanFile":
@@ -104,7 +81,7 @@ class PlanFile(_Stored):
                 )
                 for step in planned.steps
             ),
-            warm_up=None if (warm_up := planned.basis.ask.warm_up) is None else StoredWarmUp.of(warm_up),
+            warm_up=planned.basis.ask.warm_up,
         )
 
     def store(self, path: Path) -> None:

@@ -66,9 +66,11 @@ class RequestContext:
     read_log: ReadLog = read_log_state
 
     def plan(self, view: LedgerView, ask: Ask) -> Plan:
-        """Return the plan for a view of the ledger; raises as `jobs.planning.plan.plan` does.
+        """Return the plan for a view of the ledger. The plan of a request that has a warm-up begins with it.
 
-        The plan of a request that has a warm-up begins with it.
+        Raises:
+            LogError, SpecError: as for `read_log_state`.
+            LogError, RequestError: as for `make_plan`.
         """
         request = view.requests.get(ask.request_id or "")
         if ask.warm_up is None and request is not None and request.warm_up is not None:

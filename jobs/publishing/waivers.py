@@ -149,7 +149,7 @@ def _waived_event(
         attempt_id=run.result.attempt_id,
         who=by.who,
         reason=reason,
-        details=decision_details(by.decision_id, "waive"),
+        details=decision_details(by.decision_id, "waive") | {"by_arguments": True},
     )
 
 

@@ -86,5 +86,5 @@ def _names(*rows: Mapping[str, object] | None) -> list[str]:
 
 def _text(value: object) -> str:
     if isinstance(value, float):
-        return f"{value:,.6g}"
+        return f"{value:,}"  # with all digits: the values differ
     return shortened("null" if value is None else str(value), 120)

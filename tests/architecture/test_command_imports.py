@@ -19,10 +19,10 @@ HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow"
         ("jobs.cli.main", 474),
         ("jobs.cli.status, jobs.ledger.table", 493),
         ("jobs.cli.decide", 484),
-        ("jobs.cli.run", 521),
+        ("jobs.cli.run", 519),
         ("jobs.cli.inspect", 620),
         ("jobs.cli.explain", 620),
-        ("jobs.cli.run, jobs.review.execution", 790),
+        ("jobs.cli.run, jobs.review.execution", 788),
     ],
 )
 def test_a_command_imports_few_modules(modules: str, most: int) -> None:

@@ -28,6 +28,7 @@ from jobs.orchestration.scheduling import Skip, Wait
 from jobs.pipeline.files import load_pipeline
 from jobs.planning.request_context import open_request_context
 from jobs.planning.standing import standing
+from jobs.publishing.stop_reasons import describe_stop
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
 from jobs.spark.lazy_session import LazySession
@@ -130,7 +131,7 @@ class Reader:
                 results = [one.result for one in dag_tasks.replay(order)]
                 yield from (f"replay: {line.replace(':', '', 1)}" for _, line in progress_lines(results))
                 gate = dag_tasks.gate(order)
-                yield from (f"gate: {one.line}" for one in gate.held)
+                yield from (f"gate: {describe_stop(run)}" for run in gate.held)
                 if gate.is_passed:
                     yield "gate: passed"
                     yield f"publish: published, changed: {', '.join(dag_tasks.publish(order).changed)}"

@@ -82,6 +82,8 @@ def test_a_finding_in_words(column: str, observed: dict[str, Any], expected: str
         (BETWEEN, "records_read", {"min_value": 5, "max_value": 15}, {"value": 16}, "records read 16, limit 15"),
         ("expect_column_max_to_be_between", "delay", {"max_value": 60}, {"value": 99.5},
          "greatest delay 99.5, limit 60"),
+        (BETWEEN, "invalid_share", {"max_value": 0.25}, {"value": 0.25004},
+         "share of invalid records 0.25004, limit 0.25"),
         (BETWEEN, "fare", {"min_value": 0}, {"rows": 9, "unexpected": 3, "share": 1 / 3, "sample": [-1]},
          "fare at least 0: found 3 of 9 rows unexpected (33.3 %), among them -1"),
         ("conservation", None, {}, {"note": "7 are missing"},

@@ -17,7 +17,7 @@ import pytest
 
 from expectations import results, runner
 from expectations.arrow_slices import ArrowSlices
-from expectations.catalogue import ADMITTED, AGGREGATES, REFUSED
+from expectations.catalogue import ADMITTED, AGGREGATES, OF_NULLS, REFUSED
 from expectations.loader import EXPECTATIONS_DIR, load_suite_file
 from expectations.outcomes import Outcome
 from expectations.slices import SlicedTable, check_slices
@@ -125,7 +125,7 @@ def arguments_for(kind: str) -> dict[str, Any]:
         kwargs["column"] = "k" if {"value_set", "regex", "regex_list"} & set(kwargs) or "length" in kind else "x"
     kwargs |= {"column_list": ["k", "x", "y", "n", "at"]} if "ordered_list" in kind else {}
     if shape.at_least_one:
-        whole = any(word in kind for word in ("proportion", "count", "length"))
+        whole = any(word in kind for word in ("count", "length"))
         kwargs |= {"min_value": 0 if whole else 0.5, "max_value": 1 if "proportion" in kind else 3}
     return kwargs
 
@@ -187,7 +187,8 @@ def outcome_of(frame: pd.DataFrame, kind: str, **kwargs: object) -> Outcome:
 def test_an_aggregate_passes_without_rows_and_fails_with_only_nulls(kind: str) -> None:
     nothing, nulls = (outcome_of(frame(name), kind, **arguments_for(kind)) for name in ("no rows", "only nulls"))
     assert (nothing.success, json.loads(nothing.observed)) == (True, {"note": results.NOTE_NO_ROWS})
-    assert (nulls.success, json.loads(nulls.observed)) == (False, {"note": results.NOTE_NO_VALUE})
+    seen = {"value": 0} if kind == OF_NULLS else {"note": results.NOTE_NO_VALUE}
+    assert (nulls.success, json.loads(nulls.observed)) == (False, seen)
 
 
 def test_only_a_row_count_fails_without_rows() -> None:

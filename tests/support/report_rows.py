@@ -1,7 +1,7 @@
 """Rows for reports: two weeks with a blizzard, years of slices, and hostile values in every text."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -13,10 +13,10 @@ from expectations.loader import EXPECTATIONS_DIR, load_suite_file
 from expectations.messages import demand
 from expectations.suites import Check
 from jobs.ledger.publications import Publication
-from jobs.ledger.view import Request, RequestKind, RequestState, Waiver
+from jobs.ledger.view import Request, RequestKind, RequestState, StagedRun, Waiver
 from jobs.replay.checks import conservation
-from jobs.review.report.rows import LATE_EDGES_MS, LateRow, ReportRows, RunRow
-from jobs.runs import VERDICTS, CheckResult, Counts, Slice, Verdict
+from jobs.review.report.rows import LATE_EDGES_MS, LateRow, ReportRows
+from jobs.runs import VERDICTS, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 
 DAY_MS = 86_400_000
 READ = (812, 880, 713, 931, 941, 957, 975, 1079, 665, 692, 890, 951, 949, 958)
@@ -75,24 +75,49 @@ def checks_of(slice_id: str, counts: Counts) -> tuple[CheckResult, ...]:
     return tuple(results)
 
 
-def run_of(one: Slice, counts: Counts, *, number: int, is_published: bool) -> RunRow:
+def run_of(one: Slice, counts: Counts, *, number: int) -> StagedRun:
     checks = checks_of(one.slice_id, counts)
-    late = [0] * (len(LATE_EDGES_MS) + 1)
-    late[3] = counts.late
-    return RunRow(
+    result = RunResult(
         slice=one,
         run_id=f"{number * 7919:032x}"[::-1],
         attempt_id=f"{number * 104_729:032x}"[::-1],
-        request_id="5f2c9ab07c1e4d0f9a3e77f0b1d2c3e4" if number >= 3 else "0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6",
-        verdict=max((check.verdict for check in checks), key=VERDICTS.index),
+        spec_fingerprint="spec",
+        input_fingerprint="input",
+        state_before="before",
+        state_after="after",
+        digests={},
         counts=counts,
         watermark_ms=one.end_ms - 6 * 3_600_000,
+        log=LogCoordinates(table_id="log", version=number, commits=(number,), files=1, records=counts.read, bytes=1),
         seconds=3.2,
-        staged_at_ms=one.end_ms + 7_200_000,
-        is_published=is_published,
+        verdict=max((check.verdict for check in checks), key=VERDICTS.index),
         checks=checks,
-        late=LateRow(count=counts.late, median_ms=17_000_000, max_ms=18_000_000 + number * 60_000, classes=tuple(late)),
     )
+    return StagedRun(
+        result=result,
+        request_id="5f2c9ab07c1e4d0f9a3e77f0b1d2c3e4" if number >= 3 else "0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6",
+        seq=number,
+        at_ms=one.end_ms + 7_200_000,
+        is_chain_start=not number,
+        checks_attempt_id=result.attempt_id,
+    )
+
+
+def with_result(run: StagedRun, **fields: Any) -> StagedRun:  # noqa: ANN401 -- any field of a result
+    return replace(run, result=replace(run.result, **fields))
+
+
+def late_of(runs: Mapping[str, StagedRun]) -> dict[str, LateRow]:
+    """Return the lateness of the late records of runs: all of them are in the fourth class."""
+    return {
+        slice_id: LateRow(
+            count=run.result.counts.late,
+            median_ms=17_000_000,
+            max_ms=18_000_000 + run.seq * 60_000,
+            classes=tuple(run.result.counts.late if place == 3 else 0 for place in range(len(LATE_EDGES_MS) + 1)),
+        )
+        for slice_id, run in runs.items()
+    }
 
 
 def waiver_of(who: str, reason: str, at_ms: int = 0) -> Waiver:
@@ -149,15 +174,14 @@ def blizzard(*, waived: bool = False) -> ReportRows:
     """Return [2013-02-01, 2013-02-15) with two failed days; `waived`: after two waivers and the publication."""
     slices = tuple(day_slice(date(2013, 2, 1) + timedelta(days=number)) for number in range(14))
     runs = {
-        one.slice_id: run_of(one, counts_of(READ[n], INVALID[n], 1 + n % 2), number=n, is_published=waived or n < 3)
-        for n, one in enumerate(slices)
+        one.slice_id: run_of(one, counts_of(READ[n], INVALID[n], 1 + n % 2), number=n) for n, one in enumerate(slices)
     }
     opened = slices[-1].end_ms + 3_600_000
     if waived:
         for slice_id in ("2013-02-08", "2013-02-09"):
             waiver = waiver_of("ines", "The blizzard Nemo closed the airports; the numbers are real.", opened + 900_000)
             runs[slice_id] = replace(runs[slice_id], waiver=waiver)
-    published = {slice_id: run.run_id for slice_id, run in runs.items() if run.is_published}
+    published = {slice_id: run.result.run_id for slice_id, run in runs.items() if waived or run.seq < 3}
     names = tuple(one.slice_id for one in slices)
     return ReportRows(
         pipeline="flights",
@@ -170,6 +194,7 @@ def blizzard(*, waived: bool = False) -> ReportRows:
         slices=slices,
         runs=runs,
         published=published,
+        late=late_of(runs),
         description="Departures per airport in a sliding hour, a new window every quarter of an hour",
         owner="operations",
         requests=_blizzard_requests(slices, opened, state=RequestState.PUBLISHED if waived else RequestState.OPEN),
@@ -185,21 +210,20 @@ def many_days(count: int, *, every_ms: int = DAY_MS, seed: int = 20130208) -> Re
     rng = random.Random(seed)
     start = ms(date(1998, 1, 1))
     slices = tuple(_slice(start + number * every_ms, every_ms) for number in range(count))
-    runs: dict[str, RunRow] = {}
+    runs: dict[str, StagedRun] = {}
     for number, one in enumerate(slices):
         dice = rng.random()
         if dice < 0.01:
             continue
         read = round(rng.gauss(920, 90))
         invalid = round(read * (rng.random() * 0.05 if dice > 0.03 else rng.uniform(0.26, 0.8)))
-        run = run_of(one, counts_of(read, invalid, rng.randrange(4)), number=number, is_published=number < count - 9)
+        run = run_of(one, counts_of(read, invalid, rng.randrange(4)), number=number)
         if run.verdict is Verdict.FAIL and rng.random() < 0.8:
             run = replace(run, waiver=waiver_of("ines", "seen and known", one.end_ms))
-        runs[one.slice_id] = replace(run, verdict=Verdict.ERROR) if 0.03 < dice < 0.033 else run
-    published = {slice_id: run.run_id for slice_id, run in runs.items() if run.is_published}
-    return replace(
-        blizzard(), slices=slices, runs=runs, published=published, every_ms=every_ms, requests=(), publications=()
-    )
+        runs[one.slice_id] = with_result(run, verdict=Verdict.ERROR) if 0.03 < dice < 0.033 else run
+    published = {slice_id: run.result.run_id for slice_id, run in runs.items() if run.seq < count - 9}
+    rows = replace(blizzard(), slices=slices, runs=runs, published=published, late=late_of(runs), every_ms=every_ms)
+    return replace(rows, requests=(), publications=())
 
 
 def _slice(start_ms: int, every_ms: int) -> Slice:
@@ -232,12 +256,13 @@ def hostile(values: Sequence[str]) -> ReportRows:
         owner=everything,
         fail_on=values[1],
         runs=runs,
+        published={slice_id: runs[slice_id].result.run_id for slice_id in rows.published},
         requests=requests,
         publications=publications,
     )
 
 
-def _hostile_run(run: RunRow, text: str) -> RunRow:
+def _hostile_run(run: StagedRun, text: str) -> StagedRun:
     check = CheckResult(
         slice_id=text,
         table=text,
@@ -257,14 +282,7 @@ def _hostile_run(run: RunRow, text: str) -> RunRow:
     )
     broken = replace(check, verdict=Verdict.ERROR, error=text)
     waiver = waiver_of(text, text, 0)
-    return replace(
-        run,
-        run_id=text,
-        attempt_id=text,
-        request_id=text,
-        warnings=(text,),
-        clamped=3,
-        waiver=waiver,
-        verdict=Verdict.FAIL,
-        checks=(check, known, broken),
-    )
+    checks = (check, known, broken)
+    texts = {"run_id": text, "attempt_id": text, "warnings": (text,)}
+    changed = with_result(run, **texts, clamped=3, verdict=Verdict.FAIL, checks=checks, extras={text: text})
+    return replace(changed, request_id=text, waiver=waiver)

@@ -22,7 +22,7 @@ from jobs.ledger.ledger import Ledger
 from jobs.pipeline.files import load_pipeline
 from jobs.pipeline.slices import check_range, parse_bound
 from jobs.planning.change_reach import with_reach
-from jobs.planning.plan import Plan, plan as make_plan
+from jobs.planning.plan import Plan
 from jobs.planning.request_context import open_request_context
 from jobs.planning.steps import Ask
 from jobs.readers import published_table
@@ -65,11 +65,11 @@ def plan(lake: str, pipeline: str, *, from_: str, to: str, pipelines: str | Path
         RequestError: the range is wrong.
         LogError, LedgerError: the log or the ledger cannot be read.
     """
-    spec, place = load_pipeline(pipeline, Path(pipelines)), Lake(root=lake)
-    work = open_request_context(spec, place, now_ms=now_ms)
+    spec = load_pipeline(pipeline, Path(pipelines))
+    work = open_request_context(spec, Lake(root=lake), now_ms=now_ms)
     slices = check_range(spec, parse_bound(spec, from_), parse_bound(spec, to), now_ms=work.ledger.now_ms())
     ask = Ask.of_range(slices, pipeline=spec, warm_up=None)
-    return Shown(with_reach(spec, make_plan(spec, place, work.ledger.view(), ask=ask)), plan_html)
+    return Shown(with_reach(spec, work.plan(work.ledger.view(), ask)), plan_html)
 
 
 def diff(

@@ -11,7 +11,6 @@ from jobs.planning.event_time_progress import EventTimeProgress, progress_of, re
 from jobs.planning.request_context import RequestContext
 from jobs.review.pages.slice_page import CheckLine, check_lines
 from jobs.review.pages.state import HeldSlice, OpenRequest, held_of, open_request
-from jobs.review.report.collect import run_row
 from jobs.review.report.model import Status, status_of
 from jobs.runs import Counts, Slice
 from windowlib.errors import HindcastError
@@ -124,7 +123,7 @@ def _line(slice_: Slice, view: LedgerView, request: Request, *, why: str | None)
         return RequestLine(slice_id=slice_.slice_id, status=Status.MISSING, run_id=None, counts=None, effect=effect)
     return RequestLine(
         slice_id=slice_.slice_id,
-        status=status_of(run_row(run, view)),
+        status=status_of(run, seen=view.published.get(slice_.slice_id)),
         run_id=run.result.run_id,
         counts=run.result.counts,
         effect=_effect(view, run),

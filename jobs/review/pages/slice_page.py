@@ -8,10 +8,9 @@ from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.plain_text import counted
 from jobs.review.pages.check_history import CheckPast, check_pasts
 from jobs.review.report.checks import demanded, found_by
-from jobs.review.report.collect import run_row
 from jobs.review.report.commands import Command, rerun_line, show_line, waive_line
 from jobs.review.report.model import Status, status_of
-from jobs.review.report.rows import ReportRows, RunRow
+from jobs.review.report.rows import ReportRows
 from jobs.runs import VERDICTS, CheckResult, Counts, Slice, Verdict
 from windowlib.errors import RequestError
 from windowlib.records.tables import (
@@ -89,7 +88,7 @@ class SlicePage:
     starts: str
     ends: str
     run: StagedRun | None
-    row: RunRow | None
+    is_published: bool
     runs: tuple[RunLine, ...]
     lost: tuple[LostAttempt, ...]
     checks: tuple[CheckLine, ...]
@@ -130,22 +129,22 @@ def slice_page(view: LedgerView, slice_: Slice, *, shown: StagedRun | None, rows
         rows: the rows of the report for this slice, for texts and commands.
     """
     runs = [run for run in view.runs.values() if run.result.slice.slice_id == slice_.slice_id]
-    row = None if shown is None else run_row(shown, view)
+    seen = view.published.get(slice_.slice_id)
     ids = [known.slice_id for known in view.slices.values()]
     place = ids.index(slice_.slice_id) if slice_.slice_id in ids else None
     return SlicePage(
         slice=slice_,
-        status=status_of(row),
+        status=status_of(shown, seen=seen),
         starts=instant(slice_.start_ms),
         ends=instant(slice_.end_ms),
         run=shown,
-        row=row,
+        is_published=shown is not None and shown.result.run_id == seen,
         runs=tuple(_run_line(run, view, shown) for run in sorted(runs, key=lambda run: -run.seq)),
         lost=tuple(_lost(view, slice_.slice_id, {run.result.attempt_id for run in runs})),
         checks=check_lines(view, shown),
         tables=_tables(shown),
         provenance=_provenance(shown),
-        commands=_commands(rows, slice_, row),
+        commands=_commands(rows, slice_, shown),
         before=ids[place - 1] if place else None,
         after=ids[place + 1] if place is not None and place + 1 < len(ids) else None,
     )
@@ -153,16 +152,17 @@ def slice_page(view: LedgerView, slice_: Slice, *, shown: StagedRun | None, rows
 
 def _run_line(run: StagedRun, view: LedgerView, shown: StagedRun | None) -> RunLine:
     result, request = run.result, view.requests.get(run.request_id)
+    seen = view.published.get(result.slice.slice_id)
     return RunLine(
         run_id=result.run_id,
         attempt_id=result.attempt_id,
         request_id=run.request_id,
         who=request.who if request else "",
         staged=instant(run.at_ms),
-        status=status_of(run_row(run, view)),
+        status=status_of(run, seen=seen),
         counts=result.counts,
         seconds=result.seconds,
-        is_published=view.published.get(result.slice.slice_id) == result.run_id,
+        is_published=result.run_id == seen,
         is_shown=shown is not None and shown.result.run_id == result.run_id,
         waived_by=run.waiver.who if run.waiver else None,
         waiver=run.waiver.reason if run.waiver else None,
@@ -272,7 +272,7 @@ def _provenance(run: StagedRun | None) -> Mapping[str, str]:
     }
 
 
-def _commands(rows: ReportRows, slice_: Slice, row: RunRow | None) -> tuple[Command, ...]:
+def _commands(rows: ReportRows, slice_: Slice, run: StagedRun | None) -> tuple[Command, ...]:
     commands = [
         Command(
             line=rerun_line(rows, slice_.start_ms, slice_.end_ms),
@@ -280,6 +280,6 @@ def _commands(rows: ReportRows, slice_: Slice, row: RunRow | None) -> tuple[Comm
         ),
         Command(line=show_line(rows, slice_.slice_id), purpose="Prints the windows of the slice that readers see."),
     ]
-    if row is not None and row.verdict is Verdict.FAIL and row.waiver is None:
-        commands.append(Command(line=waive_line(rows, row), purpose="Waives the failed run from the command line."))
+    if run is not None and run.verdict is Verdict.FAIL and run.waiver is None:
+        commands.append(Command(line=waive_line(rows, run), purpose="Waives the failed run from the command line."))
     return tuple(commands)

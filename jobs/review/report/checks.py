@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expectations import messages
 from expectations.formatting import instant, percent, spell
-from expectations.suites import severity_rank
+from expectations.suites import RUN, severity_rank
 from jobs.review.report.commands import bound_text, rerun_line, waive_line
-from jobs.review.report.rows import ReportRows, RunRow
+from jobs.review.report.rows import ReportRows
 from jobs.runs import LAWS, VERDICTS, CheckResult, Verdict
 
 if TYPE_CHECKING:
-    from jobs.ledger.view import Waiver
+    from jobs.ledger.view import StagedRun, Waiver
 
 SHARE_OF_ROWS = "share of unexpected rows"
 
@@ -101,21 +101,22 @@ def trends(rows: ReportRows) -> tuple[CheckTrend, ...]:
     histories: dict[Identity, list[CheckResult]] = {}
     for slice_ in rows.slices:
         run = rows.runs.get(slice_.slice_id)
-        for identity, check in identified(run.checks if run else ()):
+        for identity, check in identified(run.result.checks if run else ()):
             histories.setdefault(identity, []).append(check)
     made = [trend_of(history) for history in histories.values()]
     return tuple(sorted(made, key=lambda trend: (-_trouble(trend), trend.table == LAWS, not trend.has_curve)))
 
 
-Identity = tuple[str, str, str | None, str, int]
-"""The identity of a check over time: table, type, column, severity, and its number among equal ones."""
+Identity = tuple[str, str, str | None, str, str, int]
+"""The identity of a check over time: table, type, column, severity, row condition, and its number among equal ones."""
 
 
 def identified(checks: Sequence[CheckResult]) -> Iterator[tuple[Identity, CheckResult]]:
-    """Yield the checks of a run, each with its identity. A new limit is not a new check: arguments do not count."""
-    seen: Counter[tuple[str, str, str | None, str]] = Counter()
+    """Yield the checks of a run, each with its identity. A new limit is not a new check."""
+    seen: Counter[tuple[str, str, str | None, str, str]] = Counter()
     for check in checks:
-        base = (check.table, check.check, check.column, check.severity)
+        condition = str(load_json(check.arguments).get("row_condition", ""))
+        base = (check.table, check.check, check.column, check.severity, condition)
         seen[base] += 1
         yield (*base, seen[base]), check
 
@@ -125,7 +126,7 @@ def held_slices(rows: ReportRows) -> tuple[Held, ...]:
     held = []
     for slice_ in reversed(rows.slices):
         run = rows.runs.get(slice_.slice_id)
-        if run is not None and (run.verdict in {Verdict.FAIL, Verdict.ERROR} or run.is_contradicted):
+        if run is not None and run.verdict in {Verdict.FAIL, Verdict.ERROR}:
             held.append(_held(run, rows))
     return tuple(held)
 
@@ -147,8 +148,10 @@ def trend_of(history: Sequence[CheckResult]) -> CheckTrend:
     """Return the trend of one check from its results, oldest first. There is at least one."""
     newest = history[-1]
     arguments = load_json(newest.arguments)
-    is_share = messages.is_share_of_rows(load_json(newest.observed))
-    value_of = _share if is_share else _value
+    observed = [load_json(check.observed) for check in history]
+    is_value = newest.table == RUN and any("value" in seen for seen in observed)  # a null of its one row has none
+    is_share = not is_value and any(map(messages.is_share_of_rows, observed))
+    numbers = [messages.measured({"value": seen.get("share" if is_share else "value")}) for seen in observed]
     low, high = (None, _allowed_share(arguments)) if is_share else messages.limits(newest.check, arguments)
     return CheckTrend(
         table=newest.table,
@@ -158,22 +161,14 @@ def trend_of(history: Sequence[CheckResult]) -> CheckTrend:
         newest=newest.verdict,
         newest_found=found_by(newest),
         counts=Counter(check.verdict for check in history),
-        points=tuple([Point(check.slice_id, value_of(check), check.verdict) for check in history]),
+        points=tuple(
+            Point(check.slice_id, number, check.verdict) for check, number in zip(history, numbers, strict=True)
+        ),
         low=low,
         high=high,
         unit=SHARE_OF_ROWS if is_share else newest.column or "value",
         column=newest.column,
     )
-
-
-def _value(check: CheckResult) -> float | None:
-    """Return the value that a check compared with its limits."""
-    return messages.measured(load_json(check.observed))
-
-
-def _share(check: CheckResult) -> float | None:
-    """Return the share of unexpected rows."""
-    return messages.measured({"share": load_json(check.observed).get("share")})
 
 
 def _allowed_share(arguments: Mapping[str, Any]) -> float:
@@ -187,14 +182,14 @@ def _trouble(trend: CheckTrend) -> int:
     return max(map(VERDICTS.index, trend.counts))
 
 
-def _held(run: RunRow, rows: ReportRows) -> Held:
-    slice_ = run.slice
+def _held(run: "StagedRun", rows: ReportRows) -> Held:
+    slice_ = run.result.slice
     return Held(
         slice_id=slice_.slice_id,
         until=bound_text(slice_.end_ms, rows),
-        verdict=Verdict.ERROR if run.is_contradicted else run.verdict,
-        is_published=run.is_published,
-        failures=failures_of(run.checks),
+        verdict=run.verdict,
+        is_published=rows.published.get(slice_.slice_id) == run.result.run_id,
+        failures=failures_of(run.result.checks),
         waiver=run.waiver,
         waived_at=instant(run.waiver.at_ms) if run.waiver else "",
         waive=waive_line(rows, run),

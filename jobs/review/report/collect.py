@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from jobs.lake.arrow_sql import plain_rows, query
 from jobs.ledger.ledger import Ledger
 from jobs.pipeline.slices import previous_slice, slice_grid
-from jobs.plain_text import counted
 from jobs.reading.stored_rows import StoredRuns
-from jobs.review.report.rows import LATE_EDGES_MS, LateRow, ReportRows, RunRow
+from jobs.review.report.rows import LATE_EDGES_MS, LateRow, ReportRows
 from windowlib.records import tables
 
 if TYPE_CHECKING:
@@ -18,10 +17,6 @@ if TYPE_CHECKING:
     from jobs.ledger.view import LedgerView, StagedRun
     from jobs.pipeline.models.pipeline import Pipeline
     from jobs.runs import Slice
-
-
-SHORT = 8
-"""How many digits of a fingerprint the page shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +74,13 @@ def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part
         as_of_ms=_as_of_ms(view),
         fail_on=pipeline.quality.fail_on if pipeline.quality else None,
         slices=slices,
-        runs={slice_id: run_row(run, view, late.get(slice_id)) for slice_id, run in newest.items()},
+        runs=newest,
         published=view.published,
         description=pipeline.description or "",
         owner=pipeline.owner or "",
         requests=tuple(view.requests.values()),
         publications=view.publications,
+        late=late,
         late_left_out=left_out,
     )
 
@@ -134,54 +130,6 @@ def _newest_first(pipeline: "Pipeline", known: "Sequence[Slice]") -> "Iterator[S
             if missing.end_ms <= slice_.start_ms:
                 yield missing
             missing = previous_slice(grid, missing)
-
-
-def run_row(run: "StagedRun", view: "LedgerView", late: LateRow | None = None) -> RunRow:
-    """Return a run as the report and the pages show it."""
-    result = run.result
-    return RunRow(
-        slice=result.slice,
-        run_id=result.run_id,
-        attempt_id=result.attempt_id,
-        request_id=run.request_id,
-        verdict=run.verdict,
-        counts=result.counts,
-        watermark_ms=result.watermark_ms,
-        seconds=result.seconds,
-        staged_at_ms=run.at_ms,
-        is_published=view.published.get(result.slice.slice_id) == result.run_id,
-        log_version=result.log.version,
-        is_contradicted=run.is_contradicted,
-        waiver=run.waiver,
-        checks=tuple(result.checks),
-        warnings=result.warnings,
-        clamped=result.clamped,
-        late=late,
-        origin=_origin(run),
-    )
-
-
-def _origin(run: "StagedRun") -> Mapping[str, str]:
-    """Return the fingerprints, digests and coordinates of a run as short texts, to find differences between runs."""
-    result, log = run.result, run.result.log
-    earlier = result.checkpoint.earlier
-    commits = "none" if not log.commits else f"{log.commits[0]} to {log.commits[-1]}"
-    return {
-        "spec": result.spec_fingerprint[:SHORT],
-        "input": result.input_fingerprint[:SHORT],
-        "state": f"{result.state_before[:SHORT]} to {result.state_after[:SHORT]}",
-        "checkpoint": f"the changes after {earlier[-1].slice_id}, in {counted(len(earlier) + 1, 'part')}"
-        if earlier
-        else "full",
-        "log": f"version {log.version}, commits {commits}, {counted(log.files, 'file')} of table "
-        f"{log.table_id[:SHORT]}",
-        "watermark": "none" if result.watermark_ms is None else str(result.watermark_ms),
-        "seconds": f"{result.seconds:.1f}",
-        "staged": f"in ledger version {run.seq}{', begins a chain' if run.is_chain_start else ''}",
-        "checks": f"{(run.checks_fingerprint or 'none')[:SHORT]} of attempt {run.checks_attempt_id[:SHORT]}",
-        "digests": ", ".join(f"{table} {digest[:SHORT]}" for table, digest in sorted(result.digests.items())),
-        **{name: text[:SHORT] for name, text in sorted(result.extras.items())},
-    }
 
 
 def _as_of_ms(view: "LedgerView") -> int | None:

@@ -3,10 +3,14 @@
 import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from jobs.review.report.rows import DAY_MS, HOUR_MS, ReportRows, RunRow
+from jobs.review.report.rows import DAY_MS, HOUR_MS, ReportRows
 from jobs.runs import SHOWN_DIGITS
+
+if TYPE_CHECKING:
+    from jobs.ledger.view import StagedRun
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -64,9 +68,9 @@ def commands(rows: ReportRows, waive: str | None) -> tuple[Command, ...]:
     return tuple(made)
 
 
-def waive_line(rows: ReportRows, run: RunRow) -> str:
+def waive_line(rows: ReportRows, run: "StagedRun") -> str:
     """Return the command that waives a failed run."""
-    return f'{_line(rows, "waive", run.slice.slice_id, "--run", run.run_id[:SHOWN_DIGITS])} --reason "…"'
+    return f'{_line(rows, "waive", run.result.slice.slice_id, "--run", run.result.run_id[:SHOWN_DIGITS])} --reason "…"'
 
 
 def show_line(rows: ReportRows, slice_id: str) -> str:

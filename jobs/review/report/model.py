@@ -8,10 +8,11 @@ from functools import cached_property
 from itertools import pairwise
 
 from expectations.formatting import duration, instant, percent
+from jobs.ledger.view import StagedRun
 from jobs.plain_text import counted
 from jobs.review.report.checks import CheckTrend, Held, held_slices, trends
 from jobs.review.report.commands import Command, bound_text, commands
-from jobs.review.report.rows import LATE_EDGES_MS, ReportRows, RunRow
+from jobs.review.report.rows import LATE_EDGES_MS, ReportRows
 from jobs.runs import Counts, Slice, Verdict, optional_fates
 
 DASH = "\N{EN DASH}"
@@ -19,6 +20,8 @@ MAX_LISTED_SLICES = 400
 MAX_HELD = 40
 MAX_REQUESTS = 40
 MAX_STRETCHES = 3
+SHORT = 8
+"""How many digits of a fingerprint the page shows."""
 
 
 class Status(Enum):
@@ -73,17 +76,20 @@ _MEANINGS = {
 }
 
 
-def status_of(run: RunRow | None, *, is_awaited: bool = False) -> Status:
-    """Return the status of a slice from its newest run. `is_awaited`: the schedule waits for its records."""
+def status_of(run: StagedRun | None, *, seen: str | None = None, is_awaited: bool = False) -> Status:
+    """Return the status of a slice from its newest run.
+
+    `seen` is the id of the run that readers see. `is_awaited`: the schedule waits for the records of the slice.
+    """
     if run is None:
         return Status.AWAITED if is_awaited else Status.MISSING
-    if run.verdict is Verdict.ERROR or run.is_contradicted:
+    if run.verdict is Verdict.ERROR:
         return Status.ERROR
     if run.verdict is Verdict.FAIL:
         return Status.WAIVED if run.waiver else Status.FAIL
-    if not run.is_published:
+    if run.result.run_id != seen:
         return Status.STAGED
-    if not run.counts.read:
+    if not run.result.counts.read:
         return Status.EMPTY
     return Status.WARN if run.verdict is Verdict.WARN else Status.PASS
 
@@ -94,7 +100,7 @@ class SliceLine:
 
     slice: Slice
     status: Status
-    run: RunRow | None
+    run: StagedRun | None
     is_published: bool
     is_replaced: bool
 
@@ -108,10 +114,14 @@ class SliceLine:
         """The text for the pointer and for screen readers."""
         if self.run is None:
             return f"{self.slice_id}: {self.status.label}"
-        counts = self.run.counts
         seen = "published" if self.is_published else "readers see an older run" if self.is_replaced else "not published"
         states = [self.status.label] if self.status is Status.STAGED else [self.status.label, seen]
-        return f"{self.slice_id}: {', '.join(states)}; {at_a_glance(counts)}"
+        return f"{self.slice_id}: {', '.join(states)}; {at_a_glance(self.run.result.counts)}"
+
+    @property
+    def about(self) -> str:
+        """The text for the pointer on the id of the run: how it came about."""
+        return "" if self.run is None else "; ".join(f"{name} {value}" for name, value in _origin(self.run).items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +192,7 @@ def build_model(rows: ReportRows) -> ReportModel:
         sentences=_sentences(rows, counted),
         as_of=instant(rows.as_of_ms) if rows.as_of_ms is not None else "nothing has happened yet",
         published_range=_published_range(rows),
-        totals=total(line.run.counts for line in lines if line.run),
+        totals=total(line.run.result.counts for line in lines if line.run),
         statuses=tuple((kind, counted[kind]) for kind in Status if kind is not Status.AWAITED or counted[kind]),
         lines=lines,
         listed=listed,
@@ -198,10 +208,10 @@ def build_model(rows: ReportRows) -> ReportModel:
 
 def _line(slice_: Slice, rows: ReportRows) -> SliceLine:
     run, seen = rows.runs.get(slice_.slice_id), rows.published.get(slice_.slice_id)
-    is_published = run is not None and run.is_published
+    is_published = run is not None and run.result.run_id == seen
     return SliceLine(
         slice=slice_,
-        status=status_of(run, is_awaited=slice_ == rows.awaited),
+        status=status_of(run, seen=seen, is_awaited=slice_ == rows.awaited),
         run=run,
         is_published=is_published,
         is_replaced=seen is not None and not is_published,
@@ -285,7 +295,7 @@ def _period(label: str, lines: Sequence[SliceLine]) -> Period:
     return Period(
         label=label,
         slices=len(lines),
-        counts=total(line.run.counts for line in lines if line.run),
+        counts=total(line.run.result.counts for line in lines if line.run),
         statuses=tuple((status, counted[status]) for status in Status if counted[status]),
     )
 
@@ -300,26 +310,51 @@ def total(counts: Iterable[Counts]) -> Counts:
 
 def _late(rows: ReportRows) -> LateSummary | None:
     """Return the summary of late records; None without any."""
-    late_runs = [(run, run.late) for run in rows.runs.values() if run.late is not None and run.late.count]
-    if not late_runs:
+    late_rows = {slice_id: late for slice_id, late in rows.late.items() if late.count}
+    if not late_rows:
         return None
-    worst, worst_late = max(late_runs, key=lambda pair: pair[1].max_ms)
-    medians = sorted(late.median_ms for _, late in late_runs)
+    worst = max(late_rows, key=lambda slice_id: late_rows[slice_id].max_ms)
+    medians = sorted(late.median_ms for late in late_rows.values())
     edges = [duration(edge) for edge in LATE_EDGES_MS]
     labels = [
         f"under {edges[0]}",
         *(f"{low} to {high}" for low, high in pairwise(edges)),
         f"{edges[-1]} or more",
     ]
-    totals = [sum(late.classes[index] for _, late in late_runs) for index in range(len(labels))]
+    totals = [sum(late.classes[index] for late in late_rows.values()) for index in range(len(labels))]
+    counts = {slice_id: run.result.counts for slice_id, run in rows.runs.items()}
     return LateSummary(
-        count=sum(late.count for _, late in late_runs),
-        read=sum(run.counts.read for run in rows.runs.values() if run.late is not None or not run.counts.late),
-        worst_ms=worst_late.max_ms,
-        worst_slice=worst.slice.slice_id,
+        count=sum(late.count for late in late_rows.values()),
+        read=sum(own.read for slice_id, own in counts.items() if slice_id in rows.late or not own.late),
+        worst_ms=late_rows[worst].max_ms,
+        worst_slice=worst,
         median_ms=medians[len(medians) // 2],
         classes=tuple(zip(labels, totals, strict=True)),
     )
+
+
+def _origin(run: StagedRun) -> Mapping[str, str]:
+    """Return the fingerprints, digests and coordinates of a run as short texts, to find differences between runs."""
+    result, log = run.result, run.result.log
+    earlier = result.checkpoint.earlier
+    commits = "none" if not log.commits else f"{log.commits[0]} to {log.commits[-1]}"
+    return {
+        "run": result.run_id,
+        "spec": result.spec_fingerprint[:SHORT],
+        "input": result.input_fingerprint[:SHORT],
+        "state": f"{result.state_before[:SHORT]} to {result.state_after[:SHORT]}",
+        "checkpoint": f"the changes after {earlier[-1].slice_id}, in {counted(len(earlier) + 1, 'part')}"
+        if earlier
+        else "full",
+        "log": f"version {log.version}, commits {commits}, {counted(log.files, 'file')} of table "
+        f"{log.table_id[:SHORT]}",
+        "watermark": "none" if result.watermark_ms is None else str(result.watermark_ms),
+        "seconds": f"{result.seconds:.1f}",
+        "staged": f"in ledger version {run.seq}{', begins a chain' if run.is_chain_start else ''}",
+        "checks": f"{(run.checks_fingerprint or 'none')[:SHORT]} of attempt {run.checks_attempt_id[:SHORT]}",
+        "digests": ", ".join(f"{table} {digest[:SHORT]}" for table, digest in sorted(result.digests.items())),
+        **{name: text[:SHORT] for name, text in sorted(result.extras.items())},
+    }
 
 
 def at_a_glance(counts: Counts) -> str:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jobs.runs import CheckResult, Counts, Slice, Verdict
+from jobs.runs import Slice
 
 if TYPE_CHECKING:
     from jobs.ledger.publications import Publication
-    from jobs.ledger.view import Request, Waiver
+    from jobs.ledger.view import Request, StagedRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,41 +28,13 @@ LATE_EDGES_MS = (HOUR_MS // 4, HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS, 12 * HOUR_MS, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
-    """The newest run of a slice. `origin` maps names to its fingerprints, digests and coordinates as short texts."""
-
-    slice: Slice
-    run_id: str
-    attempt_id: str
-    request_id: str
-    verdict: Verdict
-    counts: Counts
-    watermark_ms: int | None
-    seconds: float
-    staged_at_ms: int
-    is_published: bool
-    log_version: int | None = None
-    is_contradicted: bool = False
-    waiver: "Waiver | None" = None
-    checks: tuple[CheckResult, ...] = ()
-    warnings: tuple[str, ...] = ()
-    clamped: int = 0
-    late: LateRow | None = None
-    origin: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def about(self) -> str:
-        """The text that the page shows when the pointer is on the run: its id and its `origin`."""
-        return "; ".join(f"{name} {value}" for name, value in {"run": self.run_id, **self.origin}.items())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRows:
     """The input of one page.
 
     `slices` are all slices from the first to the last one in the ledger, in order and without holes. `runs` maps a
-    slice to its newest run, `published` maps it to the id of the run that readers see. `as_of_ms` is the time of the
-    newest ledger event that the page shows. `late_left_out` slices have late records whose lateness was not read.
+    slice to its newest run, `late` to the lateness of its late records, and `published` to the id of the run that
+    readers see. `as_of_ms` is the time of the newest ledger event that the page shows. `late_left_out` slices have late
+    records whose lateness was not read.
     `awaited` is the slice that the schedule waits for; only a live page has one.
     """
 
@@ -74,11 +46,12 @@ class ReportRows:
     as_of_ms: int | None
     fail_on: str | None
     slices: tuple[Slice, ...]
-    runs: Mapping[str, RunRow]
+    runs: "Mapping[str, StagedRun]"
     published: Mapping[str, str]
     description: str = ""
     owner: str = ""
     requests: "tuple[Request, ...]" = ()
     publications: "Sequence[Publication]" = ()
+    late: Mapping[str, LateRow] = field(default_factory=dict)
     late_left_out: int = 0
     awaited: Slice | None = None

@@ -42,7 +42,7 @@ def overview(lines: Sequence[SliceLine], *, width: int = 1080, height: int = 170
     For more than 240 slices, each bar is the sum of several consecutive slices.
     """
     groups = _grouped(lines, MAX_BARS)
-    totals = [total(line.run.counts for line in group if line.run) for group in groups]
+    totals = [total(line.run.result.counts for line in group if line.run) for group in groups]
     top = max((counts.read for counts in totals), default=0) or 1
     left, bottom = 56, 40
     step, plot = (width - left) / max(len(groups), 1), height - bottom

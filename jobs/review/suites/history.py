@@ -47,13 +47,14 @@ def good_history(pipeline: str, view: LedgerView, span: Span) -> RunHistory:
 
 
 def whole_history(pipeline: str, view: LedgerView, span: Span) -> RunHistory:
-    """Return the newest run of every slice, published or held, of the spec of the newest one."""
+    """Return the newest run of every slice, published or held, of the spec of the newest one that is no candidate's."""
     return _history(pipeline, view, [run for run in view.newest_runs().values() if span.holds(run)], skips_waived=False)
 
 
 def _history(pipeline: str, view: LedgerView, runs: Sequence[StagedRun], *, skips_waived: bool) -> RunHistory:
     ordered = sorted(runs, key=lambda run: run.result.slice.start_ms)
-    spec = max(ordered, key=lambda run: run.seq).result.spec_fingerprint if ordered else ""
+    chain = [run for run in ordered if view.is_in_chain(run.result.run_id) or view.is_awaited(run.result.run_id)]
+    spec = max(chain or ordered, key=lambda run: run.seq).result.spec_fingerprint if ordered else ""
     kept: list[StagedRun] = []
     left_out: dict[str, list[str]] = {}
     for run in ordered:

@@ -10,7 +10,7 @@ from expectations.suites import SuiteFile
 from jobs.ledger.view import StagedRun
 from jobs.replay.checks import run_checks, verdict
 from jobs.review.suites.history import PastTables
-from jobs.runs import LAWS, CheckResult, Verdict
+from jobs.runs import JUDGED, LAWS, CheckResult, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +100,8 @@ def try_suite(
 ) -> Trial:  # fmt: skip
     """Return what a suite would have said of every run of a history.
 
-    Each table is read once, with the columns that the two suites need. The laws of a run, such as conservation, count
-    in both verdicts as they did when the run was made.
+    Each table is read once, with the columns that the two suites need. Hindcast's own checks of a run, such as the law
+    of conservation and the change of settled windows, count in both verdicts as the ledger has them.
 
     Args:
         candidate: the suite to try.
@@ -155,10 +155,12 @@ def _judged(
 
 
 def _verdict(run: StagedRun, checks: Sequence[CheckResult], fail_on: str) -> Verdict:
-    """Return the verdict of results together with the laws of the run. Two attempts that differ are an error."""
-    if run.is_contradicted:
-        return Verdict.ERROR
-    return verdict((*checks, *(check for check in run.result.checks if check.table == LAWS)), fail_on)
+    """Return the verdict of results together with Hindcast's own checks. Two attempts that differ are an error."""
+    return Verdict.ERROR if run.is_contradicted else verdict((*checks, *_own_checks(run)), fail_on)
+
+
+def _own_checks(run: StagedRun) -> list[CheckResult]:
+    return [check for check in run.result.checks if check.table in {LAWS, *JUDGED}]
 
 
 def _tried_slice(
@@ -170,7 +172,7 @@ def _tried_slice(
         run_id=run.result.run_id,
         verdict=_verdict(run, checks, fail_on),
         was=before,
-        failed=tuple(_demand(check) for check in checks if check.verdict is not Verdict.PASS),
+        failed=tuple(_demand(check) for check in (*checks, *_own_checks(run)) if check.verdict is not Verdict.PASS),
         is_published=past.view.published.get(slice_id) == run.result.run_id,
         is_waived=run.waiver is not None,
     )

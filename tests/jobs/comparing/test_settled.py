@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 from jobs.comparing.compare import Comparison
 from jobs.comparing.partitions import Limits
@@ -123,6 +125,35 @@ def test_a_share_of_nothing_is_infinite_and_columns_have_to_be_numbers(tmp_path:
     assert math.isinf(SettledChange(until_ms=0, changed=1).share)
     with pytest.raises(SpecError, match="column 'stops' is list"):
         settled_change(lake, NAME, sides, settled=Settled(until_ms=DAY_MS, columns=("stops",)))
+
+
+HOSTILE = st.floats() | st.sampled_from([math.inf, -math.inf, math.nan, 1.7e308, -1.7e308])
+
+
+@given(pairs=st.lists(st.tuples(HOSTILE, HOSTILE), min_size=1, max_size=5), is_equal=st.booleans())
+def test_any_doubles_have_a_share_and_only_a_difference_stops(
+    pairs: list[tuple[float, float]], *, is_equal: bool
+) -> None:
+    """Another total makes each window a changed one, so equal values of `mean` are paired as well."""
+    pairs = [(before, before if is_equal else after) for before, after in pairs]
+    with TemporaryDirectory() as root:
+        views = Views(Path(root), OUTPUTS)
+        spec = views.spec(["key"], list(OUTPUTS))
+        runs = [
+            views.run(0, spec, (TABLE, [_row(side, key=str(at), mean=pair[side]) for at, pair in enumerate(pairs)]))
+            for side in (0, 1)
+        ]
+        views.commit()
+        sides = sides_of(views, {0: runs[0]}, {0: runs[1]})
+        change = settled_change(Lake(root=root), NAME, sides, settled=Settled(until_ms=DAY_MS, columns=("mean",)))
+    share = change.column_share("mean")
+    differing = [pair for pair in pairs if pair[0] != pair[1] and not all(map(math.isnan, pair))]
+    if not differing:
+        assert share == 0
+    elif not all(math.isfinite(number) for pair in differing for number in pair):
+        assert share == math.inf
+    else:
+        assert share >= 0
 
 
 def _row(total: int, **values: object) -> Row:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from jobs.comparing.differences import number, percent
+from jobs.comparing.comparison_keys import Unit
+from jobs.comparing.differences import Change, Sample, TableDifference, number, percent
+from jobs.review.compared import sample_lines
 
 
 @pytest.mark.parametrize(
@@ -17,4 +19,11 @@ def test_a_share_has_no_exponent_from_a_thousand_percent_on(share: float | None,
 
 
 def test_numbers_have_separators() -> None:
-    assert [number(value) for value in (None, 1_234_567, 1_234.5)] == ["-", "1,234,567", "1,234.5"]
+    shown = {None: "-", 1_234_567: "1,234,567", 1_234.5: "1,234.5", 1_234_567.8: "1,234,568", 1e20: "1e+20"}
+    assert [number(value) for value in shown] == [*shown.values()]
+
+
+def test_values_side_by_side_have_all_digits() -> None:
+    sample = Sample(change=Change.CHANGED, match={}, before={"x": 1234567.8}, after={"x": 1234567.9}, differs=("x",))
+    [line] = sample_lines(TableDifference(table="t", unit=Unit.WINDOW, keys=(), samples=(sample,)))
+    assert line.values == (("x", "1,234,567.8", "1,234,567.9"),)

@@ -129,6 +129,11 @@ def test_a_waiver_lasts_until_another_check_fails() -> None:
     assert view(*events, checked_event("r", result)).run("run1").is_publishable
     other = replace(result, checks=(replace(result.checks[0], check="another"),))
     assert not view(*events, checked_event("r", other)).run("run1").is_publishable
+    stricter = replace(result, checks=(replace(result.checks[0], arguments='{"max_value": 5}'),))
+    assert view(*events, checked_event("r", stricter)).run("run1").is_publishable, "so earlier versions have read it"
+    events[-1] = replace(events[-1], details={"by_arguments": True})
+    assert view(*events, checked_event("r", result)).run("run1").is_publishable
+    assert not view(*events, checked_event("r", stricter)).run("run1").is_publishable
 
 
 def test_an_error_is_not_publishable_even_when_waived() -> None:

@@ -17,6 +17,7 @@ from jobs.orchestration.dag_tasks import DagRun, Published
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.planning.request_context import open_request_context
 from jobs.publishing.publishing import publish_request
+from jobs.publishing.stop_reasons import describe_stop
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
 from tests.support.waiving import waive_newest
@@ -100,7 +101,7 @@ def test_a_failed_check_stops_the_run_at_the_gate_until_a_person_decides(dag: Da
     dag.replay(order)
     found = dag_tasks.gate(order)
     assert (found.is_passed, found.why) == (False, "1 of 3 slices held: 2024-01-02")
-    assert [one.line for one in found.held] == ["2024-01-02: total: failed"]
+    assert [*map(describe_stop, found.held)] == ["2024-01-02: total: failed"]
     assert "hindcast waive PIPELINE SLICE --run RUN" in found.advice
     assert dag.seen == []
     waive_newest(open_request_context(sales(), dag.lake, now_ms=now_ms), "2024-01-02", reason="true", who="ann")
@@ -164,7 +165,7 @@ def test_a_failed_slice_of_airflows_backfill_stops_the_gate_of_its_own_dag_run_o
         orders.append(dag.order("replay", run_type="backfill", interval_start=start, interval_end=end))
         dag.replay(orders[-1])
     first, second = orders
-    assert [one.slice_id for one in dag_tasks.gate(first).held] == ["2024-01-01"]
+    assert [run.result.slice.slice_id for run in dag_tasks.gate(first).held] == ["2024-01-01"]
     assert dag_tasks.gate(second).why == "1 slice passed"
     assert not dag_tasks.publish(second).is_published
     assert dag.seen == []

@@ -20,6 +20,7 @@ from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
 from jobs.publishing.rules import PublicationAttempt
+from jobs.publishing.stop_reasons import describe_stop
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.waiving import waive_newest
 from windowlib.errors import RequestError
@@ -267,7 +268,7 @@ def test_airflows_backfill_of_a_new_chain_publishes_each_interval_at_the_head(ai
 
 def test_airflows_backfill_waits_for_a_slice_of_the_request_that_a_check_holds(airflow: Airflow) -> None:
     append_day(Path(airflow.lake.root), "2024-01-01", {"c": 5_000})
-    assert airflow.backfilled("2024-01-01", "2024-01-02").gate.held[0].slice_id == "2024-01-01"
+    assert airflow.backfilled("2024-01-01", "2024-01-02").gate.held[0].result.slice.slice_id == "2024-01-01"
     second = airflow.backfilled("2024-01-02", "2024-01-03")
     assert second.publication is not None
     assert (second.gate.is_passed, second.is_published, second.publication.waits_for) == (True, False, "2024-01-01")
@@ -371,7 +372,7 @@ def test_an_overdue_slice_is_held_until_a_person_decides(airflow: Airflow) -> No
     assert (complete.slices, complete.is_published) == (tuple(DAYS), True), "the complete slices are published first"
     held = airflow.scheduled("2024-01-09")
     assert held.slices == ("2024-01-08",)
-    assert held.gate.held[0].line == (
+    assert describe_stop(held.gate.held[0]) == (
         "2024-01-08: the slice has arrived (log.ready, then: hold): found 0 records 3 h after its end"
     )
     why = "held by 2024-01-08: the slice has arrived (log.ready, then: hold): found 0 records 3 h after its end"

@@ -14,6 +14,7 @@ from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, Opened, RequestContext, open_request_context
 from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish, publish_request
+from jobs.publishing.stop_reasons import describe_stop
 from jobs.reading.quality_ids import quality_digest
 from jobs.reading.stored_rows import digest_of
 from jobs.runs import SETTLED, CheckResult, Verdict
@@ -87,8 +88,8 @@ def test_a_change_beyond_a_limit_holds_the_request_until_it_is_waived(lake: Path
     request = work.ledger.view().requests[outcome.request_id]
     opened = Opened(request_id=request.request_id, lease_id="x")
     stopped = gate(work.pipeline, work.lake, opened=opened, now_ms=NOW_MS)
-    assert [one.slice_id for one in stopped.held] == [DAYS[2]]
-    assert "2 of 14 windows (14.3 %), total by" in stopped.held[0].line
+    assert [run.result.slice.slice_id for run in stopped.held] == [DAYS[2]]
+    assert "2 of 14 windows (14.3 %), total by" in describe_stop(stopped.held[0])
     stored = [one for one in held.result.checks if one.table != SETTLED]
     assert len(stored) == len(held.result.checks) - 1
     assert digest_of(replace(held, checks_fingerprint="f"), QUALITY_RESULTS) == quality_digest(stored, "f")

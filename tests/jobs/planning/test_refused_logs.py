@@ -13,8 +13,8 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_pin import pin_input
-from jobs.planning.plan import plan_range
 from jobs.planning.request_context import open_request_context
+from jobs.planning.steps import Ask
 from tests.support.delta_logs import clean_commits, track_rows, track_rows_later
 from tests.support.fake_replay import PIPELINE, append_day, day_ms, sales
 from tests.support.places import ROOT
@@ -93,9 +93,9 @@ def test_a_plan_and_a_run_refuse_a_pipeline_in_the_same_words(tmp_path: Path) ->
 def _refusals(lake: Path, pipeline: Pipeline) -> tuple[HindcastError, HindcastError]:
     """Return how a plan and a run of three days refuse a log."""
     work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-    with pytest.raises(HindcastError) as planned:
-        plan_range(pipeline, work.lake, work.ledger.view(), from_ms=RANGE[0], to_ms=RANGE[1], now_ms=NOW_MS)
     slices = slices_between(pipeline, *RANGE)
+    with pytest.raises(HindcastError) as planned:
+        work.plan(work.ledger.view(), Ask(slices=slices))
     with pytest.raises(HindcastError) as run:
         pin_input(pipeline, work.lake, slices)
     return planned.value, run.value

@@ -17,8 +17,9 @@ from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_state import read_log_state
-from jobs.planning.plan import Plan, plan_range
+from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.steps import Ask
 from jobs.publishing.publishing import publish_request
 from jobs.review.pages.state import open_request
 from jobs.runs import Sighting
@@ -57,7 +58,7 @@ def run_outcome(work: RequestContext) -> RequestOutcome:
 
 
 def plan_of(work: RequestContext) -> Plan:
-    return plan_range(work.pipeline, work.lake, work.ledger.view(), from_ms=RANGE[0], to_ms=RANGE[1], now_ms=NOW_MS)
+    return work.plan(work.ledger.view(), Ask(slices=slices_between(work.pipeline, *RANGE)))
 
 
 def reasons(work: RequestContext) -> list[str]:

@@ -12,10 +12,12 @@ from jobs.lake.rewrites import Rewrite
 from jobs.ledger.view import RequestKind
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.restate import RestateGrammar
+from jobs.pipeline.slices import slices_between
 from jobs.planning.change_sentences import told_changes
-from jobs.planning.plan import Plan, plan_range
+from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.restating import propose
+from jobs.planning.steps import Ask
 from jobs.publishing.accepting import Acceptance, accept_rewrites, chosen_rewrites, rewrites_of
 from jobs.publishing.decisions import rollback
 from tests.support.delta_logs import clean_commits
@@ -56,7 +58,7 @@ def run(work: RequestContext) -> list[str]:
 
 
 def plan_of(work: RequestContext) -> Plan:
-    return plan_range(work.pipeline, work.lake, work.ledger.view(), from_ms=RANGE[0], to_ms=RANGE[1], now_ms=NOW_MS)
+    return work.plan(work.ledger.view(), Ask(slices=slices_between(work.pipeline, *RANGE)))
 
 
 def reasons(work: RequestContext) -> list[str]:
@@ -142,9 +144,7 @@ def test_a_later_delete_is_refused_again(work: RequestContext) -> None:
     with pytest.raises(LogError, match=rf"commit {later} \(DELETE\) removed or changed records of slice 2024-01-02"):
         reasons(work)
     assert [one.version for one in found(work)] == [later]
-    run_only = plan_range(
-        work.pipeline, work.lake, work.ledger.view(), from_ms=RANGE[0], to_ms=day_ms("2024-01-02"), now_ms=NOW_MS
-    )
+    run_only = work.plan(work.ledger.view(), Ask(slices=slices_between(work.pipeline, RANGE[0], day_ms("2024-01-02"))))
     assert [step.reason.value for step in run_only.steps] == ["current"]
     accept(work)
     assert run(work) == ["2024-01-02", "2024-01-03"]
@@ -289,7 +289,7 @@ def test_a_slice_of_an_accepted_update_stays_changed_when_its_commit_is_gone(
     clean_commits(Path(work.lake.event_log(work.pipeline)))
     view = work.ledger.view()
     from_ms = day_ms("2024-01-03")
-    plan = plan_range(work.pipeline, work.lake, view, from_ms=from_ms, to_ms=RANGE[1], now_ms=NOW_MS)
+    plan = work.plan(view, Ask(slices=slices_between(work.pipeline, from_ms, RANGE[1])))
     assert [step.reason.value for step in plan.steps] == ["input changed"]
 
 

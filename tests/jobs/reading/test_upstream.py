@@ -19,11 +19,11 @@ from jobs.ledger.view import StagedRun
 from jobs.orchestration.late_repair import repair_of
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import parse_bound
-from jobs.planning.plan import Plan, plan_range
+from jobs.pipeline.slices import parse_bound, slices_between
+from jobs.planning.plan import Plan
 from jobs.planning.request_context import open_request_context
 from jobs.planning.standing import standing
-from jobs.planning.steps import Reason
+from jobs.planning.steps import Ask, Reason
 from jobs.reading.published import read_published, read_published_table
 from jobs.reading.upstream_place import UpstreamPlace
 from jobs.replay.sizes import Sizes
@@ -174,9 +174,9 @@ def ids(runs: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 def plan_of(lake: Path, pipeline: Pipeline) -> Plan:
     place = Lake(root=str(lake))
-    view = Ledger(place.ledger(pipeline.name), now_ms=lambda: NOW_MS).view()
+    work = open_request_context(pipeline, place, now_ms=lambda: NOW_MS)
     bounds = [parse_bound(pipeline, text) for text in days(0, DAYS)]
-    return plan_range(pipeline, place, view, from_ms=bounds[0], to_ms=bounds[1], now_ms=NOW_MS)
+    return work.plan(work.ledger.view(), Ask(slices=slices_between(pipeline, *bounds)))
 
 
 def append(place: Path, random: Random, *, day: int, most: int = 2) -> None:

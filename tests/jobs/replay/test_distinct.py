@@ -20,7 +20,6 @@ from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.changed_slices import changed_slices
-from jobs.planning.plan import plan
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.steps import Ask
 from jobs.reading.stored_rows import StoredRuns
@@ -260,7 +259,7 @@ def reasons(lake: Path, pipeline: Pipeline) -> list[str]:
     work, days = work_of(lake, pipeline), (0, DAYS)
     from_ms, to_ms = (parse_bound(pipeline, str(FIRST + timedelta(days=day))) for day in days)
     slices = slices_between(pipeline, from_ms, to_ms)
-    found = plan(pipeline, work.lake, work.ledger.view(), ask=Ask(slices=tuple(slices)))
+    found = work.plan(work.ledger.view(), Ask(slices=slices))
     return [step.reason.value if step.is_certain else f"perhaps {step.reason.value}" for step in found.steps]
 
 
@@ -325,7 +324,7 @@ def test_a_change_of_a_slice_before_alone_is_named(tmp_path: Path) -> None:
     write(tmp_path, "all", [(0, [click("q", 0)]), (1, [click("x", 1)])])
     work = work_of(tmp_path, pipeline)
     last = tuple(slices_between(pipeline, *(parse_bound(pipeline, f"2026-01-{day:02}") for day in (9, 10))))
-    [step] = plan(pipeline, work.lake, work.ledger.view(), ask=Ask(slices=last)).steps
+    [step] = work.plan(work.ledger.view(), Ask(slices=last)).steps
     assert step.because.startswith("3 records then, 4 now, in the slices before, which log.distinct reads")
 
 
@@ -367,7 +366,7 @@ def test_a_duplicate_is_explained_verified_and_read(tmp_path: Path) -> None:
     rows = StoredRuns(lake, "all", view).read("duplicate_records", outcome.runs)
     assert [row["record"]["id"] for row in rows.to_pylist()] == ["b"]
     from_ms, to_ms = (parse_bound(pipeline, str(FIRST + timedelta(days=day))) for day in (2, 3))
-    planned = plan(pipeline, lake, view, ask=Ask(slices=tuple(slices_between(pipeline, from_ms, to_ms))))
+    planned = work.plan(view, Ask(slices=slices_between(pipeline, from_ms, to_ms)))
     session = threads()
     assert verify_inputs(session, work, planned, who="a test").equal == ("2026-01-07",)
 

@@ -19,10 +19,10 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.outcomes import RequestOutcome, run_to_json
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.plain_text import counted
-from jobs.planning.plan import Plan, plan
+from jobs.planning.plan import Plan
 from jobs.planning.request_context import open_request_context
 from jobs.planning.steps import Ask
-from jobs.review.report.collect import SHORT
+from jobs.review.report.model import SHORT
 from jobs.review.report.page import write_report
 from jobs.runs import EMPTY_STATE, OPTIONAL_FATES, RunResult
 from tests.support.logs import make_log
@@ -85,7 +85,7 @@ def replayed(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) ->
         view=view,
         page=Path(write_report(place, pipeline)).read_text(encoding="utf-8"),
         events={row["event"]: {**row, **json.loads(row["details"])} for row in stored},
-        planned=plan(pipeline, place, view, ask=Ask(slices=tuple(slices))),
+        planned=work.plan(view, Ask(slices=slices)),
     )
 
 

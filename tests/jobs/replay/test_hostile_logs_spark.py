@@ -16,8 +16,9 @@ from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
-from jobs.planning.plan import Plan, plan_range
+from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.steps import Ask
 from jobs.replay.chunk.record_columns import record_names, record_type
 from jobs.review.verify_input import Verification, verify_inputs
 from jobs.spark.lazy_session import LazySession
@@ -60,8 +61,7 @@ def request_context(lake: Path) -> RequestContext:
 
 def planned(work: RequestContext, days: tuple[str, str] = TWO_DAYS) -> Plan:
     bounds = [parse_bound(work.pipeline, text) for text in days]
-    view = work.ledger.view()
-    return plan_range(work.pipeline, work.lake, view, from_ms=bounds[0], to_ms=bounds[1], now_ms=NOW_MS)
+    return work.plan(work.ledger.view(), Ask(slices=slices_between(work.pipeline, *bounds)))
 
 
 def reasons(work: RequestContext, days: tuple[str, str] = TWO_DAYS) -> list[str]:

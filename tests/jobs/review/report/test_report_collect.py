@@ -24,7 +24,7 @@ from jobs.review.report.slice_calendar import strips
 from jobs.review.suites.history import whole_history
 from jobs.runs import RunResult, Slice, Verdict
 from tests.support.fake_replay import FAILS, PIPELINE, SIDE, FakeReplayer, append_day, day_ms, sales, write_rows
-from tests.support.report_rows import many_days
+from tests.support.report_rows import many_days, with_result
 from tests.support.waiving import waive_newest
 
 NOW_MS = day_ms("2024-02-01")
@@ -142,7 +142,9 @@ def test_an_empty_slice_is_a_state_of_its_own_on_every_screen(work: RequestConte
 
 def test_empty_slices_of_many_years_are_hatched() -> None:
     rows = many_days(MAX_LISTED_SLICES + 1)
-    empty = {slice_id: replace(one, counts=replace(one.counts, read=0)) for slice_id, one in rows.runs.items()}
+    empty = {
+        slice_id: with_result(one, counts=replace(one.result.counts, read=0)) for slice_id, one in rows.runs.items()
+    }
     drawn = "".join(strip.drawing for strip in strips(build_model(replace(rows, runs=empty))))
     assert '<path class="s-empty" d="M' in drawn
     assert "l3 -3M" in drawn, "diagonal lines"
@@ -153,9 +155,8 @@ def test_the_page_has_the_counts_and_ids_of_the_ledger(work: RequestContext) -> 
     view, rows = work.ledger.view(), collected(work)
     assert rows.ledger_version == view.version
     for slice_id, run_id in view.published.items():
-        staged, row = view.run(run_id), rows.runs[slice_id]
-        assert (row.run_id, row.attempt_id, row.counts) == (run_id, staged.result.attempt_id, staged.result.counts)
-        assert row.is_published
+        assert rows.runs[slice_id] == view.run(run_id)
+    assert {line.is_published for line in build_model(rows).lines} == {True}
     (request,) = rows.requests
     assert (request.who, request.reason, request.state) == ("ines", "because <b>", RequestState.PUBLISHED)
     assert len(request.runs) == 2
@@ -174,8 +175,7 @@ def test_lateness_comes_only_from_the_late_records_of_the_newest_attempt(work: R
     run(work, "2024-01-01", "2024-01-02", replayer)
     other = replace(replayer.orders[0], attempt_id="another attempt")
     write_rows(other, SIDE["late_records"], [rows[0] | {"attempt_id": "another attempt", "run_id": "another run"}])
-    late = collected(work).runs["2024-01-01"].late
-    assert late is not None
+    late = collected(work).late["2024-01-01"]
     assert (late.count, late.max_ms, late.classes) == (2, 5 * HOUR_MS, (1, 0, 0, 1, 0, 0, 0))
 
 
@@ -200,7 +200,7 @@ def all_late(work: RequestContext) -> RequestContext:
 def with_lateness(work: RequestContext, part: Part) -> tuple[list[str], list[str], int]:
     """Return the slices of a part, those with lateness, and the number of those whose lateness was left out."""
     rows = collect_view(work.lake, work.pipeline, work.ledger.view(), part=part)
-    late = {slice_id: row.late.max_ms // HOUR_MS for slice_id, row in rows.runs.items() if row.late is not None}
+    late = {slice_id: row.max_ms // HOUR_MS for slice_id, row in rows.late.items()}
     assert late == {slice_id: DAYS.index(slice_id) + 1 for slice_id in late}
     return [one.slice_id for one in rows.slices], sorted(late), rows.late_left_out
 

@@ -15,7 +15,7 @@ from jobs.review.report.model import MAX_LISTED_SLICES, Status, build_model, sta
 from jobs.review.report.rows import DAY_MS, HOUR_MS, ReportRows
 from jobs.review.report.slice_calendar import months, strips
 from jobs.runs import EMPTY_STATE, SHOWN_DIGITS, CheckResult, LogCoordinates, RunResult, Verdict
-from tests.support.report_rows import blizzard, counts_of, many_days, waiver_of
+from tests.support.report_rows import blizzard, counts_of, many_days, waiver_of, with_result
 
 WAIVER = waiver_of("ines", "known")
 
@@ -39,8 +39,8 @@ def test_the_status_of_a_slice_is_that_of_its_newest_run(
     *, verdict: Verdict, is_published: bool, waiver: Waiver | None, is_contradicted: bool, expected: Status
 ) -> None:
     run = next(iter(blizzard().runs.values()))
-    changed = replace(run, verdict=verdict, is_published=is_published, waiver=waiver, is_contradicted=is_contradicted)
-    assert status_of(changed) is expected
+    changed = replace(with_result(run, verdict=verdict), waiver=waiver, is_contradicted=is_contradicted)
+    assert status_of(changed, seen=run.result.run_id if is_published else "an older run") is expected
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_the_status_of_a_slice_is_that_of_its_newest_run(
 )
 def test_a_published_slice_without_a_record_is_empty(*, verdict: Verdict, is_published: bool, expected: Status) -> None:
     run = next(iter(blizzard().runs.values()))
-    changed = replace(run, verdict=verdict, is_published=is_published, counts=counts_of(0, 0, 0))
-    assert status_of(changed) is expected
+    changed = with_result(run, verdict=verdict, counts=counts_of(0, 0, 0))
+    assert status_of(changed, seen=run.result.run_id if is_published else None) is expected
 
 
 def test_a_slice_without_a_run_is_missing() -> None:
@@ -93,7 +93,8 @@ def test_missing_slices_are_not_in_the_published_range() -> None:
 def test_an_error_is_not_called_a_failed_check() -> None:
     rows = blizzard()
     runs = {
-        name: replace(run, verdict=Verdict.ERROR) if name == "2013-02-10" else run for name, run in rows.runs.items()
+        name: with_result(run, verdict=Verdict.ERROR) if name == "2013-02-10" else run
+        for name, run in rows.runs.items()
     }
     assert build_model(replace(rows, runs=runs)).headline == ("3 slices held by a failed check, 1 of them by an error")
     only = {"2013-02-10": runs["2013-02-10"]}
@@ -102,8 +103,8 @@ def test_an_error_is_not_called_a_failed_check() -> None:
 
 def test_a_waived_slice_that_is_not_published_is_not_called_published() -> None:
     rows = blizzard(waived=True)
-    runs = {name: replace(run, is_published=name < "2013-02-08") for name, run in rows.runs.items()}
-    assert build_model(replace(rows, runs=runs)).headline == "7 slices ready, but not published"
+    published = {name: run_id for name, run_id in rows.published.items() if name < "2013-02-08"}
+    assert build_model(replace(rows, published=published)).headline == "7 slices ready, but not published"
 
 
 def test_the_content_without_any_run() -> None:
@@ -147,8 +148,8 @@ def failure_of(**facts: Any) -> Failure:  # noqa: ANN401 -- any field of a check
     """Return how the page shows the failed check of 2013-02-09 with some of its fields replaced."""
     rows = blizzard()
     run = rows.runs["2013-02-09"]
-    (failed,) = (check for check in run.checks if check.verdict is Verdict.FAIL)
-    changed = replace(run, checks=(replace(failed, **facts),))
+    (failed,) = (check for check in run.result.checks if check.verdict is Verdict.FAIL)
+    changed = with_result(run, checks=(replace(failed, **facts),))
     (failure,) = held_slices(replace(rows, runs={"2013-02-09": changed}))[0].failures
     return failure
 
@@ -190,9 +191,9 @@ def test_a_check_with_a_new_limit_is_the_same_check() -> None:
     run = rows.runs["2013-02-14"]
     moved = tuple(
         replace(check, arguments='{"max_value":0.5}') if check.column == "invalid_share" else check
-        for check in run.checks
+        for check in run.result.checks
     )
-    changed = replace(rows, runs={**rows.runs, "2013-02-14": replace(run, checks=moved)})
+    changed = replace(rows, runs={**rows.runs, "2013-02-14": with_result(run, checks=moved)})
     (trend,) = [trend for trend in trends(changed) if trend.column == "invalid_share"]
     assert (len(trend.points), trend.high) == (14, 0.5)
 
@@ -201,10 +202,23 @@ def test_a_check_of_rows_is_drawn_by_their_share_even_if_one_slice_has_a_value()
     rows = blizzard()
     run = rows.runs["2013-02-05"]
     odd = '{"missing":0,"rows":1,"share":0.5,"unexpected":1,"value":86400000}'
-    slipped = tuple(replace(check, observed=odd) if check.column == "origin" else check for check in run.checks)
-    changed = replace(rows, runs={**rows.runs, "2013-02-05": replace(run, checks=slipped)})
+    slipped = tuple(replace(check, observed=odd) if check.column == "origin" else check for check in run.result.checks)
+    changed = replace(rows, runs={**rows.runs, "2013-02-05": with_result(run, checks=slipped)})
     found = [trend for trend in trends(changed) if trend.column == "origin"]
     assert [(trend.points[4].value, trend.high, trend.spelled(0.5)) for trend in found] == [(0.5, 0.0, "50 %")] * 2
+
+
+def test_checks_with_other_row_conditions_and_a_null_of_the_run_are_in_no_history_of_others() -> None:
+    rows = blizzard()
+    one = next(check for check in rows.runs["2013-02-05"].result.checks if check.column == "invalid_share")
+    checks = {
+        key: replace(one, arguments=f'{{"row_condition":"{key}"}}', observed=f'{{"value":{key}}}') for key in "123"
+    }
+    null = replace(checks["3"], observed='{"missing":1,"rows":1,"share":0.0,"unexpected":0}')
+    shown = {"2013-02-05": (checks["1"], checks["2"], checks["3"]), "2013-02-06": (checks["2"], checks["1"], null)}
+    runs = {name: with_result(rows.runs[name], checks=made) for name, made in shown.items()}
+    found = {tuple(point.value for point in trend.points) for trend in trends(replace(rows, runs=runs))}
+    assert found == {(1, 1), (2, 2), (3, None)}
 
 
 def test_two_checks_of_one_column_are_two_histories() -> None:
@@ -227,7 +241,7 @@ def test_observations_of_another_version_are_accepted(observed: str | None) -> N
         message="",
     )
     rows = blizzard()
-    runs = {name: replace(run, checks=(odd,), verdict=Verdict.FAIL) for name, run in rows.runs.items()}
+    runs = {name: with_result(run, checks=(odd,), verdict=Verdict.FAIL) for name, run in rows.runs.items()}
     model = build_model(replace(rows, runs=runs))
     assert len(model.held) == 14
 
@@ -236,7 +250,7 @@ def test_the_sums_of_many_slices_include_every_record() -> None:
     model = build_model(many_days(1_000))
     assert len(model.listed) == MAX_LISTED_SLICES
     assert sum(period.slices for period in model.periods) == 1_000 - MAX_LISTED_SLICES
-    listed = sum(line.run.counts.read for line in model.listed if line.run)
+    listed = sum(line.run.result.counts.read for line in model.listed if line.run)
     assert listed + sum(period.counts.read for period in model.periods) == model.totals.read
     assert model.listed[0].slice_id > model.listed[-1].slice_id
 
@@ -282,7 +296,7 @@ def test_commands_are_quoted_for_any_name_of_a_lake() -> None:
     for command in commands(rows, held.waive):
         words = shlex.split(command.line)
         if words[1] == "waive":
-            assert words[words.index("--run") + 1] == rows.runs[held.slice_id].run_id[:SHOWN_DIGITS]
+            assert words[words.index("--run") + 1] == rows.runs[held.slice_id].result.run_id[:SHOWN_DIGITS]
         assert words[0] == "hindcast"
         assert words[words.index("--lake") + 1] == rows.lake
 

@@ -5,13 +5,15 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from expectations.suites import RUN, WINDOW_OUTPUTS, Check, Suite, SuiteFile
-from jobs.ledger.view import LedgerView, StagedRun, Waiver
+from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun, Waiver
 from jobs.reading.verify import Span
 from jobs.replay.checks import conservation, run_checks, verdict
 from jobs.review.suites.history import OTHER_SPEC, WAIVED, good_history, whole_history
 from jobs.review.suites.trying import Present, try_suite
-from jobs.runs import CheckResult, Counts, Verdict
+from jobs.runs import JUDGED, CheckResult, Counts, Verdict
 from tests.support.fuzzing import seeds
 from tests.support.past_runs import MemoryTables, random_past, staged
 
@@ -67,15 +69,24 @@ def test_the_stored_verdict_counts_if_the_suite_in_force_made_it() -> None:
     assert {one.was for one in trial.slices} == {Verdict.PASS}
 
 
-def test_a_law_that_does_not_hold_counts_in_both_verdicts() -> None:
+BROKEN = conservation("x", Counts(read=2, assigned=1, late=0, unassigned=0, invalid=0, panes=1))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [BROKEN, *(replace(BROKEN, table=table, check=table, verdict=Verdict.FAIL) for table in sorted(JUDGED))],
+    ids=lambda check: check.table,
+)
+def test_a_check_of_hindcast_that_does_not_hold_counts_in_both_verdicts(broken: CheckResult) -> None:
     past = random_past(random.Random(3), 1, rows_max=4, rows_at_once=3)
     (run,) = past.history.runs
-    broken = conservation("x", Counts(read=2, assigned=1, late=0, unassigned=0, invalid=0, panes=1))
     run = replace(run, result=replace(run.result, checks=(broken,)))
     past = replace(past, history=replace(past.history, runs=(run,)))
     present = Present(suites=None, fingerprint="other", fail_on="critical")
-    (tried,) = try_suite(random_file(random.Random(1)), present, past, fail_on="critical").slices
-    assert (tried.verdict, tried.was) == (Verdict.ERROR, Verdict.ERROR)
+    passes = SuiteFile(path=Path("x.json"), suites={}, content="{}")
+    (tried,) = try_suite(passes, present, past, fail_on="critical").slices
+    assert (tried.verdict, tried.was) == (broken.verdict, broken.verdict)
+    assert len(tried.failed) == 1
 
 
 def test_the_history_of_a_proposal_is_published_not_waived_and_of_one_spec() -> None:
@@ -100,4 +111,12 @@ def test_the_history_of_a_proposal_is_published_not_waived_and_of_one_spec() -> 
     whole = whole_history("sales", view, Span())
     assert whole.slice_ids == tuple(ids[1:])
     assert whole.left_out == {OTHER_SPEC: (ids[0],)}
+    ahead = staged(5, counts, watermark_ms=0)
+    ahead = replace(ahead, request_id="c", result=replace(ahead.result, spec_fingerprint="edited"), seq=99)
+    candidate = Request(
+        request_id="c", kind=RequestKind.CANDIDATE, from_ms=0, to_ms=1, who="", reason="", spec_json="", opened_seq=1,
+        spec_fingerprint="edited", is_fresh=False, opened_at_ms=0, runs={"x": ahead.result.run_id},
+    )  # fmt: skip
+    view = replace(view, runs={**view.runs, ahead.result.run_id: ahead}, requests={"c": candidate}, open_ids=("c",))
+    assert whole_history("sales", view, Span()).slice_ids == tuple(ids[1:])
     assert good_history("sales", view, Span(from_ms=runs[3].result.slice.start_ms)).slice_ids == (ids[3],)
