@@ -14,7 +14,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, Final
 
-from windowlib.bounds import Window
+from windowlib.bounds import Window, whole_number
 from windowlib.errors import SpecError
 from windowlib.records.records import Record, Stored, Value
 from windowlib.triggers.protocol import TriggerContext, TriggerResult
@@ -119,9 +119,12 @@ class WatermarkOfFunction:
             SpecError: the function returned something else.
         """
         result = self.function(*arguments)
-        if result is None or (isinstance(result, int) and not isinstance(result, bool)):
-            return result
-        raise SpecError(f"{self.name} returned {result!r}; a watermark is a whole number of epoch ms, or None for none")
+        watermark_ms = None if result is None else whole_number(result)
+        if result is not None and watermark_ms is None:
+            raise SpecError(
+                f"{self.name} returned {result!r:.100}; a watermark is a whole number of epoch ms, or None for none"
+            )
+        return watermark_ms
 
 
 def no_watermark(timestamp_ms: int, columns: Mapping[str, Any]) -> None:
