@@ -5,9 +5,10 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
 
+from windowlib.bounds import MAX_DURATION_MS
+
 UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 UNITS = ", ".join(UNIT_MS)
-MAX_DURATION_MS = 9_999 * 366 * UNIT_MS["d"]  # event times are in the years 1 to 9999, so a longer one has no use
 
 _DURATION = re.compile(r"([0-9]{1,15})\s*([^\s0-9]+)", re.ASCII)
 

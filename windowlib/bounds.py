@@ -3,7 +3,8 @@
 Every time is an int of epoch milliseconds. Every window with bounds is half-open, `[start_ms, end_ms)`.
 """
 
-from typing import Final, NamedTuple
+from operator import index
+from typing import Any, Final, NamedTuple
 
 MIN_TIME_MS: Final = -(1 << 63)
 """The watermark before any data. Flink also uses this value to mark a record without a timestamp."""
@@ -18,6 +19,9 @@ MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 SAFE_TIME_MS: Final = 1 << 62
 """The strict profile refuses a timestamp farther than this from 1970, because a window's end could exceed 64 bits."""
 
+MAX_DURATION_MS: Final = 9_999 * 366 * 86_400_000
+"""The longest duration of a pipeline: event times are in the years 1 to 9999, so a longer one has no use."""
+
 _WORD: Final = 1 << 64
 
 
@@ -28,6 +32,20 @@ def wrap_int64(number: int) -> int:
     True
     """
     return ((number - MIN_TIME_MS) % _WORD) + MIN_TIME_MS
+
+
+def lateness_ms(watermark_ms: int, late_from_ms: int) -> int:
+    """Return how far a watermark is beyond an instant: from 0 to MAX_TIME_MS, so that it fits 64 bits."""
+    return min(max(watermark_ms - late_from_ms, 0), MAX_TIME_MS)
+
+
+def whole_number(value: Any) -> int | None:  # noqa: ANN401 - what a user's function gave
+    """Return a whole number of 64 bits as an int, and None for any other value, such as a float or a bool."""
+    try:
+        number = index(value)
+    except TypeError:
+        return None
+    return None if isinstance(value, bool) or not MIN_TIME_MS <= number <= MAX_TIME_MS else number
 
 
 class TimeWindow(NamedTuple):

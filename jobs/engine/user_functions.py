@@ -77,9 +77,7 @@ class Functions:
         """
         if grammar.version is not None:
             return f"version {grammar.version}"
-        texts = {name: text for name, _, text in self._texts(self._find(grammar.module, path), path, seen=set())}
-        joined = "\0".join(f"{name}\0{texts[name]}" for name in sorted(texts))
-        return hashlib.sha256(joined.encode("utf-8", errors="surrogatepass")).hexdigest()
+        return self._hash(self._find(grammar.module, path), path)
 
     def files(self, grammars: Iterable[FunctionGrammar]) -> frozenset[Path]:
         """Return the files of the functions' modules, and of the modules beside the pipeline file that they import.
@@ -138,13 +136,17 @@ class Functions:
     def _import(self, source: _Found, path: str) -> ModuleType:
         """Import a module, unless it is loaded already.
 
-        A module beside the pipeline file is imported again if the loaded one has another file or another text.
+        A module beside the pipeline file is imported again if it, or one that it imports from there, has another file
+        or another text than the loaded one.
         """
-        loaded = sys.modules.get(source.name)
-        if loaded is not None and (not source.is_beside or _is_current(loaded, source)):
-            return loaded
-        for name in [known for known in sys.modules if known == source.name or known.startswith(f"{source.name}.")]:
-            del sys.modules[name]
+        hashes = self._hashes(source, path) if source.is_beside else {}
+        changed = {file.name for file, text in hashes.items() if not _is_current(file, text)}
+        if changed:
+            changed.add(source.name)
+        tops = {name.partition(".")[0] for name in changed}  # a package has its modules as attributes
+        dropped = {name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] in tops}
+        if source.name in sys.modules:
+            return sys.modules[source.name]
         root = str(source.path.resolve().parents[source.name.count(".") + (source.path.name == "__init__.py")])
         sys.path.insert(0, root)
         try:
@@ -158,8 +160,24 @@ class Functions:
             ) from error
         finally:
             sys.path.remove(root)
-        vars(module)[_TEXT] = _text_of(source)
+        for name in dropped.keys() - changed:
+            sys.modules.setdefault(name, dropped[name])
+        for file, text in hashes.items():
+            if file.name in sys.modules:
+                vars(sys.modules[file.name])[_TEXT] = text
         return module
+
+    def _hash(self, source: _Found, path: str) -> str:
+        """Return the hash of a module's text and of the texts that it imports from beside the pipeline file."""
+        texts = {name: text for name, _, text in self._texts(source, path, seen=set())}
+        joined = "\0".join(f"{name}\0{texts[name]}" for name in sorted(texts))
+        return hashlib.sha256(joined.encode("utf-8", errors="surrogatepass")).hexdigest()
+
+    def _hashes(self, source: _Found, path: str) -> dict[_Found, str]:
+        """Return the hash of a module beside the pipeline file, and of each that it imports from there."""
+        texts = self._texts(source, path, seen=set())
+        files = [_Found(name, file, is_beside=True) for name, file, _ in texts]
+        return {file: self._hash(file, path) for file in files}
 
     def _texts(self, source: _Found, path: str, *, seen: set[str]) -> Iterator[tuple[str, Path, str]]:
         """Yield (module, file, text) of a module and, if it is beside the pipeline file, of its imports from there."""
@@ -206,13 +224,13 @@ def _imported(tree: ast.Module, source: _Found) -> Iterator[str]:
             yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)
 
 
-def _is_current(loaded: ModuleType, source: _Found) -> bool:
+def _is_current(source: _Found, text: str) -> bool:
+    """Return whether no module of this name is loaded, or one from this file with these texts."""
+    loaded = sys.modules.get(source.name)
+    if loaded is None:
+        return True
     is_same_file = loaded.__file__ is not None and Path(loaded.__file__).resolve() == source.path.resolve()
-    return is_same_file and vars(loaded).get(_TEXT, _text_of(source)) == _text_of(source)
-
-
-def _text_of(source: _Found) -> str:
-    return hashlib.sha256(source.path.read_bytes()).hexdigest()
+    return is_same_file and vars(loaded).get(_TEXT, text) == text
 
 
 def _is_inside(module: ModuleType, directories: tuple[Path, ...]) -> bool:

@@ -18,7 +18,7 @@ from windowlib.atlas.policies import AtlasProfile
 from windowlib.atlas.stages.stage_forms import Failure, Run, Stage
 from windowlib.atlas.stages.stages import run_pipeline
 from windowlib.atlas.window_stages import Hopping, Windows
-from windowlib.bounds import MIN_TIME_MS, TimeWindow
+from windowlib.bounds import MIN_TIME_MS, TimeWindow, lateness_ms
 from windowlib.errors import InvariantBroken
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.timers import KeyGroupRange
@@ -163,7 +163,7 @@ class AtlasOperator:
                 missed=tuple(missed),
                 missed_all=missed_all,
                 watermark_ms=self.watermark_ms,
-                late_by_ms=self.watermark_ms - closed_at_ms,
+                late_by_ms=lateness_ms(self.watermark_ms, closed_at_ms),
                 reason=LATE_REASON,
             )
         )

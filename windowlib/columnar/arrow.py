@@ -1,12 +1,13 @@
-"""Conversion of column types to Arrow types, and of Arrow columns to plain Python values.
+"""Conversion of column types to Arrow types, and of Arrow columns to plain Python values and back.
 
 In windowlib a TIMESTAMP is an int of epoch microseconds and a DATE an int of epoch days. The years 1 to 9999 thus need
 no datetime, whose range and time zones cause errors.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time
+from itertools import chain, pairwise
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -110,6 +111,58 @@ def column_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
         items = column_values(array.values)
         return _spans(array, [items[i:j] for i, j in _bounds(array)])
     return plain_values(array)
+
+
+_EXACT: Final = frozenset({int, type(None)})
+
+
+def exact_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return plain values as a column of a type. Arrow alone cuts fractions off without an error.
+
+    Raises:
+        pa.ArrowException, TypeError, OverflowError: the type cannot hold a value, or a value in it, as it is: the value
+            has another type, a fraction, a time of day or a field too many, or it would become infinite.
+    """
+    column = pa.array(values, kind)
+    for value in _changed(values, kind):
+        raise pa.ArrowInvalid(f"{value!r:.100}, which the type cannot hold as it is")
+    return column
+
+
+def _changed(values: Sequence[Any], kind: pa.DataType) -> Iterator[Any]:
+    """Yield each value that Arrow converts to this type, but changes."""
+    types = pa.types
+    if types.is_integer(kind) or types.is_date(kind) or types.is_timestamp(kind):
+        if not _EXACT.issuperset(map(type, values)):
+            yield from (value for value in values if value is not None and not _is_whole(value, kind))
+    elif types.is_float32(kind):
+        is_infinite = np.isinf(pa.array(values, kind).to_numpy(zero_copy_only=False))
+        yield from (values[place] for place in np.flatnonzero(is_infinite).tolist() if not np.isinf(values[place]))
+    elif types.is_list(kind):
+        yield from _changed([*chain.from_iterable(row for row in values if row is not None)], kind.value_type)
+    elif types.is_map(kind):
+        maps = (row.items() if isinstance(row, Mapping) else row for row in values if row is not None)
+        pairs = [(pair["key"], pair["value"]) if isinstance(pair, dict) else pair for pair in chain.from_iterable(maps)]
+        yield from _changed([name for name, _ in pairs], kind.key_type)
+        yield from _changed([item for _, item in pairs], kind.item_type)
+    elif types.is_struct(kind):
+        names = [field.name for field in kind]
+        rows = [row if isinstance(row, dict) else _fields(row, names) for row in values if row is not None]
+        known = {*names}
+        yield from (row for row in rows if not row.keys() <= known)
+        for field in kind:
+            yield from _changed([row.get(field.name) for row in rows], field.type)
+
+
+def _fields(row: Any, names: Sequence[str]) -> Mapping[str, Any]:  # noqa: ANN401 - a tuple, a mapping or pairs
+    return dict(zip(names, row, strict=True)) if isinstance(row, tuple) else dict(row)
+
+
+def _is_whole(value: Any, kind: pa.DataType) -> bool:  # noqa: ANN401 - a number or a time
+    if isinstance(value, datetime):
+        is_finer = getattr(value, "nanosecond", 0) or (pa.types.is_date(kind) and value.time() != time.min)
+        return not is_finer
+    return isinstance(value, date) or bool(value == int(value))
 
 
 def _bounds(array: pa.Array) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS, SAFE_TIME_MS
+from windowlib.bounds import MAX_DURATION_MS, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from windowlib.columnar.undecodable import undecodable_rows, without_undecodable
 from windowlib.columnar.watermark_steps import Int64s
 from windowlib.errors import SpecError
@@ -166,10 +166,10 @@ def arrival_problems(arrival: Instants) -> Codes:
 
 
 def gap_problems(gap: Instants) -> Codes:
-    """Return the problems of session gaps: null, less than 1 ms, or so long that the end might exceed 64 bits."""
+    """Return the problems of session gaps: null, less than 1 ms, or longer than 9,999 years."""
     is_bad = (gap.ms <= 0) | (gap.problems != 0)
     problems = np.where(is_bad, _CODES["gap_not_positive"], 0).astype(np.int8)
-    problems[gap.is_lost | (gap.ms > SAFE_TIME_MS)] = _CODES["gap_too_long"]
+    problems[gap.is_lost | (gap.ms > MAX_DURATION_MS)] = _CODES["gap_too_long"]
     problems[gap.problems == _CODES[NULL_TIME]] = _CODES["null_gap"]
     return problems
 

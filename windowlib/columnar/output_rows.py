@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windowlib.bounds import MAX_TIME_MS, Window
-from windowlib.columnar.arrow import arrow_type
+from windowlib.columnar.arrow import arrow_type, exact_column
 from windowlib.columnar.executor import Emission, arrow_columns
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.records import tables
@@ -81,7 +81,8 @@ class OutputRows:
         """Return the rows of outputs of this slice. The rows of a table are in the order of emission.
 
         Raises:
-            SpecError: a user's function emitted columns, or used a tag, that the pipeline file does not declare.
+            SpecError: a user's function emitted columns, or used a tag, that the pipeline file does not declare, or a
+                value that its column cannot hold as it is.
         """
         emitted: dict[str, pa.Table] = {}
         panes = [
@@ -94,7 +95,7 @@ class OutputRows:
         if values := _only(Emitted, outputs):
             emitted[tables.WINDOW_OUTPUTS] = self._table(tables.WINDOW_OUTPUTS, self._emitted(values, slice_start_ms))
         if late := _only(Late, outputs):
-            emitted[tables.LATE_RECORDS] = self._table(tables.LATE_RECORDS, _late(late))
+            emitted[tables.LATE_RECORDS] = self._table(tables.LATE_RECORDS, self._late(late))
         if unassigned := _only(Unassigned, outputs):
             emitted[tables.UNASSIGNED_RECORDS] = self._table(tables.UNASSIGNED_RECORDS, _unassigned(unassigned))
         by_tag: dict[str, list[SideOutput]] = {}
@@ -155,6 +156,12 @@ class OutputRows:
             **self._values(values, ["result"] * len(emitted)),
         }
 
+    def _late(self, late: Sequence[Late]) -> _Columns:
+        missed = [[_bounds_us(window) for window in late_record.missed] for late_record in late]
+        fields = {name: [getattr(late_record, name) for late_record in late] for name in _LATE_FIELDS}
+        windows = pa.array(missed, self._kinds[tables.LATE_RECORDS]["missed_windows"])
+        return {**_record_columns([late_record.record for late_record in late]), "missed_windows": windows, **fields}
+
     def _sent(self, tag: str, sent: Sequence[SideOutput], slice_start_ms: int) -> _Columns:
         """Return the columns of the values that a function sent to one side output."""
         names = self._side_outputs.get(tag)
@@ -207,7 +214,7 @@ def _array(values: Any, kind: pa.DataType, *, is_ours: bool) -> pa.Array:  # noq
         return values.cast(kind)
     if is_ours and _are_equal(values):
         return pa.repeat(pa.scalar(values[0], kind), len(values))
-    return pa.array(values, kind)
+    return exact_column(values, kind)
 
 
 def _parts(outputs: Sequence[Output | OnlyPanes]) -> list[OnlyPanes | list[Pane]]:
@@ -247,12 +254,6 @@ def _bounds(windows: Sequence[Window]) -> _Columns:
 def _fired_ranks(positions: Sequence[Position], slice_start_ms: int) -> list[int]:
     """Return the rank of the record after which each output was emitted; -1 before the slice's first record."""
     return [rank if start_ms == slice_start_ms else -1 for start_ms, rank in positions]
-
-
-def _late(late: Sequence[Late]) -> _Columns:
-    missed = [[_bounds_us(window) for window in late_record.missed] for late_record in late]
-    fields = {name: [getattr(late_record, name) for late_record in late] for name in _LATE_FIELDS}
-    return {**_record_columns([late_record.record for late_record in late]), "missed_windows": missed, **fields}
 
 
 def _unassigned(unassigned: Sequence[Unassigned]) -> _Columns:

@@ -165,7 +165,7 @@ class UserAggregate:
         return (("accumulator", self.state_type),)
 
     def create(self) -> Accumulator:
-        return self.create_accumulator()
+        return deepcopy(self.create_accumulator())
 
     def add(self, accumulator: Accumulator, value: Value, position: Position) -> Accumulator:  # noqa: ARG002
         return self.add_value(accumulator, value)
@@ -186,7 +186,7 @@ class UserAggregate:
 
 
 def fold(initial: Accumulator, function: Callable[[Any, Any], Any], *, output_type: str = "string") -> UserAggregate:
-    """Return an aggregate that starts at `initial` (an immutable value) and applies `function` to one value at a time.
+    """Return an aggregate that starts at a copy of `initial` and applies `function` to one value at a time.
 
     Two folds cannot be merged, so sessions refuse them. Flink removed its fold in 2.0.
     """

@@ -119,7 +119,7 @@ class OutputColumns:
             "missed_windows": pa.ListArray.from_arrays(pa.array(misses.offsets, pa.int32()), missed, type=kind),
             "missed_all": misses.missed_all,
             "watermark_ms": watermark_ms,
-            "late_by_ms": np.maximum(watermark_ms - misses.late_from_ms, 0),
+            "late_by_ms": latenesses_ms(watermark_ms, misses.late_from_ms),
             "reason": self._constants.column(PAST_CLEANUP, pa.string(), len(rows)),
         }
         return self._table(tables.LATE_RECORDS, columns, len(rows))
@@ -173,6 +173,12 @@ def arrow_column(values: Any, kind: pa.DataType) -> pa.Array:  # noqa: ANN401 - 
 def _instants(instant_ms: Int64s | None, count: int) -> pa.Array:
     """Return instants in epoch microseconds, as the tables store bounds; nulls for the global window."""
     return pa.nulls(count, pa.int64()) if instant_ms is None else pa.array(instant_ms * US_PER_MS)
+
+
+def latenesses_ms(watermark_ms: Int64s, late_from_ms: Int64s) -> Int64s:
+    """Return `windowlib.bounds.lateness_ms` of each pair. A difference of 64 bits is read without its sign."""
+    beyond_ms = np.minimum((watermark_ms - late_from_ms).view(np.uint64), MAX_TIME_MS).view(np.int64)
+    return np.where(watermark_ms > late_from_ms, beyond_ms, 0)
 
 
 def _last_instants(end_ms: Int64s) -> pa.Array:

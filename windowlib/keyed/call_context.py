@@ -27,6 +27,9 @@ class CallContext:
     position: Position
     """The record in the log that caused the call."""
 
+    def __post_init__(self) -> None:
+        self.keyed_state.begin_call()
+
     @property
     def watermark_ms(self) -> int:
         """The current watermark."""

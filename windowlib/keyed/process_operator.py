@@ -11,7 +11,7 @@ from windowlib.bounds import GLOBAL_WINDOW
 from windowlib.keyed.call_context import CallContext, emitted
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.state import KeyedState, StateSpec
-from windowlib.keyed.timers import EVENT, PROCESSING, STALE_MAX, Domain, KeyGroupRange, TimerService
+from windowlib.keyed.timers import EVENT, PROCESSING, STALE_MAX, Domain, KeyGroupRange, TimerService, timer_instant
 from windowlib.keyed.watermark_check import check_watermark
 from windowlib.records.records import ASSIGNED, START, Emitted, Fate, Output, Position, Record, Tally
 from windowlib.records.tallies import NEW, EdgeTallies
@@ -25,7 +25,8 @@ _NO_NAMESPACE: Final = GLOBAL_WINDOW
 class KeyContext(CallContext):
     """The context of one call of a keyed process function: adds the timers of the key.
 
-    `timestamp_ms` is the time of the record or of the event timer; None for a processing timer.
+    `timestamp_ms` is the time of the record or of the event timer; None for a processing timer. The methods of timers
+    raise a SpecError if `at_ms` is no whole number of 64 bits.
     """
 
     domain: Domain | None
@@ -33,19 +34,21 @@ class KeyContext(CallContext):
 
     def register_event_timer(self, at_ms: int) -> None:
         """Request a call of `on_timer` when the watermark reaches `at_ms`, or at the next one if it has."""
-        self.timers.event_timers.register(at_ms, self.key, _NO_NAMESPACE)
+        self.timers.event_timers.register(timer_instant("register_event_timer", at_ms), self.key, _NO_NAMESPACE)
 
     def delete_event_timer(self, at_ms: int) -> None:
         """Delete the event timer at `at_ms`, if there is one."""
-        self.timers.event_timers.delete(at_ms, self.key, _NO_NAMESPACE)
+        self.timers.event_timers.delete(timer_instant("delete_event_timer", at_ms), self.key, _NO_NAMESPACE)
 
     def register_processing_timer(self, at_ms: int) -> None:
         """Request a call of `on_timer` when the clock reaches `at_ms`."""
-        self.timers.processing_timers.register(at_ms, self.key, _NO_NAMESPACE)
+        self.timers.processing_timers.register(
+            timer_instant("register_processing_timer", at_ms), self.key, _NO_NAMESPACE
+        )
 
     def delete_processing_timer(self, at_ms: int) -> None:
         """Delete the processing timer at `at_ms`, if there is one."""
-        self.timers.processing_timers.delete(at_ms, self.key, _NO_NAMESPACE)
+        self.timers.processing_timers.delete(timer_instant("delete_processing_timer", at_ms), self.key, _NO_NAMESPACE)
 
 
 class KeyedProcessFunction:

@@ -2,12 +2,14 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from windowlib.errors import CheckpointError
-from windowlib.keyed.state import UserStateRow
-from windowlib.keyed.timers import TimerRow
-from windowlib.records.records import Stored
+
+if TYPE_CHECKING:  # commands need the version only
+    from windowlib.keyed.state import UserStateRow
+    from windowlib.keyed.timers import TimerRow
+    from windowlib.records.records import Stored
 
 STATE_VERSION: Final = 3
 """The version of the meaning of these rows. A reader refuses any other version."""
@@ -31,7 +33,7 @@ class WindowStateRow:
     state_window_start_ms: int | None
     state_window_end_ms: int | None
     accumulators: tuple[tuple[Any, ...], ...] = ()
-    contents: list[Stored] = field(default_factory=list)
+    contents: list["Stored"] = field(default_factory=list)
     trigger_state: dict[str, Any] = field(default_factory=dict)
     record_count: int = 0
     edge_count: int = 0
@@ -60,8 +62,8 @@ class Snapshot:
     processing_time_ms: int
     stagger_ms: int | None
     windows: list[WindowStateRow] = field(default_factory=list)
-    timers: list[TimerRow] = field(default_factory=list)
-    user_state: list[UserStateRow] = field(default_factory=list)
+    timers: list["TimerRow"] = field(default_factory=list)
+    user_state: list["UserStateRow"] = field(default_factory=list)
     version: int = STATE_VERSION
 
     def check_version(self) -> None:

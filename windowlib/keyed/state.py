@@ -12,6 +12,7 @@ from windowlib.errors import SpecError
 from windowlib.keyed.key_order import group_of_order
 from windowlib.keyed.state_rules import ONE_ROW, RowName, wrong_value
 from windowlib.keyed.timers import TimerService
+from windowlib.records.plain_json import ATOMS, plain_copy
 from windowlib.records.records import Value
 from windowlib.records.tables import USER_STATE
 
@@ -52,17 +53,31 @@ class UserStateRow(NamedTuple):
 _Address = tuple[Hashable, Any, str]
 
 
-class ValueState:
-    """A handle on one value in KeyedState. Without a value, `get` returns None."""
+class _Handle:
+    """A handle on one piece of state.
 
-    __slots__ = ("_address", "_cells")
+    `get` and `items` return what belongs to the call of the function alone, and its changes are kept. Between two calls
+    of the function, state is as if it was stored: an object that is in two places is two objects in the next call.
+    """
 
-    def __init__(self, cells: dict[_Address, Any], address: _Address) -> None:
-        self._cells = cells
+    __slots__ = ("_address", "_cells", "_keyed")
+
+    def __init__(self, keyed: "KeyedState", address: _Address) -> None:
+        self._keyed = keyed
+        self._cells = keyed.cells
         self._address = address
 
+    def clear(self) -> None:
+        self._cells.pop(self._address, None)
+
+
+class ValueState(_Handle):
+    """A handle on one value in KeyedState. Without a value, `get` returns None."""
+
+    __slots__ = ()
+
     def get(self) -> Value:
-        return self._cells.get(self._address)
+        return self._keyed.own(self._cells, self._address, self._address)
 
     def set(self, value: Value) -> None:
         """Replace the value. None removes it."""
@@ -71,22 +86,15 @@ class ValueState:
         else:
             self._cells[self._address] = value
 
-    def clear(self) -> None:
-        self._cells.pop(self._address, None)
 
-
-class ListState:
+class ListState(_Handle):
     """A handle on one list in KeyedState. An empty list equals an absent one."""
 
-    __slots__ = ("_address", "_cells")
-
-    def __init__(self, cells: dict[_Address, Any], address: _Address) -> None:
-        self._cells = cells
-        self._address = address
+    __slots__ = ()
 
     def get(self) -> tuple[Any, ...]:
         """Return the elements."""
-        return tuple(self._cells.get(self._address, ()))
+        return tuple(self._keyed.own(self._cells, self._address, self._address) or ())
 
     def append(self, element: Value) -> None:
         """Add one element at the end."""
@@ -100,22 +108,15 @@ class ListState:
         else:
             self.clear()
 
-    def clear(self) -> None:
-        self._cells.pop(self._address, None)
 
-
-class MapState:
+class MapState(_Handle):
     """A handle on one map in KeyedState. An empty map equals an absent one."""
 
-    __slots__ = ("_address", "_cells")
-
-    def __init__(self, cells: dict[_Address, Any], address: _Address) -> None:
-        self._cells = cells
-        self._address = address
+    __slots__ = ()
 
     def get(self, name: Hashable, default: Value = None) -> Value:
         """Return the value under `name`, or `default`."""
-        return self._cells.get(self._address, {}).get(name, default)
+        return self._keyed.own(self._cells[self._address], name, (self._address, name)) if name in self else default
 
     def put(self, name: Hashable, value: Value) -> None:
         """Set the value under `name`."""
@@ -131,14 +132,11 @@ class MapState:
 
     def items(self) -> tuple[tuple[Hashable, Any], ...]:
         """Return all pairs, in the order in which their names were first set."""
-        return tuple(self._cells.get(self._address, {}).items())
+        return tuple([(name, self.get(name)) for name in self._cells.get(self._address, ())])
 
     def __contains__(self, name: Hashable) -> bool:
         """Tell whether `name` is set."""
         return name in self._cells.get(self._address, {})
-
-    def clear(self) -> None:
-        self._cells.pop(self._address, None)
 
 
 class StateView:
@@ -157,15 +155,15 @@ class StateView:
         Raises:
             SpecError: the function does not declare it, or declares another kind. `list` and `map` raise it, too.
         """
-        return ValueState(self._keyed.cells, self._address(name, "value"))
+        return ValueState(self._keyed, self._address(name, "value"))
 
     def list(self, name: str) -> ListState:
         """Return the list declared as `name`."""
-        return ListState(self._keyed.cells, self._address(name, "list"))
+        return ListState(self._keyed, self._address(name, "list"))
 
     def map(self, name: str) -> MapState:
         """Return the map declared as `name`."""
-        return MapState(self._keyed.cells, self._address(name, "map"))
+        return MapState(self._keyed, self._address(name, "map"))
 
     def _address(self, name: str, kind: Kind) -> _Address:
         self._keyed.check_declared(name, kind)
@@ -179,12 +177,14 @@ class KeyedState:
         SpecError: two pieces of state have the same name.
     """
 
-    __slots__ = ("_groups", "_order", "_specs", "cells")
+    __slots__ = ("_groups", "_order", "_own", "_specs", "cells")
 
     def __init__(self, specs: Iterable[StateSpec], timers: TimerService) -> None:
         self._specs: dict[str, StateSpec] = {}
         self._order, self._groups = timers.order, timers.groups
         self.cells: dict[_Address, Any] = {}
+        self._own: set[Hashable] = set()
+        """The places whose values were copied in the present call of the function."""
         for spec in specs:
             if spec.name in self._specs:
                 raise SpecError(f"state {spec.name!r} is declared twice; give each piece of state its own name")
@@ -193,6 +193,22 @@ class KeyedState:
     def view(self, key: Hashable, namespace: Namespace = _NO_NAMESPACE) -> StateView:
         """Return the state of a key, or of one window of a key."""
         return StateView(self, key, namespace)
+
+    def begin_call(self) -> None:
+        """Begin another call of the function."""
+        self._own.clear()
+
+    def own(self, holder: dict[Any, Any], name: Hashable, place: Hashable) -> Value:
+        """Return `holder[name]`, or None. At the first time in a call, it becomes a copy, unless it cannot be changed.
+
+        Raises:
+            SpecError: it is not plain data.
+        """
+        value = holder.get(name)
+        if type(value) not in ATOMS and place not in self._own:
+            self._own.add(place)
+            value = holder[name] = plain_copy(value)
+        return value
 
     def check_declared(self, name: str, kind: Kind) -> None:
         """Raise SpecError unless the function declared `name` as this kind."""

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
-from windowlib.bounds import MIN_TIME_MS
+from windowlib.bounds import MIN_TIME_MS, whole_number
 from windowlib.errors import SpecError
 from windowlib.keyed.key_groups import DEFAULT_MAX_PARALLELISM, check_parallelism
 from windowlib.keyed.key_order import KeyOrders, group_of_order
@@ -233,6 +233,17 @@ class TimerQueue:
         for at_ms in sorted(self._with_timers()):
             for order, namespace, key in sorted(self._places(at_ms)):
                 yield TimerRow(group_of_order(order), key, namespace, domain, at_ms)
+
+
+def timer_instant(call: str, at_ms: int) -> int:
+    """Return the instant of a timer that a user's function gave to `call`.
+
+    Raises:
+        SpecError: it is no whole number of 64 bits. A checkpoint would store another instant.
+    """
+    if (instant_ms := whole_number(at_ms)) is None:
+        raise SpecError(f"{call}({at_ms!r:.100}): the instant of a timer is a whole number of epoch ms, of 64 bits")
+    return instant_ms
 
 
 def in_order(shared: Mapping[Namespace, Owners]) -> list[Owner]:

@@ -21,6 +21,26 @@ PLAIN_ERRORS: Final = (ValueError, TypeError, LookupError, ArithmeticError, Recu
 """The errors of reading a text or a state that no writer has made."""
 
 
+ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes, Decimal})
+"""The classes of plain values that have no parts."""
+
+
+def plain_copy(value: Any) -> Any:  # noqa: ANN401 - any plain value
+    """Return `from_json(to_json(value))`, faster: a value that shares no list and no dict with another.
+
+    Raises:
+        SpecError: a part of the value is not plain data.
+    """
+    kind = type(value)
+    if kind in ATOMS:
+        return value
+    if kind is list or kind is tuple:
+        return value[:] if ATOMS.issuperset(map(type, value)) else kind(map(plain_copy, value))
+    if kind is dict:
+        return dict(zip(map(plain_copy, value), map(plain_copy, value.values()), strict=True))
+    return from_json(to_json(value))
+
+
 def to_json(value: object) -> str:
     """Return the JSON text of a plain value. Fields keep their order.
 

@@ -9,10 +9,19 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, Protocol
 
-from windowlib.bounds import GLOBAL_WINDOW, MAX_TIME_MS, MIN_TIME_MS, SAFE_TIME_MS, TimeWindow, Window, wrap_int64
+from windowlib.bounds import (
+    GLOBAL_WINDOW,
+    MAX_DURATION_MS,
+    MIN_TIME_MS,
+    SAFE_TIME_MS,
+    TimeWindow,
+    Window,
+    whole_number,
+    wrap_int64,
+)
 from windowlib.errors import SpecError
 from windowlib.profiles import EngineFault, Profile
-from windowlib.records.records import Record
+from windowlib.records.records import Position, Record
 
 WINDOWS_PER_RECORD_MAX: Final = 10_000_000
 """The greatest allowed size / slide, as in Flink."""
@@ -254,13 +263,19 @@ class DynamicSession(_SessionAssigner):
     is_event_time: bool = True
 
     def _gap_ms(self, record: Record) -> int:
-        gap_ms = self.gap(record)
-        if gap_ms is None or not 0 < gap_ms < MAX_TIME_MS:
-            raise SpecError(
-                f"dynamic session: the record at {record.position} has gap {gap_ms!r}; it must be a positive number "
-                "of ms. Correct the gap's column or function"
-            )
+        given = self.gap(record)
+        gap_ms = whole_number(given)
+        if gap_ms is None or not 0 < gap_ms <= MAX_DURATION_MS:
+            raise wrong_gap(given, record.position)
         return gap_ms
+
+
+def wrong_gap(gap_ms: object, position: Position) -> SpecError:
+    """Return the error for the gap of a record."""
+    return SpecError(
+        f"dynamic session: the record at {position} has gap {gap_ms!r:.100}; it must be a positive whole number of ms, "
+        "at most 9,999 years. Correct the gap's column or function"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ class WindowScope:
     def __init__(self, open_window: OpenWindow, position: Position) -> None:
         self._open = open_window
         self._position = position
+        open_window.runtime.user_state.begin_call()
 
     @property
     def watermark_ms(self) -> int:

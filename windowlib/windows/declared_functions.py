@@ -18,7 +18,7 @@ from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction, K
 from windowlib.keyed.state import StateSpec
 from windowlib.keyed.state_rules import StateRules
 from windowlib.keyed.timers import STALE_MAX, KeyGroupRange
-from windowlib.records.plain_json import from_json, to_json
+from windowlib.records.plain_json import from_json, plain_copy, to_json
 from windowlib.records.records import Position, Record, Value
 from windowlib.windows.record_readers import ColumnsOf
 
@@ -113,7 +113,7 @@ class DeclaredProcess(ProcessFunction):
 
     def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:
         if self.names:
-            contents = [dict(zip(self.names, results, strict=True)) for results in contents]
+            contents = [plain_copy(dict(zip(self.names, results, strict=True))) for results in contents]
         else:
             contents = [self.shown(value) for value in contents]
         return self.inner.process(place, contents, ctx)

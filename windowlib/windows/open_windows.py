@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from windowlib.bounds import MAX_TIME_MS, Window
 from windowlib.keyed.state import KeyedState
-from windowlib.keyed.timers import TimerService
+from windowlib.keyed.timers import TimerService, timer_instant
 from windowlib.profiles import Profile
 from windowlib.records.tallies import NO_EDGES, Edges
 
@@ -213,6 +213,7 @@ class OpenWindow:
         )
 
     def register_event_timer(self, at_ms: int) -> None:
+        at_ms = timer_instant("register_event_timer", at_ms)
         if self._is_cleanup(at_ms, is_event_time=True):
             self.cleanup_deleted = False  # the operator's cleanup timer also serves the trigger
             return
@@ -220,12 +221,14 @@ class OpenWindow:
 
     def delete_event_timer(self, at_ms: int) -> None:
         """Delete an event timer of this window, except the operator's cleanup timer (F11)."""
+        at_ms = timer_instant("delete_event_timer", at_ms)
         if self._is_cleanup(at_ms, is_event_time=True):
             self.cleanup_deleted = True
         else:
             self.runtime.timers.event_timers.delete(at_ms, self.key, self.window)
 
     def register_processing_timer(self, at_ms: int) -> None:
+        at_ms = timer_instant("register_processing_timer", at_ms)
         if self._is_cleanup(at_ms, is_event_time=False):
             self.cleanup_deleted = False  # the operator's cleanup timer also serves the trigger
             return
@@ -233,6 +236,7 @@ class OpenWindow:
 
     def delete_processing_timer(self, at_ms: int) -> None:
         """Delete a processing timer of this window, except the operator's cleanup timer (F11)."""
+        at_ms = timer_instant("delete_processing_timer", at_ms)
         if self._is_cleanup(at_ms, is_event_time=False):
             self.cleanup_deleted = True
         else:

@@ -14,8 +14,9 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, Final
 
-from windowlib.bounds import Window
+from windowlib.bounds import Window, whole_number
 from windowlib.errors import SpecError
+from windowlib.records.plain_json import ATOMS, plain_copy
 from windowlib.records.records import Record, Stored, Value
 from windowlib.triggers.protocol import TriggerContext, TriggerResult
 from windowlib.triggers.wrapping import Wrapping
@@ -54,14 +55,16 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class ColumnsOf:
-    """Reads some columns as a dict of its own. If `places` is None, the record's value is a dict, which is copied."""
+    """Reads some columns as a copy, at any depth, in a dict. If `places` is None, the record's value is a dict."""
 
     places: tuple[tuple[str, Place], ...] | None = None
 
     def __call__(self, value: Value) -> Mapping[str, Any]:
-        if self.places is None:
-            return dict(value)
-        return {name: value[place] for name, place in self.places}
+        row = dict(value) if self.places is None else {name: value[place] for name, place in self.places}
+        for name, cell in row.items():
+            if type(cell) not in ATOMS:
+                row[name] = plain_copy(cell)
+        return row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +122,12 @@ class WatermarkOfFunction:
             SpecError: the function returned something else.
         """
         result = self.function(*arguments)
-        if result is None or (isinstance(result, int) and not isinstance(result, bool)):
-            return result
-        raise SpecError(f"{self.name} returned {result!r}; a watermark is a whole number of epoch ms, or None for none")
+        watermark_ms = None if result is None else whole_number(result)
+        if result is not None and watermark_ms is None:
+            raise SpecError(
+                f"{self.name} returned {result!r:.100}; a watermark is a whole number of epoch ms, or None for none"
+            )
+        return watermark_ms
 
 
 def no_watermark(timestamp_ms: int, columns: Mapping[str, Any]) -> None:

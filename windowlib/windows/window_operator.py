@@ -9,7 +9,7 @@ parts of it for triggers that wait for the end. The results are equal.
 
 from collections.abc import Sequence
 
-from windowlib.bounds import MIN_TIME_MS, Window
+from windowlib.bounds import MIN_TIME_MS, Window, lateness_ms
 from windowlib.functions.window_functions import process_function
 from windowlib.keyed.snapshots import Snapshot
 from windowlib.keyed.state import KeyedState
@@ -280,7 +280,7 @@ class WindowOperator:
                 missed=tuple(missed),
                 missed_all=not is_assigned,
                 watermark_ms=watermark_ms,
-                late_by_ms=max(watermark_ms - late_from_ms, 0),
+                late_by_ms=lateness_ms(watermark_ms, late_from_ms),
                 reason=reason,
             )
         )

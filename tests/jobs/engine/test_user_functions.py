@@ -1,9 +1,12 @@
 """Users' functions: where modules are searched, error messages, the fingerprint, and shipping to workers."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -71,6 +74,40 @@ def test_a_changed_module_is_imported_again(tmp_path: Path) -> None:
     assert gap_ms(path) == 8
 
 
+@pytest.mark.parametrize("form", ["from my_helpers import factor", "from parts import numbers", "import parts.numbers"])
+@pytest.mark.parametrize("is_package", [True, False])
+def test_after_any_edit_the_function_is_that_of_its_fingerprint(tmp_path: Path, form: str, *, is_package: bool) -> None:
+    """Whichever of the modules beside the file changed, also in the directory of another pipeline."""
+    for directory in ("a", "b"):
+        (tmp_path / directory / "parts").mkdir(parents=True)
+        if is_package:
+            (tmp_path / directory / "parts" / "__init__.py").write_text("")
+    random, clock, seen = Random(5), count(1_700_000_000), dict[str, int]()
+    call = {"from my_helpers import factor": "factor()", "from parts import numbers": "numbers.factor()"}
+    for _ in range(12):
+        place, own, helper = tmp_path / random.choice("ab"), random.randrange(1, 4), random.randrange(1, 4)
+        gap = f"{form}\n\ndef gap(columns):\n    return {own} * {call.get(form, 'parts.numbers.factor()')}\n"
+        path = write(place, gap=gap, helpers="from parts.numbers import factor\n")
+        (place / "parts" / "numbers.py").write_text(f"def factor():\n    return {helper}\n")
+        for file in place.rglob("*.py"):
+            os.utime(file, (clock_s := next(clock), clock_s))  # Python compares whole seconds with its cache
+        assert gap_ms(path) == own * helper
+        assert seen.setdefault(spec_fingerprint(load_file(path)), own * helper) == own * helper
+
+
+def test_modules_beside_a_changed_one_are_still_shipped(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    for name in ("x", "y"):
+        (tmp_path / "parts" / f"{name}.py").write_text("def gap(columns):\n    return 1\n")
+    grammars = [FunctionGrammar(name=f"parts.{name}:gap") for name in ("x", "y")]
+    for text in ("1", "20"):
+        (tmp_path / "parts" / "y.py").write_text(f"def gap(columns):\n    return {text}\n")
+        functions = Functions(source="s", directory=tmp_path)
+        loaded: list[Any] = [functions.load(grammar, "gap") for grammar in grammars]
+        assert [gap({}) for gap in loaded] == [1, int(text)]
+        assert [module.__name__ for module in functions.own_modules()] == ["parts.x", "parts.y"]
+
+
 def test_a_module_in_a_package_beside_the_file_is_found(tmp_path: Path) -> None:
     (tmp_path / "functions").mkdir()
     (tmp_path / "functions" / "gaps.py").write_text("def gap(columns):\n    return 5\n")
@@ -85,7 +122,7 @@ def test_a_module_in_a_package_beside_the_file_is_found(tmp_path: Path) -> None:
         ("my_gaps:NUMBER", "my_gaps:NUMBER is of type int; allowed: a function"),
         ("my_gaps:Thing", "my_gaps:Thing is the class Thing; allowed: a function"),
         ("my_broken:gap", "my_broken.py failed: ZeroDivisionError: division by zero"),
-        ("my_syntax:gap", "importing"),
+        ("my_syntax:gap", "my_syntax.py cannot be read as Python: invalid syntax"),
         ("json:gap", "json.py has the same name as the module 'json' of Python or of an installed package; rename it"),
         ("yaml:gap", "yaml.py has the same name as the module 'yaml' of Python or of an installed package; rename it"),
         ("windowlib.triggers.flink:Never", "'windowlib.triggers.flink' is a module of Hindcast"),

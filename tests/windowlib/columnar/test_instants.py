@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tests.support.fuzzing import seeds
+from windowlib.bounds import MAX_DURATION_MS
 from windowlib.columnar.instants import (
     PROBLEMS,
     arrival_problems,
@@ -63,7 +64,7 @@ def test_problems_of_arrivals_have_a_prefix_and_gaps_must_be_positive() -> None:
     assert problem_names(gap_problems(times)).to_pylist() == [
         "null_gap", "gap_too_long", "gap_not_positive", "gap_not_positive", None,
     ]  # fmt: skip
-    gaps = read_instants(pa.array([2**62, 2**62 + 1, 2**63 - 1]), "ms")
+    gaps = read_instants(pa.array([MAX_DURATION_MS, MAX_DURATION_MS + 1, 2**63 - 1]), "ms")
     assert problem_names(gap_problems(gaps)).to_pylist() == [None, "gap_too_long", "gap_too_long"]
 
 

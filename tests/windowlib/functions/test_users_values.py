@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import pytest
+from hypothesis import example, given, strategies as st
 
 from tests.support.names import name_of
 from windowlib.errors import SpecError
@@ -22,12 +24,13 @@ from windowlib.functions.window_functions import (
 )
 from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
 from windowlib.keyed.state import StateSpec
-from windowlib.records.plain_json import to_json
+from windowlib.records.plain_json import from_json, plain_copy, to_json
 from windowlib.records.records import Emitted, Pane, Record
 from windowlib.testkit.contracts import check_function
+from windowlib.testkit.harness import Harness, RecordStep, check_resumable, resume_at
 from windowlib.triggers.flink import CountReached
 from windowlib.windows.assigners import Session, Sliding, Tumbling
-from windowlib.windows.declared_functions import DeclaredProcess, declared_aggregate
+from windowlib.windows.declared_functions import DeclaredProcess, KeyedProcessSpec, declared_aggregate
 from windowlib.windows.record_readers import ColumnsOf
 from windowlib.windows.spec import Accumulation, WindowSpec
 
@@ -138,6 +141,109 @@ def test_what_a_function_emits_is_a_copy() -> None:
         operator.process(Record("k", value, value))
     side_and_main = [output.values if isinstance(output, Emitted) else output.value for output in operator.drain()]  # type: ignore[union-attr]
     assert side_and_main == [[1], [1], [1, 2], [1, 2]]
+
+
+def kept(accumulator: list[Any], value: dict[str, Any]) -> list[Any]:
+    accumulator.append(value["items"])
+    for items in accumulator:
+        items.append(len(accumulator))
+    return accumulator
+
+
+class ChangesItems(ProcessFunction):
+    """Changes everything that it gets, and puts it into its state."""
+
+    state = (StateSpec(name="all", kind="list"), StateSpec(name="last"))
+
+    def process(self, place: Place, contents: Sequence[Any], ctx: ProcessContext) -> Iterable[Any]:  # noqa: ARG002
+        for row in contents:
+            for items in row["items"] if isinstance(row["items"][0], list) else [row["items"]]:
+                items.append("seen")
+                ctx.state.list("all").append(items)
+                ctx.state.value("last").set(items)
+        (ctx.state.value("last").get() or []).append("last")
+        return [[*contents], [*ctx.state.list("all").get()]]
+
+
+_ITEMS = ColumnsOf((("items", "items"),))
+_KEPT = UserAggregate(create_accumulator=[[0]].copy, add_value=kept, get_result=list)
+_THEN = DeclaredProcess(inner=ChangesItems(), state=ChangesItems.state, names=("items",))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        DeclaredProcess(inner=ChangesItems(), state=ChangesItems.state, shown=_ITEMS),
+        Whole(declared_aggregate(fold([], kept), _ITEMS)),
+        Whole(declared_aggregate(_KEPT, _ITEMS)),
+        Aggregates((aggregate("collect_list", "array<string>"),), then=_THEN),
+    ],
+    ids=["process", "fold", "aggregate", "then"],
+)
+def test_windows_and_keys_share_nothing_that_a_function_can_change(function: Any) -> None:  # noqa: ANN401
+    """So no output depends on where a slice ends (law L2): a checkpoint has a copy for each window."""
+    is_tuple = isinstance(function, Aggregates)
+    harness = Harness(
+        WindowSpec(
+            assigner=Sliding(size_ms=30, slide_ms=10), function=function, trigger=CountReached(1), leftovers="report"
+        )
+    )
+    for at_ms, key in ((1, "a"), (2, "b"), (12, "a"), (13, "b"), (21, "a")):
+        items = [f"item {at_ms}"]
+        harness.record(key, (items,) if is_tuple else {"items": items}, at_ms=at_ms)
+    harness.finish()
+    assert len(harness.panes()) > 9
+    harness.check_resumable()
+
+
+class Program(KeyedProcessFunction):
+    """Runs the instructions of a record. Each moves, shares or changes lists of the states."""
+
+    state = (
+        StateSpec(name="a"), StateSpec(name="b"), StateSpec(name="l", kind="list"), StateSpec(name="m", kind="map"),
+    )  # fmt: skip
+
+    def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
+        a, b, items, names = ctx.state.value("a"), ctx.state.value("b"), ctx.state.list("l"), ctx.state.map("m")
+        new: list[Any] = [record.timestamp_ms]
+        takes: dict[str, Callable[[], Any]] = {
+            "a": a.get, "b": b.get, "l": lambda: (*items.get(), None)[0], "m": lambda: names.get("x"),
+            "new": lambda: new,
+        }  # fmt: skip
+        puts: dict[str, Callable[[Any], None]] = {
+            "a": a.set, "b": b.set, "l": items.append, "m": lambda value: names.put("x", value),
+            "into a": lambda value: None if repr(a.get()) in repr(value) else (a.get() or []).append(value),
+            "change": lambda value: (value or []).append(record.timestamp_ms),
+        }  # fmt: skip
+        for put, taken in record.value:
+            puts[put](takes[taken]())
+        return [[a.get(), b.get(), [*items.get()], [*names.items()]]]
+
+
+_PUTS, _TAKES = st.sampled_from(["a", "b", "l", "m", "into a", "change"]), st.sampled_from(["a", "b", "l", "m", "new"])
+_INSTRUCTIONS = st.tuples(_PUTS, _TAKES)
+
+
+@given(programs=st.lists(st.lists(_INSTRUCTIONS, min_size=1, max_size=4), min_size=2, max_size=6))
+@example(programs=[[("a", "new"), ("b", "new")], [("change", "a")]])
+@example(programs=[[("a", "new")], [("b", "a"), ("into a", "new")], [("change", "b")]])
+def test_state_is_the_same_wherever_a_slice_ends(programs: list[list[tuple[str, str]]]) -> None:
+    steps = [RecordStep(Record("k", rank, tuple(run), (0, rank), rank)) for rank, run in enumerate(programs)]
+    spec = KeyedProcessSpec(Program())
+    check_resumable(spec, steps, expected=resume_at(spec, steps, 0))
+
+
+_PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.decimals(allow_nan=False),
+    lambda parts: st.lists(parts) | st.lists(parts).map(tuple) | st.dictionaries(st.text() | st.integers(), parts),
+    max_leaves=9,
+)
+
+
+@given(value=_PLAIN)
+@example(value=[HTTPStatus.OK, {"a": bytearray(b"x")}])
+def test_a_plain_copy_is_what_a_checkpoint_gives_back(value: object) -> None:
+    assert repr(plain_copy(value)) == repr(from_json(to_json(value)))
 
 
 class Returns(KeyedProcessFunction):

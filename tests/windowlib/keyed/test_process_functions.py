@@ -1,18 +1,22 @@
 """Keyed process functions: state, timers of both kinds, snapshots, and a counter that resets at local midnight."""
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
+from hypothesis import example, given, strategies as st
 
 from tests.support.harness import window_harness
-from windowlib.bounds import GLOBAL_WINDOW, TimeWindow
-from windowlib.errors import InvariantBroken
+from windowlib.bounds import GLOBAL_WINDOW, TimeWindow, Window
+from windowlib.errors import InvariantBroken, SpecError
 from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction, KeyedProcessOperator
 from windowlib.keyed.state import StateSpec
 from windowlib.records.records import ASSIGNED, Emitted, Record, SideOutput, Tally
+from windowlib.triggers.protocol import CONTINUE, Trigger, TriggerContext, TriggerResult
 from windowlib.windows.assigners import Tumbling
 
 SHANGHAI = ZoneInfo("Asia/Shanghai")
@@ -67,6 +71,44 @@ class TestTimers:
         users.process(Record("a", 1, 1))
         assert [row.namespace for row in windows.operator.snapshot().timers] == [TimeWindow(0, 10)]
         assert [row.namespace for row in users.snapshot().timers] == [GLOBAL_WINDOW]
+
+
+_CALLS = ("register_event_timer", "delete_event_timer", "register_processing_timer", "delete_processing_timer")
+
+
+class Calls(KeyedProcessFunction, Trigger):
+    """Calls a method of timers with an instant, as a process function and as a trigger."""
+
+    def __init__(self, call: str, at_ms: object) -> None:
+        self.call, self.at_ms = call, at_ms
+
+    def process_record(self, record: Record, ctx: KeyContext) -> Sequence[Any]:  # noqa: ARG002
+        getattr(ctx, self.call)(self.at_ms)
+        return ()
+
+    def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
+        getattr(ctx, self.call)(self.at_ms)
+        return CONTINUE
+
+
+@pytest.mark.parametrize("call", _CALLS)
+@given(at_ms=st.one_of(st.integers(), st.floats(), st.booleans(), st.none(), st.integers(-9, 9).map(np.int64)))
+@example(at_ms=1500.5)
+@example(at_ms=1500.0)
+@example(at_ms=1 << 63)
+@example(at_ms="5")
+def test_a_timer_is_at_a_whole_number_of_64_bits(call: str, at_ms: object) -> None:
+    """So a checkpoint stores its instant as it is, and no output depends on where a slice ends."""
+    calls = Calls(call, at_ms)
+    windows = window_harness(assigner=Tumbling(size_ms=10), trigger=calls, leftovers="report").operator
+    is_allowed = type(at_ms) in {int, np.int64} and -(1 << 63) <= at_ms < 1 << 63  # type: ignore[operator]
+    for operator in (KeyedProcessOperator(calls), windows):
+        if not is_allowed:
+            with pytest.raises(SpecError, match=f"{call}.{re.escape(repr(at_ms)[:50])}"):
+                operator.process(Record("a", 1, 1))
+            continue
+        operator.process(Record("a", 1, 1))
+        assert {type(row.at_ms) for row in operator.snapshot().timers} <= {int}
 
 
 class Deduplicate(KeyedProcessFunction):

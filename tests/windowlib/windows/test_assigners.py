@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.fuzzing import seeds
 from tests.support.harness import window_harness
-from windowlib.bounds import MAX_TIME_MS, SAFE_TIME_MS
+from windowlib.bounds import MAX_DURATION_MS, MAX_TIME_MS, SAFE_TIME_MS
 from windowlib.errors import SpecError
 from windowlib.functions.window_functions import Reduce, Whole, aggregate
 from windowlib.records.records import Record
@@ -116,9 +116,9 @@ class TestRefusedTimesAndGaps:
             with pytest.raises(SpecError, match=r"-2\*\*62 to 2\*\*62"):
                 window_harness(assigner=assigner).record("a", 1, at_ms=wrong)
 
-    @pytest.mark.parametrize("gap_ms", [None, 0, -1, MAX_TIME_MS])
-    def test_a_gap_that_is_missing_not_positive_or_too_long_is_refused(self, gap_ms: int | None) -> None:
-        with pytest.raises(SpecError, match=f"{gap_ms}.* positive"):
+    @pytest.mark.parametrize("gap_ms", [None, 0, -1, MAX_DURATION_MS + 1, MAX_TIME_MS, 1500.5, 5.0, True, "5", 1 << 70])
+    def test_a_gap_that_is_no_positive_whole_number_or_too_long_is_refused(self, gap_ms: Any) -> None:  # noqa: ANN401
+        with pytest.raises(SpecError, match=f"{gap_ms!r}.* positive whole number"):
             window_harness(assigner=DynamicSession()).record("a", 1, at_ms=1, gap_ms=gap_ms)
 
 

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from tests.support.harness import window_harness
-from windowlib.bounds import TimeWindow, Window
+from windowlib.bounds import MAX_TIME_MS, MIN_TIME_MS, TimeWindow, Window, lateness_ms
+from windowlib.kernels.panes import latenesses_ms
 from windowlib.profiles import FLINK, STRICT
 from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Late, Record, Unassigned
 from windowlib.windows.assigners import Assigner, AssignerContext, Sliding, Tumbling
@@ -40,6 +43,24 @@ def test_a_window_with_allowed_lateness_fires_again_for_each_record_until_its_cl
     ]
     late = harness.late()[0]
     assert (late.record.value, late.missed, late.missed_all, late.late_by_ms) == (4, (TimeWindow(0, 10),), True, 0)
+
+
+_INSTANTS = st.integers(MIN_TIME_MS, MAX_TIME_MS) | st.sampled_from([MIN_TIME_MS, -1, 0, 1, MAX_TIME_MS])
+
+
+@given(pairs=st.lists(st.tuples(_INSTANTS, _INSTANTS), min_size=1))
+def test_a_lateness_fits_64_bits_and_is_the_same_in_both_executors(pairs: list[tuple[int, int]]) -> None:
+    watermarks, late_from = (np.array(column, dtype=np.int64) for column in zip(*pairs, strict=True))
+    expected = [min(max(watermark - since, 0), MAX_TIME_MS) for watermark, since in pairs]
+    assert latenesses_ms(watermarks, late_from).tolist() == expected
+    assert [lateness_ms(*pair) for pair in pairs] == expected
+
+
+def test_a_record_before_1970_is_late_after_the_last_watermark() -> None:
+    harness = window_harness(assigner=Tumbling(size_ms=10))
+    harness.watermark(MAX_TIME_MS)
+    harness.record("a", 1, at_ms=-500)
+    assert [late.late_by_ms for late in harness.late()] == [MAX_TIME_MS]
 
 
 def test_the_fields_of_a_late_record() -> None:

@@ -51,7 +51,7 @@ def test_units_round_towards_the_past(unit: str, ms: int) -> None:
 def test_an_unknown_unit_and_a_watermark_that_is_not_an_integer_are_refused() -> None:
     with pytest.raises(SpecError, match="must be one of s, ms, us, ns, got 'h'"):
         GapOfColumn(place=0, unit="h")
-    for wrong in (True, 1.0, "soon"):
+    for wrong in (True, 1.0, "soon", 1 << 63):
         with pytest.raises(SpecError, match=f"a:b returned {wrong!r}"):
             WatermarkOfFunction(name="a:b", function=lambda value: value)(wrong)
     assert WatermarkOfFunction(name="a:b", function=lambda value: value)(None) is None

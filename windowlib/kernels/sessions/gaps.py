@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windowlib.bounds import MAX_TIME_MS, SAFE_TIME_MS
+from windowlib.bounds import MAX_DURATION_MS, SAFE_TIME_MS
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.kernels.aggregates.column_aggregate import Int64s
 from windowlib.kernels.block import RecordBlock
-from windowlib.windows.assigners import Assigner, DynamicSession, Session, gap_of_record
+from windowlib.windows.assigners import Assigner, DynamicSession, Session, gap_of_record, wrong_gap
 from windowlib.windows.record_readers import GapOfColumn
 
 _TIMES_OF: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
@@ -52,15 +52,10 @@ def _gaps_ms(block: RecordBlock, column: pa.Array | None, unit: str) -> Int64s:
     factor, divisor = _TIMES_OF[unit]
     present = column.is_valid().to_numpy(zero_copy_only=False)
     given: Int64s = pc.fill_null(column, 0).cast(pa.int64()).to_numpy()
-    # The end of the session must fit 64 bits, so a gap is less than MAX_TIME_MS.
-    longest_ms = MAX_TIME_MS - np.maximum(block.event_time_ms, 1)
-    gaps_ms: Int64s = np.minimum(given // divisor, longest_ms // factor) * factor
-    is_bad = ~present | (given < divisor) | (given // divisor > longest_ms // factor)
+    whole, longest = given // divisor, MAX_DURATION_MS // factor
+    is_bad = ~present | (whole < 1) | (whole > longest)
     if is_bad.any():
         row = int(np.argmax(is_bad))
         gap_ms = int(given[row]) * factor // divisor if present[row] else None
-        raise SpecError(
-            f"dynamic session: the record at {(block.slice_start_ms, int(block.rank[row]))} has gap {gap_ms!r}; it "
-            "must be a positive number of ms. Correct the gap's column or function"
-        )
-    return gaps_ms
+        raise wrong_gap(gap_ms, (block.slice_start_ms, int(block.rank[row])))
+    return whole * factor

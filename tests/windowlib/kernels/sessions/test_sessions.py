@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.fuzzing import seeds
 from tests.windowlib.kernels.random_chains import INPUTS, RandomLog, base_plan, play, random_aggregates
-from windowlib.bounds import MAX_TIME_MS
+from windowlib.bounds import MAX_DURATION_MS, MAX_TIME_MS
 from windowlib.columnar.plan import BucketPlan, ExecutorChoice
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.columnar.watermark_steps import SliceRange, Steps
@@ -160,7 +160,7 @@ def test_few_records_need_the_operator(lateness_ms: int, delegated_max: float) -
     assert windows.delegated <= delegated_max * count
 
 
-@pytest.mark.parametrize("gap", [None, 0, -3, MAX_TIME_MS])
+@pytest.mark.parametrize("gap", [None, 0, -3, MAX_DURATION_MS + 1, MAX_TIME_MS])
 def test_a_bad_gap_has_the_same_error_as_in_the_operator(gap: int | None) -> None:
     spec = WindowSpec(assigner=DynamicSession(), function=(aggregate("count"),))
     log = RandomLog(Random(5), base_plan(Random(5), spec, [("count", None)], gap=GAP), gaps=[3])
@@ -178,8 +178,11 @@ def test_a_bad_gap_has_the_same_error_as_in_the_operator(gap: int | None) -> Non
     assert errors[0] == errors[1]
 
 
+_AT_BOUNDS = (0, 1, 999_999, 1_000_000, MAX_DURATION_MS // 1_000, MAX_DURATION_MS, MAX_DURATION_MS + 1, MAX_TIME_MS)
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-@pytest.mark.parametrize("given", [0, 1, 999_999, 1_000_000, MAX_TIME_MS // 1_000, MAX_TIME_MS - 5, MAX_TIME_MS])
+@pytest.mark.parametrize("given", _AT_BOUNDS)
 def test_a_gap_at_the_bounds_of_its_unit_ends_the_same_session_in_both_executors(unit: str, given: int) -> None:
     session = DynamicSession(gap=GapOfColumn(place=0, unit=unit))
     zero, one = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
