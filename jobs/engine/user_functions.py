@@ -188,7 +188,7 @@ class Functions:
         except (OSError, SyntaxError, ValueError) as error:
             raise self._error(path, f"{source.path} cannot be read as Python: {error}") from error
         yield source.name, source.path, text
-        for name in _imported(tree, source) if tree is not None else ():
+        for name in (*_packages(source), *_imported(tree, source)) if tree is not None else ():
             is_new = name not in seen and name.partition(".")[0] not in _OURS
             used = _file_in(self.directory, name) if self.directory is not None and is_new else None
             if used is not None:
@@ -207,6 +207,16 @@ def _is_installed(top: str) -> bool:
 def _file_in(directory: Path, module_name: str) -> Path | None:
     stem = directory.joinpath(*module_name.split("."))
     return next((file for file in (stem.with_suffix(".py"), stem / "__init__.py") if file.is_file()), None)
+
+
+def _packages(source: _Found) -> Iterator[str]:
+    """Yield the names of the packages of a module with an `__init__.py` that has a text: Python runs it before."""
+    parts = source.name.split(".")
+    top = source.path.parents[len(parts) - 1 + (source.path.name == "__init__.py")]
+    for count in range(1, len(parts)):
+        init = top.joinpath(*parts[:count], "__init__.py")
+        if init.is_file() and init.stat().st_size:
+            yield ".".join(parts[:count])
 
 
 def _imported(tree: ast.Module, source: _Found) -> Iterator[str]:

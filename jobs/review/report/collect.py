@@ -148,7 +148,7 @@ def _late_rows(stored: StoredRuns, runs: "Iterable[StagedRun]") -> Mapping[str, 
     )
     if not rows.num_rows:
         return {}
-    edges = (-(2**62), *LATE_EDGES_MS, 2**62)
+    edges = (-(2**63), *LATE_EDGES_MS, 2**63)
     classes = ", ".join(
         f"count(*) FILTER (late_by_ms >= {low} AND late_by_ms < {high})" for low, high in pairwise(edges)
     )

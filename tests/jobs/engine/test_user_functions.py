@@ -80,19 +80,22 @@ def test_after_any_edit_the_function_is_that_of_its_fingerprint(tmp_path: Path, 
     """Whichever of the modules beside the file changed, also in the directory of another pipeline."""
     for directory in ("a", "b"):
         (tmp_path / directory / "parts").mkdir(parents=True)
-        if is_package:
-            (tmp_path / directory / "parts" / "__init__.py").write_text("")
     random, clock, seen = Random(5), count(1_700_000_000), dict[str, int]()
     call = {"from my_helpers import factor": "factor()", "from parts import numbers": "numbers.factor()"}
     for _ in range(12):
         place, own, helper = tmp_path / random.choice("ab"), random.randrange(1, 4), random.randrange(1, 4)
         gap = f"{form}\n\ndef gap(columns):\n    return {own} * {call.get(form, 'parts.numbers.factor()')}\n"
         path = write(place, gap=gap, helpers="from parts.numbers import factor\n")
-        (place / "parts" / "numbers.py").write_text(f"def factor():\n    return {helper}\n")
+        scale = random.randrange(1, 4) if is_package else 1
+        if is_package:
+            (place / "parts" / "__init__.py").write_text(f"SCALE = {scale}\n")
+        scaled = f"{helper} * getattr(sys.modules['parts'], 'SCALE', 1)"
+        (place / "parts" / "numbers.py").write_text(f"import sys\n\ndef factor():\n    return {scaled}\n")
         for file in place.rglob("*.py"):
             os.utime(file, (clock_s := next(clock), clock_s))  # Python compares whole seconds with its cache
-        assert gap_ms(path) == own * helper
-        assert seen.setdefault(spec_fingerprint(load_file(path)), own * helper) == own * helper
+        wanted = own * helper * scale
+        assert gap_ms(path) == wanted
+        assert seen.setdefault(spec_fingerprint(load_file(path)), wanted) == wanted
 
 
 def test_modules_beside_a_changed_one_are_still_shipped(tmp_path: Path) -> None:
