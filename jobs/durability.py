@@ -18,12 +18,14 @@ SETTING: Final = "HINDCAST_FSYNC"
 """The variable that states whether to wait: `on`, the default, or `off`."""
 _THREADS: Final = 8
 """So many files are awaited at the same time: the file system then writes them together."""
+_PARENTS: Final = 3
+"""A new file may be in new directories: so many levels of them are awaited."""
 _NOT_SUPPORTED: Final = (errno.EINVAL, errno.ENOTSUP)
 """The errors of file systems that have no fsync for a file or a directory."""
 
 
 def waits_for_disk(uri: str) -> bool:
-    """Return whether commits to a place are awaited: it is on this machine, and the setting is not `off`.
+    """Return whether commits to a place are awaited: it is on this machine, and the setting is `on`.
 
     Raises:
         RequestError: the setting has another value.
@@ -35,7 +37,7 @@ def waits_for_disk(uri: str) -> bool:
 
 
 def sync_files(paths: Iterable[Path]) -> None:
-    """Wait until the disk has the content of files, and the names in directories, one after another.
+    """Wait until the disk has the content of files, and the names in directories. What is gone is left out.
 
     Raises:
         OSError: a path cannot be opened, or the disk failed.
@@ -46,7 +48,10 @@ def sync_files(paths: Iterable[Path]) -> None:
 
 
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -71,4 +76,4 @@ def put_durably(place: str, write: Callable[[str], None]) -> None:
 
     put_file(place, written)
     if is_waiting:
-        sync_files([Path(place).parent])
+        sync_files([*Path(place).resolve().parents][:_PARENTS])

@@ -13,7 +13,7 @@ of `_delta_log` are checked once for each opened log, and a process may run for 
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _COMMITS = 50
 _REMOTE_COMMITS = 10
+MAX_ATTEMPTS = 50
+"""How many times a commit to a table is tried. A try fails if another process committed first."""
 MOST_KEPT = 32
 """So many tables a thread keeps: those of two pipelines."""
 _JITTER = SystemRandom()
@@ -172,20 +174,6 @@ def removed_paths(table: "DeltaTable", *, older_than_ms: int) -> list[str]:
     """
     hours = -(-older_than_ms // UNIT_MS["h"])
     return list(table.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False))
-
-
-def renew_properties(table: "DeltaTable", configuration: Mapping[str, str], former: Mapping[str, str | None]) -> bool:
-    """Give a table the present values of the properties that still have their former ones; None is no value.
-
-    Return whether one has changed. A person may have set others.
-    """
-    from deltalake import CommitProperties
-
-    stored = table.metadata().configuration
-    renewed = {name: configuration[name] for name, value in former.items() if stored.get(name) == value}
-    if renewed:
-        table.alter.set_table_properties(renewed, commit_properties=CommitProperties(max_commit_retries=0))
-    return bool(renewed)
 
 
 def is_newest(uri: str, version: int) -> bool:

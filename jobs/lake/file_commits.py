@@ -13,8 +13,9 @@ from uuid import uuid4
 from jobs.lake.arrow_types import is_same_type
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import OpenedTable, expect_commits, open_table
+from jobs.lake.durable_commits import commit_hooks, until_committed
 from jobs.lake.parquet_files import write_parquet
-from jobs.lake.store import bounded_columns, until_committed
+from jobs.lake.store import bounded_columns
 from jobs.lake.table_files import Attempt, TableFile
 from jobs.storage import file_system
 from windowlib.errors import InvariantBroken, StoreError
@@ -161,6 +162,7 @@ def _commit(uri: str, footers: Sequence[_Footer], metadata: Mapping[str, str]) -
         schema=schema,
         partition_by=list(PARTITION_COLUMNS),
         commit_properties=CommitProperties(custom_metadata=dict(metadata)),
+        post_commithook_properties=commit_hooks(uri),
     )
     expect_commits(uri)  # the transaction leaves the opened table as it was
 

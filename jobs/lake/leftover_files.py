@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import OpenedTable, forget_table, open_table, removed_paths
+from jobs.lake.durable_commits import commit_hooks, until_committed
 from jobs.lake.lake import Lake
 from jobs.lake.log_files import place_of
-from jobs.lake.store import until_committed
 from jobs.lake.table_files import Attempt
 from jobs.storage import file_system
 from windowlib.records.tables import PARTITION_COLUMNS
@@ -193,7 +193,11 @@ class LakeFiles:
             opened = open_table(uri)
             if opened is not None:
                 properties = CommitProperties(custom_metadata=dict(metadata))
-                opened.delta.delete(f"{place} IN ({texts})", commit_properties=properties)
+                opened.delta.delete(
+                    f"{place} IN ({texts})",
+                    commit_properties=properties,
+                    post_commithook_properties=commit_hooks(uri),
+                )
 
         until_committed(uri, commit)
         forget_table(uri)

@@ -5,6 +5,7 @@ one: Spark and this module do, deltalake does not. Arrow compares it only if it 
 most flipped bits in uncompressed values are read as other values. Footers and page headers have no checksum.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,9 +112,10 @@ def scratch_writer(place: str, schema: "pa.Schema", *, bounded: Collection[str])
     import pyarrow.parquet as pq
 
     system, path = file_system(place)
-    leaves = {leaf: kind for field in schema for leaf, kind in _leaves(field.name, field.type)}
+    leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
+    counts = Counter(path for path, _ in leaves)  # a column may have the path of a field of a struct
     tests = (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date, pa.types.is_float32, pa.types.is_float64)
-    numbers = [leaf for leaf, kind in leaves.items() if any(is_number(kind) for is_number in tests)]
+    numbers = [path for path, kind in leaves if counts[path] == 1 and any(is_number(kind) for is_number in tests)]
     return pq.ParquetWriter(
         path,
         schema,

@@ -14,7 +14,7 @@ from uuid import uuid4
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import OpenedTable, checkpoint_interval, forget_table, open_newest
-from jobs.lake.durable_commits import durable_commits
+from jobs.lake.durable_commits import commit_hooks, durable_commits
 from jobs.lake.file_commits import file_statistics
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import parquet_format, write_parquet
@@ -130,7 +130,12 @@ def append_plain(table: PlainTable, actions: "Iterable[AddAction]", *, notes: Ma
     properties = CommitProperties(custom_metadata=dict(notes))
     with reading(table.uri), durable_commits(table.uri):
         delta.create_write_transaction(
-            [*actions], mode="append", schema=delta.schema(), partition_by=[], commit_properties=properties
+            [*actions],
+            mode="append",
+            schema=delta.schema(),
+            partition_by=[],
+            commit_properties=properties,
+            post_commithook_properties=commit_hooks(table.uri),
         )
     forget_table(table.uri)
 
@@ -170,6 +175,7 @@ def replace_slices(table: PlainTable, actions: "Iterable[AddAction]", new: Repla
                     partition_by=[SLICE],
                     partition_filters=filters,
                     commit_properties=properties,
+                    post_commithook_properties=commit_hooks(table.uri),
                 )
         except CommitFailedError:
             return False

@@ -5,20 +5,18 @@ Readers, the audit and the next slice see rows only by attempt (laws L4 and L5).
 """
 
 import json
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import ADVICE, reading
 from jobs.lake.delta_tables import (
+    MAX_ATTEMPTS,
     OpenedTable,
     checkpoint_interval,
     forget_table,
     open_table,
-    pause_s,
-    renew_properties,
 )
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet, parquet_format
@@ -50,8 +48,6 @@ WHOLE: Share = (0, 1)
 
 NEWEST_FILES = 8
 """In so many files of a table, a column is looked for before it is added to the table."""
-MAX_ATTEMPTS = 50
-"""How many times a commit to a table is tried. A try fails if another process committed first."""
 _UNREADABLE_FEATURES = frozenset({"columnMapping", "deletionVectors"})
 """Features of Delta that our tables do not have. Their files alone would give wrong rows."""
 _ROLE = "hindcast.role"
@@ -93,11 +89,15 @@ def ensure_table(uri: str, table: Table, *, attempts: int = MAX_ATTEMPTS) -> Non
         SpecError: a column exists with another type, or changes from key to value or back.
         StoreError: the table cannot be read, or another process committed first at every try.
     """
+    from jobs.lake.durable_commits import until_committed  # readers do not need it
+
     until_committed(uri, lambda: _ensure(uri, table), attempts=attempts)
 
 
 def _ensure(uri: str, table: Table) -> None:
     from deltalake import DeltaTable, Field, Schema
+
+    from jobs.lake.durable_commits import commit_hooks, renew_properties
 
     wanted = {name: _field(name, node, table) for name, node in table.stored_columns().items()}
     table_ = open_table(uri)
@@ -122,7 +122,7 @@ def _ensure(uri: str, table: Table) -> None:
     added = [Field.from_json(json.dumps(field)) for name, field in wanted.items() if name not in existing]
     if added:
         _refuse_lost_columns(table_, {field.name for field in added})
-        table_.delta.alter.add_columns(added)
+        table_.delta.alter.add_columns(added, post_commithook_properties=commit_hooks(uri))
         forget_table(uri)
 
 
@@ -164,28 +164,6 @@ def _check_column(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, An
             f"column {name!r} of table {uri} was a {former} column, and the spec now makes it a {role} column. A row "
             "does not show which of the two it is. Give the output another name, or give the pipeline a new name"
         )
-
-
-def until_committed(uri: str, commit: Callable[[], None], *, attempts: int = MAX_ATTEMPTS) -> None:
-    """Call `commit` until it succeeds and the disk has it; it must read the table's present state at each call."""
-    from deltalake.exceptions import CommitFailedError
-
-    from jobs.lake.durable_commits import durable_commits  # readers do not need it
-
-    for attempt in range(attempts):
-        with reading(uri):
-            try:
-                with durable_commits(uri):
-                    return commit()
-            except BaseException as error:
-                forget_table(uri)
-                if not isinstance(error, CommitFailedError):  # `reading` would look for a damaged file in the table
-                    raise
-        time.sleep(pause_s(attempt))
-    raise StoreError(
-        f"table {uri}: another process committed first {attempts} times in a row; find the other processes that run "
-        "this pipeline, and run again when they are done"
-    )
 
 
 def table_columns(uri: str) -> dict[str, Node]:
@@ -304,6 +282,7 @@ def add_fields(uri: str, table: Table) -> None:
     import pyarrow as pa
     from deltalake import write_deltalake
 
+    from jobs.lake.durable_commits import commit_hooks, until_committed
     from windowlib.columnar.arrow import arrow_type
 
     schema = pa.schema([pa.field(name, arrow_type(node)) for name, node in table.stored_columns().items()])
@@ -311,7 +290,13 @@ def add_fields(uri: str, table: Table) -> None:
     def commit() -> None:  # without rows, it changes the columns of the table and writes no file
         table = open_table(uri)
         if table is not None:
-            write_deltalake(table.delta, schema.empty_table(), mode="append", schema_mode="merge")
+            write_deltalake(
+                table.delta,
+                schema.empty_table(),
+                mode="append",
+                schema_mode="merge",
+                post_commithook_properties=commit_hooks(uri),
+            )
 
     until_committed(uri, commit)
     forget_table(uri)

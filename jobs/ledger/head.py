@@ -13,10 +13,12 @@ The commits of a chunk store the head in their metadata as well (`head_in_commit
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from jobs.disk_errors import writing
 from jobs.lake.damage import one_line, reading
 from jobs.lake.delta_tables import open_newest
 from jobs.ledger.chain import event_hash
@@ -29,6 +31,8 @@ DIRECTORY = "_head"
 METADATA = "hindcast.ledger"
 """The name of the head in the metadata of commits."""
 _NAME = re.compile(r"(\d{20})\.json")
+BEFORE = 4
+"""With the commit of a version, so many are awaited: the creation of the table and new properties may be before it."""
 RECENT_COMMITS = 20
 """So many commits of a table are searched for the newest one that stores a head."""
 _READS = 20
@@ -99,17 +103,29 @@ def read_head(uri: str) -> Head | None:
     raise AssertionError("the loop returns or raises")
 
 
-def advice_without(uri: str, last_seq: int) -> str:
-    """Return what to do about commits after version `last_seq` that have lost their content.
+def advice_without(uri: str, file: str | None = None) -> str:
+    """Return what to do about a file of a ledger that has lost its content; None: about a commit file after all events.
 
-    A command reports a commit after it has written its head.
+    A command reports a commit after it has written its head, so a commit after the head may be removed.
     """
-    head = read_head(uri)
-    if head is None or head.version > last_seq:
-        return "Restore the ledger's directory from a backup"
+    from jobs.lake.durable_commits import LAST_CHECKPOINT, added_paths, log_files
+
+    backup = "Restore the ledger's directory from a backup"
+    try:
+        head = read_head(uri)
+    except LedgerError:
+        return backup
+    later = [path for version, path in log_files(uri) if head is not None and version > head.version]
+    files = {str(path) for path in later} | {str(later[0].with_name(LAST_CHECKPOINT)) for _ in later[:1]}
+    for commit in later:
+        with suppress(ValueError, OSError):
+            files |= {f"{uri}/{path}" for path in added_paths(commit) if commit.suffix == ".json"}
+    if head is None or not later or (file is not None and file not in files):
+        return backup
     return (
-        f"No command has reported these commits: the head file names version {head.version}. If the machine has lost "
-        "power, remove those of their commit files that are empty, and run the command again"
+        f"No command has reported the commits after version {head.version}, which the head file names. If the machine "
+        f"has lost power, remove {', '.join(sorted(path.name for path in later))} and {LAST_CHECKPOINT} from "
+        "_delta_log, and run the command again"
     )
 
 
@@ -135,13 +151,17 @@ def head_in_commits(uri: str, *, recent: int = RECENT_COMMITS) -> Head | None:
 
 
 def write_head(uri: str, head: Head, *, instead_of: Head | None = None) -> None:
-    """Write the head of a version, and remove the heads of earlier versions and the lost head `instead_of`.
+    """Write the head of a version when the disk has it, and remove the heads of earlier versions and `instead_of`.
 
     Raises:
         LedgerError: the file cannot be written.
+        StoreError: the disk failed.
     """
     from jobs.durability import put_durably  # readers do not need it
+    from jobs.lake.durable_commits import sync_commits
 
+    with writing(uri):
+        sync_commits(uri, after=max(head.version - BEFORE, -1))
     name, directory = _name(head.version), f"{uri}/{DIRECTORY}"
     replaced = None if instead_of is None else _name(instead_of.version)
     try:

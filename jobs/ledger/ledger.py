@@ -110,6 +110,7 @@ class Ledger:
             view = self.view()
             events = decide(view)
             if not events:
+                self._confirm()
                 return view
             if self._append(events, version=view.version):
                 if (view.version + 1) % self._limits.compact_every == 0:
@@ -321,6 +322,12 @@ class Ledger:
         self._written = version + 1
         self._put_head(Head(version=version + 1, tip=rows[-1]["hash"]))
         return True
+
+    def _confirm(self) -> None:
+        """Write the head of the newest commit if its writer was killed before it has."""
+        stored, own = self._store.head(), self.newest()
+        if stored is not None and own is not None and stored.version < own.version:
+            self._put_head(own)
 
     def _put_head(self, head: Head) -> None:
         try:

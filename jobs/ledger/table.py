@@ -1,7 +1,7 @@
 """The storage of a ledger in a Delta table: read new rows, append one commit at a given version, compact."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jobs.disk_errors import disk_problem
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import REMOTE_ADVICE, damaged_file, one_line, table_errors
-from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, open_delta, renew_properties
-from jobs.lake.json_lines import json_lines
+from jobs.lake.delta_tables import checkpoint_interval, is_delta, is_newest, open_delta
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
 from jobs.ledger import upkeep
@@ -20,7 +19,7 @@ from jobs.ledger.chain import Row
 from jobs.ledger.conditional_put import prove_conditional_put
 from jobs.ledger.events import LedgerEvent, encode_details
 from jobs.ledger.head import Head, advice_without, head_in_commits, read_head, write_head
-from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote, read_bytes
+from jobs.storage import FileStamp, delta_options, file_stamp, file_system, is_remote
 from windowlib.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -122,6 +121,7 @@ class LedgerTable:
 
         Raises:
             LedgerError: the file cannot be written.
+            StoreError: the disk failed.
         """
         write_head(self.uri, head, instead_of=instead_of)
 
@@ -212,6 +212,9 @@ class LedgerTable:
         """
         from deltalake.exceptions import CommitFailedError
 
+        from jobs.durability import waits_for_disk  # readers do not need it
+
+        waits_for_disk(self.uri)  # refuses a wrong setting before anything is committed
         if self._has_all_columns:
             return
         with self._errors("created"):
@@ -244,13 +247,19 @@ class LedgerTable:
         from deltalake import CommitProperties, Field
         from deltalake.schema import PrimitiveType
 
+        from jobs.lake.durable_commits import commit_hooks, renew_properties
+
         table = open_delta(self.uri) if self._table is None else self._table
         added = [
             Field(name, PrimitiveType("string"), nullable=True) for name in sorted(LATER_COLUMNS - _columns(table))
         ]
         if added:
             self._table = None  # the next reader opens the table with its new columns
-            table.alter.add_columns(added, commit_properties=CommitProperties(max_commit_retries=0))
+            table.alter.add_columns(
+                added,
+                commit_properties=CommitProperties(max_commit_retries=0),
+                post_commithook_properties=commit_hooks(self.uri),
+            )
         if renew_properties(table, upkeep.CONFIGURATION, upkeep.FORMER):
             self._table = None
 
@@ -265,22 +274,20 @@ class LedgerTable:
         from deltalake import CommitProperties, write_deltalake
         from deltalake.exceptions import DeltaError
 
-        from jobs.lake.durable_commits import sync_commits  # readers do not need it
+        from jobs.lake.durable_commits import commit_hooks  # readers do not need it
 
         assert self._table is not None, "the ledger calls refresh() before append()"
         table, self._table = self._table, None  # after a failure, the handle may be ahead of the table
-        before = table.version()
         try:
             write_deltalake(
                 table,
                 pa.Table.from_pylist([dict(row) for row in rows], schema=ledger_schema()),
                 mode="append",
                 commit_properties=CommitProperties(max_commit_retries=0),
+                post_commithook_properties=commit_hooks(self.uri),
             )
         except (DeltaError, OSError) as error:
             raise ConflictError(one_line(error)) from error
-        with self._errors("written"):
-            sync_commits(self.uri, after=max(before - 3, -1))  # with the creation and new properties of the table
         self._table = table
 
     def compact(self) -> None:
@@ -311,12 +318,12 @@ class LedgerTable:
         if version <= max(last_seq, 0) or version == 0:
             return
         # Not `history()`: it also returns commits that another process has added since this table was opened.
-        operations = {*_operations(self.uri, range(last_seq + 1, version + 1))}
+        operations = {*upkeep.operations(self.uri, range(last_seq + 1, version + 1))}
         if not WITHOUT_EVENTS.issuperset(operations):
             raise LedgerError(
                 f"ledger {self.uri} is damaged: its versions {last_seq + 1} to {version} hold no events, and at least "
                 f"one of them should. A file such as _delta_log/{version:020}.json has lost its content. "
-                f"{advice_without(self.uri, last_seq)}"
+                f"{advice_without(self.uri)}"
             )
 
     @contextmanager
@@ -328,7 +335,7 @@ class LedgerTable:
                 return LedgerError(f"ledger {self.uri} cannot be {what}: {problem} ({one_line(error)})")
             file = damaged_file(self.uri)
             cause = one_line(error) if file is None else f"file {file[0]} is damaged, truncated or lost ({file[1]})"
-            advice = REMOTE_ADVICE if is_remote(self.uri) else "Restore the ledger's directory from a backup"
+            advice = REMOTE_ADVICE if is_remote(self.uri) else advice_without(self.uri, file and file[0])
             return LedgerError(f"ledger {self.uri} cannot be {what}: {cause}. {advice}")
 
         try:
@@ -337,16 +344,6 @@ class LedgerTable:
         except BaseException:
             self._table = None
             raise
-
-
-def _operations(uri: str, versions: Iterable[int]) -> Iterator[str | None]:
-    """Yield the operation of each commit whose file exists; None if it names none. Delta removes old files."""
-    for version in versions:
-        try:
-            actions = json_lines(read_bytes(f"{uri}/_delta_log/{version:020}.json"))
-        except FileNotFoundError:
-            continue
-        yield next((action["commitInfo"].get("operation") for action in actions if "commitInfo" in action), None)
 
 
 def _columns(table: "DeltaTable") -> set[str]:

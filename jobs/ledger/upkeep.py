@@ -6,12 +6,14 @@ So Delta removes commit files a week after they were written, when it writes a c
 data files, and removes those that an earlier compaction has merged.
 """
 
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
 from jobs.durations import UNIT_MS
 from jobs.lake.delta_tables import open_delta, removed_paths
-from jobs.storage import names_in, remove_file
+from jobs.lake.json_lines import json_lines
+from jobs.storage import names_in, read_bytes, remove_file
 
 CONFIGURATION: Final = {
     "delta.appendOnly": "true",
@@ -37,14 +39,28 @@ def compact(uri: str, *, keep_merged_ms: int = KEEP_MERGED_MS, merged_bytes: int
     from deltalake import CommitProperties
     from deltalake.exceptions import CommitFailedError
 
-    from jobs.lake.durable_commits import durable_commits  # readers do not need it
+    from jobs.lake.durable_commits import commit_hooks, durable_commits  # readers do not need it
 
     table = open_delta(uri)
     try:
         with durable_commits(uri):
-            table.optimize.compact(target_size=merged_bytes, commit_properties=CommitProperties(max_commit_retries=0))
+            table.optimize.compact(
+                target_size=merged_bytes,
+                commit_properties=CommitProperties(max_commit_retries=0),
+                post_commithook_properties=commit_hooks(uri),
+            )
     except CommitFailedError:
         return
     merged = {PurePosixPath(path).name for path in removed_paths(table, older_than_ms=keep_merged_ms)}
     for name in merged.intersection(names_in(uri)):
         remove_file(f"{uri}/{name}")
+
+
+def operations(uri: str, versions: Iterable[int]) -> Iterator[str | None]:
+    """Yield the operation of each commit whose file exists; None if it names none. Delta removes old files."""
+    for version in versions:
+        try:
+            actions = json_lines(read_bytes(f"{uri}/_delta_log/{version:020}.json"))
+        except FileNotFoundError:
+            continue
+        yield next((action["commitInfo"].get("operation") for action in actions if "commitInfo" in action), None)

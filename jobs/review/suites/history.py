@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from expectations.suites import LATE_RECORDS, RUN, Suite
 from jobs.lake.lake import Lake
-from jobs.ledger.view import LedgerView, StagedRun
+from jobs.ledger.view import LedgerView, RequestKind, StagedRun
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
 from jobs.reading.verify import Span
 from jobs.replay.groups import groups_of
@@ -53,8 +53,7 @@ def whole_history(pipeline: str, view: LedgerView, span: Span) -> RunHistory:
 
 def _history(pipeline: str, view: LedgerView, runs: Sequence[StagedRun], *, skips_waived: bool) -> RunHistory:
     ordered = sorted(runs, key=lambda run: run.result.slice.start_ms)
-    chain = [run for run in ordered if view.is_in_chain(run.result.run_id) or view.is_awaited(run.result.run_id)]
-    spec = max(chain or ordered, key=lambda run: run.seq).result.spec_fingerprint if ordered else ""
+    spec = _spec_of_chain(view, ordered)
     kept: list[StagedRun] = []
     left_out: dict[str, list[str]] = {}
     for run in ordered:
@@ -69,6 +68,20 @@ def _history(pipeline: str, view: LedgerView, runs: Sequence[StagedRun], *, skip
         runs=tuple(kept),
         left_out={reason: tuple(names) for reason, names in sorted(left_out.items())},
     )
+
+
+def _spec_of_chain(view: LedgerView, runs: Sequence[StagedRun]) -> str:
+    """Return the spec of the newest run of the chain at the slices of some runs; of the newest run without one."""
+    awaited = {
+        run_id
+        for request in view.awaited_requests()
+        if request.kind is not RequestKind.REPAIR
+        for run_id in request.runs.values()
+    }
+    chain = [run for run in runs if run.result.run_id in awaited]
+    chain += filter(None, (view.published_chain_run(run.result.slice.slice_id) for run in runs))
+    newest = max(chain or runs, key=lambda run: run.seq, default=None)
+    return "" if newest is None else newest.result.spec_fingerprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -220,6 +220,8 @@ def test_a_file_for_a_later_task_has_every_value_bit_by_bit(tmp_path: Path) -> N
             columns[f"a.{number}"] = plain
             columns[f"list {number}"] = pa.array([[value] * (value is not None) for value in drawn], pa.list_(kind))
             columns[f"struct {number}"] = pa.StructArray.from_arrays([plain], ["x"])
+        columns["s"] = pa.StructArray.from_arrays([pa.array(["text"] * 20)], ["b"])
+        columns["s.b"] = pa.array(range(20))  # the same path as the text
         table = pa.table(columns)
         place = str(tmp_path / f"{seed}.parquet")
         with scratch_writer(place, table.schema, bounded=["a.0"]) as writer:

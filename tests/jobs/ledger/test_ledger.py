@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.lake.durable_commits import added_paths
 from jobs.ledger.chain import event_hash
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.head import Head
@@ -235,16 +236,30 @@ def test_a_last_commit_without_content_is_detected(tmp_path: Path) -> None:
         Ledger(str(uri), now_ms=lambda: 1).view()
 
 
-def test_a_commit_that_a_loss_of_power_has_emptied_before_it_was_reported_may_be_removed(tmp_path: Path) -> None:
-    """The head file is written when the disk has the commit."""
+@pytest.mark.parametrize("torn", ["no commit file", "commit of zeros", "no data file", "data of zeros"])
+def test_a_commit_that_a_loss_of_power_has_torn_before_it_was_reported_may_be_removed(
+    tmp_path: Path, torn: str
+) -> None:
+    """The head file is written when the disk has the commit. Here the newest commit has no head yet."""
     uri = tmp_path / "ledger"
     some_events(uri)
-    known = Ledger(str(uri), now_ms=lambda: 1).view().version
-    (uri / "_delta_log" / f"{len([*(uri / '_delta_log').glob('*.json')]):020}.json").write_bytes(b"")
-    with pytest.raises(LedgerError, match=rf"head file names version {known}\. If the machine has lost"):
+    before = Ledger(str(uri), now_ms=lambda: 1).view().version
+    head = next((uri / "_head").iterdir())
+    kept = head.read_bytes()
+    Ledger(str(uri), now_ms=lambda: 1).write(lambda _view: [note("unreported")])
+    for newer in (uri / "_head").iterdir():
+        newer.unlink()
+    head.write_bytes(kept)
+    [added] = added_paths(uri / "_delta_log" / f"{before + 1:020}.json")
+    commit = uri / "_delta_log" / f"{before + 1:020}.json"
+    place = commit if "commit" in torn else uri / added
+    place.write_bytes(b"" if torn.startswith("no") else bytes(place.stat().st_size))
+    REMEMBERED.forget_all()  # the machine has started again
+    with pytest.raises(LedgerError, match=rf"commits after version {before}, which the head file names.*{commit.name}"):
         Ledger(str(uri), now_ms=lambda: 1).view()
-    max((uri / "_delta_log").glob("*.json")).unlink()
-    assert Ledger(str(uri), now_ms=lambda: 1).view().version == known
+    commit.unlink()
+    REMEMBERED.forget_all()
+    assert Ledger(str(uri), now_ms=lambda: 1).view().version == before
 
 
 def test_a_ledger_that_lost_its_log_is_not_read_as_empty(tmp_path: Path) -> None:

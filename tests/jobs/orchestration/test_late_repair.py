@@ -35,11 +35,12 @@ from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
 from jobs.readers import published_table
 from jobs.reading.stored_rows import StoredRuns
-from jobs.reading.verify import verify
+from jobs.reading.verify import Span, verify
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
 from jobs.review.pages.request_page import plan_of
+from jobs.review.suites.history import OTHER_SPEC, whole_history
 from jobs.runs import RunResult
 from jobs.wall_clock import now_ms
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log
@@ -100,6 +101,11 @@ def shown(work: RequestContext) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     return {(key, start, end): (n, total) for key, start, end, n, total in zip(*columns, strict=True)}
 
 
+def tried_without(work: RequestContext) -> set[str]:
+    """Return the slices that a trial of a suite leaves out, because their runs have another spec than the chain."""
+    return {*whole_history(work.pipeline.name, work.ledger.view(), Span()).left_out.get(OTHER_SPEC, ())}
+
+
 def planned(work: RequestContext, end: int) -> Plan:
     slices = slices_between(work.pipeline, start_ms(0), start_ms(end))
     return work.plan(work.ledger.view(), Ask(slices=slices))
@@ -135,12 +141,12 @@ def test_readers_see_the_windows_of_a_chain_with_the_greater_lateness(tmp_path: 
         greater = context(model, repairing(work, found).pipeline)
         run_days(greater, 0, head)
         assert shown(work) == shown(greater)
-        late = [run.result.counts.late for run in outcome.runs]
-        assert sum(late) == 0
+        assert sum(run.result.counts.late for run in outcome.runs) == 0
         assert repair_of(work, from_ms=None, to_ms=None, at_most_ms=None).records == 0
         assert {step.reason for step in planned(work, head).steps} == {Reason.CURRENT}
         assert {step.is_published for step in planned(work, head).steps} == {True}
         assert not verify(work.lake, pipeline.name, work.ledger.view()).findings
+        assert tried_without(work) <= {run.result.slice.slice_id for run in outcome.runs}
 
         assert run_days(work, 0, head).replayed == 0
         ends = [run_days(one, head, DAYS).runs[-1].result for one in (work, other)]
