@@ -28,7 +28,8 @@ MOST_COMMITS: Final = 200
 class LogSlices:
     """What the log has for some slices at a version, as far as it is known.
 
-    `names` maps each slice column to its name in the commits. `removed` names the commit that removed records of a slice.
+    `names` maps each slice column to its name in the commits. `removed` names the commit that removed records of a
+    slice.
     """
 
     table_id: str
