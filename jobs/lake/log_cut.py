@@ -24,6 +24,8 @@ FIRST_YEAR, LAST_YEAR = 1970, 2199
 _DAY_DIGITS, _YEAR_DIGITS = 8, 4
 _INFERRED: Final = {_DAY_DIGITS: "yyyyMMdd", 10: "yyyyMMddHH", 12: "yyyyMMddHHmm"}
 """Digits of a value without separators -> its format."""
+FINEST: Final = "m"
+"""The unit of the shortest slices."""
 _WHOLE: Final = re.compile(
     r"[0-9]{4}-?(?:[0-9]{2}-?[0-9]{2}|W[0-9]{2}(?:-?[0-9])?)(?P<hour>.?[0-9]{2}(?:Z|[+-].*)?)?", re.ASCII
 )
@@ -95,9 +97,8 @@ class Cut:
             LogError: the value is a day or an hour, and slices are shorter.
         """
         by = self.by
-        whole = _WHOLE.fullmatch(value) if len(by.columns) == 1 and by.format is None else None
-        unit = "" if whole is None else "h" if whole["hour"] else "d"
-        if unit and by.every_ms < UNIT_MS[unit]:
+        unit = named_unit(value) if len(by.columns) == 1 and by.format is None else FINEST
+        if by.every_ms < UNIT_MS[unit]:
             raise LogError(
                 f"slice column {by.columns[0]!r} of event log {self.uri} has the value {value!r}, which is a whole "
                 f"{'hour' if unit == 'h' else 'day'}, and slices of {format_duration(by.every_ms)} would be complete "
@@ -121,6 +122,12 @@ class Cut:
             f"{named} {wrong}. Remove the records with that value (DELETE), and append them again with the right one, "
             "or name another partition column in `log.slice.by`"
         )
+
+
+def named_unit(text: str) -> str:
+    """Return the unit of the time that a text without a format names as a whole: `d`, `h` or `m`."""
+    whole = _WHOLE.fullmatch(text)
+    return FINEST if whole is None else "h" if whole["hour"] else "d"
 
 
 @lru_cache(maxsize=KNOWN_VALUES)
