@@ -2,9 +2,10 @@
 
 A window is one record of the first slice after which no record can change it: the watermark has passed its end and the
 allowed lateness, and no later slice has a pane of it. Its values are those of its last pane, which an earlier slice may
-have fired. So publications of later slices change no record of an earlier one, and a corrected slice changes the slices
-in which its windows became final. A late repair, and an adopted spec with a greater lateness, may fire a window again
-that was final: this and later windows are then records of the slice that fired it.
+have fired. Panes of mode `discarding` add up, so each of them is a record. So publications of later slices change no
+record of an earlier one, and a corrected slice changes the slices in which its windows became final. A late repair, and
+an adopted spec with a greater lateness, may fire a window again that was final: this and later windows are then records
+of the slice that fired it.
 """
 
 import hashlib
@@ -171,7 +172,7 @@ def _digest(rows: "pa.Table", schema: "pa.Schema", log: LogGrammar) -> str:
 
 
 def _last_panes(rows: "pa.Table", keys: Sequence[str], ends_ms: tuple[int, int]) -> "pa.Table":
-    """Return the last panes of the windows that end in an interval."""
+    """Return the published panes of the windows that end in an interval: the last ones, and discarding ones."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
