@@ -10,13 +10,16 @@ from random import Random
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.expressions.evaluation import derive
 from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import log_slices, touched_since
+from jobs.lake.log_rows import find_record, leaf_columns
 from jobs.lake.rewrite_search import spans_with_records
 from jobs.lake.slice_instants import Span
 from jobs.pipeline.look_back import LookBack
+from jobs.pipeline.models.expressions.derivation import derivation_of
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
 from tests.support.delta_logs import rename_columns
@@ -73,7 +76,13 @@ def test_a_renamed_column_has_the_values_of_its_physical_name(tmp_path: Path) ->
             before_gone = touched_since(replace(tip, version=tip.version - 1), after, cut, names=seen.names)
             assert before_gone is not None, seed
             assert {*before_gone} == {_span(own[physical]) for own in [*files[after:], gone]}, seed
+            own = derivation_of(tuple(opened.columns.items()), (("x", f"cast({name} as varchar)"), ("y", name)), None)
+            record = find_record(opened, "x", str(kept[-1][physical][0].date()), derivation=own) if kept else None
+            if record is not None:
+                assert derive(leaf_columns(opened, own, record), own).rows["y"][0].as_py() == record[name], seed
             if physical in DATES:
+                found = None if record is None else record[name]
+                assert found == (kept[-1][physical][0].date() if kept else None), seed
                 assert (touched_since(tip, tip.version - 1, cut, names=seen.names) or {}).keys() >= {
                     _span(gone[physical])
                 }, seed
