@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from jobs.lake.conforming import conformed, stored_name
+from jobs.lake.conforming import conformed, stored_names
 from jobs.lake.damage import REMOTE_ADVICE, one_line
 from jobs.lake.parquet_files import open_parquet
 from jobs.replay.groups import ARRAY_BYTES, joined
@@ -132,16 +132,16 @@ class LogColumns:
         kept, row = 0, block.row
         with self.reading(block):
             file = self._open(block)
-            stored = file.schema_arrow.names
+            stored = dict.fromkeys(file.schema_arrow.names)
             needed = {*columns, self.slice_column} if columns is not None and block.part is not None else columns
             wanted = [field for field in self.fields if needed is None or field["name"] in needed]
-            named = [self._stored_name(field, block, stored) for field in wanted]
+            named = self._stored_names(wanted, block, [*stored])
             constants = [
                 self._constant(field, block, file.metadata.num_rows) if name is None else None
                 for field, name in zip(wanted, named, strict=True)
             ]
             # Arrow yields no rows without a column.
-            read = [name for name in (*named, *hidden) if name is not None and name in stored] or stored[:1]
+            read = [name for name in (*named, *hidden) if name is not None and name in stored] or [*stored][:1]
             read = [*read, CHANGE_TYPE] if block.only_inserts else read
             for batch in file.iter_batches(
                 batch_size=self.rows_per_batch, row_groups=block.row_groups, columns=read, use_threads=False
@@ -184,10 +184,12 @@ class LogColumns:
         return rows.filter(pc.and_(pc.greater_equal(at_ms, part[0]), pc.less(at_ms, part[1])))
 
     @staticmethod
-    def _stored_name(field: Mapping[str, Any], block: Block, stored: Sequence[str]) -> str | None:
+    def _stored_names(fields: Sequence[Mapping[str, Any]], block: Block, stored: Sequence[str]) -> list[str | None]:
+        names = [str(field["name"]) for field in fields]
         if block.is_copied:
-            return str(field["name"])
-        return None if field["name"] in block.partition else stored_name(field, stored)
+            return [*names]
+        own = zip(names, stored_names(fields, stored), strict=True)
+        return [None if name in block.partition else there for name, there in own]
 
     def _open(self, block: Block) -> pq.ParquetFile:
         # The path of a file of the intake is a whole place; that of a file of the log is one in its file system.
