@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 ROW: Final = ""
 """Stands for the number of a row in its file, among the hidden columns."""
+BATCH_BYTES: Final = 1 << 27
 UTC: Final = ZoneInfo("UTC")
 UNREADABLE = (OSError, ValueError, pa.ArrowException)
 
@@ -44,7 +45,8 @@ class LogColumns:
 
     `fields` are the columns of the log, as in `FileLayout`. The values of partition columns are in the Delta log and
     not in the files. `widened` is as for `record_hashes`. `slice_column` cuts files with records of several slices, by
-    the times of `zone`. The records of a file that are ordered in memory are batches of up to `joined_bytes`.
+    the times of `zone`. A batch has at most `rows_per_batch` records, and about `batch_bytes` by the footer of its
+    file. The records of a file that are ordered in memory are batches of up to `joined_bytes`.
     """
 
     uri: str
@@ -54,6 +56,7 @@ class LogColumns:
     widened: Mapping[str, str] = field(default_factory=dict)
     slice_column: str | None = None
     zone: ZoneInfo = UTC
+    batch_bytes: int = BATCH_BYTES
     joined_bytes: int = ARRAY_BYTES
 
     @property
@@ -144,7 +147,10 @@ class LogColumns:
             read = [name for name in (*named, *hidden) if name is not None and name in stored] or [*stored][:1]
             read = [*read, CHANGE_TYPE] if block.only_inserts else read
             for batch in file.iter_batches(
-                batch_size=self.rows_per_batch, row_groups=block.row_groups, columns=read, use_threads=False
+                batch_size=self._rows_at_once(file.metadata, len(read)),
+                row_groups=block.row_groups,
+                columns=read,
+                use_threads=False,
             ):
                 count = batch.num_rows
                 arrays = [
@@ -173,6 +179,14 @@ class LogColumns:
                 f"{self.version} has {block.records:,} there: a data file was damaged or exchanged, or records were "
                 "deleted in place. Restore the file from a backup, or replay a copy of the log made afresh"
             )
+
+    def _rows_at_once(self, footer: pq.FileMetaData, columns: int) -> int:
+        """Return how many records of a file a batch has, if it has so many of the columns."""
+        rows: int = max(footer.num_rows, 1)
+        encoded: int = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
+        # Pages may have a value once that many records have.
+        width: int = columns * max(encoded // (rows * max(footer.num_columns, 1)), 8)
+        return max(1, min(self.rows_per_batch, self.batch_bytes // width))
 
     def _own(self, rows: pa.RecordBatch, part: tuple[int, int]) -> pa.RecordBatch:
         """Return the records with an instant of the slice column in a range, in their order."""
