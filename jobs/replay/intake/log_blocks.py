@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from jobs.disk_errors import disk_problem
 from jobs.lake.conforming import conformed, stored_names
 from jobs.lake.damage import REMOTE_ADVICE, one_line
 from jobs.lake.parquet_files import open_parquet
@@ -234,9 +235,12 @@ class LogColumns:
                     f"file {block.named} of version {self.version} of event log {self.uri} cannot be read: "
                     f"{one_line(error)}. {REMOTE_ADVICE}"
                 ) from error
+            why = disk_problem(error) or (
+                "it is damaged, or it was removed while it was read. Restore it from a backup, or replay a range that "
+                "does not need it"
+            )
             raise LogError(
-                f"file {block.named} of version {self.version} of event log {self.uri} cannot be read: it is damaged, "
-                "or it was removed while it was read. Restore it from a backup, or replay a range that does not need it"
+                f"file {block.named} of version {self.version} of event log {self.uri} cannot be read: {why}"
             ) from error
 
 

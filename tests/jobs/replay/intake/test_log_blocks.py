@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.replay.intake import log_blocks
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.log_blocks import LogColumns
 from windowlib.errors import LogError
@@ -50,6 +51,19 @@ def test_a_batch_of_wide_records_has_few_of_them(tmp_path: Path, wide: int, text
     assert len(narrow) * wide <= len(whole) + wide
     for found, names in ((whole, [*columns]), (narrow, ["c0"])):
         assert pa.Table.from_batches(found).to_pydict() == {name: columns[name].to_pylist() for name in names}
+
+
+def test_a_file_that_is_one_too_many_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's words, when an unordered slice is divided into more ranges than a process may open files."""
+    block, error = block_of(tmp_path / "a.parquet", stores_day=False), "Failed to open. Detail: [errno 24] Too many"
+
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(error)
+
+    monkeypatch.setattr(log_blocks, "open_parquet", failing)
+    log = LogColumns(uri=str(tmp_path), version=3, fields=FIELDS, rows_per_batch=3)
+    with pytest.raises(LogError, match=r"a.parquet .* cannot be read: Too many open files\. Raise .* \(ulimit -n\)"):
+        list(log.batches(block))
 
 
 def test_a_file_with_other_records_than_stated_is_refused(tmp_path: Path) -> None:
