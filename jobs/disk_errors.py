@@ -1,4 +1,7 @@
-"""Recognises the errors of a disk that is full, over its quota, read-only, broken or forbidden, for any library."""
+"""Recognises the errors of a disk that is full, over its quota, read-only, broken or forbidden, for any library.
+
+A process with too many open files has such an error as well.
+"""
 
 import errno
 import os
@@ -15,6 +18,7 @@ _ADVICE: Final = {
     errno.EROFS: "Mount that disk writable, and run the same command again",
     errno.EIO: "Check that disk and its mount, and run the same command again",
     errno.EACCES: "Give this user the right to use it, and run the same command again",
+    errno.EMFILE: "Raise the limit of open files of a process (ulimit -n), and run the same command again",
     errno.EPERM: "Give this user the right to use it, and run the same command again",
 }
 _CODE: Final = re.compile(r"\(os error (\d+)\)|\[errno (\d+)\]|Os \{ code: (\d+),", re.IGNORECASE)

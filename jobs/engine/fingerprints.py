@@ -27,8 +27,7 @@ RUN_ID_DIGITS = 32
 
 # These fields cannot change a row of a run. `table`, `format`, `partitions`, `changes`, `pipeline`, `panes` and `ready`
 # decide where, how and when records are read; the input fingerprint covers the records. `first` and `last` bound the
-# slices; the state
-# before covers the start of a chain.
+# slices; the state before covers the start of a chain, and the input the slices before that `distinct` reads.
 _IRRELEVANT = (
     "pipeline", "quality", "publish", "restate", "repair", "retention", "schedule", "owner", "description", "tags",
     "alerts",

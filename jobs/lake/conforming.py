@@ -4,7 +4,7 @@ A file may have another type than the log: another layout of texts and lists, a 
 physical names of mapped columns, other upper and lower case of nested fields, or fields in another order or missing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from windowlib.columnar.arrow import arrow_type
@@ -14,16 +14,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def stored_name(field: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """Return the name that a field has in a file, out of the file's names; None if the file does not have it.
+def stored_names(fields: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[str | None]:
+    """Return the names that fields have in a file, out of the file's names; None for a field that the file lacks.
 
     Without a mapped name, a name that differs only in upper and lower case is the same name, as in Spark.
     """
-    physical = (field.get("metadata") or {}).get(PHYSICAL_NAME)
-    if physical is not None:
-        return str(physical) if physical in names else None
-    name = str(field["name"])
-    return name if name in names else next((stored for stored in names if stored.casefold() == name.casefold()), None)
+    exact, folded = {*names}, {name.casefold(): name for name in reversed(names)}  # a file may have 10,000 columns
+
+    def stored(field: Mapping[str, Any]) -> str | None:
+        physical = (field.get("metadata") or {}).get(PHYSICAL_NAME)
+        name = str(field["name"] if physical is None else physical)
+        return name if name in exact else folded.get(name.casefold()) if physical is None else None
+
+    return [stored(field) for field in fields]
 
 
 def conformed(values: "pa.Array", node: Node) -> "pa.Array":
@@ -47,12 +50,11 @@ def conformed(values: "pa.Array", node: Node) -> "pa.Array":
     match node["type"]:
         case "struct":
             names = [field.name for field in values.type]
-            stored_names = [stored_name(field, names) for field in node["fields"]]
             fields = [
                 pa.nulls(len(values), arrow_type(field["type"]))
                 if name is None
                 else conformed(values.field(names.index(name)), field["type"])
-                for field, name in zip(node["fields"], stored_names, strict=True)
+                for field, name in zip(node["fields"], stored_names(node["fields"], names), strict=True)
             ]
             return pa.StructArray.from_arrays(fields, fields=list(kind), mask=mask)
         case "array":
@@ -93,7 +95,7 @@ def _parts(kind: "pa.DataType", node: Mapping[str, Any]) -> "list[tuple[pa.DataT
     match node["type"]:
         case "struct" if types.is_struct(kind):
             names = [field.name for field in kind]
-            pairs = [(field, stored_name(field, names)) for field in node["fields"]]
+            pairs = zip(node["fields"], stored_names(node["fields"], names), strict=True)
             return [
                 (kind.field(stored).type, field["type"], field["name"]) for field, stored in pairs if stored is not None
             ]

@@ -135,8 +135,9 @@ class LogTable(LogVersion):
 
         with log_errors(self.uri, "reading the statistics of its files"):
             actions = arrow_table(self.table.get_add_actions(flatten=True))
-        names = {"low": f"min.{column}", "high": f"max.{column}", "nulls": f"null_count.{column}"}
-        if not set(names.values()) <= set(actions.column_names):
+        stored = self.physical.get(column)
+        names = {"low": f"min.{stored}", "high": f"max.{stored}", "nulls": f"null_count.{stored}"}
+        if stored is None or not set(names.values()) <= set(actions.column_names):
             return no_bounds()
         bounds = [actions[name] for name in ("path", *names.values())]
         return pa.Table.from_arrays(bounds, names=["path", *names]).drop_null()

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.lake.conforming import refusals, stored_name
+from jobs.lake.conforming import refusals, stored_names
 from jobs.lake.damage import log_errors
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.parquet_files import OLD_CALENDAR, open_parquet
@@ -107,8 +107,8 @@ def _is_supported(node: Node) -> bool:
 def _of_columns(log: PinnedLog, file: PinnedFile, schema: "pa.Schema") -> Iterator[str]:
     """Yield the reasons that the columns of a file give."""
     layout = log.layout
-    for field in layout.fields:
-        stored = None if field["name"] in layout.partition_columns else stored_name(field, schema.names)
+    fields = [field for field in layout.fields if field["name"] not in layout.partition_columns]
+    for field, stored in zip(fields, stored_names(fields, schema.names), strict=True):
         if stored is not None:
             for reason in refusals(schema.field(stored).type, field["type"], name=str(field["name"])):
                 yield f"{reason} ({file.path})"

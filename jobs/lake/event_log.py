@@ -109,6 +109,11 @@ class PinnedLog:
         return is_partitioned(self._table, self._slicing.cut.by)
 
     @property
+    def slice_names(self) -> Mapping[str, str]:
+        """Slice column -> its name in the commits."""
+        return {name: self._table.physical[name] for name in self._slicing.cut.by.columns}
+
+    @property
     def is_read_by_spark(self) -> bool:
         """Whether Spark can read the log where tasks cannot."""
         return self._table.is_read_by_spark

@@ -46,6 +46,8 @@ TIMES: Final = (DateType, TimestampType, TimestamptzType)
 _PARTITIONS: Final = (DateType, IntegerType, LongType, StringType)
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the zone is appended
 REPLACE: Final = "replace"
+_DATE_BYTES: Final = 4
+_DAY_US: Final = 86_400_000_000
 
 
 @contextmanager
@@ -324,12 +326,13 @@ def partition_values(schema: "Schema", spec: "PartitionSpec", file: "IcebergFile
 def file_bounds(file: "IcebergFile", schema: "Schema", column: str) -> tuple[int, int] | None:
     """Return the least and the greatest value of a column of times or whole numbers; None if they are not known."""
     field = schema.find_field(column)
-    bounds = [(own or {}).get(field.field_id) for own in (file.lower_bounds, file.upper_bounds)]
-    if None in bounds or not isinstance(field.field_type, (*TIMES, IntegerType, LongType)):
+    kind = field.field_type
+    low, high = ((own or {}).get(field.field_id) for own in (file.lower_bounds, file.upper_bounds))
+    if low is None or high is None or not isinstance(kind, (*TIMES, IntegerType, LongType)):
         return None
-    # A file from before the column was widened has fewer bytes.
-    low, high = (int.from_bytes(own or b"", "little", signed=True) for own in bounds)
-    return low, high
+    # A file from before the column was widened has fewer bytes. Those of a TIMESTAMP that was a DATE are days.
+    unit = _DAY_US if isinstance(kind, TimestampType) and len(low) == _DATE_BYTES else 1
+    return unit * int.from_bytes(low, "little", signed=True), unit * int.from_bytes(high, "little", signed=True)
 
 
 def _statistics(schema: "Schema", file: "IcebergFile") -> str:

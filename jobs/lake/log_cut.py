@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from jobs.durations import UNIT_MS, format_duration
 from jobs.pipeline.models.log import DATE_AND_HOUR, SliceGrammar
 from jobs.pipeline.slices import local_ms
 from jobs.runs import Slice
@@ -23,6 +24,12 @@ FIRST_YEAR, LAST_YEAR = 1970, 2199
 _DAY_DIGITS, _YEAR_DIGITS = 8, 4
 _INFERRED: Final = {_DAY_DIGITS: "yyyyMMdd", 10: "yyyyMMddHH", 12: "yyyyMMddHHmm"}
 """Digits of a value without separators -> its format."""
+FINEST: Final = "m"
+"""The unit of the shortest slices."""
+_WHOLE: Final = re.compile(
+    r"[0-9]{4}-?(?:[0-9]{2}-?[0-9]{2}|W[0-9]{2}(?:-?[0-9])?)(?P<hour>.?[0-9]{2}(?:Z|[+-].*)?)?", re.ASCII
+)
+"""A value without a format that names a whole day, or a whole hour."""
 _HOUR: Final = re.compile(r"[0-9]{1,2}", re.ASCII)
 _FIELDS: Final = {"yyyy": r"(?P<Y>[0-9]{4})", "MM": r"(?P<M>[0-9]{2})", "dd": r"(?P<D>[0-9]{2})"} | {
     "HH": r"(?P<h>[0-9]{2})",
@@ -83,6 +90,22 @@ class Cut:
             raise LogError(self._refusal(value)) from error
         return at_ms
 
+    def refuse_longer(self, value: str) -> None:
+        """Refuse a value of `slice_value` that names a time longer than a slice. `by` tells that of the other forms.
+
+        Raises:
+            LogError: the value is a day or an hour, and slices are shorter.
+        """
+        by = self.by
+        unit = named_unit(value) if len(by.columns) == 1 and by.format is None else FINEST
+        if by.every_ms < UNIT_MS[unit]:
+            raise LogError(
+                f"slice column {by.columns[0]!r} of event log {self.uri} has the value {value!r}, which is a whole "
+                f"{'hour' if unit == 'h' else 'day'}, and slices of {format_duration(by.every_ms)} would be complete "
+                f"before it is over. Write every: 1{unit} in `log.slice`, or name columns that tell the slices of "
+                f"{format_duration(by.every_ms)} in `log.slice.by`"
+            )
+
     def _refusal(self, value: str) -> str:
         columns = self.by.columns
         if len(columns) > 1:
@@ -99,6 +122,12 @@ class Cut:
             f"{named} {wrong}. Remove the records with that value (DELETE), and append them again with the right one, "
             "or name another partition column in `log.slice.by`"
         )
+
+
+def named_unit(text: str) -> str:
+    """Return the unit of the time that a text without a format names as a whole: `d`, `h` or `m`."""
+    whole = _WHOLE.fullmatch(text)
+    return FINEST if whole is None else "h" if whole["hour"] else "d"
 
 
 @lru_cache(maxsize=KNOWN_VALUES)

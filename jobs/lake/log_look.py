@@ -28,26 +28,29 @@ MOST_COMMITS: Final = 200
 class LogSlices:
     """What the log has for some slices at a version, as far as it is known.
 
-    `removed` names the commit that removed records of a slice.
+    `names` maps each slice column to its name in the commits. `removed` names the commit that removed records of a
+    slice.
     """
 
     table_id: str
     version: int
+    names: Mapping[str, str]
     coordinates: Mapping[str, LogCoordinates]
     removed: Mapping[str, str]
 
 
-def touched_since(tip: LogTip, version: int, cut: Cut) -> Mapping[Span, int] | None:
+def touched_since(tip: LogTip, version: int, cut: Cut, *, names: Mapping[str, str]) -> Mapping[Span, int] | None:
     """Return span of slices -> the newest commit after `version` that added or removed records in it.
 
-    None if that cannot be told from these commits: one is gone, changes the table itself, or does not tell the slices
-    of a file; or there are more than MOST_COMMITS.
+    `names` are those of the slice columns in the commits after `version`, as `LogSlices.names`. None if the spans
+    cannot be told from these commits: `names` lacks a column, one commit is gone, changes the table itself, or does not
+    tell the slices of a file; or there are more than MOST_COMMITS.
 
     Raises:
         LogError: a commit cannot be read, or has a value that is no instant.
     """
     new = range(version + 1, tip.version + 1)
-    if len(new) > MOST_COMMITS or not tip.files.commits.keys() >= {*new}:
+    if len(new) > MOST_COMMITS or not tip.files.commits.keys() >= {*new} or not names.keys() >= {*cut.by.columns}:
         return None
     touched: dict[Span, int] = {}
     times = commit_times(tip.files, tip.version) if cut.by.is_by_commits and new else {}
@@ -64,17 +67,20 @@ def touched_since(tip: LogTip, version: int, cut: Cut) -> Mapping[Span, int] | N
                 is_append = "add" in entry and operation_of(entries) not in {CLONE, RESTORE}
                 span = Span(times[commit], times[commit]) if is_append else None
             else:
-                span = action_span(action, cut)
+                span = action_span(action, cut, names=names)
             if span is None:
                 return None
             touched[span] = commit
     return touched
 
 
-def action_span(action: Mapping[str, Any], cut: Cut) -> Span | None:
-    """Return the instants between which the slices of a file begin; None if the action does not tell it."""
-    columns, values = cut.by.columns, action.get("partitionValues") or {}
-    if not all(name in values for name in columns):  # or the commit has the physical names of mapped columns
+def action_span(action: Mapping[str, Any], cut: Cut, *, names: Mapping[str, str]) -> Span | None:
+    """Return the instants between which the slices of a file begin; None if the action does not tell it.
+
+    `names` are those of the slice columns in the action.
+    """
+    columns, values = [names[column] for column in cut.by.columns], action.get("partitionValues") or {}
+    if not all(name in values for name in columns):
         return statistics_span(action.get("stats"), columns[0], cut.by.zone) if len(columns) == 1 else None
     value = slice_value(values, columns)
     return None if value is None else Span(cut.instant_ms(value), cut.instant_ms(value))
@@ -93,6 +99,7 @@ def log_slices(place: LogPlace, *, by: SliceGrammar, back: LookBack, known: Know
     return LogSlices(
         table_id=pinned.table_id,
         version=pinned.version,
+        names=pinned.slice_names,
         coordinates={slice_id: pinned.coordinates(slice_id) for slice_id in ids},
         removed=_removed(pinned.whole, back),
     )

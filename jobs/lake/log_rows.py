@@ -169,16 +169,18 @@ def _derived_texts(
 
     for batch in dataset.to_batches():
         if batch.num_rows:
-            columns = {**partition, **dict(zip(batch.schema.names, batch.columns, strict=True))}
-            derived = derive(decodable(leaf_columns(log, derivation, columns))[0], derivation.unfiltered())
+            stored = dict(zip(batch.schema.names, batch.columns, strict=True))
+            columns = {name: stored[physical] for name, physical in log.physical.items() if physical in stored}
+            values = {**columns, **partition}
+            derived = derive(decodable(leaf_columns(log, derivation, values))[0], derivation.unfiltered())
             yield batch, derived.rows.column(column).cast("string")
 
 
 def leaf_columns(log: LogVersion, derivation: Derivation, values: Mapping[str, Any]) -> "pa.RecordBatch":
     """Return the columns that a derivation reads.
 
-    `values` has an array for each column of a file, by its name in the file, and one value for a partition column. A
-    column without a value is null.
+    `values` has an array for each column of a file, and one value for a partition column. A column without a value is
+    null.
     """
     import pyarrow as pa
 
@@ -187,7 +189,7 @@ def leaf_columns(log: LogVersion, derivation: Derivation, values: Mapping[str, A
     count = max((len(array) for array in values.values() if isinstance(array, pa.Array)), default=1)
     columns: dict[str, pa.Array] = {}
     for name in sorted({leaf.column for leaf in derivation.leaves.values()}):
-        kind, value = arrow_type(log.nodes[name]), values.get(log.physical[name], values.get(name))
+        kind, value = arrow_type(log.nodes[name]), values.get(name)
         array = (
             value if isinstance(value, pa.Array) else pa.array([value] * count, None if type(value) is str else kind)
         )

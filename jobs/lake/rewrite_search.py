@@ -1,6 +1,6 @@
 """Finds the commits of an event log that removed or changed records, and that nobody has accepted. Reads no record."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.lake.commit_slices import commit_time_ms, commit_times
@@ -46,16 +46,16 @@ def spans_with_records(place: LogPlace, *, by: SliceGrammar, known: KnownLog) ->
     cut = Cut(uri=place.uri, by=by, slices=())
     for version in range(pinned.history.since, pinned.version + 1):
         for entry in files.entries(version):
-            span = _removed_span(entry, cut)
+            span = _removed_span(entry, cut, names=pinned.slice_names)
             spans += [] if span is None else [span]
     return spans
 
 
-def _removed_span(entry: Entry, cut: Cut) -> Span | None:
+def _removed_span(entry: Entry, cut: Cut, *, names: Mapping[str, str]) -> Span | None:
     """Return the instants of the records that an action removes; None if it removes none, or does not tell it."""
     remove = entry.get("remove") or {}
     try:
-        return action_span(remove, cut) if remove.get("dataChange", bool(remove)) else None
+        return action_span(remove, cut, names=names) if remove.get("dataChange", bool(remove)) else None
     except LogError:  # the value of its partition is no instant, so it was in no slice
         return None
 

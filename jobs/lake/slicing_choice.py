@@ -43,6 +43,7 @@ class PartitionSlicing(Slicing):
                 filled.add(self.cut.instant_ms(value))
             slice_id = self.cut.slice_id(value)
             if slice_id is not None:
+                self.cut.refuse_longer(value)
                 files.append(PinnedFile.of(file, value=value, slice_id=slice_id))
         if nulls:
             raise null_slices(self.log, self.cut.by, nulls)

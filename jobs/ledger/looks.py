@@ -22,12 +22,14 @@ class Look:
     """The newest comparison of the log with what the published runs read.
 
     At `version` of the log, every slice that was published in ledger version `seq` had the input of its run, except
-    those in `changed`. `commit` is the digest of the commit file of that version.
+    those in `changed`. `commit` is the digest of the commit file of that version. `names` maps each slice column to its
+    name in the commits; it has no column in a look of an earlier version of Hindcast.
     """
 
     table_id: str
     version: int
     commit: str
+    names: Mapping[str, str] = field(default_factory=dict)
     changed: Mapping[str, SeenInput] = field(default_factory=dict)
     seq: int = 0
 
@@ -46,8 +48,8 @@ def looked_event(look: Look, before: Look | None = None) -> LedgerEvent:
     content: dict[str, Any] = {"changed": plain}
     if before is not None:
         content = {"since": before.seq, "newly": plain, "gone": sorted(known.keys() - look.changed.keys())}
-    details = {"table_id": look.table_id, "version": look.version, "commit": look.commit, **content}
-    return LedgerEvent(kind=EventKind.LOOKED, details=details)
+    own = {"table_id": look.table_id, "version": look.version, "commit": look.commit, "names": {**look.names}}
+    return LedgerEvent(kind=EventKind.LOOKED, details=own | content)
 
 
 def look_of(event: LedgerEvent, before: Look | None) -> Look:
@@ -64,6 +66,7 @@ def look_of(event: LedgerEvent, before: Look | None) -> Look:
             table_id=str(details["table_id"]),
             version=int(details["version"]),
             commit=str(details["commit"]),
+            names={**details.get("names", {})},
             changed=changed,
             seq=event.seq,
         )

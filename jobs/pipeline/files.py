@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from jobs.pipeline.errors import describe
+from jobs.pipeline.models.grammar import IS_STORED
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.suggestions import did_you_mean
 from jobs.pipeline.strict_yaml import parse_yaml, read_yaml
@@ -90,8 +91,12 @@ def parse_pipeline(text: str, *, source: str) -> Pipeline:
     return build_pipeline(parse_yaml(text, source=source), source=source, functions_dir=Path(source).resolve().parent)
 
 
-def build_pipeline(document: object, *, source: str, functions_dir: Path | None = None) -> Pipeline:
+def build_pipeline(
+    document: object, *, source: str, functions_dir: Path | None = None, is_stored: bool = False
+) -> Pipeline:
     """Make a pipeline of a YAML or JSON document. Users' functions are searched in `functions_dir` first.
+
+    A spec that is stored (`is_stored`) keeps what only an earlier version of Hindcast accepted in a file.
 
     Raises:
         SpecError: as for `load_pipeline`.
@@ -101,7 +106,7 @@ def build_pipeline(document: object, *, source: str, functions_dir: Path | None 
             f"{source}: expected a mapping of keys, such as `pipeline: name`, found {type(document).__name__}"
         )
     try:
-        pipeline = Pipeline.model_validate(document)
+        pipeline = Pipeline.model_validate(document, context={IS_STORED: is_stored})
     except ValidationError as error:
         raise SpecError(f"{source}: {describe(error, Pipeline)}") from error
     if pipeline.name in RESERVED_NAMES:
@@ -154,7 +159,7 @@ def pipeline_from_json(text: str, *, source: str, functions_dir: Path | None = N
         document = json.loads(text)
     except ValueError as error:
         raise SpecError(f"{source}: expected JSON: {error}") from error
-    return build_pipeline(document, source=source, functions_dir=functions_dir)
+    return build_pipeline(document, source=source, functions_dir=functions_dir, is_stored=True)
 
 
 def _files(directory: Path) -> list[Path]:

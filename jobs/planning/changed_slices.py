@@ -139,7 +139,7 @@ def _touched(work: RequestContext, tip: LogTip, base: Look, *, published: Sequen
     """Return published slice -> the newest commit since a look that touched what its run reads; None: all may be."""
     back = look_back(work.pipeline, published)
     cut = Cut(uri=tip.files.uri, by=work.pipeline.log.slice, slices=back.every)
-    touched = touched_since(tip, base.version, cut)
+    touched = touched_since(tip, base.version, cut, names=base.names)
     if touched is None:
         return None
     commits: dict[str, int] = {}
@@ -170,7 +170,7 @@ def _with(
 ) -> LogLook:
     """Return the look with the suspects as the log has them now, and the other changed slices as they were found."""
     seen, version, table_id = dict(kept), tip.version, "" if base is None else base.table_id
-    commit = tip.commit
+    commit, names = tip.commit, {} if base is None else base.names
     if suspects:
         log_now = log_slices(
             log_place(work.lake, work.pipeline),
@@ -178,7 +178,7 @@ def _with(
             back=(back := look_back(work.pipeline, suspects)),
             known=known_log(view, back.every),
         )
-        version, table_id = log_now.version, log_now.table_id
+        version, table_id, names = log_now.version, log_now.table_id, log_now.names
         commit = tip.commit if version == tip.version else ""
         for slice_id, log in log_now.coordinates.items():
             seen[slice_id] = SeenInput(log=log, removed=log_now.removed.get(slice_id, ""))
@@ -190,6 +190,7 @@ def _with(
         table_id=table_id,
         version=version,
         commit=commit,
+        names=names,
         changed={change.slice.slice_id: SeenInput(log=change.now, removed=change.removed) for change in found_changed},
     )
     is_new = base is None or bool(suspects) or version - base.version >= WRITE_AFTER

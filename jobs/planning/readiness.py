@@ -8,18 +8,22 @@ completes a slice without a record after which the log has no record either.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
+from zoneinfo import ZoneInfo
 
 from jobs.durations import UNIT_MS, human_duration
+from jobs.lake.log_cut import named_unit
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.ready import ConditionGrammar, MinRecordsGrammar, ReadyGrammar
-from jobs.pipeline.slices import show_instant, slice_at, slice_grid
+from jobs.pipeline.slices import SliceGrid, local_ms, show_instant, slice_at, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.log_state import LogState
 from jobs.planning.request_context import RequestContext
 from jobs.runs import Slice
 from jobs.storage import file_system
+from windowlib.errors import RangeError
 
 _WEEK_MS = 7 * UNIT_MS["d"]
 
@@ -41,29 +45,45 @@ EventsSince = Callable[[int], Sequence[AssetEvent]]
 class NamedSlices:
     """What events of assets tell.
 
-    `keys` are pairs of a URI and a partition key, `ranges` those of the form `first..last`, as our own publications
-    have them. `newest_ms` maps a URI to the time of its newest event without a key.
+    `keys` are pairs of a URI and a partition key. `ranges` are a URI and the instants between which all slices of a key
+    of the form `first..last` are, as our own publications have it. `newest_ms` maps a URI to the time of its newest
+    event without a key.
     """
 
     keys: frozenset[tuple[str, str]]
-    ranges: tuple[tuple[str, str, str], ...]
+    ranges: tuple[tuple[str, int, int], ...]
     newest_ms: Mapping[str, int]
 
     @classmethod
-    def of(cls, events: Sequence[AssetEvent]) -> "NamedSlices":
-        """Return what some events tell."""
+    def of(cls, events: Sequence[AssetEvent], grid: SliceGrid) -> "NamedSlices":
+        """Return what some events tell to a pipeline whose log is cut by `grid`."""
         keyed = [(event.uri, *event.key.partition("..")) for event in events if event.key is not None]
+        spans = [(uri, _named(first, grid), _named(last, grid)) for uri, first, dots, last in keyed if dots]
         by_time = sorted((event.at_ms, event.uri) for event in events if event.key is None)
         return cls(
             keys=frozenset((uri, key) for uri, key, dots, _ in keyed if not dots),
-            ranges=tuple((uri, first, last) for uri, first, dots, last in keyed if dots),
+            ranges=tuple((uri, begin[0], end[1]) for uri, begin, end in spans if begin and end),
             newest_ms={uri: at_ms for at_ms, uri in by_time},
         )
 
-    def has(self, uri: str, slice_id: str) -> bool:
+    def has(self, uri: str, slice_: Slice) -> bool:
         """Return whether an event of an asset names a slice."""
-        within = (first <= slice_id <= last for asset, first, last in self.ranges if asset == uri)
-        return (uri, slice_id) in self.keys or any(within)
+        within = (
+            begin <= slice_.start_ms and slice_.end_ms <= end for asset, begin, end in self.ranges if asset == uri
+        )
+        return (uri, slice_.slice_id) in self.keys or any(within)
+
+
+def _named(text: str, grid: SliceGrid) -> tuple[int, int] | None:
+    """Return the edges of a slice by its id: that of `grid`, else a day, hour or minute; None if the text is no id."""
+    try:
+        at, unit = datetime.fromisoformat(text), named_unit(text)
+        zone = grid.zone if unit == "d" else ZoneInfo("UTC")
+        first_ms, end_ms = local_ms(at, zone), local_ms(at + timedelta(milliseconds=UNIT_MS[unit]), zone)
+        own = slice_at(grid, first_ms)
+    except (ValueError, OverflowError, RangeError):
+        return None
+    return first_ms, own.end_ms if own.slice_id == text else end_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,7 +348,7 @@ def _usual_share(limit: MinRecordsGrammar, slice_: Slice, evidence: Evidence) ->
 
 
 def _producer(uri: str, slice_: Slice, evidence: Evidence) -> _Answer:
-    if evidence.events.has(uri, slice_.slice_id):
+    if evidence.events.has(uri, slice_):
         return _Answer(names_slice=True)
     if uri in evidence.events.newest_ms and evidence.events.newest_ms[uri] >= slice_.end_ms:
         return _Answer()
@@ -364,7 +384,7 @@ def _evidence(work: RequestContext, view: LedgerView, *, log: LogState, events: 
         records_of=records_of,
         marker=marker,
         weekday=weekday,
-        events=NamedSlices.of(events),
+        events=NamedSlices.of(events, grid),
     )
 
 

@@ -243,7 +243,7 @@ def _input_reason(run: StagedRun, now: LogCoordinates, view: LedgerView) -> tupl
         case Match.CHANGED if then.records == now.records and then.earlier_records != now.earlier_records:
             return Reason.INPUT_CHANGED, (
                 f"{counted(then.earlier_records, 'record')} then, {now.earlier_records:,} now, in the slices before, "
-                f"which log.distinct reads (log version {now.version}, then {then.version})"
+                f"which log.distinct reads from log.slice.first on (log version {now.version}, then {then.version})"
             )
         case Match.CHANGED:
             return Reason.INPUT_CHANGED, (

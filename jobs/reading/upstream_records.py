@@ -2,13 +2,14 @@
 
 A window is one record of the first slice after which no record can change it: the watermark has passed its end and the
 allowed lateness, and no later slice has a pane of it. Its values are those of its last pane, which an earlier slice may
-have fired. So publications of later slices change no record of an earlier one, and a corrected slice changes the slices
-in which its windows became final. A late repair, and an adopted spec with a greater lateness, may fire a window again
-that was final: this and later windows are then records of the slice that fired it.
+have fired. Panes of mode `discarding` add up, so each of them is a record. So publications of later slices change no
+record of an earlier one, and a corrected slice changes the slices in which its windows became final. A late repair, and
+an adopted spec with a greater lateness, may fire a window again that was final: this and later windows are then records
+of the slice that fired it.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
@@ -23,7 +24,7 @@ from jobs.lake.table_files import Attempt
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.log import LogGrammar
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.models.upstream import WINDOW_TIME
+from jobs.pipeline.models.upstream import SLICE_COLUMN, WINDOW_TIME
 from jobs.reading.published import PublishedView, published_runs, published_sql, quote_duckdb
 from jobs.reading.stored_rows import StoredRuns, of_attempts, run_attempt, statistics_digests
 from jobs.reading.stored_tables import spec_of, stored_table
@@ -35,7 +36,7 @@ from windowlib.records import tables
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Increase it when the rows of a slice get other columns or another order."""
 MOST_MS: Final = 2**53
 """Instants farther from 1970 are those of no window."""
@@ -132,7 +133,7 @@ def rows_of(lake: Lake, view: LedgerView, log: LogGrammar, *, slices: Sequence[U
     """Yield the rows of slices. The parts of all of them are read at once, and compared with the ledger.
 
     Raises:
-        LogError: there is no such table.
+        LogError: there is no such table, or it has a column `window_time`.
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     assert log.pipeline is not None, "the log is a table of a pipeline"
@@ -149,7 +150,9 @@ def rows_of(lake: Lake, view: LedgerView, log: LogGrammar, *, slices: Sequence[U
         own = own.sort_by([(name, "ascending") for name in log.order_columns or ()])
         names = [*table.columns(), tables.ROW_ID]
         names = [name for name in names if name in own.column_names and name not in _left_out(log)]
-        rows = _with_window_time(_flat(own.select(names)))
+        rows = _flat(own.select(names), places={SLICE_COLUMN, *(log.order_columns or ())})
+        if log.table == tables.WINDOW_OUTPUTS:
+            rows = _with_window_time(rows, log)
         yield SliceRows(slice=slice_, rows=rows, digest=_digest(own, rows.schema, log))
 
 
@@ -169,7 +172,7 @@ def _digest(rows: "pa.Table", schema: "pa.Schema", log: LogGrammar) -> str:
 
 
 def _last_panes(rows: "pa.Table", keys: Sequence[str], ends_ms: tuple[int, int]) -> "pa.Table":
-    """Return the last panes of the windows that end in an interval."""
+    """Return the published panes of the windows that end in an interval: the last ones, and discarding ones."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -182,22 +185,35 @@ def _last_panes(rows: "pa.Table", keys: Sequence[str], ends_ms: tuple[int, int])
     return chosen.take(last[_NUMBER])
 
 
-def _flat(rows: "pa.Table") -> "pa.Table":
-    """Return rows with the fields of the record as columns. A column of the table of such a name is left out."""
+def _flat(rows: "pa.Table", places: Collection[str]) -> "pa.Table":
+    """Return rows with the fields of the record as columns. A column of the table of such a name is left out.
+
+    `places` are the columns that tell the place of a record. They stay, and a field of such a name gets a prefix.
+    """
     if "record" not in rows.column_names:
         return rows
     import pyarrow as pa
 
     record = rows["record"].combine_chunks()
     fields = dict(zip((field.name for field in record.type), record.flatten(), strict=True))
+    for name in [name for name in fields if name.casefold() in places]:
+        other = f"record_{name}"
+        while other.casefold() in {taken.casefold() for taken in fields}:
+            other = f"record_{other}"
+        fields[other] = fields.pop(name)
     taken = {name.casefold() for name in fields} | {"record"}
     others = {name: rows[name] for name in rows.column_names if name.casefold() not in taken}
     return pa.table(fields | others)
 
 
-def _with_window_time(rows: "pa.Table") -> "pa.Table":
-    if "window_end" not in rows.column_names:
-        return rows
+def _with_window_time(rows: "pa.Table", log: LogGrammar) -> "pa.Table":
+    own = [name for name in rows.column_names if name.casefold() == WINDOW_TIME]
+    if own:
+        raise LogError(
+            f"the windows of pipeline {log.pipeline} have a key or an output {own[0]!r}, and as records of a log they "
+            f"get a column {WINDOW_TIME}, the last millisecond of the window. Give the key or the output of pipeline "
+            f"{log.pipeline} another name (log.columns: {{other_name: {own[0]}}} gives a key one)"
+        )
     import pyarrow as pa
     import pyarrow.compute as pc
 

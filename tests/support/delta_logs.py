@@ -61,6 +61,27 @@ def _mapped(entry: dict[str, object], mode: str) -> dict[str, object]:
     return entry
 
 
+def rename_columns(table: Path, names: Mapping[str, str], *, after: int) -> None:
+    """Rewrite the commits of a table as if ALTER TABLE had mapped and renamed its columns after the first `after` ones.
+
+    `names` maps each column to its new name. The later commits have the old names, which are the physical names now.
+    """
+    texts = [commit.read_text(encoding="utf-8") for commit in commits_of(table)]
+    metadata = next(json.loads(line)["metaData"] for line in texts[0].splitlines() if "metaData" in json.loads(line))
+    schema = json.loads(metadata["schemaString"])
+    for number, field in enumerate(schema["fields"], start=1):
+        field["metadata"] = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": field["name"]}
+        field["name"] = names[field["name"]]
+    metadata |= {
+        "schemaString": json.dumps(schema),
+        "partitionColumns": [names[name] for name in metadata["partitionColumns"]],
+        "configuration": {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": str(len(names))},
+    }
+    protocol = {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}
+    renamed = "\n".join(map(json.dumps, [_operation("RENAME COLUMN"), protocol, {"metaData": metadata}]))
+    _write_commits(table, [*texts[:after], renamed, *texts[after:]])
+
+
 def cut_off(path: Path, *, keep: float) -> None:
     """Truncate a file to a share of its bytes."""
     os.truncate(path, int(path.stat().st_size * keep))

@@ -65,7 +65,8 @@ def _look(lake: Lake, pipeline: Pipeline) -> Look:
     tip = log_place(lake, pipeline).tip()
     assert tip is not None, "the log was just written"
     table = DeltaTable(lake.event_log(pipeline))
-    return Look(table_id=str(table.metadata().id), version=tip.version, commit=tip.commit)
+    table_id = str(table.metadata().id)
+    return Look(table_id=table_id, version=tip.version, commit=tip.commit, names={"day": "day"})
 
 
 def _commits(

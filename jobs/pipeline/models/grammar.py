@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from enum import Enum
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import (
     AfterValidator,
@@ -68,6 +68,10 @@ def _unit(value: object) -> object:
 UnitName = Annotated[Unit, BeforeValidator(_unit)]
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(refuse_control_characters)]
 Columns = Annotated[tuple[ColumnName, ...], Strict(strict=False), Field(min_length=1, max_length=64)]
+
+
+IS_STORED: Final = "is_stored"
+"""The key of the validation context that tells that a ledger stores the spec, so that it is no file to be corrected."""
 
 
 class Nothing(GrammarModel):

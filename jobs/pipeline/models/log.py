@@ -363,7 +363,7 @@ class LogGrammar(Choice):
         if ready is not None and ready.has_condition and any(leaf.newer_commit for leaf in ready.leaves()):
             raise ValueError(
                 f"ready: newer_commit: {why}; write after, min_records, producer or marker, such as "
-                "marker: events/dt={slice_id}/_SUCCESS"
+                "marker: done/{slice_id}"
             )
         return self
 

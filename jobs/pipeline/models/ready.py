@@ -4,10 +4,18 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Strict,
+    ValidationInfo,
+    model_serializer,
+    model_validator,
+)
 
 from jobs.durations import Duration, PositiveDuration
-from jobs.pipeline.models.grammar import Choice, ColumnName, GrammarModel, one_of
+from jobs.pipeline.models.grammar import IS_STORED, Choice, ColumnName, GrammarModel, one_of
 from jobs.plain_text import shortened
 
 MAX_DEPTH = 4
@@ -25,6 +33,15 @@ def _check_asset_uri(value: str) -> str:
         raise ValueError(
             "expected the URI of an Airflow asset, such as s3://events/flights or hindcast://flights/published, "
             f"found {shortened(value)!r}"
+        )
+    return value
+
+
+def _check_marker(value: str, info: ValidationInfo) -> str:
+    if "{slice_id}" not in value and not (info.context or {}).get(IS_STORED):
+        raise ValueError(
+            "expected a path with {slice_id}, such as done/{slice_id}, because each slice has its own marker; found "
+            f"{shortened(value)!r}"
         )
     return value
 
@@ -85,7 +102,7 @@ class ConditionGrammar(Choice):
 
     after_ms: Duration | None = Field(default=None, alias="after")
     newer_commit: Literal[True] | None = None
-    marker: ColumnName | None = None
+    marker: Annotated[ColumnName, AfterValidator(_check_marker)] | None = None
     min_records: MinRecordsGrammar | None = None
     producer: AssetUri | None = None
     all_of: "_Conditions | None" = Field(default=None, alias="all")

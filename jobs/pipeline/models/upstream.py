@@ -10,7 +10,8 @@ from typing import Any, Final, Literal
 from windowlib.records.tables import RECORD_TABLES, SIDE_OUTPUTS, WINDOW_OUTPUTS
 
 Panes = Literal["final", "all"]
-"""`final`: each window is one record, with its last pane, when no record can change it any more. `all`: every pane."""
+"""`final`: each window is one record, with its last pane, when no record can change it any more; panes that add up
+(`discarding`) are a record each. `all`: every pane."""
 
 SLICE_COLUMN: Final = "slice_id"
 WINDOW_TIME: Final = "window_time"

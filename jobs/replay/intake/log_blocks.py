@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from jobs.lake.conforming import conformed, stored_name
+from jobs.disk_errors import disk_problem
+from jobs.lake.conforming import conformed, stored_names
 from jobs.lake.damage import REMOTE_ADVICE, one_line
 from jobs.lake.parquet_files import open_parquet
 from jobs.replay.groups import ARRAY_BYTES, joined
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 ROW: Final = ""
 """Stands for the number of a row in its file, among the hidden columns."""
+BATCH_BYTES: Final = 1 << 27
 UTC: Final = ZoneInfo("UTC")
 UNREADABLE = (OSError, ValueError, pa.ArrowException)
 
@@ -44,7 +46,8 @@ class LogColumns:
 
     `fields` are the columns of the log, as in `FileLayout`. The values of partition columns are in the Delta log and
     not in the files. `widened` is as for `record_hashes`. `slice_column` cuts files with records of several slices, by
-    the times of `zone`. The records of a file that are ordered in memory are batches of up to `joined_bytes`.
+    the times of `zone`. A batch has at most `rows_per_batch` records, and about `batch_bytes` by the footer of its
+    file. The records of a file that are ordered in memory are batches of up to `joined_bytes`.
     """
 
     uri: str
@@ -54,6 +57,7 @@ class LogColumns:
     widened: Mapping[str, str] = field(default_factory=dict)
     slice_column: str | None = None
     zone: ZoneInfo = UTC
+    batch_bytes: int = BATCH_BYTES
     joined_bytes: int = ARRAY_BYTES
 
     @property
@@ -132,19 +136,22 @@ class LogColumns:
         kept, row = 0, block.row
         with self.reading(block):
             file = self._open(block)
-            stored = file.schema_arrow.names
+            stored = dict.fromkeys(file.schema_arrow.names)
             needed = {*columns, self.slice_column} if columns is not None and block.part is not None else columns
             wanted = [field for field in self.fields if needed is None or field["name"] in needed]
-            named = [self._stored_name(field, block, stored) for field in wanted]
+            named = self._stored_names(wanted, block, [*stored])
             constants = [
                 self._constant(field, block, file.metadata.num_rows) if name is None else None
                 for field, name in zip(wanted, named, strict=True)
             ]
             # Arrow yields no rows without a column.
-            read = [name for name in (*named, *hidden) if name is not None and name in stored] or stored[:1]
+            read = [name for name in (*named, *hidden) if name is not None and name in stored] or [*stored][:1]
             read = [*read, CHANGE_TYPE] if block.only_inserts else read
             for batch in file.iter_batches(
-                batch_size=self.rows_per_batch, row_groups=block.row_groups, columns=read, use_threads=False
+                batch_size=self._rows_at_once(file.metadata, len(read)),
+                row_groups=block.row_groups,
+                columns=read,
+                use_threads=False,
             ):
                 count = batch.num_rows
                 arrays = [
@@ -174,6 +181,14 @@ class LogColumns:
                 "deleted in place. Restore the file from a backup, or replay a copy of the log made afresh"
             )
 
+    def _rows_at_once(self, footer: pq.FileMetaData, columns: int) -> int:
+        """Return how many records of a file a batch has, if it has so many of the columns."""
+        rows: int = max(footer.num_rows, 1)
+        encoded: int = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
+        # Pages may have a value once that many records have.
+        width: int = columns * max(encoded // (rows * max(footer.num_columns, 1)), 8)
+        return max(1, min(self.rows_per_batch, self.batch_bytes // width))
+
     def _own(self, rows: pa.RecordBatch, part: tuple[int, int]) -> pa.RecordBatch:
         """Return the records with an instant of the slice column in a range, in their order."""
         from jobs.lake.slice_instants import slice_instants  # it imports the models of pipeline files
@@ -184,10 +199,12 @@ class LogColumns:
         return rows.filter(pc.and_(pc.greater_equal(at_ms, part[0]), pc.less(at_ms, part[1])))
 
     @staticmethod
-    def _stored_name(field: Mapping[str, Any], block: Block, stored: Sequence[str]) -> str | None:
+    def _stored_names(fields: Sequence[Mapping[str, Any]], block: Block, stored: Sequence[str]) -> list[str | None]:
+        names = [str(field["name"]) for field in fields]
         if block.is_copied:
-            return str(field["name"])
-        return None if field["name"] in block.partition else stored_name(field, stored)
+            return [*names]
+        own = zip(names, stored_names(fields, stored), strict=True)
+        return [None if name in block.partition else there for name, there in own]
 
     def _open(self, block: Block) -> pq.ParquetFile:
         # The path of a file of the intake is a whole place; that of a file of the log is one in its file system.
@@ -218,9 +235,12 @@ class LogColumns:
                     f"file {block.named} of version {self.version} of event log {self.uri} cannot be read: "
                     f"{one_line(error)}. {REMOTE_ADVICE}"
                 ) from error
+            why = disk_problem(error) or (
+                "it is damaged, or it was removed while it was read. Restore it from a backup, or replay a range that "
+                "does not need it"
+            )
             raise LogError(
-                f"file {block.named} of version {self.version} of event log {self.uri} cannot be read: it is damaged, "
-                "or it was removed while it was read. Restore it from a backup, or replay a range that does not need it"
+                f"file {block.named} of version {self.version} of event log {self.uri} cannot be read: {why}"
             ) from error
 
 

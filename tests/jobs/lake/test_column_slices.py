@@ -222,14 +222,15 @@ def test_new_commits_touch_the_slices_of_their_statistics(tmp_path: Path) -> Non
     _append(log, "timestamp", [FIRST + timedelta(hours=1), FIRST + timedelta(hours=3)])
     tip = DeltaPlace(uri=str(log)).tip()
     assert tip is not None
-    cut = Cut(uri=str(log), by=HOURLY, slices=())
+    cut, names = Cut(uri=str(log), by=HOURLY, slices=()), {"at": "at"}
     first_ms = round(FIRST.timestamp() * 1000)
-    assert touched_since(tip, 0, cut) == {(first_ms + 3_600_000, first_ms + 3 * 3_600_000): 1}
+    assert touched_since(tip, 0, cut, names=names) == {(first_ms + 3_600_000, first_ms + 3 * 3_600_000): 1}
     _append(log, "timestamp", [FIRST], statistics=True)
     DeltaTable(str(log)).delete("id = 1")
     tip = DeltaPlace(uri=str(log)).tip()
     assert tip is not None
-    assert touched_since(tip, 2, cut) is None  # a `remove` without statistics
+    assert touched_since(tip, 2, cut, names=names) is None  # a `remove` without statistics
+    assert touched_since(tip, 0, cut, names={}) is None  # a look of a version of Hindcast that stored no names
 
 
 def test_statistics_of_all_spellings() -> None:

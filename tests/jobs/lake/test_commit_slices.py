@@ -171,7 +171,7 @@ def test_new_commits_touch_the_slice_of_their_time(tmp_path: Path) -> None:
         _append(log, at_ms)
     tip = DeltaPlace(uri=str(log)).tip()
     assert tip is not None
-    assert touched_since(tip, 0, Cut(uri=str(log), by=BY, slices=())) == {(3 * HOUR_MS, 3 * HOUR_MS): 2}
+    assert touched_since(tip, 0, Cut(uri=str(log), by=BY, slices=()), names={}) == {(3 * HOUR_MS, 3 * HOUR_MS): 2}
 
 
 def test_commits_that_a_file_stores_for_its_rows(tmp_path: Path) -> None:

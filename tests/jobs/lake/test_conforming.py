@@ -1,12 +1,13 @@
 """Columns of files get the types of the log, and no value changes."""
 
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from jobs.lake.conforming import conformed, refusals
+from jobs.lake.conforming import conformed, refusals, stored_names
 from windowlib.columnar.arrow import arrow_type
 from windowlib.records.column_types import PHYSICAL_NAME, parse_type
 
@@ -74,3 +75,22 @@ def test_mapped_fields_are_found_by_their_physical_names_only() -> None:
     node = {"type": "struct", "fields": [field]}
     stored = pa.array([{"col-1": 1, "a": 2}], pa.struct([("col-1", pa.int64()), ("a", pa.int64())]))
     assert conformed(stored, node).to_pylist() == [{"a": 1}]
+
+
+def test_the_names_of_a_wide_file_are_not_searched_for_each_field() -> None:
+    """10,000 fields in a file of 10,000 columns took 0.8 s for each reading of a file."""
+
+    class Names(list[str]):
+        passes = 0
+
+        def __contains__(self, _name: object) -> bool:
+            raise AssertionError("a list is searched from its start")
+
+        def __iter__(self) -> Iterator[str]:
+            self.passes += 1
+            return super().__iter__()
+
+    names = Names(f"c{number}" for number in range(100))
+    fields = [{"name": f"C{number}" if number % 2 else f"c{number}"} for number in range(110)]
+    assert stored_names(fields, names) == [*names[:100], *[None] * 10]
+    assert names.passes <= 2

@@ -5,20 +5,22 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, strategies as st
 from pyiceberg import types
-from pyiceberg.manifest import FileFormat
+from pyiceberg.conversions import to_bytes
+from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, Transform
 
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.iceberg_place import IcebergPlace, column_nodes, widened_columns
-from jobs.lake.iceberg_table import open_iceberg
+from jobs.lake.iceberg_table import file_bounds, open_iceberg
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
 from tests.support.fuzzing import seeds
@@ -166,6 +168,18 @@ def test_bounds_of_a_column_that_was_widened_have_its_new_type(tmp_path: Path) -
     found = version.bounds("id")["high"]
     assert sorted(found.to_pylist()) == [1, 1, 1, 2**40]
     assert found.type == pa.int64()
+
+
+@given(days=st.lists(st.integers(-(10**5), 10**5), min_size=2, max_size=2), kind=st.sampled_from(["date", "timestamp"]))
+def test_bounds_of_a_date_that_became_a_timestamp_are_instants(days: list[int], kind: str) -> None:
+    """Version 3 of Iceberg allows it. pyiceberg writes no such table, so this is the metadata of one file."""
+    own: tuple[types.PrimitiveType, int] = (
+        (types.DateType(), 1) if kind == "date" else (types.TimestampType(), DAY_MS * 1000)
+    )
+    low, high = ({1: to_bytes(own[0], day * own[1])} for day in days)
+    file = cast("DataFile", SimpleNamespace(lower_bounds=low, upper_bounds=high))
+    schema = Schema(types.NestedField(1, "at", types.TimestampType()))
+    assert file_bounds(file, schema, "at") == tuple(day * DAY_MS * 1000 for day in days)
 
 
 def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

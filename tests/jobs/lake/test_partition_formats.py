@@ -111,6 +111,22 @@ def test_a_value_is_the_hour_that_it_names(form: Form, at: datetime) -> None:
     assert Cut(uri="log", by=form.grammar("1h"), slices=()).instant_ms(value) == round(whole.timestamp() * 1000)
 
 
+@pytest.mark.parametrize("value", ["20261101", 20261101, "2026-11-01", "2026-W44-7", "2026W447"], ids=repr)
+@pytest.mark.parametrize("hour", ["", "T05", "T05Z", "T05+00:00", "T05:15", "T05:15+00"])
+def test_a_value_that_is_longer_than_a_slice_is_refused(tmp_path: Path, value: str | int, hour: str) -> None:
+    """A slice of a part of a day would be published with the data of the whole day, before the day is over."""
+    whole = "" if ":15" in hour else "h" if hour else "d"
+    log = _write(tmp_path / "log", [{"id": 1, "dt": f"{value}{hour}" if hour else value}], ["dt"])
+    for every, shorter in (("1d", ""), ("1h", "d"), ("15m", "dh")):
+        by = SliceGrammar.model_validate({"by": "dt", "every": every})
+        for slices in (DAYS, DAYS[1:]):  # other slices do not have the value
+            if slices == DAYS and whole and whole in shorter:
+                with pytest.raises(LogError, match=rf"value '{value}.* is a whole (day|hour), .*every: 1{whole}"):
+                    pin_log(DeltaPlace(uri=log), by=by, slices=slices)
+            else:
+                assert pin_log(DeltaPlace(uri=log), by=by, slices=slices).records == (slices == DAYS)
+
+
 @pytest.mark.parametrize(
     ("by", "format_", "value"),
     [

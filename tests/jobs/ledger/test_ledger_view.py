@@ -293,7 +293,7 @@ def test_looks_are_stored_as_differences() -> None:
             changed = {name: seen for name, seen in known.items() if chance.random() < 0.8}
             for name in chance.sample(range(10), chance.randrange(3)):
                 changed[f"1970-01-{name:02d}"] = SeenInput(log=replace(a_result(1).log, records=chance.randrange(3)))
-            look = Look(table_id="log", version=seq, commit=f"c{seq}", changed=changed, seq=seq)
+            look = Look(table_id="log", version=seq, commit=f"c{seq}", names={"day": "col-1"}, changed=changed, seq=seq)
             events.append(replace(looked_event(look, before), seq=seq))
             assert project(events, version=seq).look == look, seed
             stored = events[-1].details.get("newly", {}).keys() if seq > 1 else changed.keys()

@@ -156,6 +156,11 @@ def test_a_pipeline_survives_json(name: str) -> None:
         ("{after: 2h}", "{all: [{aftr: 2h}]}", "did you mean 'after'?"),
         ("{after: 2h}", "{all: [{timeout: 2h}]}", "log.ready.all[0].timeout: unknown key 'timeout'"),
         ("{after: 2h}", "{any: []}", "log.ready.any: expected a list of conditions"),
+        (
+            "{after: 2h}",
+            "{any: [{marker: done/_SUCCESS}]}",
+            "log.ready.any[0].marker: expected a path with {slice_id}, such as done/{slice_id}, because each slice",
+        ),
         ("{after: 2h}", "{any: [{all: [{any: [{all: [{any: [{after: 1h}]}]}]}]}]}", "nests all and any 5 times"),
         ("{after: 2h}", "{min_records: 0}", "log.ready.min_records: expected a whole number from 1 on, or {share: 0.5"),
         ("{after: 2h}", "{min_records: {shar: 0.5}}", "log.ready.min_records.shar: unknown key 'shar'"),

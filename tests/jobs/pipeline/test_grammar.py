@@ -154,6 +154,14 @@ def test_conditions_and_schedules_survive_json_and_change_no_row(changes: dict[s
     assert spec_fingerprint(one) == spec_fingerprint(pipeline())
 
 
+def test_a_stored_marker_of_an_earlier_version_is_read() -> None:
+    """One marker for all slices is refused in a file. A ledger may have a spec with it, and it stays readable."""
+    text = pipeline_to_json(pipeline(log={**FORMS_LOG, "ready": {"marker": "done/{slice_id}"}}))
+    old = pipeline_from_json(text.replace("{slice_id}", "_SUCCESS"), source="ledger")
+    assert old.log.ready is not None
+    assert old.log.ready.marker == "done/_SUCCESS"
+
+
 def _leaves(part: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:  # noqa: ANN401 - a part of a file
     if isinstance(part, dict) and part:
         return [leaf for key, inside in part.items() for leaf in _leaves(inside, (*path, key))]

@@ -48,7 +48,13 @@ WRONG_LOGS: Final[tuple[dict[str, Any], ...]] = (
     {"table": "t", "key": ["k"], "slice": {"by": "d"}},
     {"table": "t", "event_time": "at", "slice": {"by": "d"}},
     {"table": "t", "event_time": "at", "key": ["k"], "over": "all", "slice": {"by": "d"}},
-    {"table": "t", "event_time": "at", "key": ["k"], "slice": {"by": "d"}, "ready": {"after": "2h", "marker": "m"}},
+    {
+        "table": "t",
+        "event_time": "at",
+        "key": ["k"],
+        "slice": {"by": "d"},
+        "ready": {"after": "2h", "marker": "m/{slice_id}"},
+    },
     {"pipeline": "Hours", "event_time": "at", "key": ["k"]},
     {"table": "t", "event_time": "at", "key": ["k"], "slice": {"by": "d"}, "order": []},
 )

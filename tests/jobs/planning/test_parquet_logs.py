@@ -3,6 +3,7 @@
 import os
 import random
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,14 +16,18 @@ from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.models.restate import RestateGrammar
+from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.changed_slices import look_at_log
 from jobs.planning.log_state import read_log_state
+from jobs.planning.readiness import ready_prefix
+from jobs.planning.request_context import open_request_context
 from jobs.planning.restating import propose
 from jobs.planning.watching import Watch, read_watch, sign_of
 from jobs.publishing.accepting import rewrites_of
 from jobs.reading.log_places import log_place
 from tests.support.fuzzing import seeds
 from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row
+from tests.support.places import ROOT
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import LogError, RequestError, SpecError
 
@@ -129,6 +134,29 @@ def test_distinct_looks_back_into_slices_before(tmp_path: Path) -> None:
     assert _what(outcome) == _what(delta.run())
     hive.write([{**_rows(random.Random(3), 0, 1)[0], "seq": 500}])
     assert hive.changed() == dict.fromkeys(DAYS[:2], Match.CHANGED)  # the second day looks one day back
+
+
+def test_the_marker_of_the_page_completes_its_hour(tmp_path: Path) -> None:
+    """The example of docs/reference/logs.md: without the marker of an hour, the hour waits."""
+    page = (ROOT / "docs" / "reference" / "logs.md").read_text("utf-8")
+    block = page.partition("## Parquet files without")[2].partition("```yaml\n")[2].partition("```")[0]
+    rest = "  key: [event_id]\n  event_time: {column: received_at}\nwatermark: {kind: ascending}\n"
+    pipeline = pipeline_of(
+        f"pipeline: raw\n{block}{rest}windows: {{tumbling: {{size: 1h}}}}\naggregates: {{n: {{count: {{}}}}}}\n"
+    )
+    work = open_request_context(pipeline, Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    for hour in ("05", "06"):
+        file = tmp_path / "raw" / "events" / "dt=2026-11-01" / f"hour={hour}" / "part-0.parquet"
+        file.parent.mkdir(parents=True)
+        at = pa.array([datetime(2026, 11, 1, int(hour), tzinfo=UTC)])
+        pq.write_table(pa.table({"event_id": [hour], "received_at": at.cast(pa.timestamp("us", "UTC"))}), file)
+    slices = slices_between(pipeline, *(parse_bound(pipeline, f"2026-11-01T0{hour}") for hour in (5, 7)))
+    done = tmp_path / "raw" / "events" / "_done"
+    done.mkdir()
+    for complete in range(3):
+        log = read_log_state(pipeline, work.lake, slices)
+        assert ready_prefix(work, work.ledger.view(), slices, log=log).slices == slices[:complete]
+        (done / slices[min(complete, 1)].slice_id).touch()
 
 
 def test_no_commit_can_be_accepted(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from jobs.pipeline.models.ready import ReadyGrammar
+from jobs.pipeline.slices import SliceGrid, slice_at
 from jobs.planning.log_state import LogState
 from jobs.planning.readiness import AssetEvent, Evidence, NamedSlices, Waiting, first_not_ready, missing_of
 from jobs.runs import LogCoordinates, Slice
@@ -19,6 +21,9 @@ DAYS = 12
 SLICES = tuple(
     Slice(slice_id=f"2024-01-{day:02d}", start_ms=(day - 1) * DAY, end_ms=day * DAY) for day in range(1, DAYS + 1)
 )
+
+
+DAILY = SliceGrid(every_ms=DAY, zone=ZoneInfo("UTC"), first_ms=None, last_ms=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +63,7 @@ class World:
             records_of=lambda one: self.before.get(one.start_ms // DAY),
             marker=lambda text, one: (text, SLICES.index(one) in self.marked),
             weekday=weekday,
-            events=NamedSlices.of(self.events),
+            events=NamedSlices.of(self.events, DAILY),
         )
 
 
@@ -220,3 +225,39 @@ def test_what_is_waited_for_since_when_and_until_when() -> None:
 def test_without_a_condition_a_commit_after_the_end_completes_the_last_slice(newest_ms: int | None, count: int) -> None:
     world = World(records={0: 5}, newest_ms=newest_ms, now_ms=30 * DAY)
     assert len(first_not_ready(None, SLICES[:1], world.evidence()).slices) == count
+
+
+@given(
+    every=st.sampled_from([DAY, 12 * HOUR, HOUR, HOUR // 4]),
+    own=st.sampled_from([DAY, 6 * HOUR, HOUR, HOUR // 4]),
+    zone=st.sampled_from(["UTC", "Europe/Berlin", "America/Los_Angeles"]),
+    first=st.integers(0, 100),
+    count=st.integers(0, 100),
+)
+def test_a_range_of_slices_names_the_slices_that_are_inside(
+    every: int, own: int, zone: str, first: int, count: int
+) -> None:
+    """Around a change of clocks, for producers with slices of other lengths.
+
+    An id tells neither the zone of a day nor, of a shorter slice, its length: the slices are those of the reader then.
+    """
+    assume(zone == "UTC" or own == DAY)
+    assume(own in (DAY, every) or every >= own)
+    grids = [
+        SliceGrid(every_ms=length, zone=ZoneInfo(zone if length == DAY else "UTC"), first_ms=None, last_ms=None)
+        for length in (every, own)
+    ]
+    begin_ms = 1_774_569_600_000  # 2026-03-27
+    ends = [slice_at(grids[0], begin_ms + every * number) for number in (first, first + count)]
+    named = NamedSlices.of([AssetEvent(uri="u", at_ms=0, key=f"{ends[0].slice_id}..{ends[1].slice_id}")], grids[1])
+    is_known = every in (DAY, HOUR, own)  # the text of an id does not tell other lengths
+    for at_ms in range(begin_ms - DAY, begin_ms + 110 * DAY, own if own > HOUR else 7 * HOUR + own):
+        slice_ = slice_at(grids[1], at_ms)
+        is_inside = ends[0].start_ms <= slice_.start_ms and slice_.end_ms <= ends[1].end_ms
+        assert named.has("u", slice_) == is_inside or (is_inside and not is_known)
+
+
+def test_a_key_that_is_no_range_of_slices_names_none() -> None:
+    keys = ("a..b", "2024-01-01..", "..", "9999-12-31..9999-12-31", "2024-01-01..2024-01-99", "2024-01-03..2024-01-02")
+    named = NamedSlices.of([AssetEvent(uri="u", at_ms=0, key=key) for key in keys], DAILY)
+    assert not any(named.has("u", slice_) for slice_ in SLICES)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
@@ -255,6 +255,43 @@ def test_a_side_table_is_a_log_of_its_records(lake: Path) -> None:
     assert sorted(str((row["at"], row["v"], row["late_by_ms"])) for own in records.values() for row in own) == expected
     outcome = run(lake, reader, 0, DAYS)
     assert sum(own["counts"]["read"] for own in outcome.to_json()["runs"]) == len(late)
+
+
+def test_columns_with_names_of_hindcast_through_three_pipelines(tmp_path: Path) -> None:
+    """Side records are in the order of the log that they are from, whatever columns it has, and lose none of them."""
+    random = Random(5)
+    for day in range(DAYS):
+        append(tmp_path / "plain", random, day=day, most=20)
+    rows = DeltaTable(str(tmp_path / "plain")).to_pyarrow_table().sort_by("day")
+    number = pa.array([random.randrange(10**6) for _ in range(rows.num_rows)], pa.int64())
+    for name in ("Rank", "slice_id", "window_end", "window_time"):
+        rows = rows.append_column(name, number.cast(pa.string()) if name == "window_end" else number)
+    write_deltalake(str(tmp_path / "log"), rows, partition_by=["day"])
+    run(tmp_path, upstream(random, "tumbling: {size: 1h}"), 0, DAYS)
+    named = {"Rank": "record_Rank", "slice_id": "record_slice_id"} | {name: name for name in ("window_end", "v")}
+    for name, reads in (("second", "hours"), ("third", "second")):
+        view = Ledger(Lake(root=str(tmp_path)).ledger(reads), now_ms=lambda: NOW_MS).view()
+        late = read_published_table(Lake(root=str(tmp_path)), reads, "late_records", view=view).to_pylist()
+        late.sort(key=lambda row: (row["slice_id"], row["rank"]))
+        reader = downstream("  table: late_records\n", name=name, reads=reads, column="at, unit: ms")
+        records = [record for own in records_of(tmp_path, reader).values() for record in own]
+        of_log = named if reads == "hours" else dict.fromkeys([*named.values(), "window_time"])
+        assert [[record[there or own] for own, there in of_log.items()] for record in records] == [
+            [row["record"][own] for own in of_log] for row in late
+        ]
+        outcome = run(tmp_path, reader, 0, DAYS)
+        assert sum(own["counts"]["read"] for own in outcome.to_json()["runs"]) == len(late) > 5
+
+
+def test_a_window_time_that_is_no_windows_own_is_refused(lake: Path) -> None:
+    run(lake, upstream(Random(5), "tumbling: {size: 5h}"), 0, DAYS)
+    by_time = pipeline_of(
+        "pipeline: by_time\nlog:\n  pipeline: hours\n  key: [window_time]\n  event_time: {column: window_time}\n"
+        "watermark: {kind: ascending}\nwindows:\n  tumbling: {size: 1d}\naggregates: {n: {sum: n}}\n"
+    )
+    run(lake, by_time, 0, DAYS)
+    with pytest.raises(LogError, match=r"windows of pipeline by_time have a key or an output 'window_time'"):
+        plan_of(lake, downstream(name="third", reads="by_time"))
 
 
 def test_the_cached_files_are_made_again_with_the_same_rows(lake: Path) -> None:

@@ -21,7 +21,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.changed_slices import changed_slices
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
-from jobs.planning.steps import Ask
+from jobs.planning.steps import Ask, Reason
 from jobs.reading.stored_rows import StoredRuns
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
@@ -333,6 +333,13 @@ def test_slices_before_the_first_one_are_not_read(tmp_path: Path) -> None:
     pipeline = by_id("3d", more=", first: 2026-01-06")
     replay(tmp_path, pipeline, days=(1, DAYS))
     assert duplicates(tmp_path, "all") == {(3, 0): (2, 0)}
+    whole = by_id("3d")
+    work = work_of(tmp_path, whole)
+    days = slices_between(whole, *(parse_bound(whole, f"2026-01-{day:02}") for day in (6, 10)))
+    steps = plan(whole, work.lake, work.ledger.view(), ask=Ask(slices=days)).steps
+    why = "0 records then, 1 now, in the slices before, which log.distinct reads from log.slice.first on (log version "
+    assert steps[0].because.startswith(why)
+    assert [step.reason is Reason.INPUT_CHANGED for step in steps] == [True, True, True, False]
 
 
 def test_records_that_do_not_count_make_no_duplicates(tmp_path: Path) -> None:

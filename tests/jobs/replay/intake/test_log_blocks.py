@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.replay.intake import log_blocks
 from jobs.replay.intake.blocks import Block
 from jobs.replay.intake.log_blocks import LogColumns
 from windowlib.errors import LogError
@@ -36,6 +37,33 @@ def test_any_columns_are_read_and_partition_columns_come_from_the_delta_log(
     assert [one.num_rows for one in found] == [3, 3, 1]
     wanted = [name for name in NODES if columns is None or name in columns]
     assert [row for one in found for row in one.to_pylist()] == [{name: row[name] for name in wanted} for row in READ]
+
+
+@pytest.mark.parametrize(("wide", "text"), [(100, "a"), (2, "a" * 5_000)])
+def test_a_batch_of_wide_records_has_few_of_them(tmp_path: Path, wide: int, text: str) -> None:
+    columns = {f"c{number}": pa.array([f"{text}{row}" for row in range(1_000)]) for number in range(wide)}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", use_dictionary=False)
+    block = Block(str(tmp_path / "a.parquet"), "a", {}, 0, 0, 0, 0, 0, records=1_000)
+    fields = [field_node(name, "string") for name in columns]
+    log = LogColumns(uri=str(tmp_path), version=0, fields=fields, rows_per_batch=10**6, batch_bytes=100_000)
+    whole, narrow = list(log.batches(block)), list(log.batches(block, ["c0"]))
+    assert all(10_000 < rows.nbytes <= 200_000 for rows in [*whole[:-1], *narrow[:-1]])
+    assert len(narrow) * wide <= len(whole) + wide
+    for found, names in ((whole, [*columns]), (narrow, ["c0"])):
+        assert pa.Table.from_batches(found).to_pydict() == {name: columns[name].to_pylist() for name in names}
+
+
+def test_a_file_that_is_one_too_many_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's words, when an unordered slice is divided into more ranges than a process may open files."""
+    block, error = block_of(tmp_path / "a.parquet", stores_day=False), "Failed to open. Detail: [errno 24] Too many"
+
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(error)
+
+    monkeypatch.setattr(log_blocks, "open_parquet", failing)
+    log = LogColumns(uri=str(tmp_path), version=3, fields=FIELDS, rows_per_batch=3)
+    with pytest.raises(LogError, match=r"a.parquet .* cannot be read: Too many open files\. Raise .* \(ulimit -n\)"):
+        list(log.batches(block))
 
 
 def test_a_file_with_other_records_than_stated_is_refused(tmp_path: Path) -> None:
