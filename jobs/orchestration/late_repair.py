@@ -122,6 +122,10 @@ def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, a
     if latest_ms is not None:
         end = _end(view, late[-1].slice, reach, latest_ms=latest_ms)
         slices = slices_between(pipeline, late[0].slice.start_ms, end.end_ms)
+        shown = [run for slice_ in slices if (run := view.published_run(slice_.slice_id)) is not None]
+        needed_ms = max(needed_ms, *(_allowed_lateness_ms(spec_of(view, run)) for run in shown))
+        if at_most_ms is not None and needed_ms > at_most_ms:
+            return repair_of(work, from_ms=from_ms, to_ms=to_ms, at_most_ms=needed_ms)
     return LateRepair(
         pipeline=pipeline.name,
         late=tuple(late),

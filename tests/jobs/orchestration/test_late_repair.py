@@ -279,6 +279,25 @@ def test_records_that_are_later_than_asked_stay_late(tmp_path: Path) -> None:
     assert after.records <= some.left
 
 
+def test_a_later_repair_keeps_what_an_earlier_one_with_a_greater_lateness_took(tmp_path: Path) -> None:
+    """Also if the person asks for less. Then it takes all records that this lateness takes, and tells so."""
+    for day in range(4):
+        append_one(tmp_path / "log", day, day * DAY_MS + DAY_MS // 2, value=day)
+    hours = [(0, 5), (1, 11), (2, 5), (2, 9)]
+    for number, (day, late_h) in enumerate(hours, start=4):
+        append_one(tmp_path / "log", day, day * DAY_MS + DAY_MS // 2 - late_h * DAY_MS // 24, value=number)
+    _, work = ordered_context(tmp_path)
+    run_days(work, 0, 4)
+    repair(work, repair_of(work, from_ms=start_ms(1), to_ms=start_ms(2), at_most_ms=None))
+    later = repair_of(work, from_ms=None, to_ms=None, at_most_ms=DAY_MS // 4)
+    assert (later.records, later.left) == (3, 0)
+    assert repair(work, later).is_published
+    greater = context(linked_lake(tmp_path / "model", tmp_path / "log"), repairing(work, later).pipeline)
+    run_days(greater, 0, 4)
+    assert shown(work) == shown(greater)
+    assert repair_of(work, from_ms=None, to_ms=None, at_most_ms=None).records == 0
+
+
 def test_a_repair_of_runs_that_readers_do_not_see_any_more_is_not_published(tmp_path: Path) -> None:
     work = make_small(tmp_path)
     run_days(work, 0, 2)
