@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView
 from jobs.orchestration import dag_orders, scheduling
 from jobs.pipeline.slices import MAX_SLICES
+from jobs.planning.request_context import open_request_context
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
 from tests.support.fuzzing import seeds
+from windowlib.errors import CheckpointError, HindcastError, LedgerError, LogError, RequestError, SpecError, StoreError
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -98,6 +101,10 @@ def stage(lake: Lake, xcom: object) -> object:
     return json.loads(text)
 
 
+def sales_view(lake: Lake) -> LedgerView:
+    return open_request_context(sales(), lake, now_ms=now_ms).ledger.view()
+
+
 def test_the_order_of_plan_leads_through_gate_and_publish(tasks: Tasks, lake: Lake) -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
@@ -112,6 +119,36 @@ def test_the_order_of_plan_leads_through_gate_and_publish(tasks: Tasks, lake: La
     assert tasks.events == ["2024-01-01"]
     with pytest.raises(AirflowSkipException, match="no slice after the published head 2024-01-01 is over"):
         tasks.plan()
+
+
+def test_a_retry_after_the_publication_sends_the_events_that_the_first_try_has_not_sent(
+    tasks: Tasks, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store does not answer after the ledger has the publication, when the current tables are moved."""
+    order = stage(lake, tasks.plan())
+    tasks.run("gate", order)
+
+    def fails(_work: object) -> None:
+        raise StoreError("the store does not answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("jobs.publishing.publishing.move_current_tables", fails)
+        with pytest.raises(StoreError, match="does not answer"):
+            tasks.run("publish", order)
+    assert (len(sales_view(lake).published), tasks.events) == (1, [])
+    assert tasks.run("publish", order)["changed"] == ["2024-01-01"]
+    assert tasks.events == ["2024-01-01"]
+
+
+@pytest.mark.parametrize("kind", [LedgerError, LogError, StoreError, RequestError, SpecError, CheckpointError])
+def test_airflow_tries_again_after_an_error_that_may_pass(kind: type[HindcastError]) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from jobs.dag_factory.task_errors import our_errors
+
+    raised = kind if kind in {LedgerError, LogError, StoreError} else AirflowFailException
+    with pytest.raises(raised, match="the cause"), our_errors():
+        raise kind("the cause")
 
 
 def test_a_failed_check_fails_the_gate_without_retry(tasks: Tasks, lake: Lake) -> None:
