@@ -11,6 +11,7 @@ from zlib import crc32
 
 from jobs.durations import UNIT_MS
 from jobs.engine.fingerprints import state_of
+from jobs.lake.damage import refuse_outage
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.reading.stored_rows import Finding, StoredRuns, run_attempt
@@ -93,6 +94,9 @@ def verify(
         view: the ledger version.
         span: the slices to check; all when None.
         runs_at_once: the number of runs whose rows of a table are in memory at a time.
+
+    Raises:
+        StoreError: the object store does not answer.
     """
     wanted = span or Span()
     runs = sorted((run for run in view.runs.values() if wanted.holds(run)), key=lambda run: run.result.slice.start_ms)
@@ -113,11 +117,15 @@ def _compared(stored: StoredRuns, table: str, runs: Sequence[StagedRun]) -> tupl
     """Return the number of rows of some runs in a table, and their differences.
 
     If a file cannot be read, each half of the runs is compared by itself, so that the other runs are compared as well.
+
+    Raises:
+        StoreError: the object store does not answer.
     """
     try:
         rows, findings = stored.checked(table, runs)
         return rows.num_rows, list(findings)
     except HindcastError as error:
+        refuse_outage(stored.lake.table(stored.pipeline, table), error)
         if len(runs) == 1:
             slice_id, attempt_id = run_attempt(runs[0], table)
             is_own = f"attempt_id={attempt_id}" in str(error)  # else the log of the table is damaged

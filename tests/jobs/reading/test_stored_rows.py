@@ -19,6 +19,8 @@ from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.reading.id_sums import id_sums
 from jobs.reading.published import read_published, read_published_table
+from jobs.reading.stored_rows import StoredRuns
+from jobs.reading.verified_log import verify_log
 from jobs.reading.verify import Span, Verification, verify
 from jobs.review.report.page import write_report
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
@@ -85,6 +87,28 @@ def test_verify_lists_every_file_with_a_damaged_page(work: RequestContext, runs_
     assert len(of_pages) == 2
     assert all(sum(path.name in text for text in of_pages) == 1 for path in damaged)
     assert {one.slice_id for one in found if str(one) not in of_pages} == {DAYS[1]}
+
+
+def test_a_store_that_does_not_answer_is_no_damage(work: RequestContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked twice, and not once for each run."""
+    endpoint = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "HINDCAST_STORAGE_RETRY": "0s"}  # the port discards
+    for name, value in {**endpoint, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}.items():
+        monkeypatch.setenv(name, value)
+    away, reads = Lake(root="s3://bucket/lake"), list[object]()
+    monkeypatch.setattr(StoredRuns, "checked", recorded(StoredRuns.checked, reads))
+    with pytest.raises(StoreError, match="The store does not answer now: .*Could not connect"):
+        verify(away, "sales", work.ledger.view())
+    assert len(reads) == 1
+    with pytest.raises(StoreError, match="The store does not answer now: .*Could not connect"):
+        verify_log(away, work.pipeline, work.ledger.view(), span=Span())
+
+
+def recorded(function: Callable[..., Any], calls: list[object]) -> Callable[..., Any]:
+    def call(*given: object, **named: object) -> object:
+        calls.append(given)
+        return function(*given, **named)
+
+    return call
 
 
 def test_a_reader_names_the_damaged_file_of_the_rows_that_it_reads(work: RequestContext) -> None:
