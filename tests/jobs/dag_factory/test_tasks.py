@@ -269,6 +269,17 @@ def test_a_wait_outlives_a_store_that_does_not_answer(monkeypatch: pytest.Monkey
     assert answers == []
 
 
+def test_a_wait_ends_after_an_hour_whatever_the_clock_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decision was made while the clock was a month ahead, so its time is a month away now."""
+    from jobs.dag_factory import wait_trigger
+    from jobs.planning.watching import Watch
+
+    assert wait_trigger.LONGEST_S == 3600
+    monkeypatch.setattr(wait_trigger, "LONGEST_S", 0.05)
+    trigger = wait_trigger.WaitTrigger(watch=Watch(wake_ms=now_ms() + 30 * 86_400_000).to_json(), poll_s=0.01)
+    assert asyncio.run(first_event(through_airflow(trigger))).payload == {"sign": "clock"}
+
+
 def test_a_wait_looks_less_often_if_looking_is_slow() -> None:
     from jobs.dag_factory.wait_trigger import POLL_S, pause_s
 
