@@ -216,7 +216,7 @@ def test_gate_and_publish_send_the_gauges_of_the_pipeline_to_airflow(
 
 
 def test_plan_waits_without_an_order_while_a_slice_is_not_ready(
-    load_dags: "LoadDags", tmp_path: Path, lake: Lake
+    load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow.sdk.exceptions import TaskDeferred
 
@@ -224,6 +224,13 @@ def test_plan_waits_without_an_order_while_a_slice_is_not_ready(
     text = PIPELINE.replace("slice: {by: day}", "slice: {by: day}\n  ready: {min_records: 9}")
     (tmp_path / "sales.yaml").write_text(text, encoding="utf-8")
     tasks = Tasks(load_dags(tmp_path)["replay_sales"], "2024-01-02")
+    are_again: list[bool] = []
+
+    def propose(*_given: object, is_again: bool, **_named: object) -> tuple[str, ...]:
+        are_again.append(is_again)
+        return ()
+
+    monkeypatch.setattr("jobs.orchestration.dag_tasks.propose_repairs", propose)
     with pytest.raises(TaskDeferred) as deferred:
         tasks.plan()
     assert tasks.pushed["hindcast_verdict"].startswith("waits for 2024-01-01 since 2024-01-02 00:00:00 UTC: slice")
@@ -234,6 +241,7 @@ def test_plan_waits_without_an_order_while_a_slice_is_not_ready(
     assert event.payload == {"sign": "log"}
     resumed = getattr(tasks.task("plan"), deferred.value.method_name)
     assert resumed(tasks.context, event.payload)["slices"] == ["2024-01-01"]
+    assert are_again == [False, True], "late repairs are looked for once"
 
 
 def through_airflow(trigger: Any) -> Any:  # noqa: ANN401 - a trigger of Airflow

@@ -369,10 +369,12 @@ def test_nothing_published_is_refused(tmp_path: Path) -> None:
 class TestProposals:
     """What the schedule proposes with `repair: {mode: propose}`, and how a proposal is started."""
 
-    def proposed(self, work: RequestContext, rule: str = "mode: propose, at_most_age: 36500d") -> tuple[str, ...]:
+    def proposed(
+        self, work: RequestContext, rule: str = "mode: propose, at_most_age: 36500d", *, is_again: bool = False
+    ) -> tuple[str, ...]:  # fmt: skip
         text = pipeline_text(windows="tumbling: {size: 2h}", bound="0s", lateness="0s")
         pipeline = pipeline_of(f"{text}repair: {{{rule}}}\n")
-        return propose_repairs(pipeline, work.lake, now_ms=NOW_MS, who="the schedule")
+        return propose_repairs(pipeline, work.lake, now_ms=NOW_MS, who="the schedule", is_again=is_again)
 
     def opened(self, work: RequestContext) -> list[Request]:
         return list(work.ledger.view().open_requests(RequestKind.REPAIR))
@@ -399,6 +401,18 @@ class TestProposals:
         outcome = run(context, asked)
         assert (outcome.request_id, outcome.is_published) == (request.request_id, True)
         assert self.proposed(work) == ()
+
+    def test_a_decision_after_a_wait_reads_no_late_record(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A DAG run decides again each minute. It tells of an open repair all the same."""
+        work = make_small(tmp_path)
+        run_days(work, 0, DAYS)
+        with monkeypatch.context() as patched:
+            patched.setattr(repair_proposals, "within_budget", None)
+            assert self.proposed(work, is_again=True) == ()
+        self.proposed(work)
+        assert "is open" in self.proposed(work, is_again=True)[0]
 
     def test_a_declined_repair_is_not_proposed_again(self, tmp_path: Path) -> None:
         work = make_small(tmp_path)
