@@ -34,6 +34,7 @@ PARTS: Mapping[str, list[str]] = {
     DRIVER: ["airflow", "scheduler"],
     "airflow-dag-processor": ["airflow", "dag-processor"],
     "airflow-triggerer": ["airflow", "triggerer"],
+    "airflow-clean": ["clean-airflow"],
     "spark-master": [
         "spark-class",
         "org.apache.spark.deploy.master.Master",

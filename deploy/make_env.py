@@ -55,6 +55,7 @@ SETTINGS = (
     ),
     Setting(name="SPARK_SECRET", about="shared by the Spark master, its workers and the drivers", secret=_token(32)),
     Setting(name="AIRFLOW_PORT", about="Airflow's web page, on 127.0.0.1", default="8080"),
+    Setting(name="AIRFLOW_KEEP_DAYS", about="days that Airflow's logs and the rows of its database stay", default="90"),
     Setting(name="SPARK_PORT", about="the Spark master's web page, on 127.0.0.1", default="8081"),
     Setting(name="SPARK_WORKER_CORES", about="cores of each Spark worker", default="2"),
     Setting(name="SPARK_WORKER_MEMORY", about="memory of a Spark worker for the JVMs of executors", default="3g"),

@@ -66,14 +66,14 @@ class PlanOperator(BaseOperator):
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
-        return self._decide(context)
+        return self._decide(context, is_again=False)
 
     def decide_again(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Decide after a wait. `event` has the sign that the trigger saw."""
         self.log.info("decides again, because of the %s", event["sign"])
-        return self._decide(context)
+        return self._decide(context, is_again=True)
 
-    def _decide(self, context: Context) -> dict[str, Any]:
+    def _decide(self, context: Context, *, is_again: bool) -> dict[str, Any]:
         from jobs.orchestration import dag_orders, dag_tasks
         from jobs.orchestration.plan_outline import folded
         from jobs.orchestration.scheduling import Skip, Wait
@@ -87,6 +87,7 @@ class PlanOperator(BaseOperator):
                 state=state_of,
                 events=lambda since_ms: asset_events(self.producers, since_ms),
                 is_interval_before_running=lambda: is_interval_before_running(context),
+                is_again=is_again,
             )
         page = (absolute(links.request_page(self.pipeline_name, planned.proposal)),) if planned.proposal else ()
         for line in (*planned.warnings, *planned.changes, *page):

@@ -12,7 +12,7 @@ from airflow.sdk.observability import stats
 from jobs.orchestration.backfill_form import FormError
 from jobs.plain_text import counted, escaped
 from jobs.review import links
-from windowlib.errors import HindcastError, LedgerError
+from windowlib.errors import HindcastError, LedgerError, LogError, StoreError
 
 if TYPE_CHECKING:
     from jobs.orchestration.dag_orders import Order
@@ -46,31 +46,33 @@ def leave_verdict(context: Context, text: str) -> None:
 
 @contextmanager
 def our_errors(context: Context | None = None) -> Iterator[None]:
-    """Let Airflow retry after a `LedgerError`: a lost race or an unreachable ledger. Other errors need a person.
+    """Let Airflow retry after an error that may pass by itself. Other errors of ours need a person.
+
+    A ledger, a log or a stored table that cannot be read may be readable again a minute later: a store did not answer,
+    or another process has won a race.
 
     The message is logged first, on a line of its own, because Airflow shows an exception below its call stack. With a
     `context`, it is left as the verdict of the DAG run.
     """
     try:
         yield
-    except LedgerError as error:
-        log.error("%s", escaped(error))  # noqa: TRY400 - one line without a traceback
-        _leave_failure(context, error)
-        raise LedgerError(escaped(error)) from None
-    except FormError as error:
-        for problem in error.problems:
-            log.error("%s", escaped(problem))  # noqa: TRY400
-        _leave_failure(context, error)
-        raise FormRefused(escaped(error)) from None
     except HindcastError as error:
-        log.error("%s", escaped(error))  # noqa: TRY400
-        _leave_failure(context, error)
-        raise AirflowFailException(escaped(error)) from None
+        for problem in error.problems if isinstance(error, FormError) else (error,):
+            log.error("%s", escaped(problem))  # noqa: TRY400 - one line without a traceback
+        if context is not None:
+            leave_verdict(context, f"task {context['ti'].task_id} failed: {error}")
+        raise _raised(error)(escaped(error)) from None
 
 
-def _leave_failure(context: Context | None, error: HindcastError) -> None:
-    if context is not None:
-        leave_verdict(context, f"task {context['ti'].task_id} failed: {error}")
+def _raised(error: HindcastError) -> type[Exception]:
+    """Return the class of the error that Airflow gets. It tries again after any but an `AirflowFailException`."""
+    match error:
+        case LedgerError() | LogError() | StoreError():
+            return type(error)
+        case FormError():
+            return FormRefused
+        case _:
+            return AirflowFailException
 
 
 @contextmanager

@@ -15,6 +15,8 @@ from jobs.plain_text import escaped
 
 POLL_S: Final = 5.0
 MAX_POLL_S: Final = 60.0
+LONGEST_S: Final = 3600.0
+"""A wait ends after so long, whatever the wall clock shows: a clock that was ahead leaves a time that is days away."""
 LOOKING_SHARE: Final = 20
 """A look takes at most one part in so many of the time: a look at Parquet files lists their whole directory."""
 
@@ -36,7 +38,7 @@ class WaitTrigger(BaseTrigger):
         from jobs.planning.watching import read_watch, sign_of
         from jobs.wall_clock import now_ms
 
-        watch, problem = read_watch(self.watch), ""
+        watch, problem, end_s = read_watch(self.watch), "", time.monotonic() + LONGEST_S
         while True:
             begun_s = time.monotonic()
             try:
@@ -45,8 +47,8 @@ class WaitTrigger(BaseTrigger):
                 sign, before, problem = None, problem, escaped(error)
                 if problem != before:
                     self.log.warning("looking again: %s", problem)
-            if sign is not None:
-                yield TriggerEvent({"sign": sign})  # type: ignore[no-untyped-call]
+            if sign is not None or time.monotonic() >= end_s:
+                yield TriggerEvent({"sign": sign or "clock"})  # type: ignore[no-untyped-call]
                 return
             await asyncio.sleep(pause_s(self.poll_s, time.monotonic() - begun_s))
 

@@ -10,7 +10,7 @@ from jobs.disk_errors import disk_problem
 from jobs.lake.delta_tables import open_delta
 from jobs.lake.json_lines import json_lines
 from jobs.lake.parquet_files import open_parquet
-from jobs.storage import is_remote
+from jobs.storage import file_system, is_remote
 from windowlib.errors import HindcastError, LogError, StoreError
 
 ADVICE = (
@@ -89,6 +89,21 @@ def reading(uri: str, attempts: Collection[tuple[str, str]] = ()) -> Iterator[No
     """
     with table_errors(lambda error: unreadable(uri, error, attempts)):
         yield
+
+
+def refuse_outage(uri: str, error: HindcastError) -> None:
+    """Return if the object store of a place answers, so that an error of reading it tells of damage.
+
+    Raises:
+        StoreError: the store does not answer, so the error tells nothing of what is stored.
+    """
+    if not is_remote(uri):
+        return
+    system, place = file_system(uri)
+    try:
+        system.get_file_info(place)
+    except OSError as outage:
+        raise StoreError(f"{error} The store does not answer now: {one_line(outage)}") from error
 
 
 def is_panic(error: BaseException) -> bool:

@@ -59,6 +59,18 @@ def filtered_files(uri: str, digests: StatisticsDigests, chosen: RowFilter) -> I
         yield FilteredFiles(dataset=dataset, read=pairs - left, records=records)
 
 
+def records_of(uri: str, attempts: Iterable[Attempt]) -> int:
+    """Return how many rows some attempts have, by Delta's log. A file without statistics adds none.
+
+    Raises:
+        StoreError: the table cannot be read.
+    """
+    pairs = frozenset(attempts)
+    with reading(uri, pairs):
+        table = open_table(uri)
+        return 0 if table is None else sum(file.records or 0 for file in table.listing().of(pairs))
+
+
 def statistics_digest(uri: str, attempt: Attempt) -> str:
     """Return the digest of the statistics of an attempt's files; an empty text if it has none.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from jobs.lake.covered_files import CoveredFile, Stamp, StoredDigests, check_file, refuse_other_stamp
-from jobs.lake.damage import log_errors
+from jobs.lake.damage import log_errors, refuse_outage
 from jobs.lake.log_files import place_of
 from jobs.lake.log_version import LogVersion
 from jobs.lake.pinned_files import PinnedFile
@@ -95,6 +95,7 @@ def checked_files(files: Sequence[CoveredFile]) -> list[bytes | LogError | None]
 
     Raises:
         RequestError: as for `jobs.storage.storage_settings`.
+        StoreError: the object store of the log does not answer.
     """
     if not files:
         return []
@@ -106,6 +107,7 @@ def checked_files(files: Sequence[CoveredFile]) -> list[bytes | LogError | None]
             with log_errors(uri, f"reading {file.path} ({file.owner})"):
                 return check_file(system, file)
         except LogError as error:
+            refuse_outage(uri, error)
             return error
 
     if not is_remote(uri):  # the interpreter computes the checksums, so threads do not help

@@ -18,6 +18,7 @@ from jobs.lake.durable_commits import commit_hooks, durable_commits
 from jobs.lake.file_commits import file_statistics
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import parquet_format, write_parquet
+from jobs.lake.row_filter import RowFilter
 from jobs.lake.store import table_schema
 from jobs.storage import delta_options, file_system
 
@@ -43,8 +44,12 @@ class PlainTable:
     version: int
     shows: Shows
 
-    def dataset(self, slices: Collection[str] | None = None) -> "pads.FileSystemDataset":
+    def dataset(
+        self, slices: Collection[str] | None = None, *, chosen: RowFilter | None = None
+    ) -> "pads.FileSystemDataset":
         """Return the rows of some slices (None: of all) as an Arrow dataset.
+
+        Files that have no row of `chosen` by their statistics in Delta's log are left out.
 
         Raises:
             DeltaError: the table has a feature that its files alone do not show, such as deletion vectors.
@@ -54,6 +59,8 @@ class PlainTable:
 
         system, root = file_system(self.uri)
         actions = arrow_table(self.opened.delta.get_add_actions(flatten=True))
+        if chosen is not None:
+            actions = actions.filter(chosen.may_match(actions))
         schema, form = table_schema(self.opened), parquet_format()
         names = (
             actions["path"].to_pylist(),

@@ -62,6 +62,15 @@ class Hold:
     at_ms: int
 
 
+def published_since(publications: Sequence[Publication], since_ms: int) -> Sequence[Publication]:
+    """Return the publications after the last one that was made at or before an instant.
+
+    A clock that was ahead gave one a time in the future. Then the next publication tells that it is older.
+    """
+    last = max((place for place, past in enumerate(publications) if past.at_ms <= since_ms), default=-1)
+    return publications[last + 1 :]
+
+
 def newest_id(publications: Sequence[Publication]) -> PublicationId:
     """Return the id of the newest publication or rollback."""
     return publications[-1].id if publications else PublicationId()

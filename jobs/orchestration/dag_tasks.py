@@ -104,6 +104,7 @@ def plan(
     state: RunStateOf | None = None,
     events: EventsSince = lambda _since_ms: (),
     is_interval_before_running: Callable[[], bool] = lambda: False,
+    is_again: bool = False,
 ) -> Order | Wait | Skip:
     """Decide what one DAG run does. Before that, the leases of DAG runs that have ended are released.
 
@@ -117,6 +118,7 @@ def plan(
         state: returns the state of a DAG run in Airflow; None: no lease is released.
         events: returns the events of the assets that `ready.producer` names.
         is_interval_before_running: returns whether Airflow's own backfill replays the interval before now.
+        is_again: whether the DAG run has decided before, and waited since.
 
     Raises:
         HindcastError: as the functions of `jobs.orchestration.scheduling` raise.
@@ -136,6 +138,7 @@ def plan(
         who=who,
         events=events,
         is_interval_before_running=is_interval_before_running,
+        is_again=is_again,
     )
     match decision:
         case Wait() | Skip():
@@ -291,6 +294,7 @@ def _decide(
     who: str,
     events: EventsSince,
     is_interval_before_running: Callable[[], bool],
+    is_again: bool,
 ) -> Decision:
     if kind == "backfill":
         asked = _asked(pipeline, lake, run=run, who=who)
@@ -325,7 +329,7 @@ def _decide(
         origin=_origin(run),
         events=events,
     )
-    repairs = propose_repairs(pipeline, lake, now_ms=now_ms(), who=who) if pipeline.repair is not None else ()
+    repairs = propose_repairs(pipeline, lake, now_ms=now_ms(), who=who, is_again=is_again)
     return replace(decision, changes=(*told.sentences, *repairs), proposal=told.request_id or "")
 
 

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any, Self
 
 from jobs.durations import UNIT_MS, human_duration
+from jobs.ledger.publications import published_since
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.alerts import MAX_ERROR, Alert, Event, listed_lines, make_alert
 from jobs.orchestration.plan_outline import folded
@@ -242,8 +243,10 @@ def _not_published(place: _Place, *, since_ms: int) -> Message | None:
 
 def _newly_empty(view: LedgerView, *, since_ms: int) -> tuple[str, ...]:
     """Return the empty slices that were published since an instant: each is told once, after its publication."""
-    at_ms = {slice_id: publication.at_ms for publication in view.publications for slice_id in publication.changes}
-    return tuple(slice_.slice_id for slice_ in empty_slices(view) if at_ms[slice_.slice_id] > since_ms)
+    news = {
+        slice_id for publication in published_since(view.publications, since_ms) for slice_id in publication.changes
+    }
+    return tuple(slice_.slice_id for slice_ in empty_slices(view) if slice_.slice_id in news)
 
 
 def _grouped(place: _Place, state: Standing, missing: Sequence[Slice]) -> Iterator[tuple[list[str], str]]:

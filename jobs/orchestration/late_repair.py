@@ -8,7 +8,7 @@ in both. That is compared, not assumed.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jobs.durations import format_duration, human_duration
 from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
@@ -28,6 +28,9 @@ from windowlib.errors import InvariantBroken, RequestError, SpecError
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.windows.reach import Reach, reach_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NO_ROWS: Final = IdSum().digest()
 _STATE_COLUMNS: Final = ("window_end_ms", "edge_count", "fired_count", "is_orphan", tables.ROW_ID)
@@ -122,6 +125,10 @@ def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, a
     if latest_ms is not None:
         end = _end(view, late[-1].slice, reach, latest_ms=latest_ms)
         slices = slices_between(pipeline, late[0].slice.start_ms, end.end_ms)
+        shown = [run for slice_ in slices if (run := view.published_run(slice_.slice_id)) is not None]
+        needed_ms = max(needed_ms, *(_allowed_lateness_ms(spec_of(view, run)) for run in shown))
+        if at_most_ms is not None and needed_ms > at_most_ms:
+            return repair_of(work, from_ms=from_ms, to_ms=to_ms, at_most_ms=needed_ms)
     return LateRepair(
         pipeline=pipeline.name,
         late=tuple(late),
@@ -307,26 +314,33 @@ def _check_states(work: RequestContext, repaired: StagedRun, own: StagedRun, *, 
     Raises:
         RequestError: they differ, or a window that only the repair has still waits to show records.
     """
+    import numpy as np
+    import pyarrow.compute as pc
+
     if own.result.watermark_ms is None:
         return
     margin_ms = _reach(work).margin_ms - _allowed_lateness_ms(work.pipeline)
     limit_ms = own.result.watermark_ms - margin_ms - _allowed_lateness_ms(spec_of(work.ledger.view(), own))
-    both = [_windows(work, run.checkpoint) for run in (repaired, own)]
-    kept = sorted(row[tables.ROW_ID] for row in both[0] if row["window_end_ms"] > limit_ms)
-    if kept != sorted(row[tables.ROW_ID] for row in both[1]):
+    own_rows, rows = (_windows(work, run.checkpoint) for run in (own, repaired))
+    is_open = pc.greater(rows["window_end_ms"], limit_ms)
+    kept, wanted = (np.sort(side[tables.ROW_ID].to_numpy()) for side in (rows.filter(is_open), own_rows))
+    if not np.array_equal(kept, wanted):
         raise RequestError(
             f"windows that are still open after {own.result.slice.slice_id} differ between the repair and the chain. "
             f"Request {request.request_id} is closed. Repair a range that ends later (--to)"
         )
-    waiting = [row for row in both[0] if row["window_end_ms"] <= limit_ms and row["edge_count"] > row["fired_count"]]
-    if waiting:
+    is_waiting = pc.and_not(pc.greater(rows["edge_count"], rows["fired_count"]), is_open)
+    if waiting := pc.sum(is_waiting).as_py():
         raise RequestError(
-            f"{counted(len(waiting), 'window')} of the repair have records that no pane has shown after "
+            f"{counted(waiting, 'window')} of the repair have records that no pane has shown after "
             f"{own.result.slice.slice_id}: the trigger of pipeline {work.pipeline.name} does not fire for late records"
         )
 
 
-def _windows(work: RequestContext, checkpoint: CheckpointRef) -> list[dict[str, Any]]:
+def _windows(work: RequestContext, checkpoint: CheckpointRef) -> "pa.Table":
+    """Return the windows of a checkpoint."""
+    import pyarrow.compute as pc
+
     parts = read_checkpoint(
         lambda name: work.lake.table(work.pipeline.name, name),
         checkpoint.attempts,
@@ -334,4 +348,4 @@ def _windows(work: RequestContext, checkpoint: CheckpointRef) -> list[dict[str, 
         columns=_STATE_COLUMNS,
     )
     rows = live_rows(parts)
-    return [row for row in rows.to_pylist() if not row["is_orphan"]]
+    return rows.filter(pc.invert(rows["is_orphan"]))

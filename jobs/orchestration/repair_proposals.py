@@ -24,8 +24,12 @@ from jobs.runs import WarmUp
 from windowlib.errors import InvariantBroken, LogError, RequestError, StoreError
 
 
-def propose_repairs(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) -> tuple[str, ...]:
+def propose_repairs(
+    pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str, is_again: bool = False
+) -> tuple[str, ...]:  # fmt: skip
     """Propose to repair late records as the pipeline file says; return sentences on it. No record of the log is read.
+
+    With `is_again`, a DAG run decides once more after a wait: it looks at an open repair, and reads no late record.
 
     Late records of a repair that a person has declined are not proposed again. An open repair that can no longer be
     published is closed.
@@ -41,7 +45,7 @@ def propose_repairs(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) ->
         opened = next(iter(view.open_requests(RequestKind.REPAIR)), None)
         if opened is not None:
             return (f"late repair {opened.request_id[:SHOWN_ID]} is open: {opened.reason}",)
-        from_ms = _first_ms(view, oldest_ms=now_ms - rule.at_most_age_ms)
+        from_ms = None if is_again else _first_ms(view, oldest_ms=now_ms - rule.at_most_age_ms)
         if from_ms is None:
             return ()
         repair, warm_up = within_budget(work, view, rule, from_ms=from_ms)

@@ -25,7 +25,8 @@ class Watch(BaseModel):
 
     Attributes:
         wake_ms: the decision is made again at this time in any case: when a condition of the clock or a timeout may
-            change it, and at least every hour, because the pipeline file may have changed.
+            change it, and at least every hour, because the pipeline file may have changed. The trigger waits no longer
+            than an hour, whatever the clock shows.
         log: the place and the version of the event log that the decision was made with; None: not watched.
         log_format: the format of the event log.
         ledger: the same of the ledger.

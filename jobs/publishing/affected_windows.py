@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_sql import query
+from jobs.lake.plain_table import PlainTable
 from jobs.lake.row_filter import RowFilter
 from jobs.ledger.view import StagedRun
 from jobs.reading.published import BOUNDS, quote_duckdb, read_published
@@ -13,7 +14,6 @@ from windowlib.records.tables import WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.dataset as pads
 
 _START = BOUNDS[0]
 
@@ -50,9 +50,10 @@ class AffectedWindows:
         parts = [read_published(stored.lake, stored.pipeline, stored.view, chosen=chosen) for chosen in self._around()]
         return self._joined(parts, "SEMI")
 
-    def of_dataset(self, dataset: "pads.Dataset") -> "pa.Table":
-        """Return the rows of these windows in a dataset: the columns of `match`, and `slice_id`."""
-        return self._joined([chosen.read(dataset, (*self.match, "slice_id")) for chosen in self._around()], "SEMI")
+    def of_plain(self, table: PlainTable) -> "pa.Table":
+        """Return the rows of these windows in a current table: the columns of `match`, and `slice_id`."""
+        columns = (*self.match, "slice_id")
+        return self._joined([chosen.read(table.dataset(chosen=chosen), columns) for chosen in self._around()], "SEMI")
 
     def others(self, rows: "pa.Table") -> "pa.Table":
         """Return the rows of all other windows."""

@@ -122,7 +122,7 @@ class _Projection:
         affected = AffectedWindows.of(stored, [*old, *new], keys)
         rows = affected.shown(stored)
         with reading(self.plain.uri):
-            slices = changed.union(affected.of_dataset(self.plain.dataset())["slice_id"].to_pylist())
+            slices = changed.union(affected.of_plain(self.plain)["slice_id"].to_pylist())
             others = affected.others(self.plain.dataset(slices).to_table())
         return slices, [fit(others, self.schema), fit(rows, self.schema)]
 

@@ -316,7 +316,7 @@ class StoredRuns:
         self, uri: str, runs: Mapping[Attempt, StagedRun], *, table: str, sums: "Mapping[Attempt, IdSum | None]"
     ) -> None:
         if runs:
-            stored = self._stored(uri, runs, table=table, attempts=list(runs), columns=table_columns(uri))
+            stored = self.described(uri, runs, table=table, attempts=list(runs), columns=table_columns(uri))
             self._refuse(uri, next(stored.sum_findings(sums), None))
 
     def checks_content(self, table: str, runs: Sequence[StagedRun]) -> bool:
@@ -368,9 +368,9 @@ class StoredRuns:
         columns = table_columns(uri)
         for attempts in specs.values():
             part = of_attempts(rows, set(attempts)) if len(specs) > 1 and rows.num_rows else rows
-            yield self._stored(uri, runs, table=table, attempts=attempts, columns=columns), part
+            yield self.described(uri, runs, table=table, attempts=attempts, columns=columns), part
 
-    def _stored(
+    def described(
         self, uri: str, runs: Mapping[Attempt, StagedRun], *, table: str, attempts: Sequence[Attempt], columns: Columns
     ) -> Stored:
         """Return what the ledger has about some attempts. Its `table` is that of the spec of the first attempt."""

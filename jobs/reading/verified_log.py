@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.lake.covered_files import Cover, CoveredFile, cover_of
-from jobs.lake.damage import log_errors
+from jobs.lake.damage import log_errors, refuse_outage
 from jobs.lake.event_log import files_of_slices
 from jobs.lake.known_log import checked_files, covered_files
 from jobs.lake.lake import Lake
@@ -55,6 +55,9 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
         pipeline: the pipeline.
         view: the ledger version, whose runs have stored the digests.
         span: the slices to check.
+
+    Raises:
+        StoreError: the object store of the log does not answer.
     """
     runs = [run for run_id in view.published.values() if span.holds(run := view.run(run_id))]
     slices = tuple(run.result.slice for run in runs)
@@ -68,6 +71,7 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
         covered = covered_files(log, files, known=known)
         covers = dict(zip((file.path for file in covered), checked_files(covered), strict=True))
     except LogError as error:
+        refuse_outage(lake.event_log(pipeline), error)
         finding = Finding(table=name, slice_id=None, attempt_id=None, file=None, what=str(error))
         return LogVerification(files=0, unknown=0, findings=(finding,))
     slice_ids = {file.path: file.slice_id for file in files}
@@ -97,5 +101,6 @@ def _read_pages(log: LogVersion, file: CoveredFile) -> tuple[Cover, LogError | N
                     for _rows in open_parquet(data).iter_batches():
                         pass
     except LogError as error:
+        refuse_outage(log.uri, error)
         return Cover.PAGES, error
     return cover, None

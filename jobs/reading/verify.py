@@ -6,21 +6,29 @@ is read (jobs.ledger.chain). `plan --verify` compares the event log with the rec
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
 from zlib import crc32
 
 from jobs.durations import UNIT_MS
 from jobs.engine.fingerprints import state_of
+from jobs.lake.damage import refuse_outage
+from jobs.lake.filtered_files import records_of
 from jobs.lake.lake import Lake
+from jobs.lake.store import attempt_batches, table_columns
+from jobs.lake.table_files import Attempt
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.reading.stored_rows import Finding, StoredRuns, run_attempt
+from jobs.reading.id_sums import add_sums
+from jobs.reading.stored_rows import IDS, Finding, StoredRuns, run_attempt
+from windowlib.columnar.row_identity import RowIdentity
 from windowlib.errors import HindcastError
 from windowlib.records import tables
+from windowlib.records.row_ids import IdSum
 from windowlib.records.tables import STATE_TABLES
 
 _PLACE = ("slice_id", "attempt_id")
-RUNS_AT_ONCE = 100
-"""The rows of a table are in memory for at most this many runs at a time."""
+ROWS_AT_ONCE = 250_000
+"""At most so many rows of a table are in memory at a time. A state of which ids need all rows of a key has more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +89,7 @@ class Verification:
 
 
 def verify(
-    lake: Lake, pipeline: str, view: LedgerView, *, span: Span | None = None, runs_at_once: int = RUNS_AT_ONCE
+    lake: Lake, pipeline: str, view: LedgerView, *, span: Span | None = None, rows_at_once: int = ROWS_AT_ONCE
 ) -> Verification:
     """Compare all rows of the attempts that count, published or staged, with their ids, checks and digests.
 
@@ -92,7 +100,10 @@ def verify(
         pipeline: the name of the pipeline.
         view: the ledger version.
         span: the slices to check; all when None.
-        runs_at_once: the number of runs whose rows of a table are in memory at a time.
+        rows_at_once: the greatest number of rows of a table that are in memory at a time.
+
+    Raises:
+        StoreError: the object store does not answer.
     """
     wanted = span or Span()
     runs = sorted((run for run in view.runs.values() if wanted.holds(run)), key=lambda run: run.result.slice.start_ms)
@@ -101,31 +112,62 @@ def verify(
     rows = 0
     for table in _tables(runs):
         kept = [run for run in runs if not (table in STATE_TABLES and run_attempt(run) in view.removed_checkpoints)]
-        for start in range(0, len(kept), runs_at_once):
-            count, wrong = _compared(stored, table, kept[start : start + runs_at_once])
-            rows += count
-            findings += wrong
+        count, wrong = _compared(stored, table, kept, at_once=rows_at_once) if kept else (0, [])
+        rows += count
+        findings += wrong
     distinct = tuple(dict.fromkeys(findings))  # if the table itself cannot be read, each of its runs has the same
     return Verification(pipeline=pipeline, ledger_version=view.version, runs=len(runs), rows=rows, findings=distinct)
 
 
-def _compared(stored: StoredRuns, table: str, runs: Sequence[StagedRun]) -> tuple[int, list[Finding]]:
+def _compared(
+    stored: StoredRuns, table: str, runs: Sequence[StagedRun], *, at_once: int
+) -> tuple[int, list[Finding]]:  # fmt: skip
     """Return the number of rows of some runs in a table, and their differences.
 
-    If a file cannot be read, each half of the runs is compared by itself, so that the other runs are compared as well.
+    If these are many rows, or a file cannot be read, each half of the runs is compared by itself. So the other runs are
+    compared as well.
+
+    Raises:
+        StoreError: the object store does not answer.
     """
+    uri = stored.lake.table(stored.pipeline, table)
     try:
-        rows, findings = stored.checked(table, runs)
-        return rows.num_rows, list(findings)
+        is_much = records_of(uri, (run_attempt(run, table) for run in runs)) > at_once
+        if is_much and len(runs) == 1:
+            return _compared_in_batches(stored, table, runs[0], at_once=at_once)
+        if not is_much:
+            rows, findings = stored.checked(table, runs)
+            return rows.num_rows, list(findings)
     except HindcastError as error:
+        refuse_outage(uri, error)
         if len(runs) == 1:
             slice_id, attempt_id = run_attempt(runs[0], table)
             is_own = f"attempt_id={attempt_id}" in str(error)  # else the log of the table is damaged
             place = {"slice_id": slice_id, "attempt_id": attempt_id} if is_own else dict.fromkeys(_PLACE)
             return 0, [Finding(table=table, file=None, what=str(error), **place)]
-        middle = len(runs) // 2
-        halves = [_compared(stored, table, part) for part in (runs[:middle], runs[middle:])]
-        return sum(count for count, _ in halves), [finding for _, wrong in halves for finding in wrong]
+    middle = len(runs) // 2
+    halves = [_compared(stored, table, part, at_once=at_once) for part in (runs[:middle], runs[middle:])]
+    return sum(count for count, _ in halves), [finding for _, wrong in halves for finding in wrong]
+
+
+def _compared_in_batches(
+    stored: StoredRuns, table: str, run: StagedRun, *, at_once: int
+) -> tuple[int, list[Finding]]:  # fmt: skip
+    """Return the number of rows of one run in a table, and the first difference of their content and of their sum."""
+    import pyarrow as pa
+
+    uri, attempt = stored.lake.table(stored.pipeline, table), run_attempt(run, table)
+    columns = table_columns(uri)
+    written = stored.described(uri, {attempt: run}, table=table, attempts=[attempt], columns=columns)
+    if RowIdentity(written.table).holds_positions or not {*IDS, "run_id"} <= columns.keys():
+        rows, findings = stored.checked(table, [run])
+        return rows.num_rows, list(findings)
+    sums, count, wrong = dict[Attempt, IdSum | None](), 0, list[Finding]()
+    for batch in attempt_batches(uri, [attempt], [*columns], rows=at_once):
+        add_sums(sums, batch)
+        count += batch.num_rows
+        wrong = wrong or [*islice(written.content_findings(pa.Table.from_batches([batch])), 1)]
+    return count, [*written.sum_findings(sums), *wrong]
 
 
 def _tables(runs: Sequence[StagedRun]) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jobs.ledger.publications import published_since
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
@@ -85,7 +86,7 @@ def digest(work: RequestContext, view: LedgerView, state: Standing, *, since_ms:
     Raises:
         HindcastError: as `jobs.review.freshness.freshness` raises.
     """
-    news = [publication for publication in view.publications if publication.at_ms > since_ms]
+    news = published_since(view.publications, since_ms)
     before = view.published_at(news[0].seq - 1) if news else dict(view.published)
     now = view.published
     published = tuple(slice_id for slice_id in now if slice_id not in before)

@@ -2,6 +2,8 @@
 
 import ast
 import base64
+import importlib.util
+import os
 import re
 import shutil
 import stat
@@ -9,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from datetime import datetime
 from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ import pytest
 import yaml
 
 from deploy import container, make_env, slim_environment, write_metadata
+from jobs.wall_clock import now_ms
 from tests.support.places import ROOT
 
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
@@ -90,6 +94,46 @@ def test_no_part_can_write_outside_of_its_volumes(services: dict[str, dict[str, 
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert [mount.partition(":")[0] for mount in service["tmpfs"]] == ["/tmp"]  # noqa: S108
     assert services["object-store"]["read_only"] is True
+
+
+def test_logs_are_on_the_volume_and_bounded(services: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    """Defect: the logs of the DAG processor filled the 512 MB of `/tmp` in a year, and nothing removed other logs."""
+    environment = services["airflow-dag-processor"]["environment"]
+    names = {name.removeprefix("AIRFLOW__") for name in environment if name.startswith("AIRFLOW__")}
+    assert names <= {name.upper() for name in airflow_options()}
+    places = {name: place for name, place in environment.items() if name.startswith("AIRFLOW__LOGGING__")}
+    assert len(places) == 2
+    assert all(Path("/logs") in (Path(place), *Path(place).parents) for place in places.values())
+    parts = [services[name] for name in container.PARTS if name.startswith("airflow")]
+    assert all("logs:/logs" in part["volumes"] for part in parts)
+    assert all({"max-size", "max-file"} == service["logging"]["options"].keys() for service in services.values())
+    logs, programs = tmp_path / "logs", tmp_path / "bin"
+    for name, days in (("old/a.log", 91), ("old/b.log", 89), ("older/a.log", 200)):
+        (logs / name).parent.mkdir(parents=True, exist_ok=True)
+        (logs / name).write_text("x", encoding="utf-8")
+        os.utime(logs / name, (now_ms() / 1000 - days * 86_400,) * 2)
+    programs.mkdir()
+    for name, line in (("airflow", f'echo "$@" >{tmp_path}/done'), ("sleep", "exit 9")):
+        (programs / name).write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+        (programs / name).chmod(0o755)
+    environ = {"PATH": f"{programs}:{os.environ['PATH']}", "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(logs)}
+    [command] = container.PARTS["airflow-clean"]
+    script = ROOT / "deploy" / "bin" / command
+    keep = {"AIRFLOW_KEEP_DAYS": PLAIN["AIRFLOW_KEEP_DAYS"]}
+    assert subprocess.run([script], env=environ | keep, check=False).returncode == 9
+    assert [path.relative_to(logs).as_posix() for path in logs.rglob("*.log")] == ["old/b.log"]
+    done = (tmp_path / "done").read_text(encoding="utf-8").split()
+    before = datetime.fromisoformat(done[done.index("--clean-before-timestamp") + 1])
+    assert 0 <= now_ms() / 1000 - 90 * 86_400 - before.timestamp() < 60
+    refused = subprocess.run([script], env=environ | {"AIRFLOW_KEEP_DAYS": "0"}, check=False, capture_output=True)
+    assert (refused.returncode, b"found: '0'" in refused.stderr) == (2, True)
+
+
+def airflow_options() -> set[str]:
+    """The options of the installed Airflow, as `section__option`."""
+    [directory] = importlib.util.find_spec("airflow").submodule_search_locations  # type: ignore[union-attr, misc]
+    sections = yaml.safe_load((Path(directory) / "config_templates" / "config.yml").read_text(encoding="utf-8"))
+    return {f"{section}__{option}" for section, parts in sections.items() for option in parts["options"]}
 
 
 def test_every_part_has_a_memory_limit(services: dict[str, dict[str, Any]]) -> None:

@@ -390,6 +390,7 @@ class RepairMachine(RuleBasedStateMachine):
         spec = head._replace(lateness_ms=found.lateness_ms)
         first = (found.slices[0].start_ms - day_start_ms(0)) // DAY_MS
         fresh = self._after(self._whole(spec, first), range(first, first + len(found.slices)))
+        assert spec.lateness_ms >= max(self.shown[day].visible.spec.lateness_ms for day in fresh), "a repair is undone"
         outcome = self._request(repaired, asked_for(found, who=WHO, warm_up=warm_up), fresh, publishes=publishes)
         event("repair: " + ("refused or killed" if outcome is None else "done"))
         if outcome is not None and outcome.is_published:

@@ -1,6 +1,6 @@
 """An Airflow without a server: it plays DAG runs with the operators of the DAG file, at a time that the test sets.
 
-What Airflow does around the tasks is played here: one active run of a DAG, retries after a `LedgerError`, deferring,
+What Airflow does around the tasks is played here: one active run of a DAG, retries, deferring,
 the state of a run, clearing. The operators, the ledger and the log are the real ones. Only Spark is replaced.
 """
 
@@ -193,7 +193,7 @@ class SimulatedAirflow:
         """Play one task once; return whether the run can go on."""
         from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
-        from windowlib.errors import LedgerError
+        from windowlib.errors import LedgerError, LogError, StoreError
 
         context = self._context(run, task)
         try:
@@ -211,7 +211,7 @@ class SimulatedAirflow:
             return False
         except Exception as error:  # noqa: BLE001 - any other error fails the task, and Airflow tries some again
             run.tries += 1
-            if not isinstance(error, LedgerError) or run.tries > (task.retries or 0):
+            if not isinstance(error, LedgerError | LogError | StoreError) or run.tries > (task.retries or 0):
                 self._fail(run, task, error)
         else:
             run.task, run.tries, run.deferred = run.task + 1, 0, None

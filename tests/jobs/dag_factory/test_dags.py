@@ -494,10 +494,10 @@ def test_a_log_that_has_ended_is_told_by_the_dag_of_the_schedule(
 def test_the_page_about_airflow_names_the_dags_of_a_pipeline(load_dags: "LoadDags", tmp_path: Path) -> None:
     (tmp_path / "flights.yaml").write_text(GOOD, encoding="utf-8")
     usual = {dag_id.removesuffix("_flights") for dag_id in load_dags(tmp_path)}
-    text = GOOD + 'alerts: {to: mail, not_published_by: "08:30"}\n'
+    text = GOOD + 'alerts: {to: mail, not_published_by: "08:30"}\nretention: {superseded: 90d}\n'
     (tmp_path / "flights.yaml").write_text(text, encoding="utf-8")
     every = {dag_id.removesuffix("_flights") for dag_id in load_dags(tmp_path)}
-    assert usual == every - {"alert"}
+    assert usual == every - {"alert", "maintain"}
     table = (ROOT / "docs" / "how-to" / "airflow.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)_NAME` \|", table, re.MULTILINE)) == every
 

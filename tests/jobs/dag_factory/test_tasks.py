@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView
 from jobs.orchestration import dag_orders, scheduling
 from jobs.pipeline.slices import MAX_SLICES
+from jobs.planning.request_context import open_request_context
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
 from tests.support.fuzzing import seeds
+from windowlib.errors import CheckpointError, HindcastError, LedgerError, LogError, RequestError, SpecError, StoreError
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -98,6 +101,10 @@ def stage(lake: Lake, xcom: object) -> object:
     return json.loads(text)
 
 
+def sales_view(lake: Lake) -> LedgerView:
+    return open_request_context(sales(), lake, now_ms=now_ms).ledger.view()
+
+
 def test_the_order_of_plan_leads_through_gate_and_publish(tasks: Tasks, lake: Lake) -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
@@ -112,6 +119,36 @@ def test_the_order_of_plan_leads_through_gate_and_publish(tasks: Tasks, lake: La
     assert tasks.events == ["2024-01-01"]
     with pytest.raises(AirflowSkipException, match="no slice after the published head 2024-01-01 is over"):
         tasks.plan()
+
+
+def test_a_retry_after_the_publication_sends_the_events_that_the_first_try_has_not_sent(
+    tasks: Tasks, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store does not answer after the ledger has the publication, when the current tables are moved."""
+    order = stage(lake, tasks.plan())
+    tasks.run("gate", order)
+
+    def fails(_work: object) -> None:
+        raise StoreError("the store does not answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("jobs.publishing.publishing.move_current_tables", fails)
+        with pytest.raises(StoreError, match="does not answer"):
+            tasks.run("publish", order)
+    assert (len(sales_view(lake).published), tasks.events) == (1, [])
+    assert tasks.run("publish", order)["changed"] == ["2024-01-01"]
+    assert tasks.events == ["2024-01-01"]
+
+
+@pytest.mark.parametrize("kind", [LedgerError, LogError, StoreError, RequestError, SpecError, CheckpointError])
+def test_airflow_tries_again_after_an_error_that_may_pass(kind: type[HindcastError]) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from jobs.dag_factory.task_errors import our_errors
+
+    raised = kind if kind in {LedgerError, LogError, StoreError} else AirflowFailException
+    with pytest.raises(raised, match="the cause"), our_errors():
+        raise kind("the cause")
 
 
 def test_a_failed_check_fails_the_gate_without_retry(tasks: Tasks, lake: Lake) -> None:
@@ -179,7 +216,7 @@ def test_gate_and_publish_send_the_gauges_of_the_pipeline_to_airflow(
 
 
 def test_plan_waits_without_an_order_while_a_slice_is_not_ready(
-    load_dags: "LoadDags", tmp_path: Path, lake: Lake
+    load_dags: "LoadDags", tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow.sdk.exceptions import TaskDeferred
 
@@ -187,6 +224,13 @@ def test_plan_waits_without_an_order_while_a_slice_is_not_ready(
     text = PIPELINE.replace("slice: {by: day}", "slice: {by: day}\n  ready: {min_records: 9}")
     (tmp_path / "sales.yaml").write_text(text, encoding="utf-8")
     tasks = Tasks(load_dags(tmp_path)["replay_sales"], "2024-01-02")
+    are_again: list[bool] = []
+
+    def propose(*_given: object, is_again: bool, **_named: object) -> tuple[str, ...]:
+        are_again.append(is_again)
+        return ()
+
+    monkeypatch.setattr("jobs.orchestration.dag_tasks.propose_repairs", propose)
     with pytest.raises(TaskDeferred) as deferred:
         tasks.plan()
     assert tasks.pushed["hindcast_verdict"].startswith("waits for 2024-01-01 since 2024-01-02 00:00:00 UTC: slice")
@@ -197,6 +241,7 @@ def test_plan_waits_without_an_order_while_a_slice_is_not_ready(
     assert event.payload == {"sign": "log"}
     resumed = getattr(tasks.task("plan"), deferred.value.method_name)
     assert resumed(tasks.context, event.payload)["slices"] == ["2024-01-01"]
+    assert are_again == [False, True], "late repairs are looked for once"
 
 
 def through_airflow(trigger: Any) -> Any:  # noqa: ANN401 - a trigger of Airflow
@@ -230,6 +275,17 @@ def test_a_wait_outlives_a_store_that_does_not_answer(monkeypatch: pytest.Monkey
     trigger = WaitTrigger(watch=watching.Watch(wake_ms=0).to_json(), poll_s=0.01)
     assert asyncio.run(first_event(through_airflow(trigger))).payload == {"sign": "log"}
     assert answers == []
+
+
+def test_a_wait_ends_after_an_hour_whatever_the_clock_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decision was made while the clock was a month ahead, so its time is a month away now."""
+    from jobs.dag_factory import wait_trigger
+    from jobs.planning.watching import Watch
+
+    assert wait_trigger.LONGEST_S == 3600
+    monkeypatch.setattr(wait_trigger, "LONGEST_S", 0.05)
+    trigger = wait_trigger.WaitTrigger(watch=Watch(wake_ms=now_ms() + 30 * 86_400_000).to_json(), poll_s=0.01)
+    assert asyncio.run(first_event(through_airflow(trigger))).payload == {"sign": "clock"}
 
 
 def test_a_wait_looks_less_often_if_looking_is_slow() -> None:

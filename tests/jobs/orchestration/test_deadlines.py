@@ -1,6 +1,7 @@
 """The messages with a time: what is missing and why, what is told once, and the digest, by the clock of the test."""
 
 import shutil
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,24 @@ def place(tmp_path: Path) -> Place:
     place = Place(tmp_path)
     place.at("2024-01-03T09:00")  # what happened before is told
     return place
+
+
+def test_a_publication_of_a_clock_that_was_ahead_is_news_until_the_digest_after_the_next_one(place: Place) -> None:
+    """The clock was a month ahead when an empty day was published."""
+    place.now_ms = day_ms("2024-02-05")
+    place.run("2024-01-03", "2024-01-04")
+    digests = []
+    for day in ("2024-01-05", "2024-01-06", "2024-01-07"):
+        place.now_ms = day_ms(day)
+        append_day(place.root, before(day), {"a": 1})
+        place.run(before(day), day)
+        digests.append([alert.subject for alert in place.at(f"{day}T09:00") if "published" in alert.subject])
+    both = ["sales: 2024-01-03 published empty", "sales: 2 published, 1 empty"]
+    assert digests == [both, ["sales: 1 published"], ["sales: 1 published"]]
+
+
+def before(day: str) -> str:
+    return str(date.fromisoformat(day) - timedelta(days=1))
 
 
 def told(alerts: list[Alert]) -> list[tuple[Event, str]]:

@@ -285,6 +285,25 @@ def test_records_that_are_later_than_asked_stay_late(tmp_path: Path) -> None:
     assert after.records <= some.left
 
 
+def test_a_later_repair_keeps_what_an_earlier_one_with_a_greater_lateness_took(tmp_path: Path) -> None:
+    """Also if the person asks for less. Then it takes all records that this lateness takes, and tells so."""
+    for day in range(4):
+        append_one(tmp_path / "log", day, day * DAY_MS + DAY_MS // 2, value=day)
+    hours = [(0, 5), (1, 11), (2, 5), (2, 9)]
+    for number, (day, late_h) in enumerate(hours, start=4):
+        append_one(tmp_path / "log", day, day * DAY_MS + DAY_MS // 2 - late_h * DAY_MS // 24, value=number)
+    _, work = ordered_context(tmp_path)
+    run_days(work, 0, 4)
+    repair(work, repair_of(work, from_ms=start_ms(1), to_ms=start_ms(2), at_most_ms=None))
+    later = repair_of(work, from_ms=None, to_ms=None, at_most_ms=DAY_MS // 4)
+    assert (later.records, later.left) == (3, 0)
+    assert repair(work, later).is_published
+    greater = context(linked_lake(tmp_path / "model", tmp_path / "log"), repairing(work, later).pipeline)
+    run_days(greater, 0, 4)
+    assert shown(work) == shown(greater)
+    assert repair_of(work, from_ms=None, to_ms=None, at_most_ms=None).records == 0
+
+
 def test_a_repair_of_runs_that_readers_do_not_see_any_more_is_not_published(tmp_path: Path) -> None:
     work = make_small(tmp_path)
     run_days(work, 0, 2)
@@ -356,10 +375,12 @@ def test_nothing_published_is_refused(tmp_path: Path) -> None:
 class TestProposals:
     """What the schedule proposes with `repair: {mode: propose}`, and how a proposal is started."""
 
-    def proposed(self, work: RequestContext, rule: str = "mode: propose, at_most_age: 36500d") -> tuple[str, ...]:
+    def proposed(
+        self, work: RequestContext, rule: str = "mode: propose, at_most_age: 36500d", *, is_again: bool = False
+    ) -> tuple[str, ...]:  # fmt: skip
         text = pipeline_text(windows="tumbling: {size: 2h}", bound="0s", lateness="0s")
         pipeline = pipeline_of(f"{text}repair: {{{rule}}}\n")
-        return propose_repairs(pipeline, work.lake, now_ms=NOW_MS, who="the schedule")
+        return propose_repairs(pipeline, work.lake, now_ms=NOW_MS, who="the schedule", is_again=is_again)
 
     def opened(self, work: RequestContext) -> list[Request]:
         return list(work.ledger.view().open_requests(RequestKind.REPAIR))
@@ -386,6 +407,18 @@ class TestProposals:
         outcome = run(context, asked)
         assert (outcome.request_id, outcome.is_published) == (request.request_id, True)
         assert self.proposed(work) == ()
+
+    def test_a_decision_after_a_wait_reads_no_late_record(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A DAG run decides again each minute. It tells of an open repair all the same."""
+        work = make_small(tmp_path)
+        run_days(work, 0, DAYS)
+        with monkeypatch.context() as patched:
+            patched.setattr(repair_proposals, "within_budget", None)
+            assert self.proposed(work, is_again=True) == ()
+        self.proposed(work)
+        assert "is open" in self.proposed(work, is_again=True)[0]
 
     def test_a_declined_repair_is_not_proposed_again(self, tmp_path: Path) -> None:
         work = make_small(tmp_path)

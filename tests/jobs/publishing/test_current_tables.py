@@ -18,12 +18,14 @@ from jobs.lake.delta_tables import forget_table
 from jobs.lake.lake import Lake
 from jobs.ledger.publications import Publication
 from jobs.ledger.view import LedgerView
+from jobs.orchestration.requests import run_request
 from jobs.pipeline.files import parse_pipeline
-from jobs.planning.request_context import RequestContext, open_request_context, stored_pipeline
+from jobs.planning.request_context import Asked, RequestContext, open_request_context, stored_pipeline
 from jobs.publishing import table_move
 from jobs.publishing.current_tables import current_tables, move_current_tables
 from jobs.reading.published import read_published
 from tests.jobs.comparing.test_compare import OUTPUTS, TABLE, VALUES
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
 from tests.support.random_views import NAME, Views, random_windows, spec_text
 
@@ -197,6 +199,30 @@ def test_a_column_that_a_run_adds_before_its_publication_is_moved(tmp_path: Path
     late = replace(story.work, ledger=Late(story.work.ledger.view()))  # type: ignore[arg-type]
     table_move.move_table(late, "window_outputs", uri=story.uri)
     assert "later" in {field.name for field in DeltaTable(story.uri).schema().fields}
+
+
+def test_a_move_opens_no_file_that_has_no_changed_window_by_its_statistics(tmp_path: Path) -> None:
+    days = [f"2024-01-{number:02d}" for number in range(1, 7)]
+    for day in days:
+        append_day(tmp_path, day, {"a": 1})
+    work = open_request_context(sales(PIPELINE + KEY), Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-02-01"))
+
+    def run(first: str) -> None:
+        asked = Asked(from_ms=day_ms(first), to_ms=day_ms("2024-01-07"), who="me", reason="test")
+        assert run_request(work, asked, FakeReplayer()).is_published
+
+    run(days[0])
+    table = tmp_path / "sales" / "current_window_outputs"
+    others = {file for day in days[:-1] for file in table.glob(f"slice_id={day}/*.parquet")}
+    assert len(others) == len(days) - 1
+    for file in others:
+        file.rename(file.with_suffix(".away"))
+    append_day(tmp_path, days[-1], {"b": 2})
+    run(days[-1])
+    for file in others:
+        file.with_suffix(".away").rename(file)
+    assert {Path(uri) for uri in DeltaTable(table).file_uris()} > others
+    assert DeltaTable(table).to_pyarrow_table().num_rows == len(days) + 1
 
 
 def test_the_key_of_the_file_counts_for_older_requests(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,21 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
+from jobs.lake.filtered_files import records_of
 from jobs.lake.lake import Lake
 from jobs.lake.store import read_attempts
+from jobs.lake.table_files import Attempt
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.reading.id_sums import id_sums
 from jobs.reading.published import read_published, read_published_table
+from jobs.reading.verified_log import verify_log
 from jobs.reading.verify import Span, Verification, verify
 from jobs.review.report.page import write_report
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.flipped_bits import flip, last_bits
 from tests.support.fuzzing import seeds
+from windowlib.columnar.row_identity import RowIdentity
 from windowlib.errors import StoreError
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
@@ -73,18 +77,37 @@ def change(path: Path, column: str, to: Callable[[Any], Any]) -> None:
     )
 
 
-@pytest.mark.parametrize("runs_at_once", [1, 2, 100])
-def test_verify_lists_every_file_with_a_damaged_page(work: RequestContext, runs_at_once: int) -> None:
+@pytest.mark.parametrize("at_once", [1, 2, 4, 100])
+def test_verify_lists_every_file_with_a_damaged_page(work: RequestContext, at_once: int) -> None:
     """The files of the other runs of the table are compared all the same."""
     damaged = [only_file(work, tables.WINDOW_OUTPUTS, day) for day in (DAYS[0], DAYS[2])]
     for path in damaged:
         flip(path, last_bits(path)["row_id"])
     change(only_file(work, tables.WINDOW_OUTPUTS, DAYS[1]), "row_id", lambda value: value ^ 1)
-    found = verified(work, runs_at_once=runs_at_once).findings
+    found = verified(work, rows_at_once=at_once).findings
     of_pages = [str(one) for one in found if "CRC checksum verification failed" in one.what]
     assert len(of_pages) == 2
     assert all(sum(path.name in text for text in of_pages) == 1 for path in damaged)
     assert {one.slice_id for one in found if str(one) not in of_pages} == {DAYS[1]}
+
+
+def test_a_store_that_does_not_answer_is_no_damage(work: RequestContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not asked again for each run."""
+    endpoint = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "HINDCAST_STORAGE_RETRY": "0s"}  # the port discards
+    for name, value in {**endpoint, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}.items():
+        monkeypatch.setenv(name, value)
+    away, reads = Lake(root="s3://bucket/lake"), list[str]()
+
+    def read(uri: str, attempts: Iterable[Attempt]) -> int:
+        reads.append(uri)
+        return records_of(uri, attempts)
+
+    monkeypatch.setattr("jobs.reading.verify.records_of", read)
+    with pytest.raises(StoreError, match=r"The store does not answer now: .*Could not connect"):
+        verify(away, "sales", work.ledger.view())
+    assert len(reads) == 1
+    with pytest.raises(StoreError, match=r"The store does not answer now: .*Could not connect"):
+        verify_log(away, work.pipeline, work.ledger.view(), span=Span())
 
 
 def test_a_reader_names_the_damaged_file_of_the_rows_that_it_reads(work: RequestContext) -> None:
@@ -158,10 +181,22 @@ def test_a_changed_late_record_is_found(work: RequestContext) -> None:
     assert "late_records" in str(verified(work).findings[0])
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 100])
-def test_verify_finds_the_same_for_any_number_of_runs_at_once(work: RequestContext, at_once: int) -> None:
+@pytest.mark.parametrize("at_once", [1, 2, 4, 100])
+def test_verify_finds_the_same_for_any_number_of_rows_at_once(
+    work: RequestContext, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more rows are in memory at once."""
     change(only_file(work, tables.WINDOW_OUTPUTS, DAYS[2]), "total", lambda value: value + 1)
-    found = verified(work, runs_at_once=at_once)
+    ids, most = RowIdentity.ids, 0
+
+    def counted(self: RowIdentity, columns: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        nonlocal most
+        most = max(most, len(columns["row_id"]))
+        return ids(self, columns)
+
+    monkeypatch.setattr(RowIdentity, "ids", counted)
+    found = verified(work, rows_at_once=at_once)
+    assert 0 < most <= at_once
     assert [(one.table, one.slice_id) for one in found.findings] == [(tables.WINDOW_OUTPUTS, DAYS[2])]
     assert (found.runs, found.rows) == (3, 7)
 
