@@ -20,7 +20,7 @@ from jobs.orchestration.embedded.homes import demo_home
 from jobs.pipeline.files import load_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.request_context import open_request_context
-from jobs.project import ROOT
+from jobs.project import PIPELINES, ROOT
 from jobs.runs import Verdict
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError
@@ -135,7 +135,7 @@ def new_stage(kind: str, pipeline_name: str) -> Stage:
     number = 1 + max((int(path.name) for path in parent.iterdir() if path.name.isdecimal()), default=0)
     directory = parent / str(number)
     directory.mkdir()
-    return Stage(directory=directory, pipeline=load_pipeline(pipeline_name, ROOT / "pipelines"))
+    return Stage(directory=directory, pipeline=load_pipeline(pipeline_name, PIPELINES))
 
 
 def _typed(arguments: tuple[str, ...]) -> str:

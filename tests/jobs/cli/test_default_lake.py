@@ -23,8 +23,10 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / ".hindcast" / "demo" / str(number) / "lake" / "event_logs").mkdir(parents=True)
     (tmp_path / ".hindcast" / "demo" / "11").mkdir()
     (tmp_path / ".hindcast" / "demo" / "old").mkdir()
-    for module in ("jobs.project", "jobs.cli.options", "jobs.orchestration.embedded.homes"):
+    for module in ("jobs.project", "jobs.cli.options"):
         monkeypatch.setattr(f"{module}.ROOT", tmp_path)
+    for module in ("jobs.cli.options", "jobs.orchestration.embedded.homes"):
+        monkeypatch.setattr(f"{module}.PIPELINES", tmp_path / "pipelines")
     for module in ("jobs.project", "jobs.orchestration.embedded.homes"):
         monkeypatch.setattr(f"{module}.HOME", tmp_path / ".hindcast")
     monkeypatch.setattr("jobs.cli.options.DEFAULT_LAKE", tmp_path / ".hindcast" / "lake")
