@@ -25,6 +25,7 @@ from jobs.runs import Verdict
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError
 
+PIPELINE, SECOND_PIPELINE, LIVE_PIPELINE = "flights", "carriers", "clicks_live"
 VERDICT_STYLES = {Verdict.PASS: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red", Verdict.ERROR: "bold red"}
 _WIDTH = 100
 _COMMAND_WIDTH = 140
@@ -141,3 +142,8 @@ def new_stage(kind: str, pipeline_name: str) -> Stage:
 def _typed(arguments: tuple[str, ...]) -> str:
     """Return arguments as a user types them."""
     return " ".join(f'"{argument}"' if " " in argument or ";" in argument else argument for argument in arguments)
+
+
+def shown(path: Path) -> str:
+    """Return a path as a user types it in the clone."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
