@@ -184,8 +184,9 @@ def test_the_tutorial_works_as_it_is_written(reader: Reader) -> None:
 def test_the_log_of_the_page_about_your_own_table_fits_its_pipeline(reader: Reader) -> None:
     reader.now = datetime(2026, 11, 9, tzinfo=UTC)
     section = OWN_TABLE.partition("## A log and a pipeline file")[2].partition("If a check fails")[0]
+    section += OWN_TABLE.partition("## Which tables can be a log")[2].partition("## ")[0]
     blocks = list(BLOCK.finditer(section))
-    assert [block[1] for block in blocks] == ["python", "yaml", "console"]
+    assert [block[1] for block in blocks] == ["python", "yaml", "console", "console"]
     for block in blocks:
         reader.do(block[1], block[2], section[: block.start()])
     assert "7 slices replayed, 7 in the range: 7 passed; published." in reader.seen
