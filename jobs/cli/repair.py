@@ -57,8 +57,8 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
 
     The range is that of slices, as for `run`; by default it is all that is published. The slices with late records are
     replayed with a greater allowed lateness, from a restart point. Where their rows differ, readers see the new runs.
-    All other slices stay as they are, and later slices follow from the states that they follow from now. The request
-    is checked, compared and published as any other.
+    All other slices stay as they are, and later slices still start from the states of the chain. The request is
+    checked, compared and published as any other.
     """
     if runs and proposes:
         raise click.UsageError("--run replays now, --propose leaves that to somebody; give one of them")
