@@ -73,7 +73,7 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
         options.print_json(repair.to_json())
         return options.OK
     if not repair.late:
-        left = f"; {counted(repair.left, 'record')} are later than --at-most" if repair.left else ""
+        left = f"; later than --at-most: {counted(repair.left, 'record')}" if repair.left else ""
         options.say(f"{pipeline.name}: no published slice of the range has a late record to repair{left}.")
         return options.OK
     if not (runs or proposes):
