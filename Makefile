@@ -52,7 +52,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV SPARK_HOME PYTHONDONTWRITEBYTECODE
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(SET_UP)  ## make .venv and fetch Spark's Delta jars; all other targets do this first
+setup: $(SET_UP)  ## make .venv and fetch Spark's Delta jars; targets that need them do this first
 	@echo "set-up: ready ($(CURDIR)/.venv)"
 
 # One process runs all tests that need Spark, in one session (tests/conftest.py). Two processes share the other tests: with
@@ -139,7 +139,7 @@ demo: $(SET_UP)  ## run the demonstration, 5 minutes: two weeks of real flights,
 year: $(SET_UP)  ## replay the whole year 2013 as one backfill through Airflow
 	@$(PY) -m jobs.demo year
 
-up: $(SET_UP)  ## start Airflow and its database, that of the newest `make demo` if there is one; prints URL, user and password
+up: $(SET_UP)  ## start Airflow on the lake HINDCAST_LAKE, else that of the newest `make demo`, else .hindcast/lake; prints URL, user and password
 	@$(PY) -m jobs.cli.airflow up
 
 env:  ## write .env with new secrets for docker-compose.yml; an existing .env stays

@@ -18,8 +18,13 @@ CACHE: Final = (
 )
 """The directory of what the set-up fetches and makes. It can be removed and made again."""
 
-HOME: Final = (ROOT if IS_CLONE else Path.cwd()) / ".hindcast"
+_USERS: Final = ROOT if IS_CLONE else Path.cwd()
+
+HOME: Final = _USERS / ".hindcast"
 """The directory of the lake and of the embedded Airflow, if the user names no other."""
+
+PIPELINES: Final = _USERS / "pipelines"
+"""The directory of pipeline files, if the user names no other."""
 
 
 def demo_directories(target: str = "demo") -> tuple[Path, ...]:

@@ -23,7 +23,7 @@ from jobs.ledger.view import LedgerView
 from jobs.pipeline.files import BrokenPipeline, PipelineFiles, load_all
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.request_context import RequestContext, on_published_spec, open_request_context
-from jobs.project import HOME, ROOT
+from jobs.project import HOME, PIPELINES
 from jobs.review.pages.decision_forms import DecisionForms, decision_forms
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError, RequestError, StoreError
@@ -41,9 +41,9 @@ class Site:
 
     @classmethod
     def of_environment(cls) -> "Site":
-        """Return the site that the environment names; by default that of the clone."""
-        pipelines = os.environ.get("HINDCAST_PIPELINES") or ROOT / "pipelines"
-        return cls(pipelines=Path(pipelines), lake_root=os.environ.get("HINDCAST_LAKE") or str(HOME / "lake"))
+        """Return the site that the environment names; by default that of the clone, or the working directory."""
+        pipelines = Path(os.environ.get("HINDCAST_PIPELINES") or PIPELINES)
+        return cls(pipelines=pipelines, lake_root=os.environ.get("HINDCAST_LAKE") or str(HOME / "lake"))
 
     def files(self) -> PipelineFiles:
         """Return all pipeline files, good and broken. A file is parsed again only after a change.

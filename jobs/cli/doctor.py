@@ -111,8 +111,8 @@ def doctor_command(
     else:
         show_examination(examination, window_ms=wishes.window_ms)
         is_fit = examination.accepted is not None
-        way_on = "and `hindcast init` writes it" if is_fit else "`hindcast init` needs the errors mended first"
-        options.say(f"{_tally(examination.findings)}; {way_on}.")
+        when = "its first pipeline file" if is_fit else "a pipeline file when the errors are mended"
+        options.say(f"{_tally(examination.findings)}; `hindcast init` writes {when}.")
     is_ill = examination.accepted is None or any(finding.severity is Severity.ERROR for finding in examination.findings)
     return options.REFUSED if is_ill else options.OK
 

@@ -17,7 +17,7 @@ from jobs.lake.lake import Lake
 from jobs.pipeline.files import PipelineFiles, load_all, load_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.request_context import RequestContext, open_request_context
-from jobs.project import HOME, ROOT, demo_in_use
+from jobs.project import HOME, PIPELINES, ROOT, demo_in_use
 from jobs.runs import Verdict
 from jobs.wall_clock import now_ms
 
@@ -73,8 +73,8 @@ def _place_options(command: Callable[_Parameters, _Result], *, must_exist: bool)
         envvar="HINDCAST_LAKE",
         default=None,
         show_envvar=True,
-        help="Root of the lake: a directory or a URI.  [default: .hindcast/lake in Hindcast's directory. If there is "
-        "none, commands in Hindcast's directory use the lake of the newest `make demo`]",
+        help="Root of the lake: a directory or a URI.  [default: .hindcast/lake in the clone (of a wheel: in the "
+        "working directory). If there is none, commands in the clone use the lake of the newest `make demo`]",
     )
     @click.option(
         "--pipelines",
@@ -82,12 +82,12 @@ def _place_options(command: Callable[_Parameters, _Result], *, must_exist: bool)
         type=click.Path(path_type=Path),
         default=None,
         show_envvar=True,
-        help="Directory of pipeline files.  [default: ./pipelines if it exists, else that of Hindcast]",
+        help="Directory of pipeline files.  [default: ./pipelines. If there is none: that of the clone]",
     )
     @functools.wraps(command)
     def with_places(*args: Any, lake: str | None, pipelines: Path | None, **kwargs: Any) -> _Result:  # noqa: ANN401
         beside = Path("pipelines")
-        directory = pipelines or (beside if beside.is_dir() else ROOT / "pipelines")
+        directory = pipelines or (beside if beside.is_dir() else PIPELINES)
         places = Places(lake=Lake(root=_default_lake() if lake is None else lake), pipelines=directory)
         places.lake.check(must_exist=must_exist)
         return command(*args, places=places, **kwargs)  # type: ignore[arg-type]

@@ -57,8 +57,8 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
 
     The range is that of slices, as for `run`; by default it is all that is published. The slices with late records are
     replayed with a greater allowed lateness, from a restart point. Where their rows differ, readers see the new runs.
-    All other slices stay as they are, and later slices follow from the states that they follow from now. The request
-    is checked, compared and published as any other.
+    All other slices stay as they are, and later slices still start from the states of the chain. The request is
+    checked, compared and published as any other.
     """
     if runs and proposes:
         raise click.UsageError("--run replays now, --propose leaves that to somebody; give one of them")
@@ -73,7 +73,7 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
         options.print_json(repair.to_json())
         return options.OK
     if not repair.late:
-        left = f"; {counted(repair.left, 'record')} are later than --at-most" if repair.left else ""
+        left = f"; later than --at-most: {counted(repair.left, 'record')}" if repair.left else ""
         options.say(f"{pipeline.name}: no published slice of the range has a late record to repair{left}.")
         return options.OK
     if not (runs or proposes):

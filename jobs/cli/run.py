@@ -78,8 +78,8 @@ _WAYS: Final = (
     "--as-candidate",
     "is_candidate",
     is_flag=True,
-    help="Try the pipeline file beside what is published. The runs are staged and compared, are in the way of no other "
-    "request, and are published only by `hindcast publish --request`, which the chain then goes on from.",
+    help="Try the pipeline file beside what is published. The runs are staged and compared, and stop no other request. "
+    "Only `hindcast publish --request` publishes them. The chain then goes on from them.",
 )
 @click.option("--no-publish", is_flag=True, help="Stage the results without publishing. Then `hindcast publish`.")
 @click.option(

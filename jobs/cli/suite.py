@@ -103,7 +103,7 @@ def _warn(proposal: Proposal, left_out: Mapping[str, tuple[str, ...]]) -> None:
         options.complain(f"left out: {_of(names)}: {reason}")
     if not proposal.has_enough:
         options.complain(
-            f"warning: {counted(proposal.runs, 'run')} are too little history for ranges; a proposal needs "
+            f"warning: too little history for ranges: {counted(proposal.runs, 'run')}. A proposal needs "
             f"{proposal.runs_needed} published runs (--runs-needed). Widen the ranges before they stop publication"
         )
 

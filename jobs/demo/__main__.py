@@ -19,20 +19,18 @@ from rich.table import Table
 from jobs.console import run_command
 from jobs.demo.airflow import Follower
 from jobs.demo.clicks_live import deliver
-from jobs.demo.stage import Stage, StoryBroken, new_stage
+from jobs.demo.next_steps import settings_lines, take_settings, tell_next_steps
+from jobs.demo.stage import LIVE_PIPELINE, PIPELINE, SECOND_PIPELINE, Stage, StoryBroken, new_stage, shown
 from jobs.orchestration.embedded import airflow_service, postgres as embedded_postgres
 from jobs.orchestration.embedded.airflow_api import AirflowApi, DagRunState
-from jobs.orchestration.embedded.airflow_env import HOST, PREFERRED_PORT
 from jobs.orchestration.embedded.airflow_service import Login
 from jobs.orchestration.embedded.homes import all_homes, refuse_second
-from jobs.project import ROOT, demo_in_use
 from jobs.reading.published import read_published_table
-from jobs.review import links
 from jobs.runs import Verdict
 from jobs.wall_clock import now_ms
 from windowlib.records.tables import LATE_RECORDS
 
-PIPELINE, SECOND_PIPELINE, LIVE_PIPELINE, DAILY_PIPELINE = "flights", "carriers", "clicks_live", "airports_daily"
+DAILY_PIPELINE = "airports_daily"
 FIRST, SINGLE_DAYS_END, END = date(2013, 2, 1), date(2013, 2, 4), date(2013, 2, 15)
 BLIZZARD = ("2013-02-08", "2013-02-09")
 LEFT_HELD = BLIZZARD[0]
@@ -42,14 +40,15 @@ MAX_SHARE = 0.25
 
 
 @click.group(help=__doc__)
-def main() -> None:
-    """Run one of the two demonstrations, with the pipelines and suites of the clone and not with those of the shell."""
-    for name in ("HINDCAST_PIPELINES", "HINDCAST_EXPECTATIONS"):
-        os.environ.pop(name, None)
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Run one of the two demonstrations, with the places of the clone and not with those that the shell names."""
+    context.obj = take_settings()
 
 
 @main.command()
-def story() -> None:
+@click.pass_obj
+def story(settings: list[str]) -> None:
     """Replay two weeks of February 2013, in chapters with explanations.
 
     On a terminal, Airflow goes on running at the end; HINDCAST_DEMO_KEEP=1 or =0 chooses.
@@ -69,12 +68,14 @@ def story() -> None:
         request_id = _left_for_you(stage, follower)
         _ending(stage)
         login = follower.api
-    _how_to_go_on(stage, request_id, login=login, stays=stays)
+    tell_next_steps(stage, request_id, login=login, stays=stays, settings=settings)
 
 
 @main.command()
-def year() -> None:
+@click.pass_obj
+def year(settings: list[str]) -> None:
     """Replay the whole year as one backfill, without explanations."""
+    refuse_second()
     stage = new_stage("year", PIPELINE)
     _opening(stage)
     _load(stage, *YEAR)
@@ -101,16 +102,17 @@ def year() -> None:
             f"`hindcast waive {PIPELINE} DAY --run RUN --reason …`. Then `hindcast publish {PIPELINE}` publishes the "
             "whole year at once."
         )
-    stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}.html"))
+    stage.hindcast("report", PIPELINE, "--output", shown(stage.directory / f"{PIPELINE}.html"))
     embedded_postgres.remove(stage.home.cluster)
-    lake = _shown(Path(stage.lake.root))
-    stage.say(f"Go on with `export HINDCAST_LAKE={lake}`; then `make up` starts an Airflow on that lake.")
+    stage.say("To go on, choose this lake; then `make up` starts an Airflow on it:")
+    for line in settings_lines(stage, settings):
+        stage.console.print(f"  {line}", markup=False)
 
 
 def _opening(stage: Stage) -> None:
     stage.say(
         "Below, `hindcast` is .venv/bin/hindcast. Every command uses the lake of this demonstration: "
-        f"{_shown(Path(stage.lake.root))}"
+        f"{shown(Path(stage.lake.root))}"
     )
 
 
@@ -263,44 +265,7 @@ def _ending(stage: Stage) -> None:
     stage.chapter(
         "The report", "It has every slice, every check with its history, every waiver, and how to reproduce each run:"
     )
-    stage.hindcast("report", PIPELINE, "--output", _shown(stage.directory / f"{PIPELINE}.html"))
-
-
-def _how_to_go_on(stage: Stage, request_id: str, *, login: AirflowApi, stays: bool) -> None:
-    """Print the next steps: in a browser, and on the command line."""
-    url = login.url if stays else f"http://{HOST}:{PREFERRED_PORT}"
-    page = links.in_airflow(links.request_page(SECOND_PIPELINE, request_id), base_url=url)
-    stage.console.print("\n[bold cyan]How to go on[/]")
-    log_in = (
-        f"log in as {login.user} with the password {login.password}" if stays else "log in with what `make up` printed"
-    )
-    clicks = [
-        f"open {url}",
-        f"    {log_in}; a card on the Home page leads to the held day, which is also at",
-        f"    {page}",
-        "    write why the day may pass, and click 'Waive and publish'",
-        f"open {url}/dags/replay_{LIVE_PIPELINE}",
-        "    unpause it: it replays two weeks, holds the bad days, and waits for the day that has not come",
-        f"open {url}/dags/clicks_live_writer",
-        "    when you have decided the bad days, unpause it: the day comes, and published days change",
-    ]
-    steps = [
-        f".venv/bin/hindcast status {PIPELINE}                # published slices, held requests",
-        f".venv/bin/hindcast show {PIPELINE} --limit 20       # published windows",
-        "$EDITOR pipelines/flights.yaml                   # change the windows; then: hindcast plan flights …",
-        "make down                                        # stop Airflow; `make up` starts it again, with all of this",
-    ]
-    if demo_in_use() != stage.directory:  # the clone has a lake of its own
-        steps.insert(0, f"export HINDCAST_LAKE={_shown(Path(stage.lake.root))}   # this clone has a lake of its own")
-    parts = [("In a browser:", clicks), ("In a shell:", steps)]
-    if not stays:
-        parts.insert(0, ("First:", ["make up                                          # start this Airflow again"]))
-    for title, lines in parts:
-        stage.say(title)
-        for line in lines:
-            stage.console.print(f"  {line}", markup=False)
-    state = f"running at {url}" if stays else "stopped, and keeps its DAG runs"
-    stage.note(f"Airflow is {state}. Its logs are in {_shown(stage.home.logs)}")
+    stage.hindcast("report", PIPELINE, "--output", shown(stage.directory / f"{PIPELINE}.html"))
 
 
 def _airflow_stays() -> bool:
@@ -372,11 +337,6 @@ def _late_flight_to(stage: Stage, destination: str) -> str:
 def _days(first: date, end: date) -> list[str]:
     """Return the days of `[first, end)`, which are the ids of their slices."""
     return [date.fromordinal(day).isoformat() for day in range(first.toordinal(), end.toordinal())]
-
-
-def _shown(path: Path) -> str:
-    """Return a path as a user types it in the clone."""
-    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
 def _end_by_signal(number: int, _frame: FrameType | None) -> None:

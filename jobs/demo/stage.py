@@ -20,11 +20,12 @@ from jobs.orchestration.embedded.homes import demo_home
 from jobs.pipeline.files import load_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.request_context import open_request_context
-from jobs.project import ROOT
+from jobs.project import PIPELINES, ROOT
 from jobs.runs import Verdict
 from jobs.wall_clock import now_ms
 from windowlib.errors import HindcastError
 
+PIPELINE, SECOND_PIPELINE, LIVE_PIPELINE = "flights", "carriers", "clicks_live"
 VERDICT_STYLES = {Verdict.PASS: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red", Verdict.ERROR: "bold red"}
 _WIDTH = 100
 _COMMAND_WIDTH = 140
@@ -135,9 +136,14 @@ def new_stage(kind: str, pipeline_name: str) -> Stage:
     number = 1 + max((int(path.name) for path in parent.iterdir() if path.name.isdecimal()), default=0)
     directory = parent / str(number)
     directory.mkdir()
-    return Stage(directory=directory, pipeline=load_pipeline(pipeline_name, ROOT / "pipelines"))
+    return Stage(directory=directory, pipeline=load_pipeline(pipeline_name, PIPELINES))
 
 
 def _typed(arguments: tuple[str, ...]) -> str:
     """Return arguments as a user types them."""
     return " ".join(f'"{argument}"' if " " in argument or ";" in argument else argument for argument in arguments)
+
+
+def shown(path: Path) -> str:
+    """Return a path as a user types it in the clone."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)

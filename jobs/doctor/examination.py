@@ -254,7 +254,7 @@ def _null_slices(facts: TableFacts, slices: SliceCandidate) -> Iterator[Finding]
         delete = f"remove these: DELETE FROM {sql_name(facts)} WHERE {where}"  # noqa: S608
         yield warning(
             "null slices",
-            f"{counted(nulls, 'record')} have no {' or '.join(slices.columns)}, which tells no slice of them",
+            f"{counted(nulls, 'record')} without {' or '.join(slices.columns)}, and so without a slice",
             "append them again with a value, and then "
             + (delete if facts.log_format == "delta" else facts.log.removal(slices.columns)),
         )

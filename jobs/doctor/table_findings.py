@@ -151,12 +151,12 @@ def _rewrites(facts: TableFacts) -> Iterator[Finding]:
     if rewritten and not facts.is_tracked:
         yield warning(
             "rewritten files",
-            f"{counted(rewritten, 'file')} were rewritten (such as by OPTIMIZE). Without row tracking, the order of "
+            f"{counted(rewritten, 'file')} (such as by OPTIMIZE). Without row tracking, the order of "
             "appending of their records is lost",
             "name columns in log.order that order the records",
         )
     elif rewritten:
-        yield note("rewritten files", f"{counted(rewritten, 'file')} were rewritten, and keep their row ids")
+        yield note("rewritten files", f"{counted(rewritten, 'file')}, with the row ids from before")
     vacuums = [commit for commit in facts.commits if commit.operation.startswith("VACUUM")]
     if vacuums:
         yield note("vacuum", f"ran, last in commit {vacuums[-1].version}: files of older versions are gone")

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     except HindcastError as error:
         log.error("%s", error)  # noqa: TRY400 - an expected error is one paragraph without a traceback
         return 1
-    log.info("all %s are staged; the gate decides whether they may be published", counted(len(done), "slice"))
+    log.info("%s staged; the gate decides on the publication", counted(len(done), "slice"))
     return 0
 
 

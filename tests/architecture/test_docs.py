@@ -164,3 +164,10 @@ def test_every_law_that_the_code_cites_is_on_the_page_of_laws() -> None:
     cited = set(re.findall(r"\b(?:laws? (?:L\d+ (?:and|to) )?|\()(L\d+)\b", PYTHON))
     assert laws == {f"L{number}" for number in range(1, 12)}
     assert {"L1", "L3", "L9", "L10"} <= cited <= laws
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_commands_of_the_clone_use_the_python_of_the_clone(document: Path) -> None:
+    """The `python` of a shell, if there is one, has none of the packages."""
+    text = document.read_text(encoding="utf-8")
+    assert re.findall(r"(?<!<!-- )(?<!\.venv/bin/)\bpython -m (?:tests|bench|jobs|pytest)\b[^\n`]*", text) == []

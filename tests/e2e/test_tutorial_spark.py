@@ -1,8 +1,8 @@
 """The blocks of docs/tutorials/first-pipeline.md run in order, with the real command line and tasks of the DAGs.
 
 Commands run in this process, and the replays in the Spark session of the tests. A block after a comment
-`<!-- scheduled: TIME -->` is what the tasks of the DAG run of that time log. `...` matches anything, and white space is
-not compared.
+`<!-- DAG run: ID -->` is what the tasks of that DAG run log. `scheduled__TIME` is that of the interval that ends then;
+other DAG runs take all slices that are over. `...` matches anything, and white space is not compared.
 """
 
 import doctest
@@ -21,14 +21,14 @@ import pytest
 
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
-from jobs.cli.slice_lines import progress_lines
 from jobs.lake.lake import Lake
 from jobs.orchestration import dag_orders, dag_tasks
+from jobs.orchestration.replay_progress import slice_line
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.pipeline.files import load_pipeline
 from jobs.planning.request_context import open_request_context
 from jobs.planning.standing import standing
-from jobs.publishing.stop_reasons import describe_stop
+from jobs.publishing.stop_reasons import stop_reasons
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
 from jobs.spark.lazy_session import LazySession
@@ -44,10 +44,10 @@ OWN_TABLE = (ROOT / "docs" / "how-to" / "your-own-table.md").read_text(encoding=
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"into `((?:pipelines|expectations)/\w+\.\w+)`")
-SCHEDULED = re.compile(r"<!-- scheduled: (\S+) -->\s*\Z")
+DAG_RUN = re.compile(r"<!-- DAG run: (\S+) -->\s*\Z")
 SHOWN_RUN = re.compile(r"--run ([0-9a-f]{6,})")
 SHOWN_PUBLICATION = re.compile(r"newest publication: (\d+)")
-START = datetime(2026, 11, 5, 5, tzinfo=UTC)
+START = datetime(2026, 11, 27, 12, tzinfo=UTC)
 SETTINGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -66,7 +66,7 @@ class Reader:
 
     def do(self, kind: str, text: str, before: str) -> None:
         """Do what a block tells; `before` is the text before it."""
-        scheduled = SCHEDULED.search(before)
+        dag_run = DAG_RUN.search(before)
         match kind:
             case "console":
                 for command, shown in _commands(text):
@@ -75,8 +75,8 @@ class Reader:
                 exec(compile(text, "docs/tutorials/first-pipeline.md", "exec"), self.names)  # noqa: S102 - it is our own
             case "yaml" | "json":
                 Path(FILE.findall(before)[-1]).write_text(text, encoding="utf-8")
-            case "text" if scheduled is not None:
-                self._check(f"the DAG run of {scheduled[1]}", "\n".join(self._dag_run(scheduled[1])), text)
+            case "text" if dag_run is not None:
+                self._check(f"the DAG run {dag_run[1]}", "\n".join(self._dag_run(dag_run[1])), text)
             case _:
                 pytest.fail(f"no one knows how to do this block: {kind} {text}")
 
@@ -108,33 +108,34 @@ class Reader:
         assert status == 0, (arguments, found)
         self._check(f"hindcast {' '.join(arguments)}", found.out + found.err, shown)
 
-    def _dag_run(self, time: str) -> Iterator[str]:
-        """Run the tasks of a scheduled DAG run until one waits or fails, and yield what they log."""
+    def _dag_run(self, run_id: str) -> Iterator[str]:
+        """Run the tasks of a DAG run until one waits or fails, and yield what they log."""
+        self.now += timedelta(minutes=10)
+        kind, _, time = run_id.partition("__")
         end = datetime.fromisoformat(time).replace(tzinfo=UTC)
-        self.now = max(self.now, end) + timedelta(minutes=10)
         run = dag_tasks.DagRun(
             dag_id="replay_orders",
-            run_id=f"scheduled__{time}",
-            run_type="scheduled",
-            interval_start=end - timedelta(days=1),
-            interval_end=end,
+            run_id=run_id,
+            run_type={"waits": "operator_triggered"}.get(kind, kind),
+            interval_start=end - timedelta(days=1) if kind == "scheduled" else None,
+            interval_end=end if kind == "scheduled" else None,
         )
         planned = dag_tasks.plan("replay", str(Path("pipelines/orders.yaml").resolve()), run)
+        yield from (f"plan: {line}" for line in (*planned.warnings, *planned.changes))
         match planned:
-            case Skip(why=why):
-                yield f"plan: nothing to replay: {why}"
-            case Wait(why=why):
-                yield f"plan: wait: {why}"
+            case Skip(why=why) | Wait(why=why):
+                yield f"plan: {why}"
             case dag_orders.Order():
-                yield from (f"plan: {line}" for line in planned.outline)
+                yield from (f"plan: {line}" for line in (*planned.outline, planned.waits))
                 order = dag_orders.read_order(json.dumps(planned.to_json()))
-                results = [one.result for one in dag_tasks.replay(order)]
-                yield from (f"replay: {line.replace(':', '', 1)}" for _, line in progress_lines(results))
+                yield from (f"replay: {slice_line(staged.result)}" for staged in dag_tasks.replay(order))
                 gate = dag_tasks.gate(order)
-                yield from (f"gate: {describe_stop(run)}" for run in gate.held)
+                yield from (
+                    f"gate: {run.result.slice.slice_id}: {reason}" for run in gate.held for reason in stop_reasons(run)
+                )
                 if gate.is_passed:
-                    yield "gate: passed"
-                    yield f"publish: published, changed: {', '.join(dag_tasks.publish(order).changed)}"
+                    yield f"gate: {gate.why}"
+                    yield f"publish: {dag_tasks.publish(order).why}"
             case _:
                 assert_never(planned)
 
@@ -186,8 +187,9 @@ def test_the_tutorial_works_as_it_is_written(reader: Reader) -> None:
 def test_the_log_of_the_page_about_your_own_table_fits_its_pipeline(reader: Reader) -> None:
     reader.now = datetime(2026, 11, 9, tzinfo=UTC)
     section = OWN_TABLE.partition("## A log and a pipeline file")[2].partition("If a check fails")[0]
+    section += OWN_TABLE.partition("## Which tables can be a log")[2].partition("## ")[0]
     blocks = list(BLOCK.finditer(section))
-    assert [block[1] for block in blocks] == ["python", "yaml", "console"]
+    assert [block[1] for block in blocks] == ["python", "yaml", "console", "console"]
     for block in blocks:
         reader.do(block[1], block[2], section[: block.start()])
     assert "7 slices replayed, 7 in the range: 7 passed; published." in reader.seen

@@ -62,15 +62,15 @@ def day_ms(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def append_day(lake: Path, day: str, amounts: dict[str, int]) -> None:
-    """Append one commit to the log: one record per key."""
+def append_day(lake: Path, day: str, amounts: dict[str, int], *, arrives: str | None = None) -> None:
+    """Append one commit to the log: one record per key, which arrives on its day or on another one."""
     rows = [
         {
             "id": f"{day}/{key}/{amount}",
             "key": key,
             "at_ms": day_ms(day),
             "amount": amount,
-            "day": date.fromisoformat(day),
+            "day": date.fromisoformat(arrives or day),
         }
         for key, amount in amounts.items()
     ]

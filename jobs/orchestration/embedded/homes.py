@@ -7,14 +7,14 @@ from pathlib import Path
 from jobs.lake.lake import Lake
 from jobs.orchestration.embedded import airflow_service
 from jobs.orchestration.embedded.airflow_env import Home
-from jobs.project import HOME, ROOT, demo_directories, demo_in_use
+from jobs.project import HOME, PIPELINES, demo_directories, demo_in_use
 from jobs.storage import is_remote
 from windowlib.errors import RequestError
 
 
 def demo_home(directory: Path) -> Home:
     """Return the Airflow of the demonstration in a directory. It has the pipelines of the clone."""
-    return Home(root=directory / "airflow", lake=str(directory / "lake"), pipelines=ROOT / "pipelines", is_demo=True)
+    return Home(root=directory / "airflow", lake=str(directory / "lake"), pipelines=PIPELINES, is_demo=True)
 
 
 def own_home() -> Home:
@@ -54,4 +54,4 @@ def refuse_second(home: Home | None = None) -> None:
 
 
 def _pipelines() -> Path:
-    return Path(os.environ.get("HINDCAST_PIPELINES") or ROOT / "pipelines").resolve()
+    return Path(os.environ.get("HINDCAST_PIPELINES") or PIPELINES).resolve()

@@ -10,9 +10,14 @@ import pytest
 from jobs import project
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
+from jobs.demo import next_steps
+from jobs.demo.stage import Stage
 from jobs.orchestration.embedded import airflow_service, homes
+from jobs.orchestration.embedded.airflow_api import AirflowApi
 from jobs.orchestration.embedded.airflow_env import Home
+from jobs.pipeline.files import load_pipeline
 from jobs.processes import process
+from tests.support.places import ROOT
 from windowlib.errors import RequestError
 
 
@@ -23,8 +28,10 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / ".hindcast" / "demo" / str(number) / "lake" / "event_logs").mkdir(parents=True)
     (tmp_path / ".hindcast" / "demo" / "11").mkdir()
     (tmp_path / ".hindcast" / "demo" / "old").mkdir()
-    for module in ("jobs.project", "jobs.cli.options", "jobs.orchestration.embedded.homes"):
+    for module in ("jobs.project", "jobs.cli.options"):
         monkeypatch.setattr(f"{module}.ROOT", tmp_path)
+    for module in ("jobs.cli.options", "jobs.orchestration.embedded.homes"):
+        monkeypatch.setattr(f"{module}.PIPELINES", tmp_path / "pipelines")
     for module in ("jobs.project", "jobs.orchestration.embedded.homes"):
         monkeypatch.setattr(f"{module}.HOME", tmp_path / ".hindcast")
     monkeypatch.setattr("jobs.cli.options.DEFAULT_LAKE", tmp_path / ".hindcast" / "lake")
@@ -72,6 +79,38 @@ def test_elsewhere_or_beside_an_own_lake_they_do_not(
     (clone / ".hindcast" / "lake").mkdir()
     assert _chosen(capsys) == (0, "")
     assert homes.chosen_home().root == clone / ".hindcast" / "airflow"
+
+
+@pytest.mark.parametrize("has_own_lake", [False, True])
+@pytest.mark.parametrize("settings", [(), ("HINDCAST_LAKE",), ("HINDCAST_PIPELINES",), tuple(next_steps.SETTINGS)])
+@pytest.mark.parametrize("stays", [False, True])
+def test_the_lines_at_the_end_of_a_demonstration_lead_to_its_lake_from_any_shell(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, *, has_own_lake: bool, settings: tuple[str, ...], stays: bool
+) -> None:
+    """Defect: in a shell with HINDCAST_LAKE, the commands of the last lines read another lake."""
+    directory = clone / ".hindcast" / "demo" / "10"
+    if has_own_lake:
+        (clone / ".hindcast" / "lake").mkdir()
+    for name in settings:
+        monkeypatch.setenv(name, "/elsewhere")
+    stage = Stage(directory=directory, pipeline=load_pipeline("flights", ROOT / "pipelines"))
+    login = AirflowApi(url="http://127.0.0.1:1", user="me", password="")
+    with monkeypatch.context() as demo, stage.console.capture() as told:
+        for name in settings:
+            demo.delenv(name)  # the demonstration itself runs without them
+        next_steps.tell_next_steps(stage, "5f0c", login=login, stays=stays, settings=settings)
+    for line in told.get().splitlines():
+        match line.split("#")[0].split():
+            case ["unset", *names]:
+                for name in names:
+                    monkeypatch.delenv(name)
+            case ["export", setting]:
+                monkeypatch.setenv(*setting.split("=", 1))
+            case _:
+                pass
+    home = homes.chosen_home()
+    assert (home.lake, home.pipelines) == (str(directory / "lake"), clone / "pipelines")
+    assert (home.root == directory / "airflow") == ("start it again" in told.get())
 
 
 def test_a_second_airflow_of_the_clone_is_refused(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ def test_doctor_prints_findings_and_a_histogram_that_fit_80_columns(
     assert shell("doctor", "clicks") == 0, shell.err
     lines = shell.out.splitlines()
     assert [line for line in lines[1:] if len(line) > 80 and "→" not in line] == []
-    assert "fit for replay; and `hindcast init` writes it." in lines
+    assert "fit for replay; `hindcast init` writes its first pipeline file." in lines
     assert any("█" in line and line.split()[0] == "0s" for line in lines)
     assert not (shell.root / "pipelines" / "clicks.yaml").exists(), "doctor writes nothing"
 
@@ -53,7 +53,7 @@ def test_doctor_gives_json(shell: Shell) -> None:
 def test_doctor_of_an_unfit_table_exits_with_1_and_init_writes_nothing(shell: Shell) -> None:
     tables.no_event_time(shell.root / "clicks")
     assert shell("doctor", "clicks") == 1
-    assert "needs the errors mended first" in shell.out
+    assert "`hindcast init` writes a pipeline file when the errors are mended" in shell.out
     assert shell("init", "clicks", "--yes") == 1
     assert "nothing was written" in shell.err
     assert [path.name for path in (shell.root / "pipelines").iterdir()] == ["sales.yaml"]

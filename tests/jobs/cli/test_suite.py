@@ -34,7 +34,7 @@ def test_a_suite_is_proposed_tried_and_never_overwritten(blizzard: Shell, tmp_pa
     assert blizzard("suite", "propose", "sales", "--output", str(path)) == 0
     assert "from 10 slices 2024-01-01 … 2024-01-12, written to" in blizzard.out
     assert "left out: 2 slices 2024-01-08 … 2024-01-09: a person has waived a failed check" in blizzard.err
-    assert "warning: 10 runs are too little history" in blizzard.err
+    assert "warning: too little history for ranges: 10 runs." in blizzard.err
     text = path.read_text()
     assert blizzard("suite", "propose", "sales", "--runs-needed", "5", "--margin", "0.5") == 0
     assert "too_little" in text

@@ -223,14 +223,14 @@ def _small_files(place: Path) -> None:
 
 CASES: Mapping[str, tuple[Callable[[Path], None], str, Severity, str]] = {
     "no partition": (_unpartitioned, "pipeline file", Severity.OK, "slice: {by: received_at}"),
-    "null slices": (tables.null_slice, "null slices", Severity.WARNING, "1 record have no dt"),
+    "null slices": (tables.null_slice, "null slices", Severity.WARNING, "1 record without dt"),
     "a delete": (_delete, "removed records", Severity.WARNING, r"commits 3 \(DELETE\)"),
     "a delete is refused": (_delete_and_track, "refused", Severity.ERROR, "removed or changed records of slice"),
     "no row tracking": (tables.by_date, "row tracking", Severity.NOTE, "is off"),
     "row tracking": (tables.tracked, "row tracking", Severity.OK, "since the table was created"),
     "row tracking later": (_tracked_later, "row tracking", Severity.NOTE, "switched on later, by commit 4"),
     "a history that is gone": (_forgotten, "history", Severity.NOTE, "commits before 2 are gone"),
-    "files that were rewritten": (_optimized, "rewritten files", Severity.WARNING, "3 files were rewritten"),
+    "files that were rewritten": (_optimized, "rewritten files", Severity.WARNING, "^3 files "),
     "an unknown order": (_optimized, "order of commits", Severity.NOTE, "is not known"),
     "duplicates": (_twice, "duplicates", Severity.WARNING, r"120 records \(50 %\)"),
     "short retention": (_short_retention, "log retention", Severity.WARNING, "kept for 48 h|kept for 2 d"),
