@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 import pytest
 import rich.console
 
-from jobs.cli import inspect as cli_look, plan as cli_plan, status as cli_status
+from jobs.cli import inspect as cli_look, status as cli_status
 from jobs.cli.main import COMMANDS as ALL_COMMANDS, hindcast
 from jobs.cli.options import run_cli
 from jobs.console import print_table, say
+from jobs.planning.request_context import RequestContext
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import FAILS, PIPELINE, append_day
 from tests.support.latin_texts import write_latin_texts
@@ -327,7 +328,7 @@ def test_ctrl_c_is_not_reported_as_a_bug(shell: Shell, monkeypatch: pytest.Monke
     def interrupt(*_args: object, **_kwargs: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli_plan, "plan", interrupt)
+    monkeypatch.setattr(RequestContext, "plan", interrupt)
     assert shell("plan", "sales", *RANGE) == 130
     assert shell.err.strip().startswith("interrupted; run the same command again")
 

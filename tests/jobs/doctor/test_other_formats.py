@@ -88,7 +88,7 @@ def test_null_slices_of_both_are_found(tmp_path: Path) -> None:
             nothing = pa.nulls(1, pa.date32())
             open_again(place).append(lost.set_column(lost.schema.get_field_index("dt"), "dt", nothing))
         finding = found(examined(place), "null slices")
-        assert "1 record have no dt" in finding.text
+        assert "1 record without dt" in finding.text
         assert mend in finding.mend
 
 
