@@ -139,7 +139,7 @@ demo: $(SET_UP)  ## run the demonstration, 5 minutes: two weeks of real flights,
 year: $(SET_UP)  ## replay the whole year 2013 as one backfill through Airflow
 	@$(PY) -m jobs.demo year
 
-up: $(SET_UP)  ## start Airflow on the lake HINDCAST_LAKE, else that of the newest `make demo`, else .hindcast/lake; prints URL, user and password
+up: $(SET_UP)  ## start Airflow on the lake HINDCAST_LAKE, else .hindcast/lake, else that of the newest `make demo`; prints URL, user and password
 	@$(PY) -m jobs.cli.airflow up
 
 env:  ## write .env with new secrets for docker-compose.yml; an existing .env stays

@@ -199,7 +199,7 @@ def _sum(sizes: list[float]) -> float:
 
 
 def _part(change: float, whole: float) -> float:
-    """Return change / whole; infinity for a change of nothing, and for a change or a whole that is not finite."""
+    """Return change / whole; 0 without a change, infinity for a change of 0, or if one of them is not finite."""
     if not change:
         return 0.0
     return change / whole if whole and math.isfinite(change) and math.isfinite(whole) else math.inf

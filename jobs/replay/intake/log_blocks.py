@@ -4,7 +4,7 @@ A block is in a file of the log, or in a file that the intake has written (`Bloc
 the log under their own names and with their own types.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -148,7 +148,7 @@ class LogColumns:
             read = [name for name in (*named, *hidden) if name is not None and name in stored] or [*stored][:1]
             read = [*read, CHANGE_TYPE] if block.only_inserts else read
             for batch in file.iter_batches(
-                batch_size=self._rows_at_once(file.metadata, len(read)),
+                batch_size=self._rows_at_once(file.metadata, {*read}),
                 row_groups=block.row_groups,
                 columns=read,
                 use_threads=False,
@@ -181,12 +181,14 @@ class LogColumns:
                 "deleted in place. Restore the file from a backup, or replay a copy of the log made afresh"
             )
 
-    def _rows_at_once(self, footer: pq.FileMetaData, columns: int) -> int:
-        """Return how many records of a file a batch has, if it has so many of the columns."""
-        rows: int = max(footer.num_rows, 1)
-        encoded: int = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
-        # Pages may have a value once that many records have.
-        width: int = columns * max(encoded // (rows * max(footer.num_columns, 1)), 8)
+    def _rows_at_once(self, footer: pq.FileMetaData, columns: AbstractSet[str]) -> int:
+        """Return how many records of a file a batch has, if it has these columns."""
+        rows, width = max(footer.num_rows, 1), 1
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        for place in range(footer.num_columns):
+            if not columns.isdisjoint(_owners(footer.schema.column(place).path)):
+                # Pages may have a value once that many records have.
+                width += max(sum(group.column(place).total_uncompressed_size for group in groups) // rows, 8)
         return max(1, min(self.rows_per_batch, self.batch_bytes // width))
 
     def _own(self, rows: pa.RecordBatch, part: tuple[int, int]) -> pa.RecordBatch:
@@ -242,6 +244,12 @@ class LogColumns:
             raise LogError(
                 f"file {block.named} of version {self.version} of event log {self.uri} cannot be read: {why}"
             ) from error
+
+
+def _owners(path: str) -> Iterator[str]:
+    """Yield the columns that may have a leaf of a file: a dot is a part of a name, or is before the name of a field."""
+    parts = path.split(".")
+    return (".".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
 def _taken(batches: Sequence[pa.RecordBatch], numbers: pa.Array) -> pa.RecordBatch:

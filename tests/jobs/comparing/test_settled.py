@@ -153,7 +153,12 @@ def test_any_doubles_have_a_share_and_only_a_difference_stops(
     elif not all(math.isfinite(number) for pair in differing for number in pair):
         assert share == math.inf
     else:
-        assert share >= 0
+        try:
+            changed, whole = (math.fsum(abs(b - a) for a, b in pairs), math.fsum(abs(a) for a, _ in pairs))
+        except OverflowError:
+            changed = whole = math.inf
+        is_share = whole and math.isfinite(changed) and math.isfinite(whole)
+        assert share == (pytest.approx(changed / whole, abs=1e-300) if is_share else math.inf)
 
 
 def _row(total: int, **values: object) -> Row:

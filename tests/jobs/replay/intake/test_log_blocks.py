@@ -53,6 +53,22 @@ def test_a_batch_of_wide_records_has_few_of_them(tmp_path: Path, wide: int, text
         assert pa.Table.from_batches(found).to_pydict() == {name: columns[name].to_pylist() for name in names}
 
 
+def test_each_leaf_of_a_nested_column_counts(tmp_path: Path) -> None:
+    leaves = {f"f{number}": pa.array(range(1_000)) for number in range(60)}
+    columns = {"s": pa.StructArray.from_arrays([*leaves.values()], [*leaves]), "s.f0": pa.array(range(1_000))}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    block = Block(str(tmp_path / "a.parquet"), "a", {}, 0, 0, 0, 0, 0, records=1_000)
+    fields = [
+        field_node(name, parse_type(kind))
+        for name, kind in (("s", f"struct<{','.join(f'{leaf}:bigint' for leaf in leaves)}>"), ("s.f0", "bigint"))
+    ]
+    log = LogColumns(uri=str(tmp_path), version=0, fields=fields, rows_per_batch=10**6, batch_bytes=48_000)
+    for names, most in ((["s"], 110), (["s.f0"], 3_100)):
+        batches = [*log.batches(block, names)]
+        assert max(rows.num_rows for rows in batches) <= most
+        assert sum(rows.num_rows for rows in batches) == 1_000
+
+
 def test_a_file_that_is_one_too_many_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow's words, when an unordered slice is divided into more ranges than a process may open files."""
     block, error = block_of(tmp_path / "a.parquet", stores_day=False), "Failed to open. Detail: [errno 24] Too many"
