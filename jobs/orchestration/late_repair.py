@@ -6,7 +6,7 @@ The chain goes on from its own states: at the end of the range, the windows that
 in both. That is compared, not assumed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,7 +96,8 @@ def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, a
         work: the context with the spec of the published chain.
         from_ms: the first instant of the range; None: of the first published slice.
         to_ms: its end, not included; None: that of the published head.
-        at_most_ms: records that are later than this stay late; None: all are taken.
+        at_most_ms: records that are later than this stay late; None: all are taken. Slices that an earlier repair
+            computed with a greater lateness, and those that are replayed with them, take records up to that one.
 
     Raises:
         RequestError: nothing is published, slices have other runs than those of the chain, or records of the pipeline
@@ -108,29 +109,50 @@ def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, a
     chosen = [run for run in published if _is_between(run.result.slice, from_ms, to_ms)]
     if not chosen:
         raise RequestError(f"pipeline {pipeline.name} has no published slice in the range, so nothing can be repaired")
-    reach, own_ms = _reach(work), _allowed_lateness_ms(pipeline)
-    late, left, needed_ms = list[LateSlice](), 0, own_ms
-    latest_ms: int | None = None
+    reach, limits = _reach(work), dict[str, int]()
+    while True:
+        repair = _repair_of(work, view, chosen, reach=reach, at_most_ms=at_most_ms, limits=limits)
+        highest_ms = max(limits.values(), default=at_most_ms)
+        if highest_ms is None or not repair.slices or repair.lateness_ms <= highest_ms:
+            return repair
+        limits = {slice_.slice_id: repair.lateness_ms for slice_ in repair.slices}
+
+
+def _repair_of(
+    work: RequestContext,
+    view: LedgerView,
+    chosen: Sequence[StagedRun],
+    *,
+    reach: Reach,
+    at_most_ms: int | None,
+    limits: Mapping[str, int],
+) -> LateRepair:
+    """Return the repair of the late records of some runs. `limits` has the slices with another limit than `at_most_ms`.
+
+    Slices keep the allowed lateness of an earlier repair of them. So the lateness of the repair can be greater.
+    """
+    late, left, own_ms = list[LateSlice](), 0, _allowed_lateness_ms(work.pipeline)
+    needed_ms, event_times = own_ms, list[int]()
     for run in chosen:
+        most_ms = limits.get(run.result.slice.slice_id, at_most_ms)
         late_rows = [*_late_rows(work, view, run, margin_ms=reach.margin_ms - own_ms)]
-        taken = [row for row in late_rows if at_most_ms is None or row.lateness_ms <= at_most_ms]
+        taken = [row for row in late_rows if most_ms is None or row.lateness_ms <= most_ms]
         left += len(late_rows) - len(taken)
         if not taken:
             continue
         windows = {(row.key, window) for row in taken for window in row.missed}
         late.append(LateSlice(slice=run.result.slice, records=len(taken), windows=len(windows)))
         needed_ms = max(needed_ms, *(row.lateness_ms for row in taken))
-        latest_ms = max(latest_ms or taken[0].event_time_ms, *(row.event_time_ms for row in taken))
+        event_times.append(max(row.event_time_ms for row in taken))
     slices: tuple[Slice, ...] = ()
-    if latest_ms is not None:
-        end = _end(view, late[-1].slice, reach, latest_ms=latest_ms)
-        slices = slices_between(pipeline, late[0].slice.start_ms, end.end_ms)
-        shown = [run for slice_ in slices if (run := view.published_run(slice_.slice_id)) is not None]
-        needed_ms = max(needed_ms, *(_allowed_lateness_ms(spec_of(view, run)) for run in shown))
-        if at_most_ms is not None and needed_ms > at_most_ms:
-            return repair_of(work, from_ms=from_ms, to_ms=to_ms, at_most_ms=needed_ms)
+    if event_times:
+        end = _end(view, late[-1].slice, reach, latest_ms=max(event_times))
+        slices = slices_between(work.pipeline, late[0].slice.start_ms, end.end_ms)
+        shown = (view.published_run(slice_.slice_id) for slice_ in slices)
+        kept = (_allowed_lateness_ms(spec_of(view, published)) for published in shown if published is not None)
+        needed_ms = max(needed_ms, *kept)
     return LateRepair(
-        pipeline=pipeline.name,
+        pipeline=work.pipeline.name,
         late=tuple(late),
         slices=slices,
         lateness_ms=needed_ms,
@@ -201,6 +223,7 @@ def repairs_of(work: RequestContext, view: LedgerView, request: Request) -> dict
         StoreError: a checkpoint cannot be read.
     """
     slices = slices_between(work.pipeline, request.from_ms or 0, request.to_ms or 0)
+    _check_lateness(work, view, slices, request=request)
     pairs = [(_own_run(view, slice_, request), _chain_run(view, slice_, request)) for slice_ in slices]
     for repaired, own in pairs:
         _check_input(repaired, own, request=request)
@@ -210,6 +233,18 @@ def repairs_of(work: RequestContext, view: LedgerView, request: Request) -> dict
         for repaired, own in pairs
         if _digests(repaired) != _digests(view.run(view.published[own.result.slice.slice_id]))
     }
+
+
+def _check_lateness(work: RequestContext, view: LedgerView, slices: Sequence[Slice], *, request: Request) -> None:
+    """Refuse a repair of slices that another one has repaired with a greater allowed lateness since it was opened."""
+    own_ms = _allowed_lateness_ms(work.pipeline)
+    for slice_ in slices:
+        shown = view.published_run(slice_.slice_id)
+        if shown is not None and (lateness_ms := _allowed_lateness_ms(spec_of(view, shown))) > own_ms:
+            raise RequestError(
+                f"readers see slice {slice_.slice_id} with allowed lateness {human_duration(lateness_ms)}, and request "
+                f"{request.request_id} would show it with {human_duration(own_ms)}. Repair again"
+            )
 
 
 def _own_run(view: LedgerView, slice_: Slice, request: Request) -> StagedRun:

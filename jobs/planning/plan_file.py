@@ -46,7 +46,7 @@ class PlanFile(_Stored):
     `published` is the ledger version of the newest publication, -1 without one; `checks` the fingerprint of the suites.
     """
 
-    hindcast_plan: Literal[1] = 1
+    hindcast_plan: Literal[2] = 2
     pipeline: str
     from_ms: int
     to_ms: int
@@ -105,6 +105,11 @@ class PlanFile(_Stored):
             raise RequestError(f"the plan {path} cannot be read: {error.strerror or error}") from error
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
+            if first["loc"] == ("hindcast_plan",) and isinstance(first["input"], int):
+                raise RequestError(
+                    f"{path} is a plan of format {first['input']}, which another version of Hindcast has written; this "
+                    "one reads format 2. Make the plan again with `hindcast plan --out`"
+                ) from error
             where = ".".join(map(str, first["loc"])) or "the file"
             raise RequestError(
                 f"{path} is no plan that `hindcast plan --out` has written: {where}: {first['msg']}, "

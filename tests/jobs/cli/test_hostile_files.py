@@ -36,7 +36,7 @@ from windowlib.errors import HindcastError, LedgerError
 LONGEST: Final = 2_000
 """The characters of the longest message: some list all allowed names."""
 PLAN: Final = {
-    "hindcast_plan": 1, "pipeline": "sales", "from_ms": 0, "to_ms": 86_400_000, "fresh": False, "checks": None,
+    "hindcast_plan": 2, "pipeline": "sales", "from_ms": 0, "to_ms": 86_400_000, "fresh": False, "checks": None,
     "spec_fingerprint": "f", "published": -1,
     "slices": [{"slice_id": "1970-01-01", "reason": "new", "certain": True, "records": 1, "bytes": 1, "log": {"a": 1}}],
 }  # fmt: skip

@@ -99,6 +99,12 @@ def test_a_damaged_file_is_refused_and_names_the_key(shell: Shell, plan_file: Pa
     assert shell("run", "sales", "--plan", str(plan_file)) == 1
 
 
+def test_a_plan_of_another_format_tells_that_another_version_wrote_it(shell: Shell, plan_file: Path) -> None:
+    plan_file.write_text(json.dumps(json.loads(plan_file.read_text()) | {"hindcast_plan": 1}))
+    assert shell("run", "sales", "--plan", str(plan_file)) == 1
+    assert "is a plan of format 1, which another version of Hindcast has written" in " ".join(shell.err.split())
+
+
 def test_a_plan_that_was_begun_is_continued(shell: Shell, plan_file: Path) -> None:
     """The slices that an earlier try has staged are current, and the rest of the plan is run."""
     assert shell("run", "sales", "--from", "2024-01-01", "--to", "2024-01-03", "--no-publish") == 0

@@ -289,19 +289,38 @@ def test_a_later_repair_keeps_what_an_earlier_one_with_a_greater_lateness_took(t
     """Also if the person asks for less. Then it takes all records that this lateness takes, and tells so."""
     for day in range(4):
         append_one(tmp_path / "log", day, day * DAY_MS + DAY_MS // 2, value=day)
-    hours = [(0, 5), (1, 11), (2, 5), (2, 9)]
+    hours = [(0, 5), (1, 11), (2, 5), (2, 9), (3, 9)]  # the last one is in no slice that is computed again
     for number, (day, late_h) in enumerate(hours, start=4):
         append_one(tmp_path / "log", day, day * DAY_MS + DAY_MS // 2 - late_h * DAY_MS // 24, value=number)
     _, work = ordered_context(tmp_path)
     run_days(work, 0, 4)
     repair(work, repair_of(work, from_ms=start_ms(1), to_ms=start_ms(2), at_most_ms=None))
     later = repair_of(work, from_ms=None, to_ms=None, at_most_ms=DAY_MS // 4)
-    assert (later.records, later.left) == (3, 0)
+    assert [slice_.start_ms for slice_ in later.slices] == [start_ms(day) for day in range(3)]
+    assert (later.records, later.left) == (3, 1)
     assert repair(work, later).is_published
+    last = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    assert (last.records, repair(work, last).is_published) == (1, True)
     greater = context(linked_lake(tmp_path / "model", tmp_path / "log"), repairing(work, later).pipeline)
     run_days(greater, 0, 4)
     assert shown(work) == shown(greater)
-    assert repair_of(work, from_ms=None, to_ms=None, at_most_ms=None).records == 0
+
+
+def test_a_repair_that_a_greater_one_has_overtaken_is_refused(tmp_path: Path) -> None:
+    """It was made from what readers saw before."""
+    for day in range(2):
+        append_one(tmp_path / "log", day, day * DAY_MS + DAY_MS // 2, value=day)
+    for number, late_h in enumerate((5, 11), start=2):
+        append_one(tmp_path / "log", 1, DAY_MS + DAY_MS // 2 - late_h * DAY_MS // 24, value=number)
+    _, work = ordered_context(tmp_path)
+    run_days(work, 0, 2)
+    less, greater = (repair_of(work, from_ms=None, to_ms=None, at_most_ms=limit) for limit in (DAY_MS // 4, None))
+    repair(work, greater)
+    seen = shown(work)
+    with pytest.raises(RequestError, match=r"would show it with 4 h\. Repair again"):
+        repair(work, less)
+    assert shown(work) == seen
+    assert not work.ledger.view().open_requests()
 
 
 def test_a_repair_of_runs_that_readers_do_not_see_any_more_is_not_published(tmp_path: Path) -> None:
