@@ -14,11 +14,12 @@ from windowlib.errors import RequestError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainGap:
-    """Why a chain cannot begin at `first`: the slice before it has no published run of the same spec.
+    """Why a chain cannot begin at `first`: the state before it is missing, or of another spec.
 
     `nearest` is the latest slice before `first` at which the range may begin instead, and `log_start` is the first
-    slice with records. `staged_by` are the open requests that have staged `before`. `specs` are the spec that `before`
-    was published by and that of the pipeline file; None if `before` has no published run.
+    slice with records. `staged_by` are the open requests that have staged `before`. `specs` are the spec of the state
+    and that of the pipeline file; None if there is no state. `is_warm_up`: `before` is not published, because the chain
+    began with a warm-up.
     """
 
     pipeline: str
@@ -29,6 +30,7 @@ class ChainGap:
     log_start: Slice
     staged_by: tuple[Request, ...] = ()
     specs: tuple[str, str] | None = None
+    is_warm_up: bool = False
 
     @property
     def why(self) -> str:
@@ -39,10 +41,12 @@ class ChainGap:
                 f"{self.before.slice_id}, but {self.before.slice_id} has no published run"
             )
         theirs, ours = self.specs
-        return (
-            f"slice {self.before.slice_id} of pipeline {self.pipeline} was published by spec {theirs[:12]}, but "
-            f"{self.source} is spec {ours[:12]} now, and the state of one spec does not fit the other"
+        state = (
+            f"slice {self.first.slice_id} of pipeline {self.pipeline} began with a warm-up by spec {theirs[:12]}"
+            if self.is_warm_up
+            else f"slice {self.before.slice_id} of pipeline {self.pipeline} was published by spec {theirs[:12]}"
         )
+        return f"{state}, but {self.source} is spec {ours[:12]} now, and the state of one spec does not fit the other"
 
 
 class ChainError(RequestError):
@@ -87,7 +91,7 @@ def chain_before(
         request_id: the request that is continued. Its own run of the slice before is taken.
 
     Raises:
-        ChainError: the slice before has no run, or a run of another spec.
+        ChainError: the slice before has no run, or the state before `first` is of another spec.
     """
     if is_fresh:
         return ChainStart(note=f"the chain begins at {first.slice_id} (--fresh)")
@@ -102,13 +106,20 @@ def chain_before(
     published, spec = view.published_chain_run(before.slice_id), spec_fingerprint(pipeline)
     if published is not None and published.result.spec_fingerprint == spec:
         return ChainStart(before=published.checkpoint, note=f"continues from {before.slice_id}, as published")
-    if published is None:
-        if log.first_data is None or first.start_ms <= log.first_data.start_ms:
-            return ChainStart(note=f"the chain begins at {first.slice_id}: the log holds no record before it")
-        begun = view.published_chain_run(first.slice_id)
-        if begun is not None and begun.is_chain_start:
-            return _as_begun(view, begun)
+    if published is None and (start := _at_the_beginning(view, log, first=first, spec=spec)) is not None:
+        return start
     raise ChainError(_gap(pipeline, view, log, first=first, before=before, published=published))
+
+
+def _at_the_beginning(view: LedgerView, log: LogState, *, first: Slice, spec: str) -> ChainStart | None:
+    """Return the start of a chain without a published slice before it; None if the state before it is not known."""
+    if log.first_data is None or first.start_ms <= log.first_data.start_ms:
+        return ChainStart(note=f"the chain begins at {first.slice_id}: the log holds no record before it")
+    begun = view.published_chain_run(first.slice_id)
+    if begun is None or not begun.is_chain_start:
+        return None
+    is_fitting = begun.result.state_before == EMPTY_STATE or begun.result.spec_fingerprint == spec
+    return _as_begun(view, begun) if is_fitting else None
 
 
 def warmed_up(warm_up: WarmUp, *, at: Slice) -> ChainStart:
@@ -145,7 +156,10 @@ def _gap(
     pipeline: Pipeline, view: LedgerView, log: LogState, *, first: Slice, before: Slice, published: StagedRun | None
 ) -> ChainGap:
     spec, log_start = spec_fingerprint(pipeline), log.first_data or before
-    is_other_spec = published is not None
+    begun = view.published_chain_run(first.slice_id) if published is None else None
+    is_warm_up = begun is not None and begun.is_chain_start
+    of_other_spec = begun if is_warm_up else published
+    is_other_spec = of_other_spec is not None
     nearest = log_start
     if not is_other_spec:
         nearest = _nearest(slice_grid(pipeline), view, before=before, log_start=log_start, spec=spec)
@@ -157,7 +171,8 @@ def _gap(
         nearest=nearest,
         log_start=log_start,
         staged_by=() if is_other_spec else _staged_by(view.awaited_requests(), before),
-        specs=None if published is None else (published.result.spec_fingerprint, spec),
+        specs=None if of_other_spec is None else (of_other_spec.result.spec_fingerprint, spec),
+        is_warm_up=is_warm_up,
     )
 
 
@@ -179,6 +194,8 @@ def _staged_by(requests: Sequence[Request], before: Slice) -> tuple[Request, ...
 
 def _in_words_of_the_command_line(gap: ChainGap) -> str:
     first, start = gap.first.slice_id, gap.log_start.slice_id
+    if gap.is_warm_up:
+        return f"{gap.why}. Begin the chain anew at {first} with --warm-up, or replay it from {start} with the new spec"
     if gap.specs is not None:
         return (
             f"{gap.why}. Replay the chain from its first slice with the new spec, or begin a new chain at {first} with "

@@ -349,6 +349,8 @@ class RepairMachine(RuleBasedStateMachine):
         begun = self.shown.get(day)
         if begun is None:
             return None
+        if begun.chain.spec != self.spec and any(begun.chain.days[:-1]):
+            return None  # the state before is of another spec
         return begun.chain._replace(spec=self.spec, days=begun.chain.days[:-1])
 
     def _whole(self, spec: Spec, day: int) -> Chain:

@@ -1,12 +1,12 @@
 """The events of a ledger with one request and a chain of published runs, without a lake."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from jobs.engine.fingerprints import fingerprint, spec_fingerprint
 from jobs.ledger.events import EventKind, LedgerEvent, checked_event, slice_columns, staged_event
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.runs import EMPTY_STATE, Counts, LogCoordinates, RunResult, Slice, Verdict
+from jobs.runs import EMPTY_STATE, Counts, LogCoordinates, RunResult, Slice, Verdict, WarmUp
 
 
 def published_chain(
@@ -16,6 +16,7 @@ def published_chain(
     log: LogCoordinates,
     verdict: Verdict = Verdict.PASS,
     checks: str | None = None,
+    warm_up: WarmUp | None = None,
 ) -> list[LedgerEvent]:
     """Return the events of a request that replayed and published these slices from the beginning.
 
@@ -25,9 +26,12 @@ def published_chain(
         log: what each run has read.
         verdict: the verdict of each run.
         checks: the fingerprint of the checks; None: no suite.
+        warm_up: that with which the chain begins; None: it begins with nothing.
     """
-    spec, state = spec_fingerprint(pipeline), EMPTY_STATE
-    events = [LedgerEvent(kind=EventKind.REQUESTED, request_id="r", who="me", spec_fingerprint=spec)]
+    spec = spec_fingerprint(pipeline)
+    begin = state = EMPTY_STATE if warm_up is None else warm_up.fingerprint
+    details = {} if warm_up is None else {"warm_up": asdict(warm_up)}
+    events = [LedgerEvent(kind=EventKind.REQUESTED, request_id="r", who="me", spec_fingerprint=spec, details=details)]
     for one in slices:
         after = fingerprint([state, one.slice_id])
         result = RunResult(
@@ -46,7 +50,7 @@ def published_chain(
             verdict=verdict,
             extras={} if checks is None else {"checks_fingerprint": checks},
         )
-        events += [staged_event("r", result, is_chain_start=state == EMPTY_STATE), checked_event("r", result)]
+        events += [staged_event("r", result, is_chain_start=state == begin), checked_event("r", result)]
         where = {**slice_columns(one), "run_id": result.run_id, "attempt_id": "a"}
         events.append(LedgerEvent(kind=EventKind.PUBLISHED, request_id="r", **where))
         state = after

@@ -19,7 +19,7 @@ from jobs.pipeline.slices import slices_between
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Plan, make_plan
 from jobs.planning.steps import Ask, Reason
-from jobs.runs import LogCoordinates, Sighting, Verdict
+from jobs.runs import EMPTY_STATE, LogCoordinates, Sighting, Verdict, WarmUp
 from tests.support.fake_replay import PIPELINE, day_ms, sales
 from tests.support.fuzzing import seeds
 from tests.support.ledger_chains import published_chain
@@ -218,6 +218,26 @@ def test_a_range_without_a_run_before_it_is_refused_unless_the_log_begins_there(
     assert plan(published(0), replace(log(), first_data=None), start=2).start.before is None
     first = PIPELINE.replace("slice: {by: day}", "slice: {by: day, first: 2024-01-03}")
     assert plan(published(0), log(), start=2, pipeline=first).start.before is None
+
+
+def test_a_chain_that_began_with_a_warm_up_is_replayed_from_its_state_by_its_own_spec_only() -> None:
+    """The state of one spec does not fit another: rows of both would be mixed. Without a state, any spec may begin."""
+    time = ({"source": "*", "watermark_ms": 1},)
+    warm_up = WarmUp(first=SLICES[2], time=time, fingerprint="of the warm-up")
+    changed = PIPELINE.replace("size: 1d", "size: 2d")
+    for begin, is_refused in ((warm_up, True), (None, False)):
+        chain = published_chain(sales(), SLICES[2:], log=coordinates(), warm_up=begin)
+        view = project(chain, version=len(chain))
+        again = plan(view, log(), start=2)
+        assert (again.start.warm_up, reasons(again)) == (begin, ["current"] * 4)
+        if not is_refused:
+            assert plan(view, log(), start=2, pipeline=changed).start.state == EMPTY_STATE
+            continue
+        told = (
+            r"2024-01-03 of pipeline sales began with a warm-up by spec \w+, but .* anew at 2024-01-03 with --warm-up"
+        )
+        with pytest.raises(RequestError, match=told):
+            plan(view, log(), start=2, pipeline=changed)
 
 
 def test_a_plan_as_json_has_range_steps_and_runs() -> None:
