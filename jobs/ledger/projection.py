@@ -58,6 +58,7 @@ class _PublicationProjection:
 
     publication: Publication
     changes: dict[str, str | None] = field(default_factory=dict)
+    chain_before: dict[str, str] = field(default_factory=dict)  # slice -> `_chain` before it; a rollback restores it
     frozen: Publication | None = field(default=None, metadata=CACHE)
 
     def freeze(self) -> Publication:
@@ -66,7 +67,7 @@ class _PublicationProjection:
         return self.frozen
 
     def copy(self) -> "_PublicationProjection":
-        return replace(self, changes=self.changes.copy())
+        return replace(self, changes=self.changes.copy(), chain_before=self.chain_before.copy())
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +87,8 @@ class Projection:
     _look: Look | None = None
     _accepted: tuple[AcceptedRewrite, ...] = ()
     _decisions: Later[str, Decided] = field(default_factory=Later)
-    _repairs: dict[str, str] = field(default_factory=dict)  # run of a repair -> run of the chain
+    _repairs: dict[str, str] = field(default_factory=dict)  # run of a repair -> that of the chain
+    _chain: dict[str, str] = field(default_factory=dict)  # slice with a repair -> run of the chain
     _view: LedgerView | None = field(default=None, metadata=CACHE)  # the view of the events so far
 
     def add(self, event: LedgerEvent) -> None:  # noqa: C901, PLR0912, PLR0915  (one flat match over the kinds)
@@ -166,6 +168,7 @@ class Projection:
             _publications=self._publications.copy(_PublicationProjection.copy),
             _seen=self._seen.copy(),
             _slices=self._slices.copy(),
+            _chain=self._chain.copy(),
             _decisions=self._decisions.copy(),
         )
 
@@ -199,11 +202,19 @@ class Projection:
             decisions=self._decisions.copy(),
             look=self._look,
             accepted=self._accepted,
-            repairs=self._repairs,
+            repairs=self._shown_repairs(),
             removed=attempts.removed,
             removed_checkpoints=attempts.removed_checkpoints,
             removed_runs=Runs(runs, are_gone=True),
         )
+
+    def _shown_repairs(self) -> dict[str, str]:
+        """Return run of a repair -> run of the chain. A run that readers see as one of the chain is no longer one."""
+        if not self._repairs:
+            return {}
+        shown = {run_id: self._chain.get(name) for name, run_id in self._seen.items() if run_id in self._repairs}
+        chains = {**self._repairs, **shown}
+        return {run_id: chain for run_id, chain in chains.items() if chain is not None}
 
     def _open_request(self, event: LedgerEvent) -> None:
         known = self._known_request(text_of(event, "request_id"))
@@ -348,6 +359,18 @@ class Projection:
         publication.frozen = None
         slice_id = text_of(event, "slice_id")
         publication.changes[slice_id] = self._seen[slice_id] = event.run_id
+        before = self._chain.pop(slice_id, None)
+        if before is not None:
+            publication.chain_before.setdefault(slice_id, before)
+        chain = self._chain_of(event) if undoes is None else self._publications[undoes].chain_before.get(slice_id)
+        if chain is not None:
+            self._chain[slice_id] = chain
+
+    def _chain_of(self, event: LedgerEvent) -> str | None:
+        """Return the run of the chain in whose place a publication shows the run of a repair; None: it is no repair."""
+        request = self._requests.get(event.request_id or "")
+        is_repair = request is not None and request.request.is_repair
+        return self._repairs.get(event.run_id or "") if is_repair else None
 
     def _choose_again(self, event: LedgerEvent) -> None:
         """Take in that other attempts count: some were condemned or removed, or one has mended a run."""

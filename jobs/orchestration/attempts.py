@@ -91,8 +91,8 @@ def _staged(view: LedgerView, order: ReplayOrder, results: Sequence[RunResult]) 
         )
     events = []
     for index, result in enumerate(results):
-        is_start = index == 0 and order.before is None
         warms_up = request.warm_up is not None and result.slice.start_ms < (request.from_ms or 0)
+        is_start = index == 0 and (order.before is None or order.begins_chain) and not warms_up
         if request.warm_up is not None and result.slice.start_ms == request.from_ms:
             is_start = begins_chain(order.pipeline, view, result)
         events.append(staged_event(order.request_id, result, is_chain_start=is_start, warms_up=warms_up))

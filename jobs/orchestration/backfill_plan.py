@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from itertools import groupby
 
+from jobs.ledger.published_chain import begins_chain
 from jobs.orchestration.backfill_form import BackfillForm
 from jobs.orchestration.open_ranges import check_range_is_free, in_the_way
 from jobs.orchestration.plan_outline import folded
@@ -78,7 +79,7 @@ def later_slices(work: RequestContext, form: BackfillForm) -> tuple[Slice, ...]:
     """Return the published slices after the range that were computed from its state: to the end of their chain."""
     view, grid, later = work.ledger.view(), slice_grid(work.pipeline), list[Slice]()
     after = next_slice(grid, slices_between(work.pipeline, form.from_ms, form.to_ms)[-1])
-    while after is not None and (run := view.published_chain_run(after.slice_id)) and not run.is_chain_start:
+    while after is not None and (run := view.published_chain_run(after.slice_id)) and not begins_chain(view, run):
         later.append(after)
         after = next_slice(grid, after)
     return tuple(later)

@@ -277,7 +277,11 @@ def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
             if step.reason is Reason.CURRENT
             and step.run is not None
             and runs.get(step.slice.slice_id) != step.run.result.run_id
-            and (view.published.get(step.slice.slice_id) != step.run.result.run_id or step.slice.slice_id in runs)
+            and (
+                not step.is_published
+                or view.published.get(step.slice.slice_id) != step.run.result.run_id
+                or step.slice.slice_id in runs
+            )
         ]
 
     if any(step.reason is Reason.CURRENT for step in current.range):
@@ -356,6 +360,7 @@ def _order(work: RequestContext, request_id: str, following: _Next) -> ReplayOrd
         slices=tuple(step.slice for step in following.chunk),
         before=before,
         warm_up=following.plan.start.warm_up if predecessor is None else None,
+        begins_chain=predecessor is None and following.plan.start.begins_chain,
         request_id=request_id,
         attempt_id=work.new_id(),
         known_log=following.plan.known,

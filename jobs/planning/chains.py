@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.engine.fingerprints import spec_fingerprint
+from jobs.ledger.published_chain import run_before
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, previous_slice, slice_grid
@@ -62,12 +63,13 @@ class ChainStart:
     """What the first slice of a range starts from, and a sentence that tells why.
 
     It starts from the checkpoint `before`; if that is None, without windows: from the time of `warm_up`, or from
-    nothing.
+    nothing. `begins_chain`: the slice before is not published, so nothing leaves this state to it.
     """
 
     note: str
     before: CheckpointRef | None = None
     warm_up: WarmUp | None = None
+    begins_chain: bool = False
 
     @property
     def state(self) -> str:
@@ -97,7 +99,10 @@ def chain_before(
         return ChainStart(note=f"the chain begins at {first.slice_id} (--fresh)")
     before = previous_slice(slice_grid(pipeline), first)
     if before is None:
-        return ChainStart(note=f"the chain begins at {first.slice_id}, the first slice of the pipeline")
+        earlier = run_before(view, first)  # the file begins later than it did
+        if earlier is None:
+            return ChainStart(note=f"the chain begins at {first.slice_id}, the first slice of the pipeline")
+        before = earlier.result.slice
     request = view.requests.get(request_id or "")
     own = request.runs.get(before.slice_id) if request else None
     if own is not None:
@@ -116,9 +121,10 @@ def _at_the_beginning(view: LedgerView, log: LogState, *, first: Slice, spec: st
     if log.first_data is None or first.start_ms <= log.first_data.start_ms:
         return ChainStart(note=f"the chain begins at {first.slice_id}: the log holds no record before it")
     begun = view.published_chain_run(first.slice_id)
-    if begun is None or not begun.is_chain_start:
+    if begun is None:
         return None
-    is_fitting = begun.result.state_before == EMPTY_STATE or begun.result.spec_fingerprint == spec
+    is_empty = begun.result.state_before == EMPTY_STATE
+    is_fitting = is_empty or (begun.is_chain_start and begun.result.spec_fingerprint == spec)
     return _as_begun(view, begun) if is_fitting else None
 
 
@@ -149,7 +155,7 @@ def _as_begun(view: LedgerView, begun: StagedRun) -> ChainStart:
             f"slice {begun.result.slice.slice_id} was published from the state {state[:12]}, which no run "
             f"in the ledger has left. Begin the chain anew, with --warm-up or --fresh"
         )
-    return ChainStart(before=before.checkpoint, note=note)
+    return ChainStart(before=before.checkpoint, note=note, begins_chain=True)
 
 
 def _gap(

@@ -13,6 +13,7 @@ from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import HANDOVER_MS, LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.provenance import DagRunOrigin, origin_details
+from jobs.ledger.published_chain import begins_chain
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
@@ -182,7 +183,7 @@ def is_overtaken(work: RequestContext, view: LedgerView, request: Request) -> bo
     if not is_left or request.to_ms is None or not all(view.run(id_).is_publishable for id_ in request.runs.values()):
         return False
     after = view.published_chain_run(slice_at(slice_grid(work.pipeline), request.to_ms).slice_id)
-    if after is None or after.is_chain_start:
+    if after is None or begins_chain(view, after):
         return False
     states = {view.run(id_).result.slice.end_ms: view.run(id_).result.state_after for id_ in request.runs.values()}
     return not request.is_complete or states.get(request.to_ms, after.result.state_before) != after.result.state_before

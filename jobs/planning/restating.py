@@ -13,6 +13,7 @@ from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.ledger.events import EventKind, LedgerEvent, closed_event
 from jobs.ledger.looks import changes_details, looked_event
+from jobs.ledger.published_chain import begins_chain
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import pipeline_to_json
 from jobs.pipeline.models.restate import RestateGrammar
@@ -225,7 +226,7 @@ class _Assessor:
         if head is not None and chain_run.result.spec_fingerprint != head.result.spec_fingerprint:
             return "it was published with another spec than the published head"
         before = previous_slice(slice_grid(self.work.pipeline), change.slice)
-        if chain_run.is_chain_start and before is not None and before.slice_id in self.view.published:
+        if begins_chain(self.view, chain_run) and before is not None and before.slice_id in self.view.published:
             return "it begins a chain, and only a person begins a chain (--fresh)"
         return ""
 
@@ -261,7 +262,7 @@ def _chain_ends(view: LedgerView) -> dict[str, Slice]:
         slice_ = view.slices[slice_id]
         goes_on = after is not None and after.start_ms == slice_.end_ms
         run = None if after is None else view.runs.get(view.chain_run_id(view.published[after.slice_id]))
-        goes_on = goes_on and run is not None and not run.is_chain_start
+        goes_on = goes_on and run is not None and not begins_chain(view, run)
         ends[slice_id] = ends[after.slice_id] if goes_on and after is not None else slice_
         after = slice_
     return ends

@@ -198,7 +198,10 @@ class StepJudge:
         return Reason.STATE_CHANGED, f"was {then.state_before[:12]}, is {state[:12]}", True
 
     def _is_published(self, run: StagedRun | None) -> bool:
-        return run is not None and run.result.run_id == self.published
+        """Return whether readers see a run as the spec of the plan wants it: in the chain, or in place of its run."""
+        if run is None or run.result.run_id != self.published:
+            return False
+        return self.view.chain_run(self.published).result.spec_fingerprint == self.spec or not self._is_repair(run)
 
     def _step(self, reason: Reason, because: str, *, run: StagedRun | None, is_certain: bool = True) -> Step:
         return Step(

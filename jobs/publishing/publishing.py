@@ -10,6 +10,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.slices import slice_of_id, slices_between
 from jobs.plain_text import counted
 from jobs.planning.request_context import Opened, RequestContext, covers, is_live, with_cut_of
+from jobs.publishing.chain_rules import newly_shown
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
 from jobs.publishing.optimistic_check import By, check_seen_request
@@ -175,7 +176,6 @@ def _published_events(
     details = {"published_by": by.decision_id, "told_by": by.decision_id if by.tells else None} | (
         decision_details(by.decision_id, "publish") if is_person else {}
     )
-    changed = {slice_id: run_id for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id}
     events = [
         LedgerEvent(
             kind=EventKind.PUBLISHED,
@@ -187,7 +187,7 @@ def _published_events(
             reason=request.reason,
             details=details,
         )
-        for slice_id, run_id in changed.items()
+        for run_id in newly_shown(view, request).values()
     ]
     settled = [other for other in view.awaited_requests() if _settles(work, view, request, other=other)]
     why = f"settled by publication {view.version + 1} of {by.who}"

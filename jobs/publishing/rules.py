@@ -8,13 +8,14 @@ from jobs.engine.fingerprints import fingerprint
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.leases import Lease
 from jobs.ledger.publications import Hold, Publication
-from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
-from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid, slices_between
+from jobs.ledger.view import LedgerView, Request, RequestState
+from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.publishing.candidates import followed_by, moved_since
+from jobs.publishing.chain_rules import broken_chain, newly_shown, of_other_chain, outdated
 from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, listed, waiver_advice
-from jobs.runs import EMPTY_STATE, Slice, Verdict
+from jobs.runs import Verdict
 from windowlib.errors import LedgerError
 
 SEEN = "readers see all of it already"
@@ -71,9 +72,9 @@ def judge_publication(
     """
     work = with_cut_of(work, request)
     is_begun = bool(request.runs) or request.is_complete
-    is_shown = all(view.published.get(slice_id) == run_id for slice_id, run_id in request.runs.items())
     incomplete = _incomplete(work, view, request)
-    if is_begun and is_shown and not (request.is_complete and incomplete):
+    unseen = newly_shown(view, request)
+    if is_begun and not unseen and not (request.is_complete and incomplete):
         return PublicationAttempt(request_id=request.request_id, is_published=True, is_seen_already=True, why=SEEN)
     held = (
         _worked_on(work, request, lease_id=lease_id)
@@ -84,21 +85,19 @@ def judge_publication(
         or incomplete
         or _not_promotable(work, view, request)
         or _broken_chain(work, view, request)
-        or _of_other_chain(work, view, request)
         or _unjudged(work, view, request)
         or (None if lease_id is None else _unverified(work, view, request))  # a person has looked
     )
     if held is not None:
         return held
-    unseen = {slice_id: run_id for slice_id, run_id in request.runs.items() if view.published.get(slice_id) != run_id}
     changed = tuple(
         slice_id
         for slice_id, run_id in unseen.items()
         if _digests(view, view.published.get(slice_id)) != _digests(view, run_id)
     )
     why = f"{counted(len(unseen), 'slice')} published together"
-    if len(unseen) < len(request.runs):
-        why += f"; readers saw the other {len(request.runs) - len(unseen)} of the request before"
+    if seen := request.runs.keys() - unseen.keys():
+        why += f"; readers saw the other {len(seen)} of the request before"
     return PublicationAttempt(request_id=request.request_id, is_published=True, why=why, changed=changed)
 
 
@@ -147,7 +146,6 @@ def is_ready(work: RequestContext, view: LedgerView, request: Request) -> bool:
         or _incomplete(work, view, request)
         or _not_promotable(work, view, request)
         or _broken_chain(work, view, request)
-        or _of_other_chain(work, view, request)
     )
 
 
@@ -299,93 +297,11 @@ def _empty(request: Request) -> PublicationAttempt:
 
 
 def _broken_chain(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
-    """Refuse if a published run would not start from the state that the run before it leaves."""
-    grid = slice_grid(work.pipeline)
-    merged = {**view.published, **request.runs}
-    for slice_id in request.runs:
-        slice_ = view.slices[slice_id]
-        before, after = previous_slice(grid, slice_), next_slice(grid, slice_)
-        run = view.chain_run(merged[slice_id])
-        state = _state_after(view, merged, before)
-        if not run.is_chain_start and run.result.state_before != state:
-            return _gap_before(work, request, slice_=slice_, before=before)
-        if after is None or after.slice_id in request.runs or after.slice_id not in merged:
-            continue
-        follower = view.chain_run(merged[after.slice_id])
-        if not follower.is_chain_start and follower.result.state_before != run.result.state_after:
-            return _gap_after(work, view, request, after=after)
-    return None
-
-
-def _of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
-    """Refuse a repair of runs that are not those of the published chain any more."""
-    if not request.is_repair:
+    """Refuse runs that would not fit the published chain."""
+    obstacle = broken_chain(work, view, request) or of_other_chain(work, view, request) or outdated(work, view, request)
+    if obstacle is None:
         return None
-    other = tuple(
-        slice_id
-        for slice_id, run_id in request.runs.items()
-        if view.chain_run_id(view.published.get(slice_id, "")) != view.chain_run_id(run_id)
-    )
-    if not other:
-        return None
-    why = (
-        f"the repair is of other runs than readers see of {listed(other)} now. Cancel request "
-        f"{request.request_id}, and run `hindcast repair {work.pipeline.name} --run` again"
-    )
-    return _refused(request, why, stopped_by=other)
-
-
-def _state_after(view: LedgerView, merged: Mapping[str, str], slice_: Slice | None) -> str:
-    return (
-        EMPTY_STATE
-        if slice_ is None or slice_.slice_id not in merged
-        else view.chain_run(merged[slice_.slice_id]).result.state_after
-    )
-
-
-def _gap_before(work: RequestContext, request: Request, *, slice_: Slice, before: Slice | None) -> PublicationAttempt:
-    name = before.slice_id if before else "nothing"
-    why = (
-        f"slice {slice_.slice_id} was replayed from another state than the one that {name} has for readers now, "
-        f"because another request was published since. Run the request again (pipeline {work.pipeline.name}): it then "
-        "starts from what is published"
-    )
-    return _refused(request, why, stopped_by=(slice_.slice_id,))
-
-
-def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, after: Slice) -> PublicationAttempt:
-    """Refuse because published slices after the request were computed from another state than it leaves."""
-    grid = slice_grid(work.pipeline)
-    along = _published_run_on(grid, view, after)
-    if request.kind is RequestKind.AIRFLOW_BACKFILL:
-        why = f"staged, waits for {after.slice_id}: readers see slices after it that were computed from another state"
-        return _refused(request, why, waits_for=after.slice_id)
-    first = min(view.slices[slice_id].start_ms for slice_id in request.runs)
-    start = next(slice_.slice_id for slice_ in view.slices.values() if slice_.start_ms == first)
-    end = next_slice(grid, view.slices[along[-1]])
-    why = (
-        f"the state after slice {_last_before(grid, after)} has changed, and the published {listed(along)} were "
-        f"computed from the old one: replay them in the same request. Run `hindcast run {work.pipeline.name} --from "
-        f"{start}" + (f" --to {end.slice_id} --replace`" if end else " --replace` to the last slice")
-    )
-    return _refused(request, why, stopped_by=along)
-
-
-def _published_run_on(grid: SliceGrid, view: LedgerView, first: Slice) -> tuple[str, ...]:
-    """Return the published slices from `first` to the end of their chain."""
-    names: list[str] = []
-    slice_: Slice | None = first
-    while slice_ is not None and slice_.slice_id in view.published:
-        if names and view.chain_run(view.published[slice_.slice_id]).is_chain_start:
-            break
-        names.append(slice_.slice_id)
-        slice_ = next_slice(grid, slice_)
-    return tuple(names)
-
-
-def _last_before(grid: SliceGrid, after: Slice) -> str:
-    before = previous_slice(grid, after)
-    return before.slice_id if before else "the beginning"
+    return _refused(request, obstacle.why, stopped_by=obstacle.slices, waits_for=obstacle.waits_for)
 
 
 def has_equal_rows(view: LedgerView, run_id: str | None, shown: str) -> bool:

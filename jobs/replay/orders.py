@@ -16,7 +16,7 @@ class ReplayOrder:
 
     The chunk starts from the checkpoint `before`. If it is None, the chunk starts without windows: from the time of
     `warm_up`, or from nothing. `ledger` is the newest event of the ledger when the order was made; commits of the chunk
-    store it.
+    store it. `begins_chain`: its first run begins the published chain although it starts from a checkpoint.
     """
 
     pipeline: Pipeline
@@ -28,6 +28,7 @@ class ReplayOrder:
     known_log: KnownLog = field(default_factory=KnownLog)
     ledger: Head | None = None
     warm_up: WarmUp | None = None
+    begins_chain: bool = False
 
     @property
     def state_before(self) -> str:

@@ -160,10 +160,11 @@ class MortalFiles(LakeFiles):
 
 
 class Shown(NamedTuple):
-    """What readers see of a day: the run of the chain, or the one of a repair in its place."""
+    """What readers see of a day: the run of the chain, or the one of a repair (a request) in its place."""
 
     chain: Chain
     repair: Chain | None = None
+    request_id: str = ""
 
     @property
     def visible(self) -> Chain:
@@ -184,6 +185,7 @@ class RepairMachine(RuleBasedStateMachine):
         self.before: dict[int, dict[int, Shown]] = {}  # publication -> what readers saw before it
         self.pending: dict[tuple[str, int], Chain] = {}  # request and day -> the chain of the run that was staged
         self.seen = LedgerView(version=0)
+        self.joined: set[str] = set()  # the runs that start from the state before them
         self.now_ms = NOW_MS
         self.kept_ms = 100 * DAY_MS  # the shortest retention of superseded rows that a clean-up has had
 
@@ -575,10 +577,16 @@ class RepairMachine(RuleBasedStateMachine):
             self.shown = dict(self.before[publication.undoes])
             return
         request: Request = view.requests[publication.request_id or ""]
-        for slice_id in publication.changes:
-            day = _day_of(view, slice_id)
-            chain = self.pending[request.request_id, day]
-            self.shown[day] = Shown(self.shown[day].chain, chain) if request.is_repair else Shown(chain)
+        days = [_day_of(view, slice_id) for slice_id in publication.changes]
+        staged = {day: chain for day in days if (chain := self.pending.get((request.request_id, day))) is not None}
+        if request.is_repair:
+            self.shown |= {day: Shown(self.shown[day].chain, staged[day], request.request_id) for day in days}
+            return
+        ended = {self.shown[day].request_id for day in staged if day in self.shown} - {""}
+        together = [day for day, shown in self.shown.items() if shown.request_id in ended and day not in staged]
+        assert {*days} == {*staged, *together}, "a part of a repair is left"
+        self.shown |= {day: Shown(self.shown[day].chain) for day in together}
+        self.shown |= {day: Shown(chain) for day, chain in staged.items()}
 
     def _ledger(self) -> Ledger:
         return open_request_context(self.spec.pipeline, Lake(root=str(self.root)), now_ms=lambda: self.now_ms).ledger
@@ -603,14 +611,22 @@ class RepairMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_published_chain_is_unbroken(self) -> None:
+        """A run that has continued the chain continues it, unless a rollback shows what readers saw before."""
         before: StagedRun | None = None
+        is_undone = bool(self.seen.publications) and self.seen.publications[-1].undoes is not None
+        joined = set[str]()
         for slice_id in self.seen.published:
             run = self.seen.published_chain_run(slice_id)
             assert run is not None
             is_next = before is not None and before.result.slice.end_ms == run.result.slice.start_ms
             state = before.result.state_after if before is not None and is_next else None
-            assert run.is_chain_start or run.result.state_before == state, slice_id
+            if run.result.state_before == state:
+                joined.add(run.result.run_id)
+            else:
+                assert run.is_chain_start, slice_id
+                assert is_undone or run.result.run_id not in self.joined, slice_id
             before = run
+        self.joined = joined
 
 
 def _day_of(view: LedgerView, slice_id: str) -> int:

@@ -1,0 +1,224 @@
+"""Why the runs of a request cannot stand in the published chain. Pure functions over a view.
+
+A run starts from the state that the run before it leaves. A person may begin a chain anywhere, with a warm-up or
+without earlier records. Nothing else may leave two neighbours that do not fit.
+"""
+
+from typing import NamedTuple
+
+from jobs.lake.log_match import Match, match_input
+from jobs.ledger.published_chain import begins_chain, run_before
+from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
+from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid
+from jobs.planning.request_context import RequestContext
+from jobs.publishing.stop_reasons import listed
+from jobs.reading.stored_tables import spec_of
+from jobs.runs import EMPTY_STATE, Slice
+
+
+class ChainObstacle(NamedTuple):
+    """Why a request cannot be published, and the slices that stop it, or the one that it waits for."""
+
+    why: str
+    slices: tuple[str, ...] = ()
+    waits_for: str | None = None
+
+
+def newly_shown(view: LedgerView, request: Request) -> dict[str, str]:
+    """Return slice -> run of what readers see anew if a request is published.
+
+    The slices of a repair were computed together. If one of them gets another run of the chain, readers see the runs of
+    the chain at the others, too.
+    """
+    runs, seen = request.runs.items(), view.published
+    if request.is_repair:
+        return {name: run_id for name, run_id in runs if seen.get(name) != run_id}
+    shown = {
+        name: run_id for name, run_id in runs if seen.get(name) != run_id or _is_of_other_spec(view, request, name)
+    }
+    replaced = {view.published[name] for name in shown if _is_of_repair(view, name)}
+    repairs = [other for other in view.requests.values() if other.is_repair] if replaced else []
+    together = (other for other in repairs if replaced & {*other.runs.values()})
+    others = {name for other in together for name, run_id in other.runs.items() if seen.get(name) == run_id}
+    beside = sorted(name for name in others - request.runs.keys() if _is_of_repair(view, name))
+    return shown | {name: view.chain_run_id(seen[name]) for name in beside}
+
+
+def _is_of_repair(view: LedgerView, slice_id: str) -> bool:
+    """Return whether readers see the run of a repair in place of the chain's run."""
+    run_id = view.published.get(slice_id)
+    return run_id is not None and view.chain_run_id(run_id) != run_id
+
+
+def _is_of_other_spec(view: LedgerView, request: Request, slice_id: str) -> bool:
+    """Return whether readers see the run of a repair, and the request wants it as the run of the chain."""
+    chain_run = view.published_chain_run(slice_id) if _is_of_repair(view, slice_id) else None
+    return chain_run is not None and chain_run.result.spec_fingerprint != request.spec_fingerprint
+
+
+def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> ChainObstacle | None:
+    """Return the first run that would not start from the state that the run before it leaves."""
+    grid = slice_grid(work.pipeline)
+
+    def merged(slice_: Slice | None) -> StagedRun | None:
+        if slice_ is None:
+            return None
+        own = request.runs.get(slice_.slice_id)
+        if own is None:
+            return view.published_chain_run(slice_.slice_id)
+        return view.chain_run(own) if request.is_repair else view.run(own)
+
+    for run_id in request.runs.values():
+        slice_ = view.run(run_id).result.slice  # after an update of tzdata, that of the view has other bounds
+        before, after = _slice_before(view, grid, slice_), next_slice(grid, slice_)
+        run, follower = merged(slice_), merged(after)
+        if run is not None and not _joins(view, request, before=merged(before), run=run):
+            return _gap_before(work, slice_=slice_, before=before)
+        if after is None or after.slice_id in request.runs or follower is None:
+            continue
+        if not _joins(view, request, before=run, run=follower):
+            return _gap_after(work, view, request, after=after)
+    return None
+
+
+def _slice_before(view: LedgerView, grid: SliceGrid, slice_: Slice) -> Slice | None:
+    """Return the slice before; of the first slice of the pipeline file, the published one that ends there."""
+    before = previous_slice(grid, slice_)
+    if before is not None:
+        return before
+    published = run_before(view, slice_)
+    return None if published is None else published.result.slice
+
+
+def _joins(view: LedgerView, request: Request, *, before: StagedRun | None, run: StagedRun) -> bool:
+    """Return whether a run starts from the state before it, or begins a chain because a person wants it to."""
+    state = EMPTY_STATE if before is None else before.result.state_after
+    if run.result.state_before == state:
+        return True
+    if not run.is_chain_start:
+        return False
+    if before is None:
+        return True
+    if view.is_in_chain(run.result.run_id) and not begins_chain(view, run):
+        return False  # it continues what readers see now
+    return before.result.spec_fingerprint != run.result.spec_fingerprint or _is_wanted(view, request, run)
+
+
+def _is_wanted(view: LedgerView, request: Request, run: StagedRun) -> bool:
+    """Return whether a person has begun a chain with a run although the slice before it has the same spec."""
+    staged_by = view.requests.get(run.request_id)
+    is_fresh = request.is_fresh or (staged_by is not None and staged_by.is_fresh)
+    return is_fresh or (request.warm_up is not None and run.result.slice.start_ms == request.from_ms)
+
+
+def of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> ChainObstacle | None:
+    """Refuse a repair of runs that are not those of the chain any more, or of slices with a greater repair."""
+    if not request.is_repair:
+        return None
+    shown, runs = {name: view.published.get(name, "") for name in request.runs}, request.runs.items()
+    other = tuple(name for name, run_id in runs if view.chain_run_id(shown[name]) != view.chain_run_id(run_id))
+    if other:
+        why = (
+            f"the repair is of other runs than readers see of {listed(other)} now. Cancel request "
+            f"{request.request_id}, and run `hindcast repair {work.pipeline.name} --run` again"
+        )
+        return ChainObstacle(why, other)
+    greater = tuple(
+        name
+        for name, run_id in runs
+        if _lateness_ms(view, view.run(shown[name])) > _lateness_ms(view, view.run(run_id))
+    )
+    if not greater:
+        return None
+    why = (
+        f"readers see {listed(greater)} by a repair with a greater allowed lateness, which request "
+        f"{request.request_id} would undo. Run `hindcast repair {work.pipeline.name} --run` again"
+    )
+    return ChainObstacle(why, greater)
+
+
+def _lateness_ms(view: LedgerView, run: StagedRun) -> int:
+    windows = spec_of(view, run).windows
+    return 0 if windows is None else windows.allowed_lateness_ms
+
+
+def outdated(work: RequestContext, view: LedgerView, request: Request) -> ChainObstacle | None:
+    """Refuse slices of which readers see records of a newer version of the log than the request has read.
+
+    A candidate has a rule of its own: it is compared with the runs that readers saw.
+    """
+    if request.is_candidate or request.is_repair:
+        return None
+    since = [past for past in view.publications if past.seq > request.opened_seq]
+    replaced = {name for past in since for name in past.changes if name in request.runs}
+    older = tuple(name for name, run_id in request.runs.items() if name in replaced and _is_older(view, name, run_id))
+    if not older:
+        return None
+    how = (
+        "Clear the DAG runs of these slices, or cancel the request"
+        if request.kind is RequestKind.AIRFLOW_BACKFILL
+        else f"Run the request again: it replays what has changed (pipeline {work.pipeline.name})"
+    )
+    why = (
+        f"readers see newer records of {listed(older)} than request {request.request_id} has read, because another "
+        f"request was published since. {how}"
+    )
+    return ChainObstacle(why, older)
+
+
+def _is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
+    """Return whether the published run of a slice has read other and newer records than a run."""
+    published, run = view.published_chain_run(slice_id), view.run(run_id)
+    if published is None or published.result.run_id == run_id:
+        return False
+    then, now = run.result, published.result
+    if then.spec_fingerprint == now.spec_fingerprint and then.input_fingerprint == now.input_fingerprint:
+        return False
+    versions = [seen.log.version for seen in run.sightings if seen.is_equal and seen.log.table_id == now.log.table_id]
+    is_newer = bool(versions) and max(versions) < now.log.version
+    return is_newer and match_input(run.sightings, now.log) in {Match.CHANGED, Match.DIFFERENT}
+
+
+def _gap_before(work: RequestContext, *, slice_: Slice, before: Slice | None) -> ChainObstacle:
+    name = before.slice_id if before else "nothing"
+    why = (
+        f"slice {slice_.slice_id} was replayed from another state than the one that {name} has for readers now, "
+        f"because another request was published since. Run the request again (pipeline {work.pipeline.name}): it then "
+        "starts from what is published"
+    )
+    return ChainObstacle(why, (slice_.slice_id,))
+
+
+def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, after: Slice) -> ChainObstacle:
+    """Refuse because published slices after the request were computed from another state than it leaves."""
+    grid = slice_grid(work.pipeline)
+    along = _published_run_on(grid, view, after)
+    if request.kind is RequestKind.AIRFLOW_BACKFILL:
+        why = f"staged, waits for {after.slice_id}: readers see slices after it that were computed from another state"
+        return ChainObstacle(why, waits_for=after.slice_id)
+    first = min(view.slices[slice_id].start_ms for slice_id in request.runs)
+    start = next(slice_.slice_id for slice_ in view.slices.values() if slice_.start_ms == first)
+    end = next_slice(grid, view.slices[along[-1]])
+    why = (
+        f"the state after slice {_last_before(grid, after)} has changed, and the published {listed(along)} were "
+        f"computed from the old one: replay them in the same request. Run `hindcast run {work.pipeline.name} --from "
+        f"{start}" + (f" --to {end.slice_id} --replace`" if end else " --replace` to the last slice")
+    )
+    return ChainObstacle(why, along)
+
+
+def _published_run_on(grid: SliceGrid, view: LedgerView, first: Slice) -> tuple[str, ...]:
+    """Return the published slices from `first` to the end of their chain."""
+    names: list[str] = []
+    slice_: Slice | None = first
+    while slice_ is not None and slice_.slice_id in view.published:
+        if names and begins_chain(view, view.chain_run(view.published[slice_.slice_id])):
+            break
+        names.append(slice_.slice_id)
+        slice_ = next_slice(grid, slice_)
+    return tuple(names)
+
+
+def _last_before(grid: SliceGrid, after: Slice) -> str:
+    before = previous_slice(grid, after)
+    return before.slice_id if before else "the beginning"
