@@ -1,5 +1,6 @@
 """The current tables: plain Delta tables of exactly what readers see, moved by the slices that changed."""
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,9 +13,11 @@ import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
+from jobs.durability import SETTING
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake import plain_table
 from jobs.lake.delta_tables import forget_table
+from jobs.lake.durable_commits import added_paths
 from jobs.lake.lake import Lake
 from jobs.ledger.publications import Publication
 from jobs.ledger.view import LedgerView
@@ -179,6 +182,22 @@ def test_a_current_table_is_what_readers_see_after_kills_and_races_and_lost_publ
         assert DeltaTable(story.uri).version() == before
     assert None in replaced
     assert any(count for count in replaced if count)
+
+
+def test_a_table_that_a_killed_process_has_moved_is_awaited_by_the_next_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the next command did not look at a table that was there already."""
+    story = RandomPublications(tmp_path, Random(0))
+    while not Path(story.uri).exists():
+        story.go_on()
+        move_current_tables(story.work)
+    awaited = list[str]()
+    monkeypatch.setenv(SETTING, "on")
+    monkeypatch.setattr(os, "fsync", lambda place: awaited.append(str(Path(f"/proc/self/fd/{place}").readlink())))
+    move_current_tables(story.work)
+    newest = Path(story.uri, "_delta_log", f"{DeltaTable(story.uri).version():020}.json")
+    assert {str(newest), str(newest.parent), *(f"{story.uri}/{path}" for path in added_paths(newest))} <= {*awaited}
 
 
 def test_a_column_that_a_run_adds_before_its_publication_is_moved(tmp_path: Path) -> None:
