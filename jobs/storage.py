@@ -10,8 +10,8 @@ version. `storage_settings` refuses the variables that would replace it by somet
 import math
 import os
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
@@ -287,12 +287,22 @@ def put_file(place: str, write: Callable[[str], None]) -> None:
         place: the path or URI of the file. Its directory exists.
         write: writes the file at the path or URI that it gets.
     """
+    with hidden_file(place) as hidden:
+        write(hidden)
+
+
+@contextmanager
+def hidden_file(place: str) -> Iterator[str]:
+    """Give the path at which to write a file. It gets its own name at the end of the context, if the context succeeds.
+
+    In an object store, it is the place itself.
+    """
     if is_remote(place):
-        write(place)
+        yield place
         return
     hidden = Path(place).with_name(f".{Path(place).name}.{uuid4().hex}")
     try:
-        write(str(hidden))
+        yield str(hidden)
         hidden.replace(place)
     finally:
         hidden.unlink(missing_ok=True)

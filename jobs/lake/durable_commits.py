@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from jobs.disk_errors import disk_problem
-from jobs.durability import sync_files, waits_for_disk
+from jobs.durability import sync_files, unconfirmed, waits_for_disk
 from jobs.lake.damage import one_line, reading
 from jobs.lake.delta_tables import MAX_ATTEMPTS, commit_file, forget_table, open_delta, pause_s
 from jobs.storage import names_in
@@ -112,16 +111,10 @@ def sync_commits(uri: str, *, after: int) -> int | None:
     if not waits_for_disk(uri):
         return None
     root = Path(uri).resolve()
-    try:
+    with unconfirmed(f"table {uri} has a new commit"):
         new = {path: version for version, path in log_files(str(root), after=after)}
         if new:
             _sync(root, new, with_parents=after < 0)  # the commit that creates a table may have made them
-    except OSError as error:
-        advice = disk_problem(error) or "Check that disk and its mount, and run the same command again"
-        raise StoreError(
-            f"table {uri} has new commits, and the disk has not confirmed them ({one_line(error)}), so a loss of power "
-            f"may still undo them: {advice}"
-        ) from error
     return max(new.values(), default=None)
 
 

@@ -23,7 +23,7 @@ from jobs.lake.delta_tables import open_newest
 from jobs.ledger.chain import event_hash
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.storage import make_directory, names_in, read_bytes, remove_file, write_bytes
-from windowlib.errors import LedgerError
+from windowlib.errors import LedgerError, StoreError
 from windowlib.records.tables import TALLIES
 
 DIRECTORY = "_head"
@@ -158,7 +158,7 @@ def write_head(uri: str, head: Head, *, instead_of: Head | None = None) -> None:
         LedgerError: the file cannot be written.
         StoreError: the disk has not confirmed the commit.
     """
-    from jobs.durability import put_durably  # readers do not need it
+    from jobs.durability import durable_files  # readers do not need it
     from jobs.lake.durable_commits import sync_commits
 
     sync_commits(uri, after=max(head.version - BEFORE, -1))
@@ -166,11 +166,12 @@ def write_head(uri: str, head: Head, *, instead_of: Head | None = None) -> None:
     replaced = None if instead_of is None else _name(instead_of.version)
     try:
         make_directory(directory)
-        put_durably(f"{directory}/{name}", partial(write_bytes, content=head.encoded()))
+        with durable_files() as put:
+            put(f"{directory}/{name}", partial(write_bytes, content=head.encoded()))
         for other in _names(uri):
             if other < name or (other == replaced and other != name):
                 remove_file(_path(uri, other))
-    except OSError as error:
+    except (OSError, StoreError) as error:
         raise LedgerError(
             f"ledger {uri} has version {head.version}, but its head file {name} was not written: {error}. Nothing is "
             "lost; until the next write, the loss of that version could not be noticed"

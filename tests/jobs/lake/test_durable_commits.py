@@ -103,7 +103,7 @@ def test_a_commit_that_the_disk_does_not_confirm_is_an_error_that_names_the_file
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "fsync", failing)
-    told = rf"table {uri} has new commits.*not confirmed.*{os.strerror(code)}.*'{uri}.*run the same command again"
+    told = rf"table {uri} has a new commit.*not confirmed.*{os.strerror(code)}.*'{uri}.*run the same command again"
     with pytest.raises(StoreError, match=told):
         write(uri)
 
