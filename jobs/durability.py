@@ -70,9 +70,7 @@ def unconfirmed(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         advice = disk_problem(error) or "Check that disk and its mount, and run the same command again"
-        raise StoreError(
-            f"{what}, and the disk has not confirmed it ({error}), so a loss of power may still undo it: {advice}"
-        ) from error
+        raise StoreError(f"{what}, and the disk has not confirmed it ({error}): {advice}") from error
 
 
 Put = Callable[[str, Callable[[str], None]], None]
@@ -80,7 +78,7 @@ Put = Callable[[str, Callable[[str], None]], None]
 
 @contextmanager
 def durable_files() -> Iterator[Put]:
-    """Give a function that lets another one write a file, as `put_file`, but also whole after a loss of power.
+    """Give a function that lets another one write a file, as in `hidden_file`, but also whole after a loss of power.
 
     The files get their names at the end of the context, when the disk has the content of all of them. They are awaited
     together, which takes little longer than one. If the context raises, there are none of them.

@@ -10,7 +10,7 @@ version. `storage_settings` refuses the variables that would replace it by somet
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -280,22 +280,11 @@ def names_in(place: str) -> list[str]:
     return [info.base_name for info in system.get_file_info(pafs.FileSelector(path, allow_not_found=True))]
 
 
-def put_file(place: str, write: Callable[[str], None]) -> None:
-    """Let a function write a file that readers see whole or not at all. An object store shows a file when it is closed.
-
-    Args:
-        place: the path or URI of the file. Its directory exists.
-        write: writes the file at the path or URI that it gets.
-    """
-    with hidden_file(place) as hidden:
-        write(hidden)
-
-
 @contextmanager
 def hidden_file(place: str) -> Iterator[str]:
-    """Give the path at which to write a file. It gets its own name at the end of the context, if the context succeeds.
+    """Give the path at which to write a new file, which gets its name at the end of the context, if that succeeds.
 
-    In an object store, it is the place itself.
+    So readers see it whole or not at all. An object store shows a file when it is closed: the path is the place itself.
     """
     if is_remote(place):
         yield place
