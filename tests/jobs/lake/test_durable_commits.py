@@ -108,6 +108,23 @@ def test_a_commit_that_the_disk_does_not_confirm_is_an_error_that_names_the_file
         write(uri)
 
 
+def test_a_head_that_the_disk_does_not_confirm_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The commit is confirmed, so it may be reported."""
+    uri = tmp_path / "ledger"
+    before = write(uri)
+    monkeypatch.setenv(SETTING, "on")
+
+    def failing(descriptor: int) -> None:
+        if "_head" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", failing)
+    assert write(uri) > before
+    assert f"its head file {before + 1:020}.json was not written" in caplog.text
+
+
 def removing(uri: Path, monkeypatch: pytest.MonkeyPatch, **properties: str) -> list[int]:
     """Let a ledger remove commits at each checkpoint. Return a list of the versions at which it begins to."""
     calls = list[int]()
