@@ -117,7 +117,7 @@ def test_a_head_that_the_disk_does_not_confirm_is_a_warning(
     monkeypatch.setenv(SETTING, "on")
 
     def failing(descriptor: int) -> None:
-        if "_head" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+        if "/_head" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "fsync", failing)
