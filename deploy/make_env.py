@@ -69,6 +69,11 @@ SETTINGS = (
     Setting(name="HINDCAST_DRIVER_MEMORY", about="memory of a replay's driver, in the scheduler", default="2g"),
     Setting(name="SCHEDULER_MEMORY_LIMIT", about="limit of the scheduler's container, with two drivers", default="6g"),
     Setting(name="HINDCAST_LAKE", about="root of the lake: the volume, or an s3:// URI", default="/lake"),
+    Setting(
+        name="HINDCAST_FSYNC",
+        about="`off`: commits to the volume are not awaited until the disk has them (docs/how-to/storage.md)",
+        default="on",
+    ),
     Setting(name="AWS_ACCESS_KEY_ID", about="object storage; empty if the lake is a directory"),
     Setting(name="AWS_SECRET_ACCESS_KEY", about="object storage; empty if the lake is a directory"),
     Setting(name="AWS_ENDPOINT_URL", about="object storage other than Amazon's, such as http://object-store:7070"),

@@ -37,4 +37,8 @@ def _exact(outcome: Outcome) -> Mapping[str, Any]:
 
 def _told(outcome: Outcome) -> str:
     verdict = "passes" if outcome.success else "fails"
-    return f"{verdict}, found {messages.finding(', '.join(outcome.columns) or None, json.loads(outcome.observed))}"
+    column, observed, arguments = (
+        ", ".join(outcome.columns) or None,
+        *map(json.loads, (outcome.observed, outcome.arguments)),
+    )
+    return f"{verdict}, found {messages.finding(column, observed, check=outcome.check, arguments=arguments)}"

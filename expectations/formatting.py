@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FOUR_DIGITS_BELOW = 10_000
+_MAX_DIGITS = 17
+"""So many digits tell a double from all others."""
 
 
 def spell(value: object, column: str | None = None) -> str:
@@ -26,6 +28,21 @@ def spell(value: object, column: str | None = None) -> str:
         if name.endswith(suffix):
             return spelled(value)
     return plain(value)
+
+
+def spell_apart(value: float, other: float, column: str | None = None) -> tuple[str, str]:
+    """Return two numbers as `spell` does, with as many more digits as make the texts of different numbers differ."""
+    texts = spell(value, column), spell(other, column)
+    if texts[0] != texts[1] or value == other:
+        return texts
+    if (column or "").endswith("_share"):
+        for digits in range(4, _MAX_DIGITS + 1):
+            longer = f"{value * 100:.{digits}g} %", f"{other * 100:.{digits}g} %"
+            if longer[0] != longer[1] and not any(text == "100 %" and value != 1 for text in longer):
+                return longer
+    unit = " ms" if (column or "").endswith("_ms") else ""
+    exact = [f"{int(number) if number == int(number) else number:,}{unit}" for number in (value, other)]
+    return exact[0], exact[1]
 
 
 def plain(value: float) -> str:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from expectations.formatting import percent, spell
+from expectations.formatting import percent, spell, spell_apart
 
 MAX_LISTED = 8
 _PREFIX = "expect_"
@@ -43,16 +43,30 @@ def demand(check: str, column: str | None, arguments: Mapping[str, Any]) -> str:
     return template.format_map(words) + _mostly(arguments) + _where(arguments.get("row_condition"))
 
 
-def finding(column: str | None, observed: Mapping[str, Any]) -> str:
-    """Return what a check observed: `78.2 %`, `3 of 5,000 rows unexpected (0.06 %), among them LGA`, or `nothing`."""
+def finding(
+    column: str | None, observed: Mapping[str, Any], *, check: str = "", arguments: Mapping[str, Any] | None = None
+) -> str:
+    """Return what a check observed: `78.2 %`, `3 of 5,000 rows unexpected (0.06 %), among them LGA`, or `nothing`.
+
+    A number that is not equal to a limit of the check has a text that differs from that of the limit in its demand.
+    """
     if "note" in observed:
         return str(observed["note"])
     if "value" in observed:
-        return spell(observed["value"], column)
+        return _value(column, observed, limits(check, arguments or {}))
     if "rows" in observed:
         return _rows(observed)
     shown = observed.get("values") or observed.get("sample")
     return _listed(shown) if shown else "nothing"
+
+
+def _value(column: str | None, observed: Mapping[str, Any], of_check: tuple[float | None, float | None]) -> str:
+    text, number = spell(observed["value"], column), measured(observed)
+    for limit in of_check:
+        if number is not None and limit is not None and number != limit and spell(limit, column) == text:
+            value, exact = spell_apart(number, limit, column)
+            return value if exact == text else f"{value} (the limit is {exact})"
+    return text
 
 
 def shortfall(check: str, column: str | None, *, arguments: Mapping[str, Any], observed: Mapping[str, Any]) -> str:
@@ -64,12 +78,14 @@ def shortfall(check: str, column: str | None, *, arguments: Mapping[str, Any], o
     template = _TEMPLATES.get(check, "")
     if is_share_of_rows(observed) or value is None or not template.endswith("{range}"):
         wanted = demand(check, column, arguments)
-        return f"{wanted}: found {finding(column, observed)}" if observed else f"{wanted}: failed"
+        return (
+            f"{wanted}: found {finding(column, observed, check=check, arguments=arguments)}"
+            if observed
+            else f"{wanted}: failed"
+        )
     subject = template.removesuffix("{range}").format(column=_SUBJECTS.get(column or "", column or "")).strip()
     words, limit = ("limit", most) if least is None or (most is not None and value >= most) else ("at least", least)
-    texts = [spell(number, column) for number in (value, limit)]
-    if texts[0] == texts[1] and limit != value:  # they differ in digits that are not shown
-        texts = [f"{number:,}" for number in (value, limit)]
+    texts = (spell(value, column), spell(limit, column)) if limit is None else spell_apart(value, limit, column)
     return f"{subject} {texts[0]}, {words} {texts[1]}"
 
 

@@ -6,13 +6,15 @@ and for the directory that has its name. deltalake and Arrow do not. An object s
 
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from jobs.storage import is_remote, put_file
-from windowlib.errors import RequestError
+from jobs.disk_errors import disk_problem
+from jobs.storage import hidden_file, is_remote
+from windowlib.errors import RequestError, StoreError
 
 SETTING: Final = "HINDCAST_FSYNC"
 """The variable that states whether to wait: `on`, the default, or `off`."""
@@ -61,19 +63,40 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def put_durably(place: str, write: Callable[[str], None]) -> None:
-    """Let a function write a file that readers see whole or not at all, also after a loss of power, as `put_file`.
+@contextmanager
+def unconfirmed(what: str) -> Iterator[None]:
+    """Turn the error of a disk that does not confirm `what` into a `StoreError` that tells what to do."""
+    try:
+        yield
+    except OSError as error:
+        advice = disk_problem(error) or "Check that disk and its mount, and run the same command again"
+        raise StoreError(f"{what}, and the disk has not confirmed it ({error}): {advice}") from error
+
+
+Put = Callable[[str, Callable[[str], None]], None]
+
+
+@contextmanager
+def durable_files() -> Iterator[Put]:
+    """Give a function that lets another one write a file, as in `hidden_file`, but also whole after a loss of power.
+
+    The files get their names at the end of the context, when the disk has the content of all of them. They are awaited
+    together, which takes little longer than one. If the context raises, there are none of them.
 
     Raises:
-        OSError: the disk failed.
+        StoreError: the disk has not confirmed the files.
     """
-    is_waiting = waits_for_disk(place)
+    awaited = dict[str, Path]()
+    with ExitStack() as names:
 
-    def written(hidden: str) -> None:
-        write(hidden)
-        if is_waiting:
-            sync_files([Path(hidden)])
+        def put(place: str, write: Callable[[str], None]) -> None:
+            hidden = names.enter_context(hidden_file(place))
+            write(hidden)
+            if waits_for_disk(place):
+                awaited[place] = Path(hidden)
 
-    put_file(place, written)
-    if is_waiting:
-        sync_files([*Path(place).resolve().parents][:_PARENTS])
+        yield put
+        with unconfirmed("a new file is written"):
+            sync_files(awaited.values())
+    with unconfirmed("the name of a new file is written"):
+        sync_files({parent for place in awaited for parent in [*Path(place).resolve().parents][:_PARENTS]})

@@ -10,8 +10,8 @@ version. `storage_settings` refuses the variables that would replace it by somet
 import math
 import os
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
@@ -280,19 +280,18 @@ def names_in(place: str) -> list[str]:
     return [info.base_name for info in system.get_file_info(pafs.FileSelector(path, allow_not_found=True))]
 
 
-def put_file(place: str, write: Callable[[str], None]) -> None:
-    """Let a function write a file that readers see whole or not at all. An object store shows a file when it is closed.
+@contextmanager
+def hidden_file(place: str) -> Iterator[str]:
+    """Give the path at which to write a new file, which gets its name at the end of the context, if that succeeds.
 
-    Args:
-        place: the path or URI of the file. Its directory exists.
-        write: writes the file at the path or URI that it gets.
+    So readers see it whole or not at all. An object store shows a file when it is closed: the path is the place itself.
     """
     if is_remote(place):
-        write(place)
+        yield place
         return
     hidden = Path(place).with_name(f".{Path(place).name}.{uuid4().hex}")
     try:
-        write(str(hidden))
+        yield str(hidden)
         hidden.replace(place)
     finally:
         hidden.unlink(missing_ok=True)

@@ -42,7 +42,8 @@ def verify_command(
     The command finds lost, duplicated and changed rows and unreadable files in all tables: outputs, side tables,
     checkpoints, tallies and results of checks. Of the event log, it reads the files of the published slices, and
     compares them with their checksums, or with the digests that the runs have stored. Notes name files of the ledger
-    that no commit names. The exit status is 1 if there is a finding. `hindcast mend` makes damaged rows again.
+    that no commit names. The exit status is 1 if there is a finding. It is 0 without one, also if no slice is in the
+    share or range: the last line tells so. `hindcast mend` makes damaged rows again.
     """
     work = places.request_context(places.pipeline(pipeline_name))
     bounds = [None if text is None else parse_bound(work.pipeline, text) for text in (from_text, to_text)]
@@ -56,11 +57,10 @@ def verify_command(
         options.print_json(report.to_json() | further)
     else:
         options.say(*map(str, report.findings), *(f"note: {note}" for note in ledger.notes))
-        verdict = counted(len(report.findings), "finding") if report.findings else "everything is as it was written"
         options.say(
             f"{report.pipeline}: {counted(report.rows, 'row')} of {counted(report.runs, 'run')} "
             f"(ledger version {report.ledger_version}); "
-            f"{log}: {verdict}"
+            f"{log}: {report.verdict}"
         )
         options.say(*(f"next: hindcast mend {report.pipeline} {slice_id}" for slice_id in report.mendable))
     return options.REFUSED if report.findings else options.OK

@@ -47,7 +47,7 @@ class ScrubOperator(_OfLake):
             damaged = RowsDamaged(report, maintenance.what_to_do(report))
             leave_verdict(context, str(damaged))
             raise damaged
-        done = f"{counted(report.rows, 'row')} of {counted(report.runs, 'run')}: everything is as it was written"
+        done = f"{counted(report.rows, 'row')} of {counted(report.runs, 'run')}: {report.verdict}"
         self.log.info("%s", done)
         return done
 

@@ -1,16 +1,17 @@
 """Commits to Delta tables: tries again after another process, and waits until the disk has the commit and its files."""
 
 import json
+import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from jobs.durability import sync_files, waits_for_disk
-from jobs.lake.damage import reading
+from jobs.durability import sync_files, unconfirmed, waits_for_disk
+from jobs.lake.damage import one_line, reading
 from jobs.lake.delta_tables import MAX_ATTEMPTS, commit_file, forget_table, open_delta, pause_s
 from jobs.storage import names_in
 from windowlib.errors import StoreError
@@ -18,13 +19,20 @@ from windowlib.errors import StoreError
 if TYPE_CHECKING:
     from deltalake import DeltaTable, PostCommitHookProperties
 
-LAST_CHECKPOINT = "_last_checkpoint"
+log = logging.getLogger(__name__)
+
+LAST_CHECKPOINT: Final = "_last_checkpoint"
+_KEEPS_ALL: Final = ("delta.enableExpiredLogCleanup", "false")
+"""The property of a table whose old commits are never removed."""
+_DIGITS: Final = 20
+"""The name of a file in a log begins with its version in so many digits."""
 
 
 def commit_hooks(uri: str) -> "PostCommitHookProperties | None":
     """Return what deltalake does after a commit to a table; None for all that it usually does.
 
-    When it has written a checkpoint, it removes old commits. `sync_commits` does so when the disk has the checkpoint.
+    When it has written a checkpoint, it removes old commits. `remove_old_commits` does so when the disk has the
+    checkpoint.
     """
     from deltalake import PostCommitHookProperties
 
@@ -51,7 +59,9 @@ def until_committed(uri: str, commit: Callable[[], None], *, attempts: int = MAX
     )
 
 
-def renew_properties(table: "DeltaTable", configuration: Mapping[str, str], former: Mapping[str, str | None]) -> bool:
+def renew_properties(
+    uri: str, table: "DeltaTable", configuration: Mapping[str, str], *, former: Mapping[str, str | None]
+) -> bool:
     """Give a table the present values of the properties that still have their former ones; None is no value.
 
     Return whether one has changed. A person may have set others.
@@ -64,7 +74,7 @@ def renew_properties(table: "DeltaTable", configuration: Mapping[str, str], form
         table.alter.set_table_properties(
             renewed,
             commit_properties=CommitProperties(max_commit_retries=0),
-            post_commithook_properties=commit_hooks(table.table_uri),
+            post_commithook_properties=commit_hooks(uri),
         )
     return bool(renewed)
 
@@ -74,47 +84,100 @@ def durable_commits(uri: str) -> Iterator[None]:
     """Wait at the end of the context until the disk has the commits to a table that were made meanwhile.
 
     Raises:
-        OSError: the disk failed. The commits are made, and a loss of power may still undo them.
+        StoreError: the disk failed. The commits are made, and a loss of power may still undo them.
         RequestError: as for `waits_for_disk`, before the context.
     """
     if not waits_for_disk(uri):
         yield
         return
-    before = max((version for version, _ in log_files(uri)), default=-1)
+    before = newest_in_log(uri)
     yield
-    sync_commits(uri, after=before)
+    newest = sync_commits(uri, after=before)
+    if newest is not None:
+        remove_old_commits(uri, newest)
 
 
-def sync_commits(uri: str, *, after: int) -> None:
+def sync_commits(uri: str, *, after: int) -> int | None:
     """Wait until the disk has all commits to a table after a version, and the files that they add.
 
     Files of these commits that are gone are left out: a later commit has removed them.
 
+    Returns:
+        The newest of these commits; None if there is none, or if nothing is awaited.
+
     Raises:
-        OSError: as for `durable_commits`.
+        StoreError: as for `durable_commits`.
     """
     if not waits_for_disk(uri):
-        return
+        return None
     root = Path(uri).resolve()
-    new = {path: version for version, path in log_files(str(root)) if version > after}
-    if not new:
-        return
-    added = [root / path for commit in new if commit.suffix == ".json" for path in added_paths(commit)]
-    files = [*added, *new, root / "_delta_log" / LAST_CHECKPOINT]
+    with unconfirmed(f"table {uri} has a new commit"):
+        new = {path: version for version, path in log_files(str(root), after=after)}
+        if new:
+            _sync(root, new, with_parents=after < 0)  # the commit that creates a table may have made them
+    return max(new.values(), default=None)
+
+
+def sync_newest(uri: str) -> None:
+    """Wait until the disk has the newest commit to a table, whose writer may have been killed before it has waited.
+
+    Raises:
+        StoreError: as for `durable_commits`.
+    """
+    if waits_for_disk(uri):
+        sync_commits(uri, after=newest_in_log(uri) - 1)
+
+
+def _sync(root: Path, commits: Iterable[Path], *, with_parents: bool) -> None:
+    added = [root / path for commit in commits if commit.suffix == ".json" for path in _still_added(commit)]
+    files = [*added, *commits, root / "_delta_log" / LAST_CHECKPOINT]
     directories = {parent for file in files for parent in file.parents if parent == root or root in parent.parents}
-    above = root.parents if after < 0 else ()  # the commit that creates a table may have made them
+    above = root.parents if with_parents else ()
     sync_files([*files, *directories, *(parent for parent in above if os.access(parent, os.R_OK))])
-    if commit_file(str(root), max(new.values())).with_suffix(".checkpoint.parquet") in new:
-        open_delta(uri).cleanup_metadata()
 
 
-def log_files(uri: str) -> Iterator[tuple[int, Path]]:
-    """Yield (version, file) of the commits and checkpoints in the log of a table on this machine, in any order."""
-    log = Path(uri, "_delta_log")
-    for name in names_in(str(log)):
-        version, _, kind = name.partition(".")
-        if version.isdecimal() and kind in {"json", "checkpoint.parquet"}:
-            yield int(version), log / name
+def remove_old_commits(uri: str, version: int) -> None:
+    """Remove the commits that a table does not keep any longer, if `version` has a checkpoint. The disk has it.
+
+    The process that has committed this version calls it. If it fails, the process of a later checkpoint removes them.
+    """
+    from deltalake.exceptions import DeltaError
+
+    checkpoint = commit_file(uri, version).with_suffix(".checkpoint.parquet")
+    if not waits_for_disk(uri) or not checkpoint.exists():
+        return
+    try:
+        table = open_delta(uri, version)
+        if _KEEPS_ALL not in table.metadata().configuration.items():
+            table.cleanup_metadata()
+    except (OSError, DeltaError) as error:  # such as a file that another process has just removed
+        log.info("old commits of table %s were not all removed: %s", uri, one_line(error))
+
+
+def newest_in_log(uri: str) -> int:
+    """Return the version of the newest commit in the log of a table on this machine; -1 if it has none."""
+    names = (name for name in names_in(f"{uri}/_delta_log") if name.endswith(".json") and name[:_DIGITS].isdecimal())
+    return int(max(names, default="-1").partition(".")[0])
+
+
+def log_files(uri: str, *, after: int = -1) -> Iterator[tuple[int, Path]]:
+    """Yield (version, file) of the commits and checkpoints after a version, of a table on this machine, in any order.
+
+    A log may have many files, so names are compared before anything is made of them: names begin with the version.
+    """
+    directory, first = Path(uri, "_delta_log"), f"{after + 1:0{_DIGITS}}"
+    for name in names_in(str(directory)):
+        if name >= first:
+            version, _, kind = name.partition(".")
+            if version.isdecimal() and kind in {"json", "checkpoint.parquet"}:
+                yield int(version), directory / name
+
+
+def _still_added(commit: Path) -> list[str]:
+    try:
+        return [*added_paths(commit)]
+    except FileNotFoundError:
+        return []  # another process has removed this old commit
 
 
 def added_paths(commit: Path) -> Iterator[str]:

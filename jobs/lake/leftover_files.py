@@ -45,7 +45,7 @@ _DELETERS = 8
 _OF_TABLE = re.compile(r"(?P<table>[a-z][a-z0-9_]*)/(?:[^/]+/)*attempt_id=(?P<attempt>[0-9A-Za-z-]+)/[^/]+\.parquet")
 _OF_SCRATCH = re.compile(rf"{SCRATCH}/(?P<attempt>[0-9A-Za-z-]+)/.+")
 _OF_PROBE = re.compile(rf"{PROBE}/.+")
-# deltalake writes `name#1` and gives it its name; `put_file` does so with a hidden file.
+# deltalake writes `name#1` and gives it its name; `hidden_file` does so with a hidden file.
 _OF_UNNAMED = re.compile(
     rf"[a-z][a-z0-9_]*/(?:[^/]+/)*[^/]+\.(?:json|parquet)#\d+|"
     rf"{LEDGER}/(?:_head|_snapshot)/\.\d{{20}}[-0-9a-f]*\.(?:json|zst)\.[0-9a-f]{{32}}"

@@ -117,7 +117,7 @@ def _ensure(uri: str, table: Table) -> None:
     for name, field in wanted.items():
         if name in existing:
             _check_column(uri, existing[name], field)
-    if renew_properties(table_.delta, _PROPERTIES, _FORMER):
+    if renew_properties(uri, table_.delta, _PROPERTIES, former=_FORMER):
         forget_table(uri)
     added = [Field.from_json(json.dumps(field)) for name, field in wanted.items() if name not in existing]
     if added:

@@ -18,13 +18,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from jobs.disk_errors import writing
 from jobs.lake.damage import one_line, reading
 from jobs.lake.delta_tables import open_newest
 from jobs.ledger.chain import event_hash
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.storage import make_directory, names_in, read_bytes, remove_file, write_bytes
-from windowlib.errors import LedgerError
+from windowlib.errors import LedgerError, StoreError
 from windowlib.records.tables import TALLIES
 
 DIRECTORY = "_head"
@@ -106,7 +105,8 @@ def read_head(uri: str) -> Head | None:
 def advice_without(uri: str, file: str | None = None) -> str:
     """Return what to do about a file of a ledger that has lost its content; None: about a commit file after all events.
 
-    A command reports a commit after it has written its head, so a commit after the head may be removed.
+    A command reports a commit after it has written its head. So most likely no command has reported a commit after the
+    head. If the head could not be written, one has: the advice begins with a copy.
     """
     from jobs.lake.durable_commits import LAST_CHECKPOINT, added_paths, log_files
 
@@ -123,8 +123,9 @@ def advice_without(uri: str, file: str | None = None) -> str:
     if head is None or not later or (file is not None and file not in files):
         return backup
     return (
-        f"No command has reported the commits after version {head.version}, which the head file names. If the machine "
-        f"has lost power, remove {', '.join(sorted(path.name for path in later))} and {LAST_CHECKPOINT} from "
+        f"The head file names version {head.version}. It is written before a commit is reported, so most likely no "
+        "command has reported the commits after this version. If the machine has lost power, copy the directory of the "
+        f"ledger first; then remove {', '.join(sorted(path.name for path in later))} and {LAST_CHECKPOINT} from "
         "_delta_log, and run the command again"
     )
 
@@ -155,22 +156,22 @@ def write_head(uri: str, head: Head, *, instead_of: Head | None = None) -> None:
 
     Raises:
         LedgerError: the file cannot be written.
-        StoreError: the disk failed.
+        StoreError: the disk has not confirmed the commit.
     """
-    from jobs.durability import put_durably  # readers do not need it
+    from jobs.durability import durable_files  # readers do not need it
     from jobs.lake.durable_commits import sync_commits
 
-    with writing(uri):
-        sync_commits(uri, after=max(head.version - BEFORE, -1))
+    sync_commits(uri, after=max(head.version - BEFORE, -1))
     name, directory = _name(head.version), f"{uri}/{DIRECTORY}"
     replaced = None if instead_of is None else _name(instead_of.version)
     try:
         make_directory(directory)
-        put_durably(f"{directory}/{name}", partial(write_bytes, content=head.encoded()))
+        with durable_files() as put:
+            put(f"{directory}/{name}", partial(write_bytes, content=head.encoded()))
         for other in _names(uri):
             if other < name or (other == replaced and other != name):
                 remove_file(_path(uri, other))
-    except OSError as error:
+    except (OSError, StoreError) as error:
         raise LedgerError(
             f"ledger {uri} has version {head.version}, but its head file {name} was not written: {error}. Nothing is "
             "lost; until the next write, the loss of that version could not be noticed"

@@ -23,7 +23,7 @@ from jobs.ledger.projection import project
 from jobs.ledger.table import ConflictError, LedgerStore, LedgerTable, event_rows
 from jobs.ledger.view import LedgerView
 from jobs.storage import is_remote
-from windowlib.errors import LedgerError
+from windowlib.errors import LedgerError, StoreError
 
 _log = logging.getLogger(__name__)
 
@@ -104,6 +104,7 @@ class Ledger:
 
         Raises:
             LedgerError: other writers won `LedgerLimits.attempts` races, or the table cannot be written.
+            StoreError: the events are written, and the disk has not confirmed it.
         """
         self._store.create()
         for attempt in range(self._limits.attempts):
@@ -116,7 +117,7 @@ class Ledger:
                 if (view.version + 1) % self._limits.compact_every == 0:
                     try:
                         self._compact()
-                    except LedgerError as error:
+                    except (LedgerError, StoreError) as error:
                         _log.warning("%s. The events are written; a later write merges the files", error)
                 return self.view()
             self._sleep(pause_s(attempt))

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from windowlib.bounds import MIN_TIME_MS
+
 
 class PublicationId(NamedTuple):
     """Distinguishes a publication from one that was lost: its ledger version and its time in epoch ms; zeros for none.
@@ -62,12 +64,21 @@ class Hold:
     at_ms: int
 
 
-def published_since(publications: Sequence[Publication], since_ms: int) -> Sequence[Publication]:
-    """Return the publications after the last one that was made at or before an instant.
+def published_since(
+    publications: Sequence[Publication], since_ms: int, *, newest: PublicationId | None = None
+) -> Sequence[Publication]:
+    """Return the publications after one that was the newest; if that is not known, those since an instant.
 
-    A clock that was ahead gave one a time in the future. Then the next publication tells that it is older.
+    The times are those of clocks that may be wrong. If a clock was ahead, the next publication tells that its
+    publication is older. The time of a clock that went back is before that of an earlier one, and tells nothing.
     """
-    last = max((place for place, past in enumerate(publications) if past.at_ms <= since_ms), default=-1)
+    ids = [PublicationId(), *(past.id for past in publications)]
+    if newest is not None and newest in ids:
+        return publications[ids.index(newest) :]
+    last, last_ms = -1, MIN_TIME_MS
+    for place, past in enumerate(publications):
+        if last_ms <= past.at_ms <= since_ms:
+            last, last_ms = place, past.at_ms
     return publications[last + 1 :]
 
 

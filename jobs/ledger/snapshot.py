@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
@@ -33,14 +33,14 @@ from jobs.ledger.history import EventHistory
 from jobs.ledger.plain_codec import Codecs, plain_json
 from jobs.ledger.projection import Projection
 from jobs.ledger.run_projection import SLOT_CODEC, RunSlot
-from jobs.storage import FileStamp, make_directory, names_in, put_file, read_bytes, remove_file, write_bytes
+from jobs.storage import FileStamp, hidden_file, make_directory, names_in, read_bytes, remove_file, write_bytes
 
 DIRECTORY: Final = "_snapshot"
 RECENT_TIPS: Final = 200
 """So many versions of a snapshot keep the hash of their last event, for heads that are a little older."""
 _NAME: Final = re.compile(r"(\d{20})-([0-9a-f]{16})\.zst")
 _UNFINISHED: Final = re.compile(rf"\.({_NAME.pattern})\.[0-9a-f]{{32}}")
-"""The name of a file that `put_file` has begun. A killed process leaves it."""
+"""The name of a file that `hidden_file` has begun. A killed process leaves it."""
 BLOCK_LINES: Final = 250
 """A block of a snapshot has so many lines."""
 _DIGEST_BYTES: Final = 64
@@ -93,7 +93,8 @@ def write_snapshot(uri: str, history: EventHistory) -> None:
         make_directory(f"{uri}/{DIRECTORY}")  # first, because it fails in a lake that nobody may write to
         content = _encoded(history, uri)
         name = f"{history.known:020}-{code_digest()}.zst"
-        put_file(f"{uri}/{DIRECTORY}/{name}", partial(write_bytes, content=content))
+        with hidden_file(f"{uri}/{DIRECTORY}/{name}") as hidden:
+            write_bytes(hidden, content)
         for other in _own_names(uri):
             if other < name:
                 remove_file(f"{uri}/{DIRECTORY}/{other}")

@@ -89,6 +89,7 @@ class LedgerTable:
         self._table: DeltaTable | None = None
         self.read_files: dict[str, FileStamp] = {}
         self._has_all_columns = False
+        self._committed = 0  # the version of the last own commit
         self._greatest: list[tuple[int, str]] = []  # the greatest version in each file that was read
 
     @property
@@ -121,9 +122,13 @@ class LedgerTable:
 
         Raises:
             LedgerError: the file cannot be written.
-            StoreError: the disk failed.
+            StoreError: the disk has not confirmed the commit.
         """
+        from jobs.lake.durable_commits import remove_old_commits  # readers do not need it
+
         write_head(self.uri, head, instead_of=instead_of)
+        if head.version == self._committed:
+            remove_old_commits(self.uri, head.version)
 
     def refresh(self) -> int:
         """Look for new commits; return the newest version.
@@ -260,7 +265,7 @@ class LedgerTable:
                 commit_properties=CommitProperties(max_commit_retries=0),
                 post_commithook_properties=commit_hooks(self.uri),
             )
-        if renew_properties(table, upkeep.CONFIGURATION, upkeep.FORMER):
+        if renew_properties(self.uri, table, upkeep.CONFIGURATION, former=upkeep.FORMER):
             self._table = None
 
     def append(self, rows: Sequence[Row]) -> None:
@@ -288,7 +293,7 @@ class LedgerTable:
             )
         except (DeltaError, OSError) as error:
             raise ConflictError(one_line(error)) from error
-        self._table = table
+        self._table, self._committed = table, table.version()
 
     def compact(self) -> None:
         """Merge small files, and remove those that were merged long ago (jobs.ledger.upkeep)."""

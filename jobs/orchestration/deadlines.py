@@ -6,12 +6,12 @@ earlier runs have told; the task keeps it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Self
 
 from jobs.durations import UNIT_MS, human_duration
-from jobs.ledger.publications import published_since
+from jobs.ledger.publications import PublicationId, newest_id, published_since
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.alerts import MAX_ERROR, Alert, Event, listed_lines, make_alert
 from jobs.orchestration.plan_outline import folded
@@ -33,21 +33,31 @@ _DAY_MS = UNIT_MS["d"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What was told before. `times`: key -> when the message was last looked at. `causes`: those that still last."""
+    """What was told before.
+
+    `times`: key -> when the message was last looked at. `newest`: key -> the newest publication then. `causes`: those
+    that still last.
+    """
 
     times: Mapping[str, int]
     causes: frozenset[str]
+    newest: Mapping[str, PublicationId] = field(default_factory=dict)
 
     @classmethod
     def read(cls, stored: object) -> Self:
         """Return what `to_json` has stored; nothing if it is not known."""
         content = stored if isinstance(stored, Mapping) else {}
         times, causes = content.get("times", {}), content.get("causes", [])
-        return cls(times={str(key): int(at_ms) for key, at_ms in times.items()}, causes=frozenset(map(str, causes)))
+        return cls(
+            times={str(key): int(at_ms) for key, at_ms in times.items()},
+            causes=frozenset(map(str, causes)),
+            newest={str(key): PublicationId(*map(int, pair)) for key, pair in content.get("newest", {}).items()},
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the content as plain data, for Airflow."""
-        return {"times": dict(self.times), "causes": sorted(self.causes)}
+        newest = {key: [*publication] for key, publication in self.newest.items()}
+        return {"times": dict(self.times), "causes": sorted(self.causes), "newest": newest}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +79,15 @@ class Checked:
     def told_without(self, unsent: Sequence[Message]) -> Told:
         """Return what is told if some messages were sent to nobody."""
         kept = {_TIMES.get(message.alert.event) for message in unsent}
-        times = {key: at_ms for key, at_ms in self.told.times.items() if key not in kept}
-        times |= {key: at_ms for key, at_ms in self.before.times.items() if key in kept}
         new = {cause for message in unsent for cause in message.causes - self.before.causes}
-        return Told(times=times, causes=self.told.causes - new)
+        before, told = self.before, self.told
+        return Told(
+            times={key: at_ms for key, at_ms in told.times.items() if key not in kept}
+            | {key: at_ms for key, at_ms in before.times.items() if key in kept},
+            causes=told.causes - new,
+            newest={key: newest for key, newest in told.newest.items() if key not in kept}
+            | {key: newest for key, newest in before.newest.items() if key in kept},
+        )
 
 
 def look(
@@ -102,18 +117,16 @@ def look(
     # A clock that was ahead has left a time in the future. With it, the messages of days would be left out.
     times = {key: at_ms if at_ms <= now_ms else now_ms - _DAY_MS for key, at_ms in told.times.items()}
     due = {key for key, time in alerts.times.items() if everything or _is_due(time, times.get(key), now_ms)}
-    place = _Place(work=work, view=view, url=url)
+    place = _Place(work=work, view=view, url=url, told=replace(told, times=times))
     messages: list[Message | None] = [_broken(place, broken)] if broken and alerts.failed else []
     if "data_not_there_by" in due:
         messages.append(_or_why_not(place, Event.NOT_THERE, lambda: _not_there(place)))
     if "not_published_by" in due:
-        since_ms = times.get("not_published_by", now_ms - _DAY_MS)
-        messages.append(_or_why_not(place, Event.NOT_PUBLISHED, lambda: _not_published(place, since_ms=since_ms)))
+        messages.append(_or_why_not(place, Event.NOT_PUBLISHED, lambda: _not_published(place)))
     if alerts.held_longer_than_ms is not None:
         messages += _held_long(place, alerts.held_longer_than_ms)
     if "digest_at" in due:
-        from_ms = times.get("digest_at", now_ms - _DAY_MS)
-        messages.append(_or_why_not(place, Event.DIGEST, lambda: _digest(place, since_ms=from_ms)))
+        messages.append(_or_why_not(place, Event.DIGEST, lambda: _digest(place)))
     lasting = [message for message in messages if message is not None]
     new = tuple(message for message in lasting if everything or not message.causes or message.causes - told.causes)
     causes = {cause for message in lasting for cause in message.causes}
@@ -121,8 +134,12 @@ def look(
         causes |= {cause for cause in told.causes if cause.startswith(_DATA)}
     return Checked(
         messages=new,
-        before=replace(told, times=times),
-        told=Told(times=times | dict.fromkeys(due, now_ms), causes=frozenset(causes)),
+        before=place.told,
+        told=Told(
+            times=times | dict.fromkeys(due, now_ms),
+            causes=frozenset(causes),
+            newest={**told.newest, **dict.fromkeys(due, newest_id(view.publications))},
+        ),
     )
 
 
@@ -139,6 +156,11 @@ class _Place:
     work: RequestContext
     view: LedgerView
     url: Callable[[str], str]
+    told: Told
+
+    def since_ms(self, key: str) -> int:
+        """Return when a message was last looked at; if that is not known, the time of one day ago."""
+        return self.told.times.get(key, self.work.ledger.now_ms() - _DAY_MS)
 
     @property
     def name(self) -> str:
@@ -206,7 +228,7 @@ def _is_due(time: str, looked_ms: int | None, now_ms: int) -> bool:
     return last_ms >= midnight_ms if looked_ms is None else looked_ms < last_ms
 
 
-def _not_published(place: _Place, *, since_ms: int) -> Message | None:
+def _not_published(place: _Place) -> Message | None:
     """Return the message on slices of the days before that readers do not see, or that were published empty.
 
     Raises:
@@ -220,7 +242,7 @@ def _not_published(place: _Place, *, since_ms: int) -> Message | None:
         if not missing:
             raise
         reasons = [f"{folded([slice_.slice_id for slice_ in missing])}: {error}"]
-    empty = _newly_empty(place.view, since_ms=since_ms)
+    empty = _newly_empty(place)
     if not missing and not empty:
         return None
     reasons += [f"{folded(empty)}: published empty, without a record"] if empty else []
@@ -241,11 +263,11 @@ def _not_published(place: _Place, *, since_ms: int) -> Message | None:
     return Message(alert=alert)
 
 
-def _newly_empty(view: LedgerView, *, since_ms: int) -> tuple[str, ...]:
-    """Return the empty slices that were published since an instant: each is told once, after its publication."""
-    news = {
-        slice_id for publication in published_since(view.publications, since_ms) for slice_id in publication.changes
-    }
+def _newly_empty(place: _Place) -> tuple[str, ...]:
+    """Return the empty slices that were published since the last look: each is told once, after its publication."""
+    key, view = _TIMES[Event.NOT_PUBLISHED], place.view
+    past = published_since(view.publications, place.since_ms(key), newest=place.told.newest.get(key))
+    news = {slice_id for publication in past for slice_id in publication.changes}
     return tuple(slice_.slice_id for slice_ in empty_slices(view) if slice_.slice_id in news)
 
 
@@ -343,10 +365,11 @@ def _held_long(place: _Place, longer_ms: int) -> Iterator[Message]:
         yield Message(alert=alert, causes=frozenset(f"{_HELD}{request_id} {slice_.run_id}" for slice_ in held))
 
 
-def _digest(place: _Place, *, since_ms: int) -> Message:
+def _digest(place: _Place) -> Message:
     """Return the daily message on what was published, and what waits."""
-    state = standing(place.work, place.view)
-    summary = digest(place.work, place.view, state, since_ms=since_ms)
+    state, key = standing(place.work, place.view), _TIMES[Event.DIGEST]
+    since_ms = place.since_ms(key)
+    summary = digest(place.work, place.view, state, since_ms=since_ms, newest=place.told.newest.get(key))
     alert = make_alert(
         Event.DIGEST,
         place.name,

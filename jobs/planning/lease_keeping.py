@@ -10,7 +10,7 @@ from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import RENEWALS_PER_LEASE
 from jobs.ledger.view import LedgerView
 from jobs.planning.request_context import Opened, RequestContext, leased_event
-from windowlib.errors import LedgerError
+from windowlib.errors import LedgerError, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def leased(work: RequestContext, opened: Opened, *, hands_on: bool = False) -> I
         last = leased_event(replace(work, holder=None), opened) if hands_on and has_succeeded else _released(opened)
         try:
             _write_if_held(work, opened, last)
-        except LedgerError as error:
+        except (LedgerError, StoreError) as error:
             log.warning("lease of request %s was not released; it expires by itself: %s", opened.request_id, error)
 
 
@@ -96,7 +96,7 @@ def _keep(work: RequestContext, opened: Opened, done: threading.Event) -> None:
         try:
             if not _write_if_held(work, opened, leased_event(work, opened)):
                 return
-        except LedgerError as error:
+        except (LedgerError, StoreError) as error:
             log.warning("lease of request %s was not renewed: %s", opened.request_id, error)
 
 

@@ -70,17 +70,23 @@ def _current(work: RequestContext, table: str) -> Current:
 def move_current_tables(work: RequestContext) -> None:
     """Move each current table of the pipeline file to the newest publication or rollback of the ledger.
 
+    A table that is there already is awaited, because the process that has moved it may have been killed before the disk
+    had its commit.
+
     Raises:
         StoreError: a table could not be moved. The message tells that the ledger has the publication.
     """
     if not _names(work):
         return
+    from jobs.lake.durable_commits import sync_newest  # readers do not need it
     from jobs.publishing.table_move import move_table  # imports Arrow
 
     try:
         for current in current_tables(work):
             if current.is_behind:
                 move_table(work, current.table, uri=current.uri)
+            else:
+                sync_newest(current.uri)
     except HindcastError as error:
         raise StoreError(
             f"readers of the ledger of pipeline {work.pipeline.name} see its newest publication, but a current table "

@@ -17,7 +17,7 @@ import pyarrow as pa
 from jobs.lake import plain_table
 from jobs.lake.damage import reading
 from jobs.lake.delta_tables import pause_s
-from jobs.lake.durable_commits import sync_commits
+from jobs.lake.durable_commits import sync_newest
 from jobs.lake.plain_table import PlainTable, Replacement, create_plain, open_plain, write_rows
 from jobs.ledger.publications import PublicationId, newest_id
 from jobs.ledger.view import LedgerView
@@ -55,7 +55,7 @@ def move_table(work: RequestContext, table: str, *, uri: str) -> None:
             continue
         newest = newest_id(view.publications)
         if plain.shows == newest:
-            sync_commits(uri, after=plain.opened.delta.version() - 1)  # its writer may have been killed
+            sync_newest(uri)
             return
         projection = _Projection(work=work, table=table, view=view, plain=plain, schema=schema)
         slices, rows = projection.part() or (None, projection.whole())

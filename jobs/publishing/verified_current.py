@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.lake.damage import reading
+from jobs.lake.damage import reading, refuse_outage
 from jobs.lake.plain_table import PlainTable, open_plain
 from jobs.ledger.publications import PublicationId
 from jobs.plain_text import counted
@@ -33,7 +33,7 @@ def verify_current_tables(work: RequestContext) -> "Iterator[Finding]":
     equal row of another attempt.
 
     Raises:
-        StoreError: a table cannot be opened.
+        StoreError: a table cannot be opened, or the object store does not answer.
     """
     for current in current_tables(work):
         what = str(current) if current.is_behind else _difference(work, current)
@@ -52,10 +52,12 @@ def _difference(work: RequestContext, current: Current) -> str | None:
     try:
         stored = _sum(_blocks(plain), schema)
     except StoreError as error:
+        refuse_outage(current.uri, error)
         return f"{error}. {_ADVICE}"
     try:
         expected = _sum(published_rows_of(work, current.table, view), schema)
     except StoreError as error:
+        refuse_outage(current.uri, error)
         return f"cannot be compared with what readers see: {error}"
     if stored == expected:
         return None

@@ -6,16 +6,17 @@ reads the log. It is a cache: if it is removed, the next opening of the log make
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from pydantic import TypeAdapter
 from typing_extensions import override
 
-from jobs.durability import put_durably
+from jobs.durability import Put, durable_files
 from jobs.durations import format_duration
 from jobs.engine.fingerprints import fingerprint
 from jobs.lake.damage import log_errors
@@ -172,8 +173,7 @@ class UpstreamPlace:
         for first in range(0, len(lacking), self.slices_at_once):
             together = lacking[first : first + self.slices_at_once]
             made = rows_of(self.lake, view, log, slices=[slice_ for slice_, _ in together])
-            for (_, digest), own in zip(together, made, strict=True):
-                store.add(own, digest)
+            store.add((own, digest) for (_, digest), own in zip(together, made, strict=True))
         if lacking:
             store.write_index()
         files = (store.file(slice_, digest) for slice_, digest in zip(slices, made_of, strict=True))
@@ -214,13 +214,19 @@ class _Store:
         """Return the path of the file of a slice in the file system. If the index does not have it, there is none."""
         return f"{self.root}/{_path(slice_, self.index.get(digest, ''))}"
 
-    def add(self, rows: SliceRows, digest: str) -> None:
-        """Write the file of a slice, if there is none with equal rows."""
-        path = _path(rows.slice, rows.digest)
-        if path not in self.sizes:
-            with log_errors(self.uri, f"writing {path}"):
-                self._write(path, lambda place: write_parquet(place, rows.rows))
-        self.index[digest] = rows.digest
+    def add(self, made: Iterable[tuple[SliceRows, str]]) -> None:
+        """Write the files of slices, unless there is one with equal rows. Each comes with the digest of its parts."""
+        paths = list[str]()
+        with durable_files() as put:
+            for rows, digest in made:
+                path = _path(rows.slice, rows.digest)
+                if path not in self.sizes:
+                    self._write(put, path, partial(write_parquet, rows=rows.rows))
+                    paths.append(path)
+                self.index[digest] = rows.digest
+        with log_errors(self.uri, "listing its new files"):
+            infos = self.system.get_file_info([f"{self.root}/{path}" for path in paths])
+        self.sizes |= dict(zip(paths, [info.size for info in infos], strict=True))
 
     def write_index(self) -> None:
         """Store the index of the files that exist.
@@ -230,8 +236,8 @@ class _Store:
         names = {path.rpartition("/")[2].removesuffix(".parquet") for path in self.sizes}
         index = {made_of: digest for made_of, digest in self.index.items() if digest in names}
         text = json.dumps(index, sort_keys=True, indent=0).encode("ascii")
-        with log_errors(self.uri, "writing its index"):
-            self._write(_INDEX, lambda place: write_bytes(place, text))
+        with durable_files() as put:
+            self._write(put, _INDEX, partial(write_bytes, content=text))
 
     def file(self, slice_: UpstreamSlice, digest: str) -> ListedParquet:
         """Return the file of a slice. Its name tells its rows, so the time of its writing does not matter."""
@@ -239,12 +245,12 @@ class _Store:
         place, values = f"{self.root}/{path}", {SLICE_COLUMN: slice_id}
         return ListedParquet(path=encoded_path(path), place=place, values=values, bytes=self.sizes[path], mtime_ns=0)
 
-    def _write(self, path: str, write: Callable[[str], None]) -> None:
+    def _write(self, put: Put, path: str, write: Callable[[str], None]) -> None:
         """Write a file, whole or not at all, also after a loss of power: its name tells that it is right."""
         place = f"{self.uri}/{path}"
-        make_directory(place.rpartition("/")[0])
-        put_durably(place, write)
-        self.sizes[path] = self.system.get_file_info(f"{self.root}/{path}").size
+        with log_errors(self.uri, f"writing {path}"):
+            make_directory(place.rpartition("/")[0])
+            put(place, write)
 
 
 def _path(slice_: UpstreamSlice, digest: str) -> str:

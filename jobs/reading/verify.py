@@ -18,6 +18,7 @@ from jobs.lake.lake import Lake
 from jobs.lake.store import attempt_batches, table_columns
 from jobs.lake.table_files import Attempt
 from jobs.ledger.view import LedgerView, StagedRun
+from jobs.plain_text import counted
 from jobs.reading.id_sums import add_sums
 from jobs.reading.stored_rows import IDS, Finding, StoredRuns, run_attempt
 from windowlib.columnar.row_identity import RowIdentity
@@ -75,6 +76,13 @@ class Verification:
         """The slices of which `hindcast mend` can make stored rows again."""
         places = ((finding.slice_id, finding.attempt_id) for finding in self.findings)
         return tuple(sorted({slice_id for slice_id, attempt_id in places if slice_id is not None and attempt_id}))
+
+    @property
+    def verdict(self) -> str:
+        """The result in a few words."""
+        if self.findings:
+            return counted(len(self.findings), "finding")
+        return "everything is as it was written" if self.runs else "no run is of these slices, so no row was compared"
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `hindcast verify --json` prints."""

@@ -203,7 +203,8 @@ def _message(column: str | None, outcome: "Outcome") -> str:
     wanted = _demand(outcome.check, column, outcome.arguments)
     if outcome.exception:
         return f"{wanted}: the check itself failed, so its result is unknown: {outcome.exception}"
-    finding = messages.finding(column, json.loads(outcome.observed))
+    observed, arguments = json.loads(outcome.observed), json.loads(outcome.arguments)
+    finding = messages.finding(column, observed, check=outcome.check, arguments=arguments)
     return f"{wanted}: found {finding}. {outcome.description}".rstrip()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jobs.ledger.publications import published_since
+from jobs.ledger.publications import PublicationId, published_since
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
@@ -80,13 +80,15 @@ class Digest:
         return ", ".join(words) or "no news"
 
 
-def digest(work: RequestContext, view: LedgerView, state: Standing, *, since_ms: int) -> Digest:
-    """Return the news of a pipeline since an instant.
+def digest(
+    work: RequestContext, view: LedgerView, state: Standing, *, since_ms: int, newest: PublicationId | None = None
+) -> Digest:
+    """Return the news of a pipeline since an instant, or since a publication was the `newest`, if that is known.
 
     Raises:
         HindcastError: as `jobs.review.freshness.freshness` raises.
     """
-    news = published_since(view.publications, since_ms)
+    news = published_since(view.publications, since_ms, newest=newest)
     before = view.published_at(news[0].seq - 1) if news else dict(view.published)
     now = view.published
     published = tuple(slice_id for slice_id in now if slice_id not in before)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from jobs.lake.known_log import KnownLog
 from jobs.lake.lake import Lake
@@ -12,6 +13,8 @@ from jobs.replay.chunk.eligibility import why_not_partials
 from jobs.replay.intake.chunk_log import ChunkLog
 from jobs.runs import Slice
 from windowlib.kernels.coverage import why_not
+
+_LEAST_MB_BYTES: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,7 @@ class Execution:
         if self.why_not_kernels is not None:
             windows = f"The operator computes the windows, record by record: {self.why_not_kernels}."
         reading = "Tasks read the log's files in the order in which they were appended."
-        space = f"new files take up to about {self.scratch_bytes / 1e6:,.1f} MB on the disk while the chunk runs"
+        space = f"new files take up to about {_size(self.scratch_bytes)} on the disk while the chunk runs"
         if self.why_doubtful is not None:
             reading = (
                 "Tasks look at the order of the records. They order a file that is not in order in memory, and divide "
@@ -57,6 +60,11 @@ class Execution:
         if self.why_not_partials is not None:
             exchange = f"They exchange single records: {self.why_not_partials}."
         return windows, reading, exchange
+
+
+def _size(size: int) -> str:
+    """Return a number of bytes as `5.0 MB`, or as `3.2 kB` if it is less than 0.1 MB."""
+    return f"{size / 1e6:,.1f} MB" if size >= _LEAST_MB_BYTES else f"{size / 1e3:,.1f} kB"
 
 
 def execution(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], *, known: KnownLog | None = None) -> Execution:

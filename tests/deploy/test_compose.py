@@ -155,6 +155,18 @@ def test_a_secret_reaches_only_the_parts_that_use_it(services: dict[str, dict[st
     assert not parts("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN") & {"spark-master", "spark-worker", "postgres"}
 
 
+def test_the_parts_that_have_the_lake_get_the_setting_of_waiting_for_the_disk(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    """Defect: in containers, `HINDCAST_FSYNC=off` in `.env` had no effect."""
+    variables = {name: service.get("environment", {}) for name, service in services.items()}
+    users = {name for name, values in variables.items() if "HINDCAST_LAKE" in values}
+    assert {container.DRIVER, "spark-worker"} < users
+    assert {name: variables[name].get("HINDCAST_FSYNC") for name in users} == dict.fromkeys(
+        users, "${HINDCAST_FSYNC:-on}"
+    )
+
+
 def test_the_linter_of_dockerfiles_finds_nothing() -> None:
     files = [str(ROOT / "Dockerfile"), *map(str, sorted((ROOT / "tests" / "deploy").glob("*/Dockerfile")))]
     assert len(files) == 3

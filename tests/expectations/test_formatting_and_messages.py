@@ -73,6 +73,27 @@ def test_a_finding_in_words(column: str, observed: dict[str, Any], expected: str
 
 
 @pytest.mark.parametrize(
+    ("column", "value", "limits", "expected"),
+    [
+        ("a_share", 0.25004, {"max_value": 0.25}, "25.004 %"),
+        ("a_share", 0.25, {"max_value": 0.25}, "25 %"),
+        ("a_share", 0.25, {"min_value": 0.25004}, "25 % (the limit is 25.004 %)"),
+        ("a_share", 0.99996, {"max_value": 0.9993}, "99.996 % (the limit is 99.93 %)"),
+        ("a_share", 0.3, {"min_value": 0.25, "max_value": 0.5}, "30 %"),
+        ("delay_by_ms", 19_800_004, {"min_value": 1, "max_value": 19_800_000},
+         "19,800,004 ms (the limit is 19,800,000 ms)"),
+        ("mean", 12_345.678, {"max_value": 12_345.7}, "12,345.678"),
+        ("mean", True, {"max_value": 1}, "true"),
+    ],
+)  # fmt: skip
+def test_a_value_that_is_not_equal_to_a_limit_does_not_look_equal(
+    column: str, value: float, limits: dict[str, Any], expected: str
+) -> None:
+    """Defect: the report showed `found 25 %` beside `at most 25 %`."""
+    assert finding(column, {"value": value}, check=BETWEEN, arguments=limits) == expected
+
+
+@pytest.mark.parametrize(
     ("check", "column", "arguments", "observed", "expected"),
     [
         (BETWEEN, "invalid_share", {"max_value": 0.25}, {"value": 0.308},
@@ -83,7 +104,11 @@ def test_a_finding_in_words(column: str, observed: dict[str, Any], expected: str
         ("expect_column_max_to_be_between", "delay", {"max_value": 60}, {"value": 99.5},
          "greatest delay 99.5, limit 60"),
         (BETWEEN, "invalid_share", {"max_value": 0.25}, {"value": 0.25004},
-         "share of invalid records 0.25004, limit 0.25"),
+         "share of invalid records 25.004 %, limit 25 %"),
+        (BETWEEN, "invalid_share", {"min_value": 0.25004}, {"value": 0.25},
+         "share of invalid records 25 %, at least 25.004 %"),
+        (BETWEEN, "watermark_ms", {"max_value": 60_000}, {"value": 60_001}, "watermark 60,001 ms, limit 60,000 ms"),
+        (BETWEEN, "records_read", {"min_value": 2.5}, {"value": None}, "records_read at least 2.5: found null"),
         (BETWEEN, "fare", {"min_value": 0}, {"rows": 9, "unexpected": 3, "share": 1 / 3, "sample": [-1]},
          "fare at least 0: found 3 of 9 rows unexpected (33.3 %), among them -1"),
         ("conservation", None, {}, {"note": "7 are missing"},

@@ -12,8 +12,8 @@ from jobs.storage import (
     canonical_uri,
     delta_options,
     file_system,
+    hidden_file,
     is_s3,
-    put_file,
     remove_file,
     spark_uri,
 )
@@ -147,12 +147,13 @@ def test_a_uri_that_clients_read_differently_is_refused(place: str) -> None:
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), ValueError("x")])
 def test_a_file_that_cannot_be_written_leaves_no_part(tmp_path: Path, error: BaseException) -> None:
-    def write(path: str) -> None:
-        Path(path).write_bytes(b"half")
-        raise error
+    def write() -> None:
+        with hidden_file(str(tmp_path / "file")) as path:
+            Path(path).write_bytes(b"half")
+            raise error
 
     with pytest.raises(type(error)):
-        put_file(str(tmp_path / "file"), write)
+        write()
     assert [*tmp_path.iterdir()] == []
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from windowlib.atlas.documents.json_documents import json_text
 from windowlib.atlas.documents.places import Json, Place
-from windowlib.bounds import SAFE_TIME_MS, TimeWindow
+from windowlib.bounds import MAX_DURATION_MS, TimeWindow
 from windowlib.errors import SpecError
 from windowlib.windows.assigners import WINDOWS_PER_RECORD_MAX
 
@@ -100,13 +100,13 @@ def duration_ms(duration: Json, place: Place, *, at_least: int = 1) -> int:
     """Return the duration `{size, unit}` in ms.
 
     Raises:
-        SpecError: the form or the unit is wrong, the size is less than `at_least`, or the duration is 2**62 ms or more.
+        SpecError: the form or the unit is wrong, the size is less than `at_least`, or the duration is too long.
     """
     fields = place.fields(duration, required=("size", "unit"))
     size = place.at("size").integer(fields["size"], at_least=at_least)
     total_ms = size * UNITS[place.at("unit").one_of(fields["unit"], UNITS)]
-    if total_ms >= SAFE_TIME_MS:
-        raise place.refused(duration, "a duration below 2**62 ms")
+    if total_ms > MAX_DURATION_MS:
+        raise place.refused(duration, "a duration of at most 9,999 years")
     return total_ms
 
 

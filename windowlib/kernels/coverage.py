@@ -5,7 +5,6 @@ from typing import Final
 from windowlib.columnar.record_values import ValueLayout
 from windowlib.functions.window_functions import Aggregates
 from windowlib.kernels.aggregates import choice
-from windowlib.kernels.block import FARTHEST_MS
 from windowlib.kernels.sessions.gaps import is_columnar
 from windowlib.keyed.operator_protocol import OperatorSpec
 from windowlib.triggers.flink import CountReached, EventTime, Never
@@ -62,8 +61,6 @@ def _why_not_windows(spec: WindowSpec) -> str | None:
             return "the windows are staggered"
         case Tumbling() | Sliding() | Session() | DynamicSession() if not assigner.is_event_time:
             return "the windows are in processing time"
-        case Tumbling() | Sliding() if max(assigner.size_ms, getattr(assigner, "slide_ms", 0)) > FARTHEST_MS:
-            return f"the windows are longer than {FARTHEST_MS} ms"
         case Tumbling() | Sliding() | Session() | DynamicSession():
             return None if trigger in _AT_END else _why_not_trigger(trigger, "at the end of the window")
         case Global():
@@ -87,7 +84,7 @@ def _why_not_function(spec: WindowSpec, layout: ValueLayout) -> str | None:
     if function.then is not None:
         return f"{type(function.then).__name__} is a user's function over windows"
     if isinstance(spec.assigner, (Session, DynamicSession)) and not is_columnar(spec.assigner):
-        return "a user's function computes the gap of each record, or the gap is longer than 2**62 ms"
+        return "a user's function computes the gap of each record"
     if layout.kind != "tuple" or callable(layout.gap):
         return "a user's function reads the records"
     return next((reason for aggregate in function.aggregates if (reason := choice.why_not(aggregate))), None)

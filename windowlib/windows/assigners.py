@@ -87,8 +87,8 @@ _SAFE_FROM_MS: Final = -SAFE_TIME_MS
 
 
 def _check_size(name: str, size_ms: int, *, what: str = "size") -> None:
-    if not 0 < size_ms < SAFE_TIME_MS:
-        raise SpecError(f"{name}: the {what} must be positive and below 2**62 ms, got {size_ms} ms")
+    if not 0 < size_ms <= MAX_DURATION_MS:
+        raise SpecError(f"{name}: the {what} must be positive and at most 9,999 years, got {size_ms} ms")
 
 
 def _event_time(record: Record, profile: Profile) -> int:

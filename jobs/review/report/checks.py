@@ -229,4 +229,4 @@ def found_by(check: CheckResult) -> str:
     # For the laws, and for checks from older ledgers, the message is the only complete text.
     if not observed or check.table == LAWS or check.description is None:
         return check.message
-    return messages.finding(check.column, observed)
+    return messages.finding(check.column, observed, check=check.check, arguments=load_json(check.arguments))

@@ -1,19 +1,23 @@
 """Commits are awaited with their files, old commits go when the disk has the checkpoint, and races stay races."""
 
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from jobs.durability import SETTING
-from jobs.lake.durable_commits import LAST_CHECKPOINT, added_paths, log_files
+from jobs.lake import durable_commits
+from jobs.lake.durable_commits import LAST_CHECKPOINT, added_paths, log_files, newest_in_log, renew_properties
 from jobs.lake.plain_table import Replacement, create_plain, open_plain, replace_slices, write_rows
 from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.ledger import Ledger
 from tests.support.write_faults import Call
 from tests.support.write_sweeps import undurable
+from windowlib.errors import StoreError
 
 LONG_AGO_S = 1_600_000_000
 
@@ -84,6 +88,139 @@ def test_a_table_that_another_process_has_moved_is_not_moved_back(tmp_path: Path
     assert moved is not None
     assert moved.shows == (12, 7)
     assert {Path(uri, "_delta_log", f"{1:020}.json"), Path(uri)} <= {*awaited}
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
+def test_a_commit_that_the_disk_does_not_confirm_is_an_error_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Defect: errors of network file systems, such as ESTALE, passed as they were."""
+    uri = tmp_path / "ledger"
+    write(uri)
+    monkeypatch.setenv(SETTING, "on")
+
+    def failing(_descriptor: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", failing)
+    told = rf"table {uri} has a new commit.*not confirmed.*{os.strerror(code)}.*'{uri}.*run the same command again"
+    with pytest.raises(StoreError, match=told):
+        write(uri)
+
+
+def test_a_head_that_the_disk_does_not_confirm_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The commit is confirmed, so it may be reported."""
+    uri = tmp_path / "ledger"
+    before = write(uri)
+    monkeypatch.setenv(SETTING, "on")
+
+    def failing(descriptor: int) -> None:
+        if "/_head" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", failing)
+    assert write(uri) > before
+    assert f"its head file {before + 1:020}.json was not written" in caplog.text
+
+
+def removing(uri: Path, monkeypatch: pytest.MonkeyPatch, **properties: str) -> list[int]:
+    """Let a ledger remove commits at each checkpoint. Return a list of the versions at which it begins to."""
+    calls = list[int]()
+    remove = DeltaTable.cleanup_metadata
+
+    def counted(table: DeltaTable) -> None:
+        calls.append(table.version())
+        remove(table)
+
+    write(uri)
+    stored = {"delta.logRetentionDuration": "interval 0 seconds", "delta.checkpointInterval": "5"}
+    DeltaTable(uri).alter.set_table_properties(stored | {f"delta.{name}": value for name, value in properties.items()})
+    monkeypatch.setattr(DeltaTable, "cleanup_metadata", counted)
+    monkeypatch.setenv(SETTING, "on")
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+    return calls
+
+
+def test_only_the_process_that_has_committed_a_checkpoint_removes_old_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: a process that found the ledger without its newest head removed them, too, maybe at the same time."""
+    uri = tmp_path / "ledger"
+    calls = removing(uri, monkeypatch)
+    version, heads = 0, dict[str, bytes]()
+    while not calls:
+        heads = {path.name: path.read_bytes() for path in (uri / "_head").iterdir()}
+        version = write(uri)
+    assert calls == [version]
+    [newest] = (uri / "_head").iterdir()
+    newest.unlink()
+    for name, content in heads.items():
+        (uri / "_head" / name).write_bytes(content)
+    Ledger(str(uri), now_ms=lambda: 1).write(lambda _view: [])
+    assert newest.exists()
+    assert calls == [version]
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("gone"), OSError(errno.EIO, "no disk")])
+def test_a_commit_succeeds_if_another_process_removes_the_same_old_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    uri = tmp_path / "ledger"
+    removing(uri, monkeypatch)
+
+    def fails(_table: DeltaTable) -> None:
+        raise error
+
+    monkeypatch.setattr(DeltaTable, "cleanup_metadata", fails)
+    versions = [write(uri) for _ in range(10)]
+    assert versions == sorted({*versions})
+
+
+def test_a_table_whose_property_keeps_all_commits_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uri = tmp_path / "ledger"
+    calls = removing(uri, monkeypatch, enableExpiredLogCleanup="false")
+    version = [write(uri) for _ in range(10)][-1]
+    assert calls == []
+    assert len([path for _, path in log_files(str(uri)) if path.suffix == ".json"]) == version + 1
+    assert any(path.suffix == ".parquet" for _, path in log_files(str(uri)))
+
+
+def test_new_properties_are_committed_with_the_hooks_of_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: deltalake names a table on this machine by a `file://` URI, which was taken for an object store."""
+    uri, places = str(tmp_path / "ledger"), list[str]()
+    write(Path(uri))
+    monkeypatch.setattr(durable_commits, "commit_hooks", places.append)
+    table, name = DeltaTable(uri), "delta.logRetentionDuration"
+    new = {name: "interval 3 days"}
+    assert not renew_properties(uri, table, new, former={})
+    assert renew_properties(uri, table, new, former={name: table.metadata().configuration[name]})
+    assert places == [uri]
+
+
+def test_of_a_long_log_only_the_new_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "_delta_log"
+    directory.mkdir()
+    names = [f"{version:020}.json" for version in range(1_000)] + [LAST_CHECKPOINT, ".tmp", f"{998:020}.crc"]
+    names += [f"{version:020}.checkpoint.parquet" for version in (500, 998)]
+    for name in names:
+        (directory / name).touch()
+    made = list[str]()
+
+    class CountedPath(type(tmp_path)):  # type: ignore[misc]
+        def __truediv__(self, name: str) -> Path:
+            made.append(name)
+            return Path(self, name)
+
+    monkeypatch.setattr(durable_commits, "Path", CountedPath)
+    assert newest_in_log(str(tmp_path)) == 999
+    new = sorted((version, path.name) for version, path in log_files(str(tmp_path), after=997))
+    assert new == [(998, f"{998:020}.checkpoint.parquet"), (998, f"{998:020}.json"), (999, f"{999:020}.json")]
+    assert len(made) == 3
+    assert newest_in_log(str(tmp_path / "nowhere")) == -1
 
 
 def test_what_no_fsync_has_awaited_is_found(tmp_path: Path) -> None:

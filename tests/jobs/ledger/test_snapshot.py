@@ -246,7 +246,7 @@ def test_a_killed_writer_leaves_no_part_of_a_snapshot(tmp_path: Path, monkeypatc
     uri = tmp_path / "ledger"
     process(uri).write(lambda _view: request(1, 2))
 
-    def killed(path: str, *, content: bytes) -> None:
+    def killed(path: str, content: bytes) -> None:
         Path(path).write_bytes(content[: len(content) // 2])
         raise KeyboardInterrupt
 

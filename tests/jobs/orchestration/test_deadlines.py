@@ -83,6 +83,17 @@ def test_a_publication_of_a_clock_that_was_ahead_is_news_until_the_digest_after_
     assert digests == [both, ["sales: 1 published"], ["sales: 1 published"]]
 
 
+def test_a_clock_that_went_back_hides_no_publication_from_the_digest(place: Place) -> None:
+    """Defect: the time of one publication, years ago, told that those before it were older than the last digest."""
+    for day, now in (("2024-01-04", "2024-01-04"), ("2024-01-05", "2019-01-01"), ("2024-01-06", "2024-01-06")):
+        append_day(place.root, before(day), {"a": 1})
+        place.now_ms = day_ms(now)
+        place.run(before(day), day)
+    digest_of_both = place.at("2024-01-06T09:00")[-1].subject
+    assert digest_of_both == "sales: 3 published"
+    assert place.at("2024-01-07T09:00")[-1].subject == "sales: 1 waiting"
+
+
 def before(day: str) -> str:
     return str(date.fromisoformat(day) - timedelta(days=1))
 

@@ -34,7 +34,7 @@ from jobs.publishing.waivers import waive
 from jobs.replay.orders import ReplayOrder
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.waiving import waive_newest
-from windowlib.errors import LedgerError, LogError, RequestError
+from windowlib.errors import LedgerError, LogError, RequestError, StoreError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
 NOW_MS = day_ms("2024-02-01")
@@ -166,8 +166,12 @@ def eventually(is_true: Callable[[], bool], timeout_s: float = 60) -> bool:
     return True
 
 
-def test_a_renewal_that_fails_is_tried_again(work: RequestContext, caplog: pytest.LogCaptureFixture) -> None:
-    failing = FailingTable(work.ledger.uri, fails=2)
+@pytest.mark.parametrize("error", [ConflictError("the network is gone"), StoreError("the disk has not confirmed it")])
+def test_a_renewal_that_fails_is_tried_again(
+    work: RequestContext, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    """Defect: after a disk had not confirmed a renewal once, none followed, and the lease ended."""
+    failing = FailingTable(work.ledger.uri, error=error, fails=2)
     work = replace(work, lease_ms=60, ledger=Ledger(work.ledger.uri, now_ms=work.ledger.now_ms))
     opened = open_request(work, asked("2024-01-01", "2024-01-04"))
     work.ledger.twin = lambda: Ledger(work.ledger.uri, now_ms=work.ledger.now_ms, store=failing)  # type: ignore[method-assign]
@@ -180,14 +184,14 @@ def test_a_renewal_that_fails_is_tried_again(work: RequestContext, caplog: pytes
 class FailingTable(LedgerTable):
     """A ledger whose first commits fail."""
 
-    def __init__(self, uri: str, *, fails: int) -> None:
+    def __init__(self, uri: str, *, error: Exception, fails: int) -> None:
         super().__init__(uri)
-        self.fails = fails
+        self.error, self.fails = error, fails
 
     def append(self, rows: object) -> None:
         if self.fails:
             self.fails -= 1
-            raise ConflictError("the network is gone")
+            raise self.error
         super().append(rows)  # type: ignore[arg-type]
 
 
@@ -455,7 +459,8 @@ def test_a_commit_that_was_written_but_reported_as_failed_is_not_repeated(work: 
 
 
 def test_a_commit_that_failed_for_good_is_an_error_and_can_be_tried_again(work: RequestContext) -> None:
-    failing = Ledger(work.ledger.uri, now_ms=work.ledger.now_ms, store=FailingTable(work.ledger.uri, fails=1))
+    table = FailingTable(work.ledger.uri, error=ConflictError("the network is gone"), fails=1)
+    failing = Ledger(work.ledger.uri, now_ms=work.ledger.now_ms, store=table)
     once = LedgerEvent(kind=EventKind.NOTE, reason="once")
     with pytest.raises(LedgerError, match="cannot be written: the network is gone"):
         failing.write(lambda _view: [once])

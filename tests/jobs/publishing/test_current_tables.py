@@ -1,33 +1,39 @@
 """The current tables: plain Delta tables of exactly what readers see, moved by the slices that changed."""
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import duckdb
 import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
+from jobs.durability import SETTING
 from jobs.engine.fingerprints import spec_fingerprint
-from jobs.lake import plain_table
+from jobs.lake import damage, plain_table
 from jobs.lake.delta_tables import forget_table
+from jobs.lake.durable_commits import added_paths
 from jobs.lake.lake import Lake
 from jobs.ledger.publications import Publication
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.files import parse_pipeline
 from jobs.planning.request_context import Asked, RequestContext, open_request_context, stored_pipeline
-from jobs.publishing import table_move
+from jobs.publishing import table_move, verified_current
 from jobs.publishing.current_tables import current_tables, move_current_tables
+from jobs.publishing.verified_current import verify_current_tables
 from jobs.reading.published import read_published
 from tests.jobs.comparing.test_compare import OUTPUTS, TABLE, VALUES
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
 from tests.support.random_views import NAME, Views, random_windows, spec_text
+from windowlib.errors import StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -179,6 +185,41 @@ def test_a_current_table_is_what_readers_see_after_kills_and_races_and_lost_publ
         assert DeltaTable(story.uri).version() == before
     assert None in replaced
     assert any(count for count in replaced if count)
+
+
+def test_a_table_that_a_killed_process_has_moved_is_awaited_by_the_next_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the next command did not look at a table that was there already."""
+    story = RandomPublications(tmp_path, Random(0))
+    while not Path(story.uri).exists():
+        story.go_on()
+        move_current_tables(story.work)
+    awaited = list[str]()
+    monkeypatch.setenv(SETTING, "on")
+    monkeypatch.setattr(os, "fsync", lambda place: awaited.append(str(Path(f"/proc/self/fd/{place}").readlink())))
+    move_current_tables(story.work)
+    newest = Path(story.uri, "_delta_log", f"{DeltaTable(story.uri).version():020}.json")
+    assert {str(newest), str(newest.parent), *(f"{story.uri}/{path}" for path in added_paths(newest))} <= {*awaited}
+
+
+@pytest.mark.parametrize("reads", ["_blocks", "published_rows_of"])
+def test_a_store_that_does_not_answer_is_no_damage_of_a_current_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: str
+) -> None:
+    story = RandomPublications(tmp_path, Random(0))
+    while not Path(story.uri).exists():
+        story.go_on()
+        move_current_tables(story.work)
+    store = Mock()
+    monkeypatch.setattr(verified_current, reads, Mock(side_effect=StoreError("it cannot be read.")))
+    monkeypatch.setattr(damage, "is_remote", lambda _uri: True)
+    monkeypatch.setattr(damage, "file_system", lambda uri: (store, uri))
+    [finding] = verify_current_tables(story.work)
+    assert "it cannot be read." in finding.what, "the store answers, so a file is damaged"
+    store.get_file_info.side_effect = OSError("Could not connect")
+    with pytest.raises(StoreError, match=r"it cannot be read. The store does not answer now: Could not connect"):
+        next(verify_current_tables(story.work))
 
 
 def test_a_column_that_a_run_adds_before_its_publication_is_moved(tmp_path: Path) -> None:

@@ -209,6 +209,9 @@ def test_the_command_names_the_damaged_file(
     places = ["--lake", str(tmp_path), "--pipelines", str(tmp_path / "pipelines")]
     assert run_cli(hindcast, ["verify", "sales", *places]) == 0
     assert "everything is as it was written" in capsys.readouterr().out
+    assert run_cli(hindcast, ["verify", "sales", "--to", "2000-01-01", *places]) == 0
+    assert "0 rows of 0 runs" in (told := capsys.readouterr().out)
+    assert told.rstrip().endswith("no run is of these slices, so no row was compared")
     path = only_file(work, tables.WINDOW_OUTPUTS, DAYS[1])
     path.write_bytes(path.read_bytes()[:100])
     assert run_cli(hindcast, ["verify", "sales", "--json", *places]) == 1

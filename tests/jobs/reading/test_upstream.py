@@ -7,12 +7,14 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any, Final
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.durability import durable_files
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import StagedRun
@@ -24,6 +26,7 @@ from jobs.planning.plan import Plan
 from jobs.planning.request_context import open_request_context
 from jobs.planning.standing import standing
 from jobs.planning.steps import Ask, Reason
+from jobs.reading import upstream_place
 from jobs.reading.published import read_published, read_published_table
 from jobs.reading.upstream_place import UpstreamPlace
 from jobs.replay.sizes import Sizes
@@ -136,6 +139,17 @@ def test_each_window_is_one_record_of_the_first_slice_after_which_nothing_change
         change_bounds(lake / "hours" / "window_outputs", "maxValues", "window_end", "1960-01-01T00:00:00.000Z")
         assert records_of(lake, reader) == before, f"{seed}: damaged statistics hide panes of earlier slices"
     assert placed[True] > 10
+
+
+def test_the_files_of_a_group_of_slices_are_awaited_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: each file was awaited alone, so the first plan of a long log took longer by 3 ms for each slice."""
+    append(tmp_path / "log", Random(0), day=0)
+    append(tmp_path / "log", Random(0), day=DAYS - 1)
+    run(tmp_path, upstream(Random(0), WINDOWS[0]), 0, DAYS)
+    contexts = Mock(side_effect=durable_files)
+    monkeypatch.setattr(upstream_place, "durable_files", contexts)
+    assert len(records_of(tmp_path, downstream(), slices_at_once=2)) == DAYS
+    assert contexts.call_count == -(-DAYS // 2) + 1, "one for each group, and one for the index"
 
 
 @pytest.mark.slow

@@ -42,6 +42,16 @@ def test_the_sentences_tell_the_executor_who_reads_the_log_and_what_tasks_exchan
 
 
 @pytest.mark.parametrize(
+    ("size", "text"),
+    [(1_234_567_890, "1,234.6 MB"), (100_000, "0.1 MB"), (99_949, "99.9 kB"), (812, "0.8 kB"), (0, "0.0 kB")],
+)
+def test_a_small_size_has_a_small_unit(size: int, text: str) -> None:
+    """Defect: a log of a few kB was told as `about 0.0 MB`."""
+    sentence = replace(BEST, why_spark="of this", scratch_bytes=size).sentences[1]
+    assert f"take up to about {text} on the disk" in sentence
+
+
+@pytest.mark.parametrize(
     ("watermark", "windows", "aggregates", "reason"),
     [
         (BOUNDED, HOURS, COUNT, None),

@@ -19,6 +19,7 @@ from windowlib.atlas.documents.json_documents import read_literal, read_text, to
 from windowlib.atlas.documents.log_columns import LogColumns
 from windowlib.atlas.documents.places import Place
 from windowlib.atlas.window_stages import Hopping, Sessions
+from windowlib.bounds import MAX_DURATION_MS
 from windowlib.errors import SpecError
 from windowlib.records.plain_json import from_json, to_json as to_plain_json
 from windowlib.records.records import Pane, Record
@@ -98,7 +99,7 @@ REFUSALS: list[tuple[Any, str]] = [
     ),
     ({"$tumblingWindow": {**TUMBLING, "interval": ms(0)}}, "an integer of at least 1"),
     ({"$tumblingWindow": {**TUMBLING, "interval": {"size": 1.5, "unit": "ms"}}}, "an integer"),
-    ({"$tumblingWindow": {**TUMBLING, "interval": ms(1 << 62)}}, "below 2"),
+    ({"$tumblingWindow": {**TUMBLING, "interval": ms(MAX_DURATION_MS + 1)}}, "at most 9,999 years"),
     ({"$hoppingWindow": {**TUMBLING, "interval": DAY, "hopSize": ms(1)}}, "at most 10000000 windows"),
     ({"$tumblingWindow": {**TUMBLING, "boundary": "ingestionTime"}}, "one of eventTime, processingTime"),
     (

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from windowlib.bounds import MAX_DURATION_MS
 from windowlib.errors import SpecError
 from windowlib.functions.window_functions import ProcessFunction, Whole, aggregate, fold
 from windowlib.keyed.state import StateSpec
@@ -20,11 +21,18 @@ from windowlib.windows.evictors import KeepCount
 from windowlib.windows.spec import WindowSpec, count_windows
 
 
+def test_the_longest_windows_are_allowed() -> None:
+    assert Tumbling(size_ms=MAX_DURATION_MS).size_ms == Session(gap_ms=MAX_DURATION_MS).gap_ms == MAX_DURATION_MS
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
         (lambda: Tumbling(size_ms=0), "positive.*got 0"),
-        (lambda: Tumbling(size_ms=2**62), r"below 2\*\*62"),
+        (lambda: Tumbling(size_ms=MAX_DURATION_MS + 1), "tumbling window: the size must be .* at most 9,999 years"),
+        (lambda: Sliding(size_ms=MAX_DURATION_MS + 1, slide_ms=MAX_DURATION_MS), "the size must be .* 9,999 years"),
+        (lambda: Sliding(size_ms=1, slide_ms=MAX_DURATION_MS + 1), "the slide must be .* 9,999 years"),
+        (lambda: Session(gap_ms=MAX_DURATION_MS + 1), "session window: the gap must be .* at most 9,999 years"),
         (lambda: Tumbling(size_ms=10, offset_ms=10), "offset must be smaller than the size 10 ms, got 10"),
         (lambda: Tumbling(size_ms=10, offset_ms=-10), "got -10"),
         (lambda: Sliding(size_ms=10, slide_ms=0), "slide must be positive"),

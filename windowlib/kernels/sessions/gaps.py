@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windowlib.bounds import MAX_DURATION_MS, SAFE_TIME_MS
+from windowlib.bounds import MAX_DURATION_MS
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.kernels.aggregates.column_aggregate import Int64s
 from windowlib.kernels.block import RecordBlock
@@ -18,9 +18,9 @@ _TIMES_OF: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1
 
 
 def is_columnar(assigner: Session | DynamicSession) -> bool:
-    """Return whether the gap is a duration or a column, not a user's function, and all ends fit 64 bits."""
+    """Return whether the gap is a duration or a column, not a user's function."""
     if isinstance(assigner, Session):
-        return assigner.gap_ms <= SAFE_TIME_MS
+        return True
     gap = assigner.gap
     return gap is gap_of_record or (isinstance(gap, GapOfColumn) and isinstance(gap.place, int))
 
