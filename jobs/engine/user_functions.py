@@ -115,14 +115,9 @@ class Functions:
         top = module_name.partition(".")[0]
         if top in _OURS:
             raise self._error(path, f"{module_name!r} is a module of Hindcast; name a module of your own")
-        beside = _file_in(self.directory, module_name) if self.directory is not None else None
+        beside = self._beside(module_name, path)
         if beside is not None:
-            if top in sys.stdlib_module_names or _is_installed(top):
-                raise self._error(
-                    path,
-                    f"{beside} has the same name as the module {top!r} of Python or of an installed package; rename it",
-                )
-            return _Found(module_name, beside, is_beside=True)
+            return beside
         for entry in sys.path:
             installed = _file_in(Path(entry or "."), module_name)
             if installed is not None:
@@ -132,6 +127,18 @@ class Functions:
             path,
             f"there is no module {module_name!r}; looked in {looked}on the Python path for a .py file of that name",
         )
+
+    def _beside(self, module_name: str, path: str) -> _Found | None:
+        """Return the file of a module beside the pipeline file. It must not replace a module of another origin."""
+        file = _file_in(self.directory, module_name) if self.directory is not None else None
+        top = module_name.partition(".")[0]
+        if file is None or top in _OURS:
+            return None
+        if top in sys.stdlib_module_names or _is_installed(top):
+            raise self._error(
+                path, f"{file} has the same name as the module {top!r} of Python or of an installed package; rename it"
+            )
+        return _Found(module_name, file, is_beside=True)
 
     def _import(self, source: _Found, path: str) -> ModuleType:
         """Import a module, unless it is loaded already.
@@ -189,10 +196,9 @@ class Functions:
             raise self._error(path, f"{source.path} cannot be read as Python: {error}") from error
         yield source.name, source.path, text
         for name in (*_packages(source), *_imported(tree, source)) if tree is not None else ():
-            is_new = name not in seen and name.partition(".")[0] not in _OURS
-            used = _file_in(self.directory, name) if self.directory is not None and is_new else None
+            used = self._beside(name, path) if name not in seen else None
             if used is not None:
-                yield from self._texts(_Found(name, used, is_beside=True), path, seen=seen)
+                yield from self._texts(used, path, seen=seen)
 
 
 def _installed(*kinds: str) -> tuple[Path, ...]:

@@ -1,5 +1,6 @@
 """Users' functions: where modules are searched, error messages, the fingerprint, and shipping to workers."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -141,6 +142,18 @@ def test_an_error_names_the_file_the_key_and_the_problem(tmp_path: Path, functio
         gap_ms(path)
     assert message in str(caught.value)
     assert str(caught.value).startswith(f"{path}: windows.session.gap.function: ")
+
+
+@pytest.mark.parametrize("module", ["colorsys", "yaml"])
+def test_a_helper_does_not_replace_a_module_of_python_or_of_a_package(tmp_path: Path, module: str) -> None:
+    """The other functions of the process, and Hindcast itself, would get the helper."""
+    path = write(tmp_path, helpers=f"import {module}\n\ndef factor():\n    return {module}.FACTOR\n")
+    (tmp_path / f"{module}.py").write_text("FACTOR = 5\n")
+    before = importlib.import_module(module)
+    for reads in (gap_ms, lambda file: spec_fingerprint(load_file(file))):
+        with pytest.raises(SpecError, match=rf"{module}\.py has the same name as the module '{module}' of Python"):
+            reads(path)
+    assert sys.modules[module] is before
 
 
 def test_the_fingerprint_covers_the_module_and_the_modules_it_imports(tmp_path: Path) -> None:
