@@ -1,5 +1,6 @@
 """Users' functions: where modules are searched, error messages, the fingerprint, and shipping to workers."""
 
+import ast
 import importlib
 import os
 import subprocess
@@ -110,6 +111,44 @@ def test_modules_beside_a_changed_one_are_still_shipped(tmp_path: Path) -> None:
         loaded: list[Any] = [functions.load(grammar, "gap") for grammar in grammars]
         assert [gap({}) for gap in loaded] == [1, int(text)]
         assert [module.__name__ for module in functions.own_modules()] == ["parts.x", "parts.y"]
+
+
+def test_an_edit_of_one_module_leaves_the_others_of_its_package(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "x.py").write_text("NUMBER = 3\n")
+    (tmp_path / "my_gaps.py").write_text("import parts.x\n\ndef gap(columns):\n    return parts.x.NUMBER\n")
+    first: Any = Functions(source="s", directory=tmp_path).load(FunctionGrammar(name="my_gaps:gap"), "gap")
+    for text in ("1", "1 / 0", "20"):
+        (tmp_path / "parts" / "y.py").write_text(f"NUMBER = {text}\n\ndef gap(columns):\n    return NUMBER\n")
+        functions = Functions(source="s", directory=tmp_path)
+        if text == "1 / 0":
+            with pytest.raises(SpecError, match="division by zero"):
+                functions.load(FunctionGrammar(name="parts.y:gap"), "gap")
+            assert sys.modules["parts.y"].gap({}) == 1, "the module before the edit that failed"
+        else:
+            second: Any = functions.load(FunctionGrammar(name="parts.y:gap"), "gap")
+            assert second({}) == int(text)
+        assert importlib.import_module("parts").x is sys.modules["parts.x"]
+        assert first({}) == 3
+
+
+def test_a_helper_of_a_module_that_failed_is_imported_again_after_an_edit(tmp_path: Path) -> None:
+    path = write(tmp_path, gap=GAP + "1 / 0\n")
+    with pytest.raises(SpecError, match="division by zero"):
+        gap_ms(path)
+    assert gap_ms(write(tmp_path, helpers="def factor():\n    return 617\n")) == 617_000
+
+
+def test_each_helper_is_parsed_once_for_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    helpers = 12
+    for place in range(helpers):
+        further = f"import my_helper_{place + 1}\n" if place + 1 < helpers else ""
+        (tmp_path / f"my_helper_{place}.py").write_text(f"{further}def gap(columns):\n    return 1\n")
+    parsed, parse = list[str](), ast.parse
+    with monkeypatch.context() as patched:
+        patched.setattr(ast, "parse", lambda text: parsed.append(text) or parse(text))
+        Functions(source="s", directory=tmp_path).load(FunctionGrammar(name="my_helper_0:gap"), "gap")
+    assert len(parsed) == 2 * helpers, "once for the import, once for the list of what is shipped"
 
 
 def test_a_module_in_a_package_beside_the_file_is_found(tmp_path: Path) -> None:
