@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from jobs.engine import fingerprints
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.engine.user_functions import Functions
 from jobs.engine.window_spec import engine, pipeline_functions
@@ -145,8 +146,13 @@ def test_each_helper_is_parsed_once_for_an_import(tmp_path: Path, monkeypatch: p
         further = f"import my_helper_{place + 1}\n" if place + 1 < helpers else ""
         (tmp_path / f"my_helper_{place}.py").write_text(f"{further}def gap(columns):\n    return 1\n")
     parsed, parse = list[str](), ast.parse
+
+    def noted(text: str) -> ast.Module:
+        parsed.append(text)
+        return parse(text)
+
     with monkeypatch.context() as patched:
-        patched.setattr(ast, "parse", lambda text: parsed.append(text) or parse(text))
+        patched.setattr(ast, "parse", noted)
         Functions(source="s", directory=tmp_path).load(FunctionGrammar(name="my_helper_0:gap"), "gap")
     assert len(parsed) == 2 * helpers, "once for the import, once for the list of what is shipped"
 
@@ -215,6 +221,22 @@ def test_a_version_replaces_the_source_in_the_fingerprint(tmp_path: Path) -> Non
 
     assert hashed("1") == hashed("1", gap="def gap(columns):\n    return 5\n")
     assert hashed("1") != hashed("2")
+
+
+@pytest.mark.parametrize("version", ["", "1"])
+def test_the_rules_for_functions_count_for_pipelines_with_functions_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    path, plain = write(tmp_path), tmp_path / "plain.yaml"
+    plain.write_text(yaml.safe_dump(document()))
+    if version:
+        function = {"name": "my_gaps:gap", "version": version}
+        path.write_text(yaml.safe_dump(document(windows={"session": {"gap": {"function": function}}})))
+    before = [spec_fingerprint(load_file(file)) for file in (path, plain)]
+    monkeypatch.setattr(fingerprints, "FUNCTIONS_VERSION", fingerprints.FUNCTIONS_VERSION + 1)
+    after = [spec_fingerprint(load_file(file)) for file in (path, plain)]
+    assert before[0] != after[0]
+    assert before[1] == after[1]
 
 
 def test_a_broken_module_breaks_no_other_pipeline_and_reading_imports_nothing(tmp_path: Path) -> None:
