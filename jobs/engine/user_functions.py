@@ -238,12 +238,11 @@ def _file_in(directory: Path, module_name: str) -> Path | None:
 
 
 def _packages(source: _Found) -> Iterator[str]:
-    """Yield the names of the packages of a module with an `__init__.py` that has a text: Python runs it before."""
+    """Yield the names of the packages of a module that have an `__init__.py`: Python runs it before the module."""
     parts = source.name.split(".")
     top = source.path.parents[len(parts) - 1 + (source.path.name == "__init__.py")]
     for count in range(1, len(parts)):
-        init = top.joinpath(*parts[:count], "__init__.py")
-        if init.is_file() and init.stat().st_size:
+        if top.joinpath(*parts[:count], "__init__.py").is_file():
             yield ".".join(parts[:count])
 
 

@@ -70,6 +70,21 @@ def test_two_directories_may_have_modules_of_the_same_name(tmp_path: Path) -> No
     assert [gap_ms(first), gap_ms(second), gap_ms(first)] == [60_000, 7, 60_000]
 
 
+@pytest.mark.parametrize("has_init", [True, False])
+def test_two_directories_may_have_packages_of_the_same_name(tmp_path: Path, *, has_init: bool) -> None:
+    for name in ("x", "y"):
+        package = tmp_path / name / "parts"
+        package.mkdir(parents=True)
+        (package / f"{name}.py").write_text("def gap(columns):\n    return 1\n")
+        if has_init:
+            (package / "__init__.py").touch()
+    for name in ("x", "y", "x"):
+        function: Any = Functions(source="s", directory=tmp_path / name).load(
+            FunctionGrammar(name=f"parts.{name}:gap"), "gap"
+        )
+        assert Path(function.__code__.co_filename).parent == tmp_path / name / "parts"
+
+
 def test_a_changed_module_is_imported_again(tmp_path: Path) -> None:
     path = write(tmp_path)
     assert gap_ms(path) == 60_000
