@@ -23,6 +23,10 @@ SEMANTICS_VERSION = 2
 # clock of the slice's end.
 CLOCK_VERSION = 2
 
+# The same for pipelines with users' functions only. 1: functions shared values with other windows, keys and states, and
+# Arrow converted values to the type of a column in silence.
+FUNCTIONS_VERSION = 2
+
 RUN_ID_DIGITS = 32
 
 # These fields cannot change a row of a run. `table`, `format`, `partitions`, `changes`, `pipeline`, `panes` and `ready`
@@ -50,7 +54,8 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     """Return the fingerprint of all fields that can change a row, the profile, and the versions of semantics and state.
 
     A default is equal to the same value written out. Units (`60m` is `1h`) and the order of aggregates do not matter. A
-    user's function contributes its source, or the `version` that the pipeline file gives it.
+    user's function contributes its source, or the `version` that the pipeline file gives it, and a pipeline with one
+    the version of the rules for functions.
 
     Raises:
         SpecError: the module of a function does not exist or cannot be read.
@@ -63,6 +68,7 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
         whole["clock_version"] = CLOCK_VERSION
     if pipeline.functions():
         code = Functions(source=pipeline.source, directory=pipeline.functions_dir)
+        whole["functions_version"] = FUNCTIONS_VERSION
         whole["functions"] = {
             function.name: code.source_of(function, function.name) for function in pipeline.functions()
         }

@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -32,6 +32,15 @@ class _Found:
     name: str
     path: Path
     is_beside: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The text of a module as its hash, and the modules beside the pipeline file that it imports."""
+
+    source: _Found
+    digest: str
+    imports: tuple[_Found, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +66,7 @@ class Functions:
         source = self._find(module_name, path)
         module = self._modules.get(module_name) or self._import(source, path)
         self._modules[module_name] = module
-        self._used |= {name for name, _, _ in self._texts(source, path, seen=set())}
+        self._used |= self._texts(source, path).keys()
         if not hasattr(module, name):
             public = [known for known in vars(module) if not known.startswith("_")]
             raise self._error(
@@ -77,7 +86,7 @@ class Functions:
         """
         if grammar.version is not None:
             return f"version {grammar.version}"
-        return self._hash(self._find(grammar.module, path), path)
+        return _hash(grammar.module, self._texts(self._find(grammar.module, path), path))
 
     def files(self, grammars: Iterable[FunctionGrammar]) -> frozenset[Path]:
         """Return the files of the functions' modules, and of the modules beside the pipeline file that they import.
@@ -86,8 +95,8 @@ class Functions:
             SpecError: as for `source_of`.
         """
         sources = ((self._find(grammar.module, grammar.name), grammar.name) for grammar in grammars)
-        read = (self._texts(module, path, seen=set()) for module, path in sources)
-        return frozenset(file.resolve() for texts in read for _, file, _ in texts)
+        read = (self._texts(module, path) for module, path in sources)
+        return frozenset(text.source.path.resolve() for texts in read for text in texts.values())
 
     def ship(self) -> None:
         """Make Spark send the modules that `load` imported to its workers by value, so they need no installation.
@@ -115,14 +124,9 @@ class Functions:
         top = module_name.partition(".")[0]
         if top in _OURS:
             raise self._error(path, f"{module_name!r} is a module of Hindcast; name a module of your own")
-        beside = _file_in(self.directory, module_name) if self.directory is not None else None
+        beside = self._beside(module_name, path)
         if beside is not None:
-            if top in sys.stdlib_module_names or _is_installed(top):
-                raise self._error(
-                    path,
-                    f"{beside} has the same name as the module {top!r} of Python or of an installed package; rename it",
-                )
-            return _Found(module_name, beside, is_beside=True)
+            return beside
         for entry in sys.path:
             installed = _file_in(Path(entry or "."), module_name)
             if installed is not None:
@@ -133,26 +137,40 @@ class Functions:
             f"there is no module {module_name!r}; looked in {looked}on the Python path for a .py file of that name",
         )
 
+    def _beside(self, module_name: str, path: str) -> _Found | None:
+        """Return the file of a module beside the pipeline file. It must not replace a module of another origin."""
+        file = _file_in(self.directory, module_name) if self.directory is not None else None
+        top = module_name.partition(".")[0]
+        if file is None or top in _OURS:
+            return None
+        if top in sys.stdlib_module_names or _is_installed(top):
+            raise self._error(
+                path, f"{file} has the same name as the module {top!r} of Python or of an installed package; rename it"
+            )
+        return _Found(module_name, file, is_beside=True)
+
     def _import(self, source: _Found, path: str) -> ModuleType:
         """Import a module, unless it is loaded already.
 
         A module beside the pipeline file is imported again if it, or one that it imports from there, has another file
         or another text than the loaded one.
         """
-        hashes = self._hashes(source, path) if source.is_beside else {}
-        changed = {file.name for file, text in hashes.items() if not _is_current(file, text)}
+        texts = self._texts(source, path) if source.is_beside else {}
+        hashes = {name: _hash(name, texts) for name in texts}
+        changed = {name for name, text in texts.items() if not _is_current(text.source, hashes[name])}
         if changed:
             changed.add(source.name)
         tops = {name.partition(".")[0] for name in changed}  # a package has its modules as attributes
-        dropped = {name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] in tops}
+        dropped = {name: sys.modules.pop(name) for name in sorted(sys.modules) if name.partition(".")[0] in tops}
         if source.name in sys.modules:
             return sys.modules[source.name]
         root = str(source.path.resolve().parents[source.name.count(".") + (source.path.name == "__init__.py")])
         sys.path.insert(0, root)
         try:
             importlib.invalidate_caches()
-            module = importlib.import_module(source.name)
+            return importlib.import_module(source.name)
         except (Exception, SystemExit) as error:
+            changed.clear()
             raise self._error(
                 path,
                 f"importing {source.path} failed: {type(error).__name__}: {error}. Correct the module; try it with "
@@ -160,39 +178,49 @@ class Functions:
             ) from error
         finally:
             sys.path.remove(root)
-        for name in dropped.keys() - changed:
-            sys.modules.setdefault(name, dropped[name])
-        for file, text in hashes.items():
-            if file.name in sys.modules:
-                vars(sys.modules[file.name])[_TEXT] = text
-        return module
+            for name in hashes.keys() & sys.modules.keys():
+                vars(sys.modules[name]).setdefault(_TEXT, hashes[name])
+            _put_back({name: module for name, module in dropped.items() if name not in changed})
 
-    def _hash(self, source: _Found, path: str) -> str:
-        """Return the hash of a module's text and of the texts that it imports from beside the pipeline file."""
-        texts = {name: text for name, _, text in self._texts(source, path, seen=set())}
-        joined = "\0".join(f"{name}\0{texts[name]}" for name in sorted(texts))
-        return hashlib.sha256(joined.encode("utf-8", errors="surrogatepass")).hexdigest()
+    def _texts(self, source: _Found, path: str) -> dict[str, _Text]:
+        """Return a module's text and, if it is beside the pipeline file, those of its imports from there, by name."""
+        texts: dict[str, _Text] = {}
+        unread = [source]
+        while unread:
+            file = unread.pop()
+            if file.name not in texts:
+                texts[file.name] = self._text(file, path)
+                unread += texts[file.name].imports
+        return texts
 
-    def _hashes(self, source: _Found, path: str) -> dict[_Found, str]:
-        """Return the hash of a module beside the pipeline file, and of each that it imports from there."""
-        texts = self._texts(source, path, seen=set())
-        files = [_Found(name, file, is_beside=True) for name, file, _ in texts]
-        return {file: self._hash(file, path) for file in files}
-
-    def _texts(self, source: _Found, path: str, *, seen: set[str]) -> Iterator[tuple[str, Path, str]]:
-        """Yield (module, file, text) of a module and, if it is beside the pipeline file, of its imports from there."""
-        seen.add(source.name)
+    def _text(self, source: _Found, path: str) -> _Text:
         try:
             text = source.path.read_text("utf-8")
             tree = ast.parse(text) if source.is_beside else None
         except (OSError, SyntaxError, ValueError) as error:
             raise self._error(path, f"{source.path} cannot be read as Python: {error}") from error
-        yield source.name, source.path, text
-        for name in (*_packages(source), *_imported(tree, source)) if tree is not None else ():
-            is_new = name not in seen and name.partition(".")[0] not in _OURS
-            used = _file_in(self.directory, name) if self.directory is not None and is_new else None
-            if used is not None:
-                yield from self._texts(_Found(name, used, is_beside=True), path, seen=seen)
+        names = () if tree is None else dict.fromkeys((*_packages(source), *_imported(tree, source)))
+        imports = tuple(file for name in names if (file := self._beside(name, path)) is not None)
+        return _Text(source, hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest(), imports)
+
+
+def _hash(name: str, texts: Mapping[str, _Text]) -> str:
+    """Return the hash of a module's text and of the texts that it imports, at any depth."""
+    covered, further = {name}, [name]
+    while further:
+        names = {file.name for file in texts[further.pop()].imports} - covered
+        covered |= names
+        further += names
+    joined = "\0".join(f"{each}\0{texts[each].digest}" for each in sorted(covered))
+    return hashlib.sha256(joined.encode("utf-8")).hexdigest()
+
+
+def _put_back(modules: Mapping[str, ModuleType]) -> None:
+    """Make modules known again unless others have their names; those of a package are also attributes of it."""
+    for name, module in modules.items():
+        package, _, attribute = name.rpartition(".")
+        if sys.modules.setdefault(name, module) is module and package in sys.modules:
+            vars(sys.modules[package]).setdefault(attribute, module)
 
 
 def _installed(*kinds: str) -> tuple[Path, ...]:
@@ -210,12 +238,11 @@ def _file_in(directory: Path, module_name: str) -> Path | None:
 
 
 def _packages(source: _Found) -> Iterator[str]:
-    """Yield the names of the packages of a module with an `__init__.py` that has a text: Python runs it before."""
+    """Yield the names of the packages of a module that have an `__init__.py`: Python runs it before the module."""
     parts = source.name.split(".")
     top = source.path.parents[len(parts) - 1 + (source.path.name == "__init__.py")]
     for count in range(1, len(parts)):
-        init = top.joinpath(*parts[:count], "__init__.py")
-        if init.is_file() and init.stat().st_size:
+        if top.joinpath(*parts[:count], "__init__.py").is_file():
             yield ".".join(parts[:count])
 
 

@@ -4,7 +4,7 @@ In windowlib a TIMESTAMP is an int of epoch microseconds and a DATE an int of ep
 no datetime, whose range and time zones cause errors.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import date, datetime, time
 from itertools import chain, pairwise
 from typing import Any, Final
@@ -113,41 +113,74 @@ def column_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
     return plain_values(array)
 
 
-_EXACT: Final = frozenset({int, type(None)})
+_REFUSED: Final = (pa.ArrowException, TypeError, ValueError, ArithmeticError)
 
 
 def exact_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return plain values as a column of a type. Arrow alone cuts fractions off without an error.
 
     Raises:
-        pa.ArrowException, TypeError, OverflowError: the type cannot hold a value, or a value in it, as it is: the value
-            has another type, a fraction, a time of day or a field too many, or it would become infinite.
+        SpecError: the type cannot hold a value, or a value in it, as it is: the value has another type, a fraction, a
+            time of day, a time zone or a field too many, or it is NaN, or it would become infinite. The message has the
+            value.
     """
-    column = pa.array(values, kind)
-    for value in _changed(values, kind):
-        raise pa.ArrowInvalid(f"{value!r:.100}, which the type cannot hold as it is")
+    try:
+        column = pa.array(values, kind)
+        changed = [*_changed(values, kind)]
+    except _REFUSED as error:
+        refused = next((value for value in values if not _is_taken(value, kind)), values)
+        raise SpecError(f"{refused!r:.100}, which the type cannot hold: {error!s:.100}") from error
+    if changed:
+        raise SpecError(f"{changed[0]!r:.100}, which the type cannot hold as it is")
     return column
+
+
+def _is_taken(value: Any, kind: pa.DataType) -> bool:  # noqa: ANN401 - any value
+    try:
+        pa.array([value], kind)
+        return not [*_changed([value], kind)]
+    except _REFUSED:
+        return False
 
 
 def _changed(values: Sequence[Any], kind: pa.DataType) -> Iterator[Any]:
     """Yield each value that Arrow converts to this type, but changes."""
-    types = pa.types
-    if types.is_integer(kind) or types.is_date(kind) or types.is_timestamp(kind):
-        if not _EXACT.issuperset(map(type, values)):
+    types, given = pa.types, {*map(type, values)} - {type(None)}
+    if types.is_nested(kind):
+        yield from _changed_parts([value for value in values if value is not None], kind)
+    elif types.is_integer(kind) or types.is_temporal(kind):
+        if not given <= {int}:
             yield from (value for value in values if value is not None and not _is_whole(value, kind))
-    elif types.is_float32(kind):
-        is_infinite = np.isinf(pa.array(values, kind).to_numpy(zero_copy_only=False))
-        yield from (values[place] for place in np.flatnonzero(is_infinite).tolist() if not np.isinf(values[place]))
-    elif types.is_list(kind):
-        yield from _changed([*chain.from_iterable(row for row in values if row is not None)], kind.value_type)
+    elif types.is_string(kind) or types.is_binary(kind):
+        if not given <= {str if types.is_string(kind) else bytes}:
+            yield from (
+                value for value in values if value is not None and isinstance(value, str) != types.is_string(kind)
+            )
+    elif types.is_floating(kind):
+        if bool in given:
+            yield from (value for value in values if isinstance(value, bool))
+        yield from _made_infinite(values, kind) if types.is_float32(kind) else ()
+
+
+def _made_infinite(values: Sequence[Any], kind: pa.DataType) -> Iterator[Any]:
+    is_infinite = np.isinf(pa.array(values, kind).to_numpy(zero_copy_only=False))
+    return (values[place] for place in np.flatnonzero(is_infinite).tolist() if not np.isinf(values[place]))
+
+
+def _changed_parts(values: Sequence[Any], kind: pa.DataType) -> Iterator[Any]:
+    """Yield each list, map or struct, or value in it, that Arrow changes."""
+    types = pa.types
+    if types.is_list(kind):
+        unordered = [value for value in values if isinstance(value, str | bytes | bytearray | Set | Mapping)]
+        yield from unordered or _changed([*chain.from_iterable(values)], kind.value_type)
     elif types.is_map(kind):
-        maps = (row.items() if isinstance(row, Mapping) else row for row in values if row is not None)
+        maps = (row.items() if isinstance(row, Mapping) else row for row in values)
         pairs = [(pair["key"], pair["value"]) if isinstance(pair, dict) else pair for pair in chain.from_iterable(maps)]
         yield from _changed([name for name, _ in pairs], kind.key_type)
         yield from _changed([item for _, item in pairs], kind.item_type)
     elif types.is_struct(kind):
         names = [field.name for field in kind]
-        rows = [row if isinstance(row, dict) else _fields(row, names) for row in values if row is not None]
+        rows = [row if isinstance(row, dict) else _fields(row, names) for row in values]
         known = {*names}
         yield from (row for row in rows if not row.keys() <= known)
         for field in kind:
@@ -159,9 +192,12 @@ def _fields(row: Any, names: Sequence[str]) -> Mapping[str, Any]:  # noqa: ANN40
 
 
 def _is_whole(value: Any, kind: pa.DataType) -> bool:  # noqa: ANN401 - a number or a time
+    if value != value:  # noqa: PLR0124 - NaN, or NaT of pandas
+        return False
     if isinstance(value, datetime):
-        is_finer = getattr(value, "nanosecond", 0) or (pa.types.is_date(kind) and value.time() != time.min)
-        return not is_finer
+        has_zone = value.tzinfo is not None and getattr(kind, "tz", None) is None
+        has_time = pa.types.is_date(kind) and value.time() != time.min
+        return not (has_zone or has_time or getattr(value, "nanosecond", 0))
     return isinstance(value, date) or bool(value == int(value))
 
 

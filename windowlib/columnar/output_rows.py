@@ -196,10 +196,11 @@ class OutputRows:
         for column, kind in kinds.items():
             try:
                 arrays.append(_array(columns[column], kind, is_ours=column in _OURS))
-            except (pa.ArrowException, TypeError, OverflowError) as error:
+            except (SpecError, pa.ArrowException) as error:
                 raise SpecError(
                     f"column {column} of table {name} has the type {kind}, and a function emitted another value: "
-                    f"{error!s:.200}. Return values of the declared type, or declare another type"
+                    f"{error!s:.250}. Return values of the declared type from the function of `process`, or declare "
+                    "another type there"
                 ) from error
         return pa.table(arrays, names=list(kinds))
 

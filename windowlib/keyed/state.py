@@ -4,7 +4,6 @@ The namespace is a window for the state of one window, and () for the state of a
 """
 
 from collections.abc import Hashable, Iterable, Iterator
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
@@ -12,13 +11,14 @@ from windowlib.errors import SpecError
 from windowlib.keyed.key_order import group_of_order
 from windowlib.keyed.state_rules import ONE_ROW, RowName, wrong_value
 from windowlib.keyed.timers import TimerService
-from windowlib.records.plain_json import ATOMS, plain_copy
+from windowlib.records.plain_json import ATOMS, check_plain, has_nan, plain_copy
 from windowlib.records.records import Value
 from windowlib.records.tables import USER_STATE
 
 Kind = Literal["value", "list", "map"]
 KINDS: Final = ("value", "list", "map")
 _NO_NAMESPACE: Final = ()
+_SIMPLE_NAMES: Final = frozenset({str, int, bool, bytes})
 
 Namespace = Any
 """A window, or () for the state of a key."""
@@ -56,8 +56,8 @@ _Address = tuple[Hashable, Any, str]
 class _Handle:
     """A handle on one piece of state.
 
-    `get` and `items` return what belongs to the call of the function alone, and its changes are kept. Between two calls
-    of the function, state is as if it was stored: an object that is in two places is two objects in the next call.
+    Whatever puts a value into the state stores a copy of it. `get` and `items` return the stored value itself, so that
+    its changes are kept. Before the next call of the function, `KeyedState` separates it from all other values.
     """
 
     __slots__ = ("_address", "_cells", "_keyed")
@@ -77,14 +77,18 @@ class ValueState(_Handle):
     __slots__ = ()
 
     def get(self) -> Value:
-        return self._keyed.own(self._cells, self._address, self._address)
+        value = self._cells.get(self._address)
+        if type(value) not in ATOMS:
+            self._keyed.lend(self._address, self._cells)
+        return value
 
     def set(self, value: Value) -> None:
         """Replace the value. None removes it."""
         if value is None:
             self.clear()
         else:
-            self._cells[self._address] = value
+            self._cells[self._address] = plain_copy(value)
+            self._keyed.take_back(self._address)
 
 
 class ListState(_Handle):
@@ -94,17 +98,21 @@ class ListState(_Handle):
 
     def get(self) -> tuple[Any, ...]:
         """Return the elements."""
-        return tuple(self._keyed.own(self._cells, self._address, self._address) or ())
+        elements = self._cells.get(self._address, ())
+        if not ATOMS.issuperset(map(type, elements)):
+            self._keyed.lend(self._address, self._cells)
+        return tuple(elements)
 
     def append(self, element: Value) -> None:
         """Add one element at the end."""
-        self._cells.setdefault(self._address, []).append(element)
+        self._cells.setdefault(self._address, []).append(plain_copy(element))
 
     def set(self, elements: Iterable[Any]) -> None:
         """Replace all elements."""
-        elements = list(elements)
+        elements = plain_copy(list(elements))
         if elements:
             self._cells[self._address] = elements
+            self._keyed.take_back(self._address)
         else:
             self.clear()
 
@@ -116,11 +124,27 @@ class MapState(_Handle):
 
     def get(self, name: Hashable, default: Value = None) -> Value:
         """Return the value under `name`, or `default`."""
-        return self._keyed.own(self._cells[self._address], name, (self._address, name)) if name in self else default
+        cell = self._cells.get(self._address, {})
+        value = cell.get(name, default)
+        if type(value) not in ATOMS and name in cell:
+            self._keyed.lend((self._address, name), cell)
+        return value
 
     def put(self, name: Hashable, value: Value) -> None:
-        """Set the value under `name`."""
-        self._cells.setdefault(self._address, {})[name] = value
+        """Set the value under `name`.
+
+        Raises:
+            SpecError: the name or the value is not plain data, or the name is NaN.
+        """
+        if type(name) not in _SIMPLE_NAMES:
+            check_plain(name)
+            if has_nan(name):
+                raise SpecError(
+                    f"state {self._address[-1]!r}: NaN in the name {name!r} of a map; it is not equal to itself, so "
+                    "that nothing finds its entry. Use another name for it, such as None"
+                )
+        self._cells.setdefault(self._address, {})[name] = plain_copy(value)
+        self._keyed.take_back((self._address, name))
 
     def remove(self, name: Hashable) -> None:
         """Remove `name`, if it is set."""
@@ -132,7 +156,11 @@ class MapState(_Handle):
 
     def items(self) -> tuple[tuple[Hashable, Any], ...]:
         """Return all pairs, in the order in which their names were first set."""
-        return tuple([(name, self.get(name)) for name in self._cells.get(self._address, ())])
+        cell = self._cells.get(self._address, {})
+        if not ATOMS.issuperset(map(type, cell.values())):
+            for name in cell:
+                self._keyed.lend((self._address, name), cell)
+        return tuple(cell.items())
 
     def __contains__(self, name: Hashable) -> bool:
         """Tell whether `name` is set."""
@@ -177,14 +205,14 @@ class KeyedState:
         SpecError: two pieces of state have the same name.
     """
 
-    __slots__ = ("_groups", "_order", "_own", "_specs", "cells")
+    __slots__ = ("_groups", "_lent", "_order", "_specs", "cells")
 
     def __init__(self, specs: Iterable[StateSpec], timers: TimerService) -> None:
         self._specs: dict[str, StateSpec] = {}
         self._order, self._groups = timers.order, timers.groups
         self.cells: dict[_Address, Any] = {}
-        self._own: set[Hashable] = set()
-        """The places whose values were copied in the present call of the function."""
+        self._lent: dict[Any, dict[Any, Any]] = {}
+        """The values that the present call of the function got: the address, or (address, name), and the dict."""
         for spec in specs:
             if spec.name in self._specs:
                 raise SpecError(f"state {spec.name!r} is declared twice; give each piece of state its own name")
@@ -195,20 +223,25 @@ class KeyedState:
         return StateView(self, key, namespace)
 
     def begin_call(self) -> None:
-        """Begin another call of the function."""
-        self._own.clear()
-
-    def own(self, holder: dict[Any, Any], name: Hashable, place: Hashable) -> Value:
-        """Return `holder[name]`, or None. At the first time in a call, it becomes a copy, unless it cannot be changed.
+        """Begin another call of the function: values that the last call got share no list and no dict any more.
 
         Raises:
-            SpecError: it is not plain data.
+            SpecError: the last call put something into such a value that is not plain data.
         """
-        value = holder.get(name)
-        if type(value) not in ATOMS and place not in self._own:
-            self._own.add(place)
-            value = holder[name] = plain_copy(value)
-        return value
+        if self._lent:
+            lent, self._lent = self._lent, {}
+            for place, holder in lent.items():
+                name = place if holder is self.cells else place[1]
+                if name in holder:
+                    holder[name] = plain_copy(holder[name])
+
+    def lend(self, place: Hashable, holder: dict[Any, Any]) -> None:
+        """Note that the function got the value itself: `holder` has it under `place`, or under its second part."""
+        self._lent[place] = holder
+
+    def take_back(self, place: Hashable) -> None:
+        """Note that the value at a place is one that the function does not have."""
+        self._lent.pop(place, None)
 
     def check_declared(self, name: str, kind: Kind) -> None:
         """Raise SpecError unless the function declared `name` as this kind."""
@@ -260,18 +293,18 @@ class KeyedState:
 
 def _plain(cell: Any, kind: Kind) -> Any:  # noqa: ANN401 - state is any plain data
     """Return a copy that does not share changes. A map becomes a list of pairs, because JSON's names are strings."""
-    return deepcopy([[name, value] for name, value in cell.items()] if kind == "map" else cell)
+    return plain_copy([[name, value] for name, value in cell.items()] if kind == "map" else cell)
 
 
 def _cell(row: UserStateRow, named: RowName) -> Any:  # noqa: ANN401
     """Return the state of a row as `cells` has it."""
-    content = row.content
+    content = plain_copy(row.content)
     try:
         match row.kind:
             case "value":
                 return content
             case "list" if isinstance(content, list):
-                return [*content]
+                return content
             case "map" if isinstance(content, list):
                 return {_hashable(name): value for name, value in content}
     except (TypeError, ValueError):

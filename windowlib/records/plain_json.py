@@ -1,11 +1,14 @@
 """JSON that keeps the types of plain values, also of bytes, decimals and tuples, which JSON does not have.
 
 The state of users' functions and evictors is stored in this form. A type that JSON lacks is written as an object with
-one key that begins with `$`. A user's object with such a key is wrapped once more. Floats keep every bit, NaN included.
+one key that begins with `$`. A user's object with such a key is wrapped once more. Floats keep every bit, but there is
+one NaN. Subclasses of plain types are refused, because their text would be read as the plain type.
 """
 
 import base64
 import json
+import math
+from collections.abc import Collection
 from decimal import Decimal
 from typing import Any, Final
 
@@ -23,6 +26,11 @@ PLAIN_ERRORS: Final = (ValueError, TypeError, LookupError, ArithmeticError, Recu
 
 ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes, Decimal})
 """The classes of plain values that have no parts."""
+_NAMES: Final = ATOMS - {float, Decimal}
+"""The atoms that cannot be NaN."""
+_OF_JSON: Final = frozenset({type(None), bool, int, float, str})
+_CONSTANTS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_NAMELESS: Final = "Use another name for it, such as None"
 
 
 def plain_copy(value: Any) -> Any:  # noqa: ANN401 - any plain value
@@ -36,9 +44,30 @@ def plain_copy(value: Any) -> Any:  # noqa: ANN401 - any plain value
         return value
     if kind is list or kind is tuple:
         return value[:] if ATOMS.issuperset(map(type, value)) else kind(map(plain_copy, value))
-    if kind is dict:
+    if kind is not dict:
+        raise _not_plain(value)
+    if not _NAMES.issuperset(map(type, value)):
+        check_names(value)
         return dict(zip(map(plain_copy, value), map(plain_copy, value.values()), strict=True))
-    return from_json(to_json(value))
+    if ATOMS.issuperset(map(type, value.values())):
+        return value.copy()
+    return dict(zip(value, map(plain_copy, value.values()), strict=True))
+
+
+def check_plain(value: Any) -> None:  # noqa: ANN401 - any value
+    """Raise a SpecError if a part of the value is not plain data."""
+    plain_copy(value)
+
+
+def check_names(names: Collection[Any]) -> None:
+    """Raise a SpecError if two names are NaN or contain it: they differ now, and are equal after a checkpoint."""
+    if sum(map(has_nan, names)) > 1:
+        raise SpecError(f"a dict has NaN as a name more than once: {names!r:.200}; NaN does not equal NaN. {_NAMELESS}")
+
+
+def has_nan(name: Any) -> bool:  # noqa: ANN401 - any plain value
+    """Return whether a name of a dict is NaN or a tuple with NaN in it."""
+    return bool(name != name) or (type(name) is tuple and any(map(has_nan, name)))  # noqa: PLR0124 - NaN
 
 
 def to_json(value: object) -> str:
@@ -62,50 +91,45 @@ def from_json(text: str) -> Any:  # noqa: ANN401 - any plain value
     >>> from_json('{"price":{"$decimal":"1.50"}}')
     {'price': Decimal('1.50')}
     """
-    value = json.loads(text, object_hook=_decode)
+    value = json.loads(text, object_hook=_decode, parse_constant=_CONSTANTS.__getitem__)
     if "\\ud" in text.lower():  # half a character could not be written again
         to_json(value).encode("utf-8")
     return value
 
 
-def _encode(value: object) -> Any:  # noqa: ANN401, PLR0911 - see to_json; one return per kind of value
+def _encode(value: object) -> Any:  # noqa: ANN401 - see to_json
+    kind = type(value)
+    if kind in _OF_JSON:
+        return value
     match value:
-        case None | bool():
-            return value
-        case str():
-            return str.__str__(value)  # a member of a string enum becomes its plain value
-        case int():
-            return int(value)
-        case float():
-            return float(value)
-        case list() if type(value) is list:
+        case list() if kind is list:
             return [_encode(item) for item in value]
-        case dict() if type(value) is dict:
+        case dict() if kind is dict:
             return _encode_mapping(value)
+        case tuple() if kind is tuple:
+            return {_TUPLE: [_encode(item) for item in value]}
+        case bytes() if kind is bytes:
+            return {_BYTES: base64.b64encode(value).decode("ascii")}
+        case Decimal() if kind is Decimal:
+            return {_DECIMAL: str(value)}
         case _:
-            return _encode_marked(value)
+            raise _not_plain(value)
 
 
 def _encode_mapping(value: dict[Any, Any]) -> Any:  # noqa: ANN401 - see to_json
-    if not all(isinstance(name, str) for name in value):
+    if not all(type(name) is str for name in value):
+        check_names(value)
         return {_PAIRS: [[_encode(name), _encode(item)] for name, item in value.items()]}
-    plain = {str.__str__(name): _encode(item) for name, item in value.items()}
+    plain = {name: _encode(item) for name, item in value.items()}
     return {_OBJECT: list(plain.items())} if len(plain) == 1 and _MARKS & plain.keys() else plain
 
 
-def _encode_marked(value: object) -> dict[str, Any]:
-    match value:
-        case tuple() if type(value) is tuple:
-            return {_TUPLE: [_encode(item) for item in value]}
-        case bytes() | bytearray():
-            return {_BYTES: base64.b64encode(value).decode("ascii")}
-        case Decimal():
-            return {_DECIMAL: str(value)}
-        case _:
-            raise SpecError(
-                f"a value of type {type(value).__name__} cannot be kept in a checkpoint: {value!r}; keep only plain "
-                "data (numbers, text, bytes, decimals, lists, tuples, dicts, and none of their subclasses)"
-            )
+def _not_plain(value: object) -> SpecError:
+    return SpecError(
+        f"a value of type {type(value).__name__} cannot be kept in a checkpoint: {value!r:.200}; keep only plain data "
+        "(None, bool, int, float, str, bytes, Decimal, list, tuple, dict), and no value of a subclass of these: "
+        "convert it, as with dict(..), int(..) or str(..)"
+    )
 
 
 def _decode(fields: dict[str, Any]) -> Any:  # noqa: ANN401 - see from_json

@@ -18,7 +18,7 @@ from windowlib.keyed.process_operator import KeyContext, KeyedProcessFunction, K
 from windowlib.keyed.state import StateSpec
 from windowlib.keyed.state_rules import StateRules
 from windowlib.keyed.timers import STALE_MAX, KeyGroupRange
-from windowlib.records.plain_json import from_json, plain_copy, to_json
+from windowlib.records.plain_json import check_plain, from_json, plain_copy, to_json
 from windowlib.records.records import Position, Record, Value
 from windowlib.windows.record_readers import ColumnsOf
 
@@ -53,6 +53,11 @@ class DeclaredReduce(Reduce):
     def state_columns(self) -> Columns:
         return JSON_STATE
 
+    def result(self, accumulator: Accumulator) -> Value:
+        value = Reduce.result(self, accumulator)
+        check_plain(value)  # at each firing, not only at the end of a slice
+        return value
+
     def to_state(self, accumulator: Accumulator) -> State:
         return (to_json(Reduce.to_state(self, accumulator)),)
 
@@ -72,6 +77,10 @@ class DeclaredAggregate(UserAggregate):
     @property
     def state_columns(self) -> Columns:
         return JSON_STATE
+
+    def result(self, accumulator: Accumulator) -> Value:
+        check_plain(accumulator)  # at each firing, not only at the end of a slice
+        return UserAggregate.result(self, accumulator)
 
     def to_state(self, accumulator: Accumulator) -> State:
         return (to_json(UserAggregate.to_state(self, accumulator)),)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from windowlib.bounds import Window, whole_number
 from windowlib.errors import SpecError
-from windowlib.records.plain_json import ATOMS, plain_copy
+from windowlib.records.plain_json import ATOMS, check_plain, plain_copy
 from windowlib.records.records import Record, Stored, Value
 from windowlib.triggers.protocol import TriggerContext, TriggerResult
 from windowlib.triggers.wrapping import Wrapping
@@ -136,12 +136,24 @@ def no_watermark(timestamp_ms: int, columns: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerOnColumns(Wrapping):
-    """A user's trigger that gets some columns of each record as a dict."""
+    """A user's trigger that gets some columns of each record as a dict. It must keep plain data in `ctx.state`."""
 
     columns: ColumnsOf
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return self.inner.on_record(record._replace(value=self.columns(record.value)), window, ctx)
+        result = self.inner.on_record(record._replace(value=self.columns(record.value)), window, ctx)
+        check_plain(ctx.state)
+        return result
+
+    def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        result = self.inner.on_event_time(at_ms, window, ctx)
+        check_plain(ctx.state)
+        return result
+
+    def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        result = self.inner.on_processing_time(at_ms, window, ctx)
+        check_plain(ctx.state)
+        return result
 
 
 _Evict = Callable[[Sequence[Stored], Window, EvictorContext], Sequence[Stored]]

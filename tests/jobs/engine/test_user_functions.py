@@ -1,5 +1,7 @@
 """Users' functions: where modules are searched, error messages, the fingerprint, and shipping to workers."""
 
+import ast
+import importlib
 import os
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from jobs.engine import fingerprints
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.engine.user_functions import Functions
 from jobs.engine.window_spec import engine, pipeline_functions
@@ -67,6 +70,21 @@ def test_two_directories_may_have_modules_of_the_same_name(tmp_path: Path) -> No
     assert [gap_ms(first), gap_ms(second), gap_ms(first)] == [60_000, 7, 60_000]
 
 
+@pytest.mark.parametrize("has_init", [True, False])
+def test_two_directories_may_have_packages_of_the_same_name(tmp_path: Path, *, has_init: bool) -> None:
+    for name in ("x", "y"):
+        package = tmp_path / name / "parts"
+        package.mkdir(parents=True)
+        (package / f"{name}.py").write_text("def gap(columns):\n    return 1\n")
+        if has_init:
+            (package / "__init__.py").touch()
+    for name in ("x", "y", "x"):
+        function: Any = Functions(source="s", directory=tmp_path / name).load(
+            FunctionGrammar(name=f"parts.{name}:gap"), "gap"
+        )
+        assert Path(function.__code__.co_filename).parent == tmp_path / name / "parts"
+
+
 def test_a_changed_module_is_imported_again(tmp_path: Path) -> None:
     path = write(tmp_path)
     assert gap_ms(path) == 60_000
@@ -111,6 +129,49 @@ def test_modules_beside_a_changed_one_are_still_shipped(tmp_path: Path) -> None:
         assert [module.__name__ for module in functions.own_modules()] == ["parts.x", "parts.y"]
 
 
+def test_an_edit_of_one_module_leaves_the_others_of_its_package(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "x.py").write_text("NUMBER = 3\n")
+    (tmp_path / "my_gaps.py").write_text("import parts.x\n\ndef gap(columns):\n    return parts.x.NUMBER\n")
+    first: Any = Functions(source="s", directory=tmp_path).load(FunctionGrammar(name="my_gaps:gap"), "gap")
+    for text in ("1", "1 / 0", "20"):
+        (tmp_path / "parts" / "y.py").write_text(f"NUMBER = {text}\n\ndef gap(columns):\n    return NUMBER\n")
+        functions = Functions(source="s", directory=tmp_path)
+        if text == "1 / 0":
+            with pytest.raises(SpecError, match="division by zero"):
+                functions.load(FunctionGrammar(name="parts.y:gap"), "gap")
+            assert sys.modules["parts.y"].gap({}) == 1, "the module before the edit that failed"
+        else:
+            second: Any = functions.load(FunctionGrammar(name="parts.y:gap"), "gap")
+            assert second({}) == int(text)
+        assert importlib.import_module("parts").x is sys.modules["parts.x"]
+        assert first({}) == 3
+
+
+def test_a_helper_of_a_module_that_failed_is_imported_again_after_an_edit(tmp_path: Path) -> None:
+    path = write(tmp_path, gap=GAP + "1 / 0\n")
+    with pytest.raises(SpecError, match="division by zero"):
+        gap_ms(path)
+    assert gap_ms(write(tmp_path, helpers="def factor():\n    return 617\n")) == 617_000
+
+
+def test_each_helper_is_parsed_once_for_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    helpers = 12
+    for place in range(helpers):
+        further = f"import my_helper_{place + 1}\n" if place + 1 < helpers else ""
+        (tmp_path / f"my_helper_{place}.py").write_text(f"{further}def gap(columns):\n    return 1\n")
+    parsed, parse = list[str](), ast.parse
+
+    def noted(text: str) -> ast.Module:
+        parsed.append(text)
+        return parse(text)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ast, "parse", noted)
+        Functions(source="s", directory=tmp_path).load(FunctionGrammar(name="my_helper_0:gap"), "gap")
+    assert len(parsed) == 2 * helpers, "once for the import, once for the list of what is shipped"
+
+
 def test_a_module_in_a_package_beside_the_file_is_found(tmp_path: Path) -> None:
     (tmp_path / "functions").mkdir()
     (tmp_path / "functions" / "gaps.py").write_text("def gap(columns):\n    return 5\n")
@@ -143,6 +204,18 @@ def test_an_error_names_the_file_the_key_and_the_problem(tmp_path: Path, functio
     assert str(caught.value).startswith(f"{path}: windows.session.gap.function: ")
 
 
+@pytest.mark.parametrize("module", ["colorsys", "yaml"])
+def test_a_helper_does_not_replace_a_module_of_python_or_of_a_package(tmp_path: Path, module: str) -> None:
+    """The other functions of the process, and Hindcast itself, would get the helper."""
+    path = write(tmp_path, helpers=f"import {module}\n\ndef factor():\n    return {module}.FACTOR\n")
+    (tmp_path / f"{module}.py").write_text("FACTOR = 5\n")
+    before = importlib.import_module(module)
+    for reads in (gap_ms, lambda file: spec_fingerprint(load_file(file))):
+        with pytest.raises(SpecError, match=rf"{module}\.py has the same name as the module '{module}' of Python"):
+            reads(path)
+    assert sys.modules[module] is before
+
+
 def test_the_fingerprint_covers_the_module_and_the_modules_it_imports(tmp_path: Path) -> None:
     path = write(tmp_path)
     first = spec_fingerprint(load_file(path))
@@ -163,6 +236,22 @@ def test_a_version_replaces_the_source_in_the_fingerprint(tmp_path: Path) -> Non
 
     assert hashed("1") == hashed("1", gap="def gap(columns):\n    return 5\n")
     assert hashed("1") != hashed("2")
+
+
+@pytest.mark.parametrize("version", ["", "1"])
+def test_the_rules_for_functions_count_for_pipelines_with_functions_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    path, plain = write(tmp_path), tmp_path / "plain.yaml"
+    plain.write_text(yaml.safe_dump(document()))
+    if version:
+        function = {"name": "my_gaps:gap", "version": version}
+        path.write_text(yaml.safe_dump(document(windows={"session": {"gap": {"function": function}}})))
+    before = [spec_fingerprint(load_file(file)) for file in (path, plain)]
+    monkeypatch.setattr(fingerprints, "FUNCTIONS_VERSION", fingerprints.FUNCTIONS_VERSION + 1)
+    after = [spec_fingerprint(load_file(file)) for file in (path, plain)]
+    assert before[0] != after[0]
+    assert before[1] == after[1]
 
 
 def test_a_broken_module_breaks_no_other_pipeline_and_reading_imports_nothing(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
-from math import inf, isinf
+from math import inf, isinf, nan
 from typing import Any
 from uuid import UUID
 
@@ -105,6 +105,25 @@ _NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
         ("map<int,int>", {1: 2, 2: 0.5}, "0.5"),
         ("map<int,int>", [(0.5, 1)], "0.5"),
         ("float", 1e300, "1e"),
+        ("date", nan, "x of table window_outputs has the type date32.* nan, .*the function of `process`"),
+        ("date", pd.NaT, "emitted another value: NaT, "),
+        ("timestamp", nan, "emitted another value: nan, "),
+        ("timestamp", pd.NaT, "emitted another value: NaT, "),
+        ("timestamp_ntz", pd.NaT, "emitted another value: NaT, "),
+        ("timestamp", Decimal("nan"), r"Decimal\('NaN'\)"),
+        ("array<date>", [None, pd.NaT], "NaT, which the type cannot hold as it is"),
+        ("double", True, "True, which the type cannot hold as it is"),
+        ("float", False, "False, which the type cannot hold as it is"),
+        ("array<double>", [1.5, True], "True, which"),
+        ("string", b"x", "b'x', which"),
+        ("string", bytearray(b"x"), "bytearray"),
+        ("string", "\ud800", "ud800', which the type cannot hold: 'utf-8' codec"),
+        ("binary", "x", "'x', which"),
+        ("map<string,bigint>", {b"x": 1}, "b'x', which"),
+        ("array<string>", "text", "'text', which"),
+        ("array<string>", {"a"}, "{'a'}, which"),
+        ("date", _NOON.replace(hour=0), "datetime"),
+        ("timestamp_ntz", _NOON, "datetime"),
     ],
 )  # fmt: skip
 def test_the_error_shows_the_value(kind: str, value: object, message: str) -> None:
@@ -114,7 +133,7 @@ def test_the_error_shows_the_value(kind: str, value: object, message: str) -> No
 
 @pytest.mark.parametrize(
     ("kind", "value"),
-    [("bigint", 12.0), ("date", date(2020, 1, 1)), ("date", _NOON.replace(hour=0)), ("timestamp", _NOON)],
+    [("bigint", 12.0), ("date", date(2020, 1, 1)), ("date", datetime(2020, 1, 1)), ("timestamp", _NOON)],  # noqa: DTZ001
 )  # fmt: skip
 def test_whole_numbers_and_times_of_other_classes_are_stored(kind: str, value: object) -> None:
     expected = {"bigint": 12, "date": 18_262, "timestamp": 1_577_880_000_000_000}

@@ -1,14 +1,20 @@
 """Users' functions may change what they get and keep what they give. Windows, panes and checkpoints have copies."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from datetime import date
+from decimal import Decimal
+from enum import StrEnum
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 
 from tests.support.names import name_of
+from windowlib.bounds import Window
 from windowlib.errors import SpecError
 from windowlib.functions.window_functions import (
     Aggregates,
@@ -29,9 +35,10 @@ from windowlib.records.records import Emitted, Pane, Record
 from windowlib.testkit.contracts import check_function
 from windowlib.testkit.harness import Harness, RecordStep, check_resumable, resume_at
 from windowlib.triggers.flink import CountReached
+from windowlib.triggers.protocol import CONTINUE, Trigger, TriggerContext, TriggerResult
 from windowlib.windows.assigners import Session, Sliding, Tumbling
 from windowlib.windows.declared_functions import DeclaredProcess, KeyedProcessSpec, declared_aggregate
-from windowlib.windows.record_readers import ColumnsOf
+from windowlib.windows.record_readers import ColumnsOf, TriggerOnColumns
 from windowlib.windows.spec import Accumulation, WindowSpec
 
 
@@ -241,7 +248,7 @@ _PLAIN = st.recursive(
 
 
 @given(value=_PLAIN)
-@example(value=[HTTPStatus.OK, {"a": bytearray(b"x")}])
+@example(value=[{math.nan: 1, (1.5,): [2]}])
 def test_a_plain_copy_is_what_a_checkpoint_gives_back(value: object) -> None:
     assert repr(plain_copy(value)) == repr(from_json(to_json(value)))
 
@@ -266,10 +273,113 @@ def test_one_value_in_place_of_a_list_is_refused(value: object) -> None:
         spec.build().process(Record("k", 0, 1))
 
 
-@pytest.mark.parametrize("value", [Counter(a=1), type("Pair", (tuple,), {})((1, 2)), type("L", (list,), {})()])
-def test_a_subclass_that_a_checkpoint_would_change_is_refused(value: object) -> None:
-    with pytest.raises(SpecError, match=rf"type {type(value).__name__} cannot be kept in a checkpoint"):
-        to_json({"state": value})
+class Pair(NamedTuple):
+    a: int
+    b: int
+
+
+class Letter(StrEnum):
+    A = "a"
+
+
+_NOT_PLAIN = [
+    Counter(a=1), OrderedDict(a=1), defaultdict(int, a=1), Pair(1, 2), type("L", (list,), {})(), HTTPStatus.OK,
+    Letter.A, bytearray(b"x"), np.float64(1.5), np.int64(1), date(2020, 1, 1), {1},
+]  # fmt: skip
+
+
+class Keeps(KeyedProcessFunction):
+    """Stores the value of each record, which is (where, the value)."""
+
+    state = (StateSpec(name="v"), StateSpec(name="l", kind="list"), StateSpec(name="m", kind="map"))
+
+    def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
+        v, items, names = ctx.state.value("v"), ctx.state.list("l"), ctx.state.map("m")
+        where, value = record.value
+        v.set([])
+        puts: dict[str, Callable[[Any], object]] = {
+            "set": v.set, "append": items.append, "set all": lambda value: items.set([value]),
+            "put": lambda value: names.put("x", value), "name": lambda value: names.put(value, 1),
+            "change": lambda value: v.get().append(value),
+        }  # fmt: skip
+        puts[where](value)
+        return []
+
+
+class KeepsInTrigger(Trigger):
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
+        ctx.state["x"] = self.value
+        return CONTINUE
+
+
+@pytest.mark.parametrize("value", _NOT_PLAIN, ids=lambda value: type(value).__name__)
+def test_a_value_that_a_checkpoint_would_change_is_refused_also_without_a_checkpoint(value: Any) -> None:  # noqa: ANN401
+    message = rf"type {type(value).__name__} cannot be kept in a checkpoint.* convert it"
+    for convert in (to_json, plain_copy):
+        with pytest.raises(SpecError, match=message):
+            convert({"state": [value]})
+    for where in ("set", "append", "set all", "put", "change", *(["name"] if isinstance(value, Hashable) else [])):
+        steps = [RecordStep(Record("k", 0, (where, value))), RecordStep(Record("k", 1, ("set", 1)))]
+        with pytest.raises(SpecError, match=message):
+            resume_at(KeyedProcessSpec(Keeps()), steps, 2)
+    makes_it: Callable[..., Any] = lambda _, __: [value]  # noqa: E731
+    twice = CountReached(2)
+    keeps = TriggerOnColumns(inner=KeepsInTrigger(value), columns=ColumnsOf())
+    for function, trigger in ((fold(None, makes_it), twice), (Reduce(function=makes_it), twice), (REDUCED, keeps)):
+        whole = Whole(declared_aggregate(function, ColumnsOf()))
+        spec = WindowSpec(assigner=Tumbling(size_ms=9), trigger=trigger, leftovers="report", function=whole)
+        with pytest.raises(SpecError, match=message):
+            play(spec, [{"n": 1}, {"n": 1}], drains=True)
+
+
+@pytest.mark.parametrize("name", [math.nan, Decimal("nan"), (1, math.nan), (("a", math.nan),)], ids=repr)
+def test_nan_is_refused_as_the_name_of_an_entry(name: Hashable) -> None:
+    with pytest.raises(SpecError, match=r"state 'm': NaN in the name .* of a map"):
+        KeyedProcessOperator(Keeps()).process(Record("k", 0, ("name", name)))
+
+
+@pytest.mark.parametrize("convert", [to_json, plain_copy])
+def test_names_that_a_checkpoint_makes_equal_are_refused(convert: Callable[[object], object]) -> None:
+    with pytest.raises(SpecError, match="has NaN as a name more than once"):
+        convert([{float("nan"): 1, float("nan"): 2}])
+    assert from_json(to_json({math.nan: 1}))[math.nan] == plain_copy({math.nan: 1})[math.nan] == 1
+
+
+class ChangesLater(KeyedProcessFunction):
+    """Stores a value and then changes it. `gets` are the handles whose values it gets before or after that."""
+
+    state = (StateSpec(name="v"), StateSpec(name="l", kind="list"), StateSpec(name="m", kind="map"))
+
+    def process_record(self, record: Record, ctx: KeyContext) -> Iterable[Any]:
+        v, items, names = ctx.state.value("v"), ctx.state.list("l"), ctx.state.map("m")
+        before, after, is_own = record.value
+        gets: dict[str, Callable[[], Any]] = {"v": v.get, "l": items.get, "m": lambda: names.get("x"), "": lambda: None}
+        first = gets[before]()
+        new = first if is_own and isinstance(first, list) else [record.timestamp_ms]
+        v.set(new)
+        items.append(new)
+        names.put("x", new)
+        gets[after]()
+        stored = repr((v.get(), items.get()[-1], names.get("x")))
+        new.append("later")
+        return [] if repr((v.get(), items.get()[-1], names.get("x"))) == stored else [stored]
+
+
+_HANDLES = st.sampled_from(["v", "l", "m", ""])
+
+
+@given(calls=st.lists(st.tuples(_HANDLES, _HANDLES, st.booleans()), min_size=1, max_size=5))
+@example(calls=[("", "", False)])
+@example(calls=[("", "", False), ("v", "", True)])
+def test_a_change_after_a_value_was_stored_is_lost(calls: list[tuple[str, str, bool]]) -> None:
+    steps = [RecordStep(Record("k", rank, call, (0, rank), rank)) for rank, call in enumerate(calls)]
+    spec = KeyedProcessSpec(ChangesLater())
+    outputs, state = resume_at(spec, steps, 0)
+    assert outputs == []
+    check_resumable(spec, steps, expected=(outputs, state))
 
 
 def test_a_check_of_a_function_finds_an_accumulator_that_a_checkpoint_would_change() -> None:
