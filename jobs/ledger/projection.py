@@ -213,8 +213,7 @@ class Projection:
         if not self._repairs:
             return {}
         shown = {run_id: self._chain.get(name) for name, run_id in self._seen.items() if run_id in self._repairs}
-        chains = {**self._repairs, **shown}
-        return {run_id: chain for run_id, chain in chains.items() if chain is not None}
+        return {run_id: chain for run_id, chain in {**self._repairs, **shown}.items() if chain is not None}
 
     def _open_request(self, event: LedgerEvent) -> None:
         known = self._known_request(text_of(event, "request_id"))

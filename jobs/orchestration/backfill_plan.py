@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from itertools import groupby
 
-from jobs.ledger.published_chain import begins_chain
 from jobs.orchestration.backfill_form import BackfillForm
 from jobs.orchestration.open_ranges import check_range_is_free, in_the_way
 from jobs.orchestration.plan_outline import folded
 from jobs.pipeline.slices import next_slice, show_ms, slice_grid, slices_between
 from jobs.plain_text import counted
+from jobs.planning.chains import begins_chain
 from jobs.planning.plan import Plan
 from jobs.planning.plan_total import share_to_replay, to_read
 from jobs.planning.request_context import Asked, IfOpen, RequestContext

@@ -1,10 +1,14 @@
-"""Where a range may begin: from which checkpoint its first slice starts, and why it cannot."""
+"""The published chain: where it begins, from which checkpoint the first slice of a range starts, and why it cannot.
+
+Each run of the chain starts from the state that the run before it leaves, except where the chain begins. A run that was
+staged as the beginning of a chain can continue one later: the slices before it were replayed, and they leave the state
+with which it began.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.engine.fingerprints import spec_fingerprint
-from jobs.ledger.published_chain import run_before
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, previous_slice, slice_grid
@@ -126,6 +130,20 @@ def _at_the_beginning(view: LedgerView, log: LogState, *, first: Slice, spec: st
     is_empty = begun.result.state_before == EMPTY_STATE
     is_fitting = is_empty or (begun.is_chain_start and begun.result.spec_fingerprint == spec)
     return _as_begun(view, begun) if is_fitting else None
+
+
+def run_before(view: LedgerView, slice_: Slice) -> StagedRun | None:
+    """Return the run of the published chain whose slice ends where a slice begins; None if there is none."""
+    names = (name for name in view.published if view.slices[name].end_ms == slice_.start_ms)
+    return next((view.published_chain_run(name) for name in names), None)
+
+
+def begins_chain(view: LedgerView, run: StagedRun) -> bool:
+    """Return whether a run of the published chain begins it: it does not start from the state before it."""
+    if not run.is_chain_start:
+        return False
+    before = run_before(view, run.result.slice)
+    return before is None or before.result.state_after != run.result.state_before
 
 
 def warmed_up(warm_up: WarmUp, *, at: Slice) -> ChainStart:

@@ -13,13 +13,13 @@ from jobs.ledger.events import EventKind, LedgerEvent
 from jobs.ledger.leases import HANDOVER_MS, LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.provenance import DagRunOrigin, origin_details
-from jobs.ledger.published_chain import begins_chain
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.files import pipeline_from_json, pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.publish import PublishGrammar
 from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.plain_text import shortened
+from jobs.planning.chains import begins_chain
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.plan import Plan, make_plan
 from jobs.planning.spec_changes import in_one_sentence, spec_changes

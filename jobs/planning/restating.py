@@ -13,12 +13,12 @@ from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.ledger.events import EventKind, LedgerEvent, closed_event
 from jobs.ledger.looks import changes_details, looked_event
-from jobs.ledger.published_chain import begins_chain
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import pipeline_to_json
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
 from jobs.plain_text import counted, shortened
+from jobs.planning.chains import begins_chain
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
 from jobs.planning.request_context import (
     RequestContext,

@@ -2,21 +2,24 @@
 
 A run starts from the state that the run before it leaves. A person may begin a chain anywhere, with a warm-up or
 without earlier records. Nothing else may leave two neighbours that do not fit.
+
+Two rules hold for candidates only: nothing that readers see may be replaced without a comparison, and the chain must go
+on with the spec of the candidate.
 """
 
 from typing import NamedTuple
 
 from jobs.lake.log_match import Match, match_input
-from jobs.ledger.published_chain import begins_chain, run_before
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
-from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, slice_grid
+from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms, slice_grid
+from jobs.planning.chains import begins_chain, run_before
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.stop_reasons import listed
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import EMPTY_STATE, Slice
 
 
-class ChainObstacle(NamedTuple):
+class Obstacle(NamedTuple):
     """Why a request cannot be published, and the slices that stop it, or the one that it waits for."""
 
     why: str
@@ -56,7 +59,7 @@ def _is_of_other_spec(view: LedgerView, request: Request, slice_id: str) -> bool
     return chain_run is not None and chain_run.result.spec_fingerprint != request.spec_fingerprint
 
 
-def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> ChainObstacle | None:
+def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Return the first run that would not start from the state that the run before it leaves."""
     grid = slice_grid(work.pipeline)
 
@@ -111,7 +114,7 @@ def _is_wanted(view: LedgerView, request: Request, run: StagedRun) -> bool:
     return is_fresh or (request.warm_up is not None and run.result.slice.start_ms == request.from_ms)
 
 
-def of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> ChainObstacle | None:
+def of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse a repair of runs that are not those of the chain any more, or of slices with a greater repair."""
     if not request.is_repair:
         return None
@@ -122,7 +125,7 @@ def of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> 
             f"the repair is of other runs than readers see of {listed(other)} now. Cancel request "
             f"{request.request_id}, and run `hindcast repair {work.pipeline.name} --run` again"
         )
-        return ChainObstacle(why, other)
+        return Obstacle(why, other)
     greater = tuple(
         name
         for name, run_id in runs
@@ -134,7 +137,7 @@ def of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> 
         f"readers see {listed(greater)} by a repair with a greater allowed lateness, which request "
         f"{request.request_id} would undo. Run `hindcast repair {work.pipeline.name} --run` again"
     )
-    return ChainObstacle(why, greater)
+    return Obstacle(why, greater)
 
 
 def _lateness_ms(view: LedgerView, run: StagedRun) -> int:
@@ -142,7 +145,7 @@ def _lateness_ms(view: LedgerView, run: StagedRun) -> int:
     return 0 if windows is None else windows.allowed_lateness_ms
 
 
-def outdated(work: RequestContext, view: LedgerView, request: Request) -> ChainObstacle | None:
+def outdated(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Refuse slices of which readers see records of a newer version of the log than the request has read.
 
     A candidate has a rule of its own: it is compared with the runs that readers saw.
@@ -163,7 +166,7 @@ def outdated(work: RequestContext, view: LedgerView, request: Request) -> ChainO
         f"readers see newer records of {listed(older)} than request {request.request_id} has read, because another "
         f"request was published since. {how}"
     )
-    return ChainObstacle(why, older)
+    return Obstacle(why, older)
 
 
 def _is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
@@ -179,23 +182,23 @@ def _is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
     return is_newer and match_input(run.sightings, now.log) in {Match.CHANGED, Match.DIFFERENT}
 
 
-def _gap_before(work: RequestContext, *, slice_: Slice, before: Slice | None) -> ChainObstacle:
+def _gap_before(work: RequestContext, *, slice_: Slice, before: Slice | None) -> Obstacle:
     name = before.slice_id if before else "nothing"
     why = (
         f"slice {slice_.slice_id} was replayed from another state than the one that {name} has for readers now, "
         f"because another request was published since. Run the request again (pipeline {work.pipeline.name}): it then "
         "starts from what is published"
     )
-    return ChainObstacle(why, (slice_.slice_id,))
+    return Obstacle(why, (slice_.slice_id,))
 
 
-def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, after: Slice) -> ChainObstacle:
+def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, after: Slice) -> Obstacle:
     """Refuse because published slices after the request were computed from another state than it leaves."""
     grid = slice_grid(work.pipeline)
     along = _published_run_on(grid, view, after)
     if request.kind is RequestKind.AIRFLOW_BACKFILL:
         why = f"staged, waits for {after.slice_id}: readers see slices after it that were computed from another state"
-        return ChainObstacle(why, waits_for=after.slice_id)
+        return Obstacle(why, waits_for=after.slice_id)
     first = min(view.slices[slice_id].start_ms for slice_id in request.runs)
     start = next(slice_.slice_id for slice_ in view.slices.values() if slice_.start_ms == first)
     end = next_slice(grid, view.slices[along[-1]])
@@ -204,7 +207,7 @@ def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, afte
         f"computed from the old one: replay them in the same request. Run `hindcast run {work.pipeline.name} --from "
         f"{start}" + (f" --to {end.slice_id} --replace`" if end else " --replace` to the last slice")
     )
-    return ChainObstacle(why, along)
+    return Obstacle(why, along)
 
 
 def _published_run_on(grid: SliceGrid, view: LedgerView, first: Slice) -> tuple[str, ...]:
@@ -222,3 +225,52 @@ def _published_run_on(grid: SliceGrid, view: LedgerView, first: Slice) -> tuple[
 def _last_before(grid: SliceGrid, after: Slice) -> str:
     before = previous_slice(grid, after)
     return before.slice_id if before else "the beginning"
+
+
+def moved_since(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
+    """Return the slices of a candidate of which readers see another run than when the candidate was planned."""
+    moved = tuple(
+        slice_id
+        for slice_id, then in request.compared_with.items()
+        if view.published.get(slice_id) not in {then, request.runs.get(slice_id, then)}
+    )
+    if not moved:
+        return None
+    why = (
+        f"readers see other runs of {listed(moved)} than when candidate {request.request_id} was planned, because "
+        f"another request was published or rolled back since. Run it again: `{_command(work, request)}`. It replays "
+        "what has changed, and its difference is then that of today"
+    )
+    return Obstacle(why, moved)
+
+
+def followed_by(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
+    """Return the published slices after a candidate that were computed with another spec."""
+    later = tuple(
+        slice_id
+        for slice_id, run_id in view.published.items()
+        if request.to_ms is not None
+        and view.slices[slice_id].start_ms >= request.to_ms
+        and view.chain_run(run_id).result.spec_fingerprint != request.spec_fingerprint
+    )
+    if not later:
+        return None
+    why = (
+        f"readers see {listed(later)} after the last slice of candidate {request.request_id}, and these slices have "
+        "another spec. The chain goes on with the spec of its last slice, so a candidate is promoted up to the "
+        f"published head. Run a longer one: `{_command(work, request, to_ms=view.slices[later[-1]].end_ms)}`"
+        + ("" if request.is_fresh else ". The slices that this one has staged are not replayed again")
+    )
+    return Obstacle(why, later)
+
+
+def _command(work: RequestContext, request: Request, *, to_ms: int | None = None) -> str:
+    """Return the command that runs a candidate from its first slice on, up to `to_ms` or the end of its range."""
+    grid = slice_grid(work.pipeline)
+    assert request.from_ms is not None, "a candidate has a range"
+    assert request.to_ms is not None, "a candidate has a range"
+    start = "--fresh " if request.is_fresh else "" if request.warm_up is None else "--warm-up "
+    return (
+        f"hindcast run {work.pipeline.name} --as-candidate {start}--from {show_ms(grid, request.from_ms)} "
+        f"--to {show_ms(grid, request.to_ms if to_ms is None else to_ms)}"
+    )

@@ -12,8 +12,7 @@ from jobs.ledger.view import LedgerView, Request, RequestState
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
-from jobs.publishing.candidates import followed_by, moved_since
-from jobs.publishing.chain_rules import broken_chain, newly_shown, of_other_chain, outdated
+from jobs.publishing.chain_rules import broken_chain, followed_by, moved_since, newly_shown, of_other_chain, outdated
 from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, listed, waiver_advice
 from jobs.runs import Verdict
 from windowlib.errors import LedgerError
