@@ -203,26 +203,26 @@ def always(place: object, name: str, *, value: object) -> Patch:
 DEFECTS = {
     "no compare-and-set": Defect(without_compare_and_set, "the_history_is_linear_and_chained", first=7),
     "a lost race is taken for a commit": Defect(lost_race_taken_for_written),
-    "an unknown outcome is taken for a lost race": Defect(unknown_outcome_taken_for_lost, first=40),
-    "one decision for all tries": Defect(decided_once, first=309),
+    "an unknown outcome is taken for a lost race": Defect(unknown_outcome_taken_for_lost, first=103),
+    "one decision for all tries": Defect(decided_once, first=331),
     "leases are ignored": Defect(leases_ignored),
-    "publish without the chain": Defect(dropped(rules, "_broken_chain"), "readers_see_a_chain", first=180),
+    "publish without the chain": Defect(dropped(rules, "_broken_chain"), "readers_see_a_chain", first=206),
     "publish without the checks": Defect(dropped(rules, "_held"), "only_passed_or_waived_runs_are_published"),
-    "publish while another works": Defect(dropped(rules, "_worked_on"), "no_live_request_is_ended", first=22),
+    "publish while another works": Defect(dropped(rules, "_worked_on"), "no_live_request_is_ended", first=65),
     "publish a part": Defect(dropped(rules, "_incomplete"), "a_request_is_published_whole", first=2653),
-    "publish in a hold": Defect(dropped(rules, "_rolled_back"), "a_rollback_holds_the_schedule", first=122),
+    "publish in a hold": Defect(dropped(rules, "_rolled_back"), "a_rollback_holds_the_schedule", first=182),
     "publish without a judgement": Defect(unjudged, "a_published_run_was_judged"),
     "a projection that merges": Defect(merged_publications, "no_publication_is_lost_or_merged", first=5),
     "a rollback without effect": Defect(rollback_without_effect, "no_publication_is_lost_or_merged", first=5),
-    "a run of an ended request": Defect(always(attempts, "may_stage", value=True), first=38),
-    "a run of a condemned attempt": Defect(condemned_attempt_staged, first=31),
+    "a run of an ended request": Defect(always(attempts, "may_stage", value=True), first=156),
+    "a run of a condemned attempt": Defect(condemned_attempt_staged, first=56),
     "held attempts are condemned": Defect(
-        always(cleaning, "_busy", value=set()), "a_condemned_attempt_has_no_holder_and_no_run", first=67
+        always(cleaning, "_busy", value=set()), "a_condemned_attempt_has_no_holder_and_no_run", first=113
     ),
     "files are removed by an old list of names": Defect(named_files_removed, "no_file_of_a_run_is_gone"),
-    "rows of open requests are deleted": Defect(no_open_requests, "no_needed_row_is_deleted", first=26),
-    "a publication closes everything": Defect(settled_by_any, "a_publication_closes_only_settled_requests", first=37),
-    "a reader goes back": Defect(stale_head_ignored, first=53),
+    "rows of open requests are deleted": Defect(no_open_requests, "no_needed_row_is_deleted", first=34),
+    "a publication closes everything": Defect(settled_by_any, "a_publication_closes_only_settled_requests", first=54),
+    "a reader goes back": Defect(stale_head_ignored, first=80),
 }
 
 
