@@ -45,7 +45,7 @@ from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
-from jobs.runs import RunResult, Slice, WarmUp
+from jobs.runs import EMPTY_STATE, RunResult, Slice, WarmUp
 from tests.support.fuzzing import cases
 from tests.support.no_spark import threads
 from tests.support.repair_model import (
@@ -619,11 +619,10 @@ class RepairMachine(RuleBasedStateMachine):
             run = self.seen.published_chain_run(slice_id)
             assert run is not None
             is_next = before is not None and before.result.slice.end_ms == run.result.slice.start_ms
-            state = before.result.state_after if before is not None and is_next else None
-            if run.result.state_before == state:
+            if before is not None and is_next and run.result.state_before == before.result.state_after:
                 joined.add(run.result.run_id)
             else:
-                assert run.is_chain_start, slice_id
+                assert run.is_chain_start or run.result.state_before == EMPTY_STATE, slice_id
                 assert is_undone or run.result.run_id not in self.joined, slice_id
             before = run
         self.joined = joined
