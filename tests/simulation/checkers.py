@@ -211,7 +211,7 @@ def a_request_is_published_whole(commit: Commit) -> None:
 
 
 def a_publication_closes_only_settled_requests(commit: Commit) -> None:
-    """It closes an older request that it covers, and one whose slices readers then see by the same spec and rows."""
+    """Of each slice of it, readers see a run of a later request, or one with the same spec and rows."""
     published = commit.of(EventKind.PUBLISHED)
     if not published:
         return
@@ -220,7 +220,11 @@ def a_publication_closes_only_settled_requests(commit: Commit) -> None:
     for event in commit.of(EventKind.CLOSED):
         other = view.requests[str(event.request_id)]
         is_older = other.opened_seq < request.opened_seq
-        for slice_ in (slice_ for slice_ in SLICES if covers(other, slice_)):
+        makers = ((past, view.requests.get(past.request_id or "")) for past in view.standing)
+        later = {
+            name for past, maker in makers if maker and maker.opened_seq > other.opened_seq for name in past.changes
+        }
+        for slice_ in (slice_ for slice_ in SLICES if covers(other, slice_) and slice_.slice_id not in later):
             if is_older and (covers(request, slice_) or slice_.slice_id in request.runs):
                 continue
             shown, own = view.published_run(slice_.slice_id), other.runs.get(slice_.slice_id)
