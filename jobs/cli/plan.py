@@ -10,13 +10,12 @@ import click
 
 from jobs.cli import options
 from jobs.cli.slice_lines import all_option, show_plan
-from jobs.engine.fingerprints import checks_fingerprint
 from jobs.ledger.view import LedgerView
-from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, parse_bound
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Ask
+from jobs.replay.suite_fingerprint import suite_fingerprint
 from jobs.runs import Slice, WarmUp
 from windowlib.errors import RequestError
 
@@ -163,7 +162,7 @@ def downstream_plans(places: options.Places, name: str) -> list[Plan | NoPlanYet
     for reader in readers_of(places.chosen(None).good, name):
         work = places.request_context(reader, checks=suite_fingerprint(reader))
         try:
-            ask = Ask(slices=slices_to_follow(work))
+            ask = Ask(slices=slices_to_follow(work), checks=work.checks)
         except RequestError as error:
             plans.append(NoPlanYet(pipeline=reader.name, why=str(error)))
         else:
@@ -263,11 +262,3 @@ def restart_of(work: RequestContext, slices: Sequence[Slice], *, master: str | N
             return restart_before(session, work, slices)
     finally:
         session.stop()
-
-
-def suite_fingerprint(pipeline: Pipeline) -> str | None:
-    """The fingerprint of the suites. Loading them here reports an error in a suite before Spark starts."""
-    from jobs.replay.checks import load_checks
-
-    suites = load_checks(pipeline)
-    return None if suites is None else checks_fingerprint(pipeline, suites.document)

@@ -5,7 +5,7 @@ from functools import partial
 import click
 
 from jobs.cli import options
-from jobs.cli.plan import restart_of, suite_fingerprint
+from jobs.cli.plan import restart_of
 from jobs.cli.progress import progress_option
 from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option
@@ -17,6 +17,7 @@ from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext, on_published_spec
+from jobs.replay.suite_fingerprint import suite_fingerprint
 from jobs.runs import WarmUp
 
 

@@ -12,7 +12,7 @@ import click
 
 from jobs.cli import options
 from jobs.cli.arrow_start import keep_pandas_out
-from jobs.cli.plan import GivenRange, chosen_restart, suite_fingerprint
+from jobs.cli.plan import GivenRange, chosen_restart
 from jobs.cli.progress import progress_option, told_progress
 from jobs.cli.slice_lines import all_option, show_outcome
 from jobs.ledger.view import RequestKind
@@ -23,6 +23,7 @@ from jobs.pipeline.slices import check_range
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
 from jobs.replay.orders import Replayer, ReplayOrder
+from jobs.replay.suite_fingerprint import suite_fingerprint
 from jobs.runs import SHOWN_DIGITS, RunResult
 from windowlib.errors import RequestError
 
@@ -277,7 +278,7 @@ class _Given:
             request_id=request.request_id,
             warm_up=request.warm_up,
         )
-        return work, asked
+        return replace(work, checks=suite_fingerprint(work.pipeline)), asked
 
 
 @dataclass(slots=True)
