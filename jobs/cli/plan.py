@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jobs.review.execution import Execution
     from jobs.review.verify_input import Verification
 
-
+READING_TIMES: Final = "reading the times of the records before the range"
 PLAN_HELP = """List the slices of [from, to) that `run` would replay, and why. Reads only the ledger and the Delta log.
 
 \b
@@ -248,17 +248,12 @@ def chosen_restart(
 
 
 def restart_of(work: RequestContext, slices: Sequence[Slice], *, master: str | None) -> WarmUp | None:
-    """Return the warm-up of a chain that begins with these slices; None if it needs none.
+    """Return the warm-up of a chain that begins with these slices, and tell that the log is read; None without one.
 
     Raises:
-        RequestError, LogError: as for `jobs.replay.restart.restart_before`.
+        RequestError, LogError: as for `jobs.orchestration.stored_warm_up.restart_of`.
     """
-    from jobs.replay.restart import restart_before
-    from jobs.spark.lazy_session import LazySession
+    from jobs.orchestration import stored_warm_up
 
-    session = LazySession.named("hindcast --warm-up", master)
-    try:
-        with options.err().status("reading the times of the records before the range"):
-            return restart_before(session, work, slices)
-    finally:
-        session.stop()
+    with options.err().status(READING_TIMES):
+        return stored_warm_up.restart_of(work, slices, master=master)

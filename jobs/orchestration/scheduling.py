@@ -17,6 +17,7 @@ from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.passing_slices import until_held
 from jobs.orchestration.plan_outline import expected_seconds, given_up_lines, outline
 from jobs.orchestration.requests import Staging, stage
+from jobs.orchestration.stored_warm_up import check_warm_up
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import (
     check_range,
@@ -269,12 +270,14 @@ def replay(
     """Stage the slices of a decision under the lease of the DAG run, with the spec of the request.
 
     Raises:
+        RequestError: the request has a warm-up that does not fit the log any more.
         HindcastError: the replay failed. The same call continues after the last staged slice.
     """
-    work, _ = context_of(open_request_context(pipeline, lake, now_ms=now_ms), opened.request_id)
+    work, request = context_of(open_request_context(pipeline, lake, now_ms=now_ms), opened.request_id)
     work = replace(work, checks=suite_fingerprint(work.pipeline))
     chosen = [slice_of_id(work.pipeline, slice_id) for slice_id in slices]
     with leased(work, opened, hands_on=True):
+        check_warm_up(work, request)
         return stage(work, opened.request_id, chosen, replayer=replayer, staging=staging or Staging())
 
 
