@@ -80,11 +80,11 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     if not (runs or proposes):
         _show(repair, at_least=fold_from)
         return options.OK
-    check_current(work, repair)
     repaired = repairing(work, repair)
     warm_up = restart_of(repaired, repair.slices, master=master)
     if proposes:
         return _propose(work, repair, warm_up, reason=reason, as_json=as_json)
+    check_current(work, repair, warm_up)
     asked = asked_for(repair, who=options.who(), warm_up=warm_up, reason=reason)
     shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
     return run_asked(repaired, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)
