@@ -1,9 +1,11 @@
 """The command adopt."""
 
+from dataclasses import replace
+
 import click
 
 from jobs.cli import options
-from jobs.cli.plan import restart_of, suite_fingerprint
+from jobs.cli.plan import restart_of
 from jobs.cli.progress import progress_option
 from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option, show_plan
@@ -13,6 +15,7 @@ from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid
 from jobs.planning.request_context import Asked, RequestContext, on_published_spec
 from jobs.planning.spec_changes import spec_changes
 from jobs.planning.steps import Ask
+from jobs.replay.suite_fingerprint import suite_fingerprint
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -62,7 +65,7 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
         options.say(line, console=told)
     warm_up = restart_of(work, slices, master=master)
     if dry_run:
-        ask = Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up)
+        ask = replace(Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up), checks=work.checks)
         planned = work.plan(work.ledger.view(), ask)
         if as_json:
             options.print_json(planned.to_json())

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 
 from jobs.cli import options
-from jobs.cli.plan import NoPlanYet, downstream_plans, show_downstream, suite_fingerprint
+from jobs.cli.plan import NoPlanYet, downstream_plans, show_downstream
 from jobs.cli.progress import progress_option
 from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option
@@ -13,6 +13,7 @@ from jobs.orchestration.following import readers_of, slices_to_follow
 from jobs.orchestration.requests import Staging
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked
+from jobs.replay.suite_fingerprint import suite_fingerprint
 
 
 @click.command(

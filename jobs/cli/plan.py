@@ -4,19 +4,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from jobs.cli import options
 from jobs.cli.slice_lines import all_option, show_plan
-from jobs.engine.fingerprints import checks_fingerprint
 from jobs.ledger.view import LedgerView
-from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import check_range, parse_bound
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Ask
+from jobs.replay.suite_fingerprint import suite_fingerprint
 from jobs.runs import Slice, WarmUp
 from windowlib.errors import RequestError
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from jobs.review.execution import Execution
     from jobs.review.verify_input import Verification
 
-
+READING_TIMES: Final = "reading the times of the records before the range"
 PLAN_HELP = """List the slices of [from, to) that `run` would replay, and why. Reads only the ledger and the Delta log.
 
 \b
@@ -163,7 +162,7 @@ def downstream_plans(places: options.Places, name: str) -> list[Plan | NoPlanYet
     for reader in readers_of(places.chosen(None).good, name):
         work = places.request_context(reader, checks=suite_fingerprint(reader))
         try:
-            ask = Ask(slices=slices_to_follow(work))
+            ask = Ask(slices=slices_to_follow(work), checks=work.checks)
         except RequestError as error:
             plans.append(NoPlanYet(pipeline=reader.name, why=str(error)))
         else:
@@ -249,25 +248,12 @@ def chosen_restart(
 
 
 def restart_of(work: RequestContext, slices: Sequence[Slice], *, master: str | None) -> WarmUp | None:
-    """Return the warm-up of a chain that begins with these slices; None if it needs none.
+    """Return the warm-up of a chain that begins with these slices, and tell that the log is read; None without one.
 
     Raises:
-        RequestError, LogError: as for `jobs.replay.restart.restart_before`.
+        RequestError, LogError: as for `jobs.orchestration.stored_warm_up.restart_of`.
     """
-    from jobs.replay.restart import restart_before
-    from jobs.spark.lazy_session import LazySession
+    from jobs.orchestration import stored_warm_up
 
-    session = LazySession.named("hindcast --warm-up", master)
-    try:
-        with options.err().status("reading the times of the records before the range"):
-            return restart_before(session, work, slices)
-    finally:
-        session.stop()
-
-
-def suite_fingerprint(pipeline: Pipeline) -> str | None:
-    """The fingerprint of the suites. Loading them here reports an error in a suite before Spark starts."""
-    from jobs.replay.checks import load_checks
-
-    suites = load_checks(pipeline)
-    return None if suites is None else checks_fingerprint(pipeline, suites.document)
+    with options.err().status(READING_TIMES):
+        return stored_warm_up.restart_of(work, slices, master=master)

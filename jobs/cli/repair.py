@@ -5,7 +5,7 @@ from functools import partial
 import click
 
 from jobs.cli import options
-from jobs.cli.plan import restart_of, suite_fingerprint
+from jobs.cli.plan import restart_of
 from jobs.cli.progress import progress_option
 from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option
@@ -17,6 +17,7 @@ from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
 from jobs.planning.request_context import RequestContext, on_published_spec
+from jobs.replay.suite_fingerprint import suite_fingerprint
 from jobs.runs import WarmUp
 
 
@@ -79,11 +80,11 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     if not (runs or proposes):
         _show(repair, at_least=fold_from)
         return options.OK
-    check_current(work, repair)
     repaired = repairing(work, repair)
     warm_up = restart_of(repaired, repair.slices, master=master)
     if proposes:
         return _propose(work, repair, warm_up, reason=reason, as_json=as_json)
+    check_current(work, repair, warm_up)
     asked = asked_for(repair, who=options.who(), warm_up=warm_up, reason=reason)
     shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
     return run_asked(repaired, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)

@@ -12,7 +12,7 @@ import click
 
 from jobs.cli import options
 from jobs.cli.arrow_start import keep_pandas_out
-from jobs.cli.plan import GivenRange, chosen_restart, suite_fingerprint
+from jobs.cli.plan import READING_TIMES, GivenRange, chosen_restart
 from jobs.cli.progress import progress_option, told_progress
 from jobs.cli.slice_lines import all_option, show_outcome
 from jobs.ledger.view import RequestKind
@@ -23,6 +23,7 @@ from jobs.pipeline.slices import check_range
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
 from jobs.replay.orders import Replayer, ReplayOrder
+from jobs.replay.suite_fingerprint import suite_fingerprint
 from jobs.runs import SHOWN_DIGITS, RunResult
 from windowlib.errors import RequestError
 
@@ -59,7 +60,8 @@ _WAYS: Final = (
     default=None,
     metavar="FILE",
     help="Do what a plan says that `hindcast plan --out FILE` has stored. The command is refused if the spec, the "
-    "checks, the published head or the log inside its slices has changed since. The message names what moved.",
+    "checks, the published head or the log inside its slices has changed since; with a warm-up, also if the log before "
+    "them has. The message names what moved.",
 )
 @click.option(
     "--chunk",
@@ -255,18 +257,26 @@ class _Given:
         stored = PlanFile.load(path)
         if stored.pipeline != work.pipeline.name:
             raise RequestError(f"the plan {path} is of pipeline {stored.pipeline}, not of {work.pipeline.name}")
-        check_range(work.pipeline, stored.from_ms, stored.to_ms, now_ms=work.ledger.now_ms())
+        slices = check_range(work.pipeline, stored.from_ms, stored.to_ms, now_ms=work.ledger.now_ms())
         asked = Asked(
             from_ms=stored.from_ms, to_ms=stored.to_ms, who=options.who(), reason=self.reason, is_fresh=stored.fresh,
             kind=self.kind,
         )  # fmt: skip
         if_open = IfOpen(self.if_open or IfOpen.REFUSE.value)
-        return replace(asked, if_open=if_open, warm_up=stored.warm_up), stored
+        warm_up = chosen_restart(
+            work, slices, is_fresh=stored.fresh, warms_up=stored.warm_up is not None, master=self.master
+        )
+        return replace(asked, if_open=if_open, warm_up=warm_up), stored
 
     def _continued(self, work: RequestContext, request_text: str) -> tuple[RequestContext, Asked]:
         """Return the context with the spec of an open request, and what continues it."""
         self._refuse("--request", "--from", "--to", "--event-time", "--fresh", "--warm-up", "--replace or --wait")
         work, request = request_to_continue(work, options.request_of(work, request_text))
+        if request.warm_up is not None:
+            from jobs.orchestration.stored_warm_up import check_warm_up
+
+            with options.err().status(READING_TIMES):
+                check_warm_up(work, request, master=self.master)
         asked = Asked(
             from_ms=request.from_ms,
             to_ms=request.to_ms,
@@ -277,7 +287,7 @@ class _Given:
             request_id=request.request_id,
             warm_up=request.warm_up,
         )
-        return work, asked
+        return replace(work, checks=suite_fingerprint(work.pipeline)), asked
 
 
 @dataclass(slots=True)

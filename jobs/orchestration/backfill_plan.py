@@ -13,6 +13,7 @@ from jobs.planning.plan import Plan
 from jobs.planning.plan_total import share_to_replay, to_read
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.steps import Ask, Reason, Step
+from jobs.replay.suite_fingerprint import suite_fingerprint
 from jobs.review.pages.state import OpenRequest, open_request
 from jobs.runs import Slice
 
@@ -50,7 +51,7 @@ def backfill_plan(work: RequestContext, form: BackfillForm) -> BackfillPlan:
     """Return what a backfill would do, from the Delta log and the ledger. The form is valid (`checked_form`).
 
     Raises:
-        LogError, SpecError: the log is missing or does not fit the pipeline.
+        LogError, SpecError: the log is missing or does not fit the pipeline, or its suite file is wrong.
         RequestError: another request was opened since the form was checked, or the chain cannot begin.
     """
     view = work.ledger.view()
@@ -63,7 +64,8 @@ def backfill_plan(work: RequestContext, form: BackfillForm) -> BackfillPlan:
         return BackfillPlan(total="The plan is made when the open requests have ended.", open=others)
     resumed = check_range_is_free(work, view, asked)
     slices = slices_between(work.pipeline, form.from_ms, form.to_ms)
-    planned = work.plan(view, Ask(slices=slices, is_fresh=form.is_fresh, request_id=resumed))
+    checks = suite_fingerprint(work.pipeline)
+    planned = work.plan(view, Ask(slices=slices, is_fresh=form.is_fresh, request_id=resumed, checks=checks))
     groups = [list(group) for _, group in groupby(planned.steps, key=lambda step: step.shown)]
     later = later_slices(work, form)
     return BackfillPlan(

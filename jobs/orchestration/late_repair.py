@@ -17,6 +17,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import counted
+from jobs.planning.chains import RunsByState
 from jobs.planning.changed_slices import changed_slices, in_words
 from jobs.planning.event_times import log_engine
 from jobs.planning.request_context import Asked, RequestContext
@@ -170,34 +171,24 @@ def repairing(work: RequestContext, repair: LateRepair) -> RequestContext:
     return replace(work, pipeline=work.pipeline.model_copy(update={"windows": windows}))
 
 
-def check_current(work: RequestContext, repair: LateRepair) -> None:
-    """Refuse to replay a repair of slices whose records in the log are others than their published runs read.
+def check_current(work: RequestContext, repair: LateRepair, warm_up: WarmUp | None) -> None:
+    """Refuse to replay a repair if its slices or its warm-up have other records in the log than published runs read.
 
     Raises:
         RequestError: a slice has other records now; the message has the command that replays them.
         LogError: the log is missing, or cannot be read.
     """
-    ids = {slice_.slice_id for slice_ in repair.slices}
+    first, end_ms = repair.slices[0] if warm_up is None else warm_up.first, repair.slices[-1].end_ms
     changes = changed_slices(work, work.ledger.view())
-    changed = [change for change in changes if change.slice.slice_id in ids and change.match is not Match.UNKNOWN]
+    read = [change for change in changes if first.start_ms <= change.slice.start_ms < end_ms]
+    changed = [change for change in read if change.match is not Match.UNKNOWN]
     if not changed:
         return
     grid, name = slice_grid(work.pipeline), work.pipeline.name
-    start, end = show_ms(grid, changed[0].slice.start_ms), show_ms(grid, repair.slices[-1].end_ms)
+    start, end = show_ms(grid, changed[0].slice.start_ms), show_ms(grid, end_ms)
     raise RequestError(
         f"{in_words(work, changed)}. A repair needs the records that the published runs read. Replay the changed "
         f"slices first: hindcast run {name} --from {start} --to {end}"
-    )
-
-
-def replaced_since(view: LedgerView, request: Request) -> tuple[str, ...]:
-    """Return the slices of a repair of which the published chain has other runs than when the repair was opened."""
-    then, from_ms, to_ms = view.published_at(request.opened_seq), request.from_ms or 0, request.to_ms or 0
-    return tuple(
-        slice_id
-        for slice_id, run_id in view.published.items()
-        if from_ms <= view.slices[slice_id].start_ms < to_ms
-        and view.chain_run_id(then.get(slice_id, "")) != view.chain_run_id(run_id)
     )
 
 
@@ -219,13 +210,14 @@ def repairs_of(work: RequestContext, view: LedgerView, request: Request) -> dict
     These are the runs with other rows. The states of both at the end of the range are compared.
 
     Raises:
-        RequestError: a slice is not published any more, or windows that the chain still has open differ.
+        RequestError: a slice is not published any more, a slice of the range or of the warm-up has other records than
+            the chain's run read, or windows that the chain still has open differ.
         StoreError: a checkpoint cannot be read.
     """
     slices = slices_between(work.pipeline, request.from_ms or 0, request.to_ms or 0)
     _check_lateness(work, view, slices, request=request)
     pairs = [(_own_run(view, slice_, request), _chain_run(view, slice_, request)) for slice_ in slices]
-    for repaired, own in pairs:
+    for repaired, own in (*_warm_up_pairs(view, *pairs[0], request=request), *pairs):
         _check_input(repaired, own, request=request)
     _check_states(work, *pairs[-1], request=request)
     return {
@@ -259,6 +251,27 @@ def _chain_run(view: LedgerView, slice_: Slice, request: Request) -> StagedRun:
             f"slice {slice_.slice_id} is not published any more, so request {request.request_id} cannot repair it"
         )
     return run
+
+
+def _warm_up_pairs(
+    view: LedgerView, repaired: StagedRun, own: StagedRun, *, request: Request
+) -> Iterator[tuple[StagedRun, StagedRun]]:
+    """Yield the runs of a repair's warm-up, newest first, and the runs from whose states the chain's run follows.
+
+    Of runs with equal states, that of the published chain counts.
+    """
+    if request.warm_up is None:
+        return
+    by_state = RunsByState.of(view)
+    while repaired.result.slice.start_ms > request.warm_up.first.start_ms:
+        before, own_before = by_state.before(repaired), by_state.before(own)
+        if before is None or own_before is None:
+            return
+        repaired, own = before, own_before
+        published = view.published_chain_run(own.result.slice.slice_id)
+        if published is not None and published.result.state_after == own.result.state_after:
+            own = published
+        yield repaired, own
 
 
 def _check_input(repaired: StagedRun, own: StagedRun, *, request: Request) -> None:

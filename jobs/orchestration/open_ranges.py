@@ -116,7 +116,7 @@ def refuse_without_work(
     """Refuse to resume a held request of others if there is nothing to replay: it would be held again.
 
     Raises:
-        RangeTaken: the log has not changed, so a person has to decide.
+        RangeTaken: neither the log nor the suite has changed, so a person has to decide.
     """
     request = view.requests.get(resumed or "")
     if request is None or any(lease.lease_id == asked.own_lease for lease in request.leases) or planned.stale:

@@ -6,7 +6,7 @@ from jobs.durations import format_duration, human_duration
 from jobs.lake.lake import Lake
 from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
-from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing, replaced_since
+from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.slices import slices_between
@@ -62,7 +62,7 @@ def _outdated(work: RequestContext, view: LedgerView) -> list[LedgerEvent]:
     return [
         closed_event(request.request_id, f"slices were published again after it was opened, first {replaced[0]}")
         for request in view.open_requests(RequestKind.REPAIR)
-        if not is_live(work, request) and (replaced := replaced_since(view, request))
+        if not is_live(work, request) and (replaced := _replaced_since(view, request))
     ]
 
 
@@ -70,10 +70,10 @@ def propose(work: RequestContext, repair: LateRepair, *, warm_up: WarmUp | None,
     """Open the request of a repair without a holder. If a repair is open, that one is returned.
 
     Raises:
-        RequestError: a slice of the repair has changed in the log.
+        RequestError: a slice of the repair, or of its warm-up, has changed in the log.
         LogError: the log is missing, or cannot be read.
     """
-    check_current(work, repair)
+    check_current(work, repair, warm_up)
     repaired, request_id = repairing(work, repair), work.new_id()
     asked = asked_for(repair, who=who, warm_up=warm_up, reason=reason)
 
@@ -117,6 +117,18 @@ def within_budget(
         to_ms = repair.late[len(repair.late) // 2 - 1].slice.end_ms
 
 
+def _replaced_since(view: LedgerView, request: Request) -> tuple[str, ...]:
+    """Return the slices that a repair reads of which the published chain has other runs than when it was opened."""
+    then, to_ms = view.published_at(request.opened_seq), request.to_ms or 0
+    from_ms = (request.from_ms or 0) if request.warm_up is None else request.warm_up.first.start_ms
+    return tuple(
+        slice_id
+        for slice_id, run_id in view.published.items()
+        if from_ms <= view.slices[slice_id].start_ms < to_ms
+        and view.chain_run_id(then.get(slice_id, "")) != view.chain_run_id(run_id)
+    )
+
+
 def _first_ms(view: LedgerView, *, oldest_ms: int) -> int | None:
     """Return the start of the first published slice that is young enough, and after those that a person declined."""
     declined = [request.to_ms or 0 for request in view.requests.values() if _is_declined(view, request)]
@@ -134,4 +146,4 @@ def _is_declined(view: LedgerView, request: Request) -> bool:
     if request.state is not RequestState.CLOSED or request.ended_by is not None:
         return False
     decided = [decision for decision in view.decisions.values() if decision.request_id == request.request_id]
-    return (bool(decided) and decided[-1].action == "cancel") or not replaced_since(view, request)
+    return (bool(decided) and decided[-1].action == "cancel") or not _replaced_since(view, request)

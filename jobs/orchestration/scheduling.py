@@ -17,6 +17,7 @@ from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.passing_slices import until_held
 from jobs.orchestration.plan_outline import expected_seconds, given_up_lines, outline
 from jobs.orchestration.requests import Staging, stage
+from jobs.orchestration.stored_warm_up import check_warm_up
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import (
     check_range,
@@ -47,6 +48,7 @@ from jobs.planning.watching import Watch, watch_ledger, watch_log
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import PublicationAttempt, describe_hold
 from jobs.replay.orders import Replayer
+from jobs.replay.suite_fingerprint import suite_fingerprint
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -193,7 +195,10 @@ def plan_backfill_interval(
         return Wait(why=busy, warnings=warnings, watch=watch_ledger(work, view))
     shared = shared_request(work, view)
     try:
-        planned = work.plan(view, Ask(slices=slices, request_id=shared.request_id if shared else None))
+        ask = Ask(
+            slices=slices, request_id=shared.request_id if shared else None, checks=suite_fingerprint(work.pipeline)
+        )
+        planned = work.plan(view, ask)
     except ChainError as error:
         if is_interval_before_running():
             why = f"slice {slices[0].slice_id} needs the state after the interval before, whose DAG run is not over yet"
@@ -241,7 +246,8 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
     try:
         resumed = check_range_is_free(work, view, asked)
         request_id = resumed or asked.request_id
-        planned = work.plan(view, Ask(slices=slices, is_fresh=asked.is_fresh, request_id=request_id))
+        ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=request_id, checks=suite_fingerprint(pipeline))
+        planned = work.plan(view, ask)
         refuse_without_work(work, view, asked, resumed=resumed, planned=planned)
         return _open_unless_current(work, planned, asked)
     except RangeTaken as error:
@@ -264,11 +270,14 @@ def replay(
     """Stage the slices of a decision under the lease of the DAG run, with the spec of the request.
 
     Raises:
+        RequestError: the request has a warm-up that does not fit the log any more.
         HindcastError: the replay failed. The same call continues after the last staged slice.
     """
-    work, _ = context_of(open_request_context(pipeline, lake, now_ms=now_ms), opened.request_id)
+    work, request = context_of(open_request_context(pipeline, lake, now_ms=now_ms), opened.request_id)
+    work = replace(work, checks=suite_fingerprint(work.pipeline))
     chosen = [slice_of_id(work.pipeline, slice_id) for slice_id in slices]
     with leased(work, opened, hands_on=True):
+        check_warm_up(work, request)
         return stage(work, opened.request_id, chosen, replayer=replayer, staging=staging or Staging())
 
 
@@ -341,7 +350,7 @@ def _scheduled(
                 why=waiting.line(now_ms), waiting=waiting, watch=watch_log(work, view, waiting, version=log.version)
             )
         slices, unarrived = (waiting.slice,), {waiting.slice.slice_id: describe_unarrived(waiting)}
-    planned = make_plan(work.pipeline, view, log, ask=Ask(slices=slices))
+    planned = make_plan(work.pipeline, view, log, ask=Ask(slices=slices, checks=suite_fingerprint(work.pipeline)))
     passing, held = until_held(view, planned, unarrived)
     if not passing:
         return Skip(why=f"held by {held}")

@@ -144,6 +144,10 @@ class PlanFile(_Stored):
                 f"the published head was ledger version {self.published if self.published >= 0 else 'none'} and is "
                 f"{newest} now"
             )
+        if basis.ask.warm_up != self.warm_up:
+            first = planned.range[0].slice.slice_id
+            yield f"the log before slice {first}, or what is published of it, has changed, and with it the warm-up"
+            return
         now = {step.slice.slice_id: step for step in planned.steps}
         stored = {step.slice_id: step for step in self.slices}
         if now.keys() != stored.keys():

@@ -1,0 +1,56 @@
+"""Warm-ups: the restart point of a range, and whether the one that a request has stored is still right."""
+
+from collections.abc import Sequence
+
+from jobs.ledger.events import LedgerEvent, closed_event
+from jobs.ledger.view import LedgerView, Request
+from jobs.planning.request_context import RequestContext
+from jobs.planning.restating import request_slices
+from jobs.runs import Slice, WarmUp
+from windowlib.errors import RequestError
+
+
+def restart_of(work: RequestContext, slices: Sequence[Slice], *, master: str | None = None) -> WarmUp | None:
+    """Return the warm-up of a chain that begins with these slices; None if it needs none.
+
+    Raises:
+        RequestError, LogError: as for `jobs.replay.restart.restart_before`.
+    """
+    from jobs.replay.restart import restart_before
+    from jobs.spark.lazy_session import LazySession
+
+    session = LazySession.named("hindcast --warm-up", master)
+    try:
+        return restart_before(session, work, slices)
+    finally:
+        session.stop()
+
+
+def check_warm_up(work: RequestContext, request: Request, *, master: str | None = None) -> None:
+    """Refuse to continue a request whose warm-up is not that of the log of now. Such a repair is closed.
+
+    Args:
+        work: the context with the spec of the request.
+        request: the request.
+        master: a Spark master URL.
+
+    Raises:
+        RequestError: the log before the range has changed; or as `restart_of` raises.
+        LogError: the log cannot be read.
+    """
+    if request.warm_up is None:
+        return
+    first, *_ = slices = request_slices(work, request)
+    if restart_of(work, slices, master=master) == request.warm_up:
+        return
+    why = (
+        f"the log before slice {first.slice_id}, or what is published of it, has changed since request "
+        f"{request.request_id} of pipeline {work.pipeline.name} was opened, so its warm-up does not fit any more"
+    )
+
+    def close(view: LedgerView) -> Sequence[LedgerEvent]:
+        return [closed_event(request.request_id, why)] if view.requests[request.request_id].is_open else []
+
+    if request.is_repair:
+        work.ledger.write(close)
+    raise RequestError(f"{why}. {'Repair again' if request.is_repair else 'Cancel it, and make a new request'}")

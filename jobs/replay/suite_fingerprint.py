@@ -1,0 +1,16 @@
+"""The fingerprint of the suites that judge a pipeline's runs. What reads them is imported with the first call."""
+
+from jobs.engine.fingerprints import checks_fingerprint
+from jobs.pipeline.models.pipeline import Pipeline
+
+
+def suite_fingerprint(pipeline: Pipeline) -> str | None:
+    """Return the fingerprint of the suites as they are now; None for a pipeline without `quality`.
+
+    Raises:
+        SpecError: the suite file is wrong.
+    """
+    from jobs.replay.checks import load_checks
+
+    suites = load_checks(pipeline)
+    return None if suites is None else checks_fingerprint(pipeline, suites.document)

@@ -1,0 +1,143 @@
+"""A suite that was edited judges the runs again that the next request of Airflow covers, and no others."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from expectations.loader import SUITES_VARIABLE
+from jobs.engine.fingerprints import checks_fingerprint
+from jobs.lake.lake import Lake
+from jobs.orchestration import scheduling
+from jobs.orchestration.backfill_checks import checked_form
+from jobs.orchestration.backfill_plan import backfill_plan
+from jobs.orchestration.restatements import plan_request
+from jobs.orchestration.scheduling import Decision, Replay, Skip
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.replay.checks import load_checks
+from jobs.review.pages.request_page import plan_of
+from jobs.runs import RunResult
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+
+DAYS: Final = ("2024-01-01", "2024-01-02", "2024-01-03")
+TEXT: Final = f"{PIPELINE}quality: {{suite: expectations/sales.json, fail_on: critical}}\n"
+NOW_MS: Final = day_ms("2024-02-01")
+
+
+class Dags:
+    """Plays the tasks of DAG runs of a pipeline whose suite limits the total of a day."""
+
+    def __init__(self, root: Path) -> None:
+        self.pipeline, self.lake, self.suite = sales(TEXT), Lake(root=str(root)), root / "suites" / "sales.json"
+        self.suite.parent.mkdir()
+        self.replayer = FakeReplayer(change=self._judged)
+        for day in DAYS:
+            append_day(root, day, {"a": 50})
+
+    def _judged(self, result: RunResult) -> RunResult:
+        suites = load_checks(self.pipeline)
+        assert suites is not None
+        return replace(result, extras={"checks_fingerprint": checks_fingerprint(self.pipeline, suites.document)})
+
+    def limit(self, most: int) -> None:
+        check = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "total", "max_value": most}}
+        document = {"window_outputs": {"name": "sales", "expectations": [check | {"severity": "critical"}]}}
+        self.suite.write_text(json.dumps(document))
+
+    def work(self) -> RequestContext:
+        return open_request_context(self.pipeline, self.lake, now_ms=lambda: NOW_MS)
+
+    def scheduled(self, end: str) -> Decision:
+        return scheduling.plan_scheduled(
+            self.pipeline, self.lake, interval_end_ms=day_ms(end), now_ms=NOW_MS, who="the schedule"
+        )
+
+    def interval(self) -> Decision:
+        interval_ms = (day_ms(DAYS[0]), day_ms(DAYS[-1]))
+        return scheduling.plan_backfill_interval(
+            self.pipeline, self.lake, interval_ms=interval_ms, now_ms=NOW_MS, who="a test", lease_id="interval"
+        )
+
+    def by_hand(self, lease_id: str) -> Decision:
+        asked = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[2]), who="a test", reason="", lease_id=lease_id)
+        return scheduling.plan_by_hand(self.pipeline, self.lake, asked=asked, now_ms=NOW_MS)
+
+    def replayed(self, decision: Decision, *, publish: bool = True) -> list[str]:
+        """Return the slices that the tasks after a decision replay."""
+        assert isinstance(decision, Replay), decision
+        before, opened = len(self.replayer.orders), decision.opened
+        scheduling.replay(
+            self.pipeline, self.lake, opened=opened, slices=decision.slices, replayer=self.replayer,
+            now_ms=lambda: NOW_MS,
+        )  # fmt: skip
+        if publish:
+            done = scheduling.publish_task(self.pipeline, self.lake, opened=opened, who="a test", now_ms=NOW_MS)
+            assert done.is_published, done.why
+        else:
+            scheduling.leave_staged(self.pipeline, self.lake, opened=opened, now_ms=NOW_MS)
+        return [slice_.slice_id for order in self.replayer.orders[before:] for slice_ in order.slices]
+
+
+@pytest.fixture
+def dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dags:
+    made = Dags(tmp_path)
+    monkeypatch.setenv(SUITES_VARIABLE, str(made.suite.parent))
+    made.limit(100)
+    return made
+
+
+def test_a_backfill_replays_what_another_suite_has_judged(dags: Dags) -> None:
+    staged = dags.by_hand("1")
+    assert dags.replayed(staged, publish=False) == [*DAYS[:2]]
+    dags.limit(90)
+    assert dags.replayed(dags.by_hand("2")) == [*DAYS[:2]], "the staged runs of the resumed request"
+    assert dags.by_hand("3") == Skip(why="every slice is current and published")
+    dags.limit(80)
+    assert dags.replayed(dags.interval()) == [*DAYS[:2]], "an interval of Airflow's own backfill"
+    dags.limit(70)
+    assert dags.replayed(dags.by_hand("4")) == [*DAYS[:2]], "the published runs"
+
+
+def test_a_task_that_is_tried_again_replays_nothing_twice(dags: Dags) -> None:
+    dags.replayed(dags.by_hand("1"), publish=False)
+    dags.limit(90)
+    decision = dags.by_hand("2")
+    assert dags.replayed(decision, publish=False) == [*DAYS[:2]]
+    assert dags.replayed(decision) == []
+
+
+def test_a_run_that_continues_a_request_judges_its_runs_again(dags: Dags) -> None:
+    staged = dags.by_hand("1")
+    assert isinstance(staged, Replay)
+    dags.replayed(staged, publish=False)
+    dags.limit(90)
+    view = dags.work().ledger.view()
+    shown, _ = plan_of(dags.work(), view, view.requests[staged.opened.request_id])
+    assert shown is not None
+    assert len(shown.stale) == 2, "the page of the request tells it"
+    asked = Asked(from_ms=None, to_ms=None, who="a test", reason="", request_id=staged.opened.request_id, lease_id="2")
+    assert dags.replayed(plan_request(dags.pipeline, dags.lake, asked=asked, now_ms=NOW_MS)) == [*DAYS[:2]]
+
+
+def test_the_schedule_leaves_published_slices_and_takes_what_the_new_suite_lets_pass(dags: Dags) -> None:
+    assert dags.replayed(dags.scheduled(DAYS[1])) == [DAYS[0]]
+    dags.limit(40)
+    assert isinstance(dags.scheduled(DAYS[1]), Skip), "nothing new"
+    assert dags.replayed(dags.scheduled(DAYS[2]), publish=False) == [DAYS[1]]
+    assert isinstance(held := dags.scheduled(DAYS[2]), Skip)
+    assert held.why.startswith(f"held by {DAYS[1]}")
+    dags.limit(60)
+    assert dags.replayed(dags.scheduled(DAYS[2])) == [DAYS[1]]
+
+
+def test_the_form_of_a_backfill_tells_that_the_suite_was_edited(dags: Dags) -> None:
+    dags.limit(40)
+    dags.replayed(dags.by_hand("1"), publish=False)
+    dags.limit(60)
+    form = checked_form(dags.work(), {"from": DAYS[0], "to": DAYS[2], "reason": "a test"}, now_ms=NOW_MS)
+    made = backfill_plan(dags.work(), form)
+    assert [(line.reason, line.because) for line in made.lines] == [
+        ("checks changed", "the suite has changed since the run was checked")
+    ]
