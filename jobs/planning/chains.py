@@ -134,8 +134,9 @@ def _at_the_beginning(view: LedgerView, log: LogState, *, first: Slice, spec: st
 
 def run_before(view: LedgerView, slice_: Slice) -> StagedRun | None:
     """Return the run of the published chain whose slice ends where a slice begins; None if there is none."""
-    names = (name for name in view.published if view.slices[name].end_ms == slice_.start_ms)
-    return next((view.published_chain_run(name) for name in names), None)
+    name = next((name for name in view.published if view.slices[name].end_ms >= slice_.start_ms), None)
+    is_next = name is not None and view.slices[name].end_ms == slice_.start_ms
+    return view.published_chain_run(name) if name is not None and is_next else None
 
 
 def begins_chain(view: LedgerView, run: StagedRun) -> bool:

@@ -7,6 +7,7 @@ Two rules hold for candidates only: nothing that readers see may be replaced wit
 on with the spec of the candidate.
 """
 
+from itertools import takewhile
 from typing import NamedTuple
 
 from jobs.lake.log_match import Match, match_input
@@ -152,7 +153,7 @@ def outdated(work: RequestContext, view: LedgerView, request: Request) -> Obstac
     """
     if request.is_candidate or request.is_repair:
         return None
-    since = [past for past in view.publications if past.seq > request.opened_seq]
+    since = takewhile(lambda past: past.seq > request.opened_seq, reversed(view.publications))
     replaced = {name for past in since for name in past.changes if name in request.runs}
     older = tuple(name for name, run_id in request.runs.items() if name in replaced and _is_older(view, name, run_id))
     if not older:
