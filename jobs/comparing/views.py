@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from jobs.ledger.view import LedgerView, Request, RequestState, StagedRun
+from jobs.planning.chains import newly_shown
 from windowlib.errors import RequestError
 
 
@@ -65,7 +66,7 @@ def request_sides(view: LedgerView, request_id: str | None = None) -> Sides:
     return Sides(
         view=view,
         before=_side(view, f"what readers see (ledger version {view.version})", view.published),
-        after=_side(view, what, {**view.published, **request.runs}),
+        after=_side(view, what, {**view.published, **request.runs, **newly_shown(view, request)}),
         request_id=request.request_id,
     )
 

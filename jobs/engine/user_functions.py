@@ -145,7 +145,9 @@ class Functions:
             return None
         if top in sys.stdlib_module_names or _is_installed(top):
             raise self._error(
-                path, f"{file} has the same name as the module {top!r} of Python or of an installed package; rename it"
+                path,
+                f"{file} has the same name as the module {top!r} of Python or of an installed package; rename it, or "
+                "uninstall the package if it is a copy",
             )
         return _Found(module_name, file, is_beside=True)
 

@@ -63,7 +63,7 @@ class _PublicationProjection:
 
     def freeze(self) -> Publication:
         if self.frozen is None:
-            self.frozen = replace(self.publication, changes=dict(self.changes))
+            self.frozen = replace(self.publication, changes=dict(self.changes), chain_before=dict(self.chain_before))
         return self.frozen
 
     def copy(self) -> "_PublicationProjection":

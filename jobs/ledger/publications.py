@@ -27,7 +27,8 @@ class Publication:
     `seq` is the ledger version of the commit and names the publication. `undoes` is set for a rollback: it is the `seq`
     of the publication that the rollback reverts. `decision_id` names the decision or the DAG run that has published.
     `told_by` names the task that sends the asset events; None if no task does, because a command has published. It is
-    empty in the ledgers of earlier versions.
+    empty in the ledgers of earlier versions. `chain_before` maps each slice of which a repair was seen before to the
+    run of the chain at that time. A rollback restores it.
     """
 
     seq: int
@@ -38,6 +39,7 @@ class Publication:
     decision_id: str | None = None
     told_by: str | None = ""
     changes: Mapping[str, str | None] = field(default_factory=dict)
+    chain_before: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def id(self) -> PublicationId:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from itertools import groupby
 
+from jobs.engine.fingerprints import spec_fingerprint
+from jobs.ledger.view import StagedRun
 from jobs.orchestration.backfill_form import BackfillForm
 from jobs.orchestration.open_ranges import check_range_is_free, in_the_way
 from jobs.orchestration.plan_outline import folded
@@ -13,6 +15,7 @@ from jobs.planning.plan import Plan
 from jobs.planning.plan_total import share_to_replay, to_read
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.steps import Ask, Reason, Step
+from jobs.publishing.chain_rules import was_begun_fresh
 from jobs.replay.suite_fingerprint import suite_fingerprint
 from jobs.review.pages.state import OpenRequest, open_request
 from jobs.runs import Slice
@@ -78,10 +81,15 @@ def backfill_plan(work: RequestContext, form: BackfillForm) -> BackfillPlan:
 
 
 def later_slices(work: RequestContext, form: BackfillForm) -> tuple[Slice, ...]:
-    """Return the published slices after the range that were computed from its state: to the end of their chain."""
+    """Return the published slices after the range that start from its state, or have to: to the end of their chain."""
     view, grid, later = work.ledger.view(), slice_grid(work.pipeline), list[Slice]()
+    spec = spec_fingerprint(work.pipeline)
+
+    def stands_alone(run: StagedRun) -> bool:
+        return begins_chain(view, run) and (run.result.spec_fingerprint != spec or was_begun_fresh(view, run))
+
     after = next_slice(grid, slices_between(work.pipeline, form.from_ms, form.to_ms)[-1])
-    while after is not None and (run := view.published_chain_run(after.slice_id)) and not begins_chain(view, run):
+    while after is not None and (run := view.published_chain_run(after.slice_id)) and not stands_alone(run):
         later.append(after)
         after = next_slice(grid, after)
     return tuple(later)

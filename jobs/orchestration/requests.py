@@ -4,13 +4,14 @@ The caller passes the `Replayer` that runs Spark. `jobs.publishing.publishing` p
 """
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from jobs.lake.pinned_files import BYTES_PER_RECORD
 from jobs.ledger.events import EventKind, LedgerEvent, closed_event, slice_columns
-from jobs.ledger.view import LedgerView, RequestKind, StagedRun
+from jobs.ledger.looks import verified_event
+from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.orchestration.attempts import begins_chain, may_stage, replay_until_closed
 from jobs.orchestration.open_ranges import check_range_is_free, open_range
 from jobs.orchestration.outcomes import RequestOutcome
@@ -22,12 +23,13 @@ from jobs.planning.log_state import LogState
 from jobs.planning.plan import Plan, continued_run, make_plan
 from jobs.planning.request_context import Asked, RequestContext, context_of
 from jobs.planning.steps import Ask, Reason, Step
+from jobs.publishing.chain_rules import is_older
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import judge_request
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import PublicationAttempt
 from jobs.replay.orders import Replayer, ReplayOrder
-from jobs.runs import RunResult, Slice
+from jobs.runs import RunResult, Sighting, Slice
 from windowlib.errors import InvariantBroken, RequestError
 
 if TYPE_CHECKING:
@@ -251,12 +253,15 @@ def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
     """Record in the request the current runs that it does not have.
 
     A run that readers see is recorded only if the request has another run of the same slice. If the chain of the
-    request begins with a run that another request has staged inside its own chain, the event tells it.
+    request begins with a run that another request has staged inside its own chain, the event tells it. An own run that
+    is older than the published one, and current again (the newer records were erased), is recorded as seen now.
     """
 
     def is_start(view: LedgerView, run: StagedRun) -> bool:
-        request = view.requests[request_id]
-        is_first = request.warm_up is not None and run.result.slice.start_ms == request.from_ms
+        request, first = view.requests[request_id], current.steps[0].slice
+        if request.warm_up is None:
+            return current.start.begins_chain and run.result.slice == first and not run.is_chain_start
+        is_first = run.result.slice.start_ms == request.from_ms
         return is_first and not run.is_chain_start and begins_chain(work.pipeline, view, run.result)
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
@@ -264,7 +269,7 @@ def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
         runs = request.runs
         if not request.is_open:
             return []
-        return [
+        return [*_seen_again(view, request, current)] + [
             LedgerEvent(
                 kind=EventKind.ADOPTED,
                 request_id=request_id,
@@ -286,6 +291,18 @@ def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
 
     if any(step.reason is Reason.CURRENT for step in current.range):
         work.ledger.write(decide)
+
+
+def _seen_again(view: LedgerView, request: Request, current: Plan) -> Iterator[LedgerEvent]:
+    """Yield the sightings of the request's own runs that are current, and were older than the published ones."""
+    for step in current.range:
+        run, log = step.run, None if current.basis is None else current.basis.log
+        is_own = run is not None and request.runs.get(step.slice.slice_id) == run.result.run_id
+        if run is None or log is None or not is_own or step.reason is not Reason.CURRENT:
+            continue
+        if is_older(view, step.slice.slice_id, run.result.run_id):
+            seen = Sighting(log=log.coordinates[step.slice.slice_id], is_equal=True)
+            yield verified_event(run.result, seen, fingerprint=run.result.input_fingerprint, who=request.who)
 
 
 def _complete(work: RequestContext, request_id: str, first: Plan | None) -> None:

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from jobs.lake.lake import Lake
 from jobs.ledger.provenance import DagRunOrigin
-from jobs.ledger.view import RequestKind
+from jobs.ledger.view import Request, RequestKind
 from jobs.orchestration.open_ranges import RangeTaken, busy_with, check_range_is_free, open_range, refuse_without_work
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.passing_slices import until_held
@@ -43,7 +43,7 @@ from jobs.planning.request_context import (
     shared_request,
 )
 from jobs.planning.standing import due_slices
-from jobs.planning.steps import Ask, Reason
+from jobs.planning.steps import Ask, Step
 from jobs.planning.watching import Watch, watch_ledger, watch_log
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import PublicationAttempt, describe_hold
@@ -213,7 +213,7 @@ def plan_backfill_interval(
         lease_id=lease_id,
         origin=origin,
     )
-    return replace(_open_unless_current(work, planned, asked), warnings=warnings)
+    return replace(_open_unless_current(work, planned, asked, shared=shared), warnings=warnings)
 
 
 def _in_words_of_the_backfill(work: RequestContext, gap: ChainGap) -> str:
@@ -222,8 +222,11 @@ def _in_words_of_the_backfill(work: RequestContext, gap: ChainGap) -> str:
     staged = (
         f" It is staged in {', '.join(named)}: publish that first, on its page (Hindcast, Requests)." if named else ""
     )
+    warm_up = f" Run `hindcast run {work.pipeline.name} --warm-up` for it." if gap.is_warm_up else ""
+    begin = f" Let the date range of the backfill begin with slice {gap.nearest.slice_id}."
+    nearest = "" if gap.nearest == gap.first else begin
     return (
-        f"{gap.why}.{staged} Let the date range of the backfill begin with slice {gap.nearest.slice_id}. Or trigger "
+        f"{gap.why}.{staged}{nearest}{warm_up} {'Or trigger' if nearest or warm_up else 'Trigger'} "
         f"backfill_{work.pipeline.name} with From {show_ms(slice_grid(work.pipeline), gap.first.start_ms)} and Fresh: "
         "a new chain then begins there, and its windows do not contain earlier records"
     )
@@ -358,9 +361,17 @@ def _scheduled(
     return _Due(slices=passing, planned=planned, unarrived=unarrived, given_up=prefix.given_up, waiting=left)
 
 
-def _open_unless_current(work: RequestContext, planned: Plan, asked: Asked) -> Replay | Skip:
-    """Open the request for all slices of a plan; skip if each of them is current and published."""
-    if all(step.reason is Reason.CURRENT and step.is_published for step in planned.steps):
+def _open_unless_current(
+    work: RequestContext, planned: Plan, asked: Asked, *, shared: Request | None = None
+) -> Replay | Skip:
+    """Open the request for all slices of a plan; skip if each is current, published, and the same in `shared`."""
+    runs = {} if shared is None else shared.runs
+
+    def is_settled(step: Step) -> bool:
+        run, own = step.valid_run, runs.get(step.slice.slice_id)
+        return run is not None and step.is_published and own in {None, run.result.run_id}
+
+    if all(map(is_settled, planned.steps)):
         return Skip(why="every slice is current and published")
     return replay_of(planned, opened_for(work, asked, [step.slice for step in planned.steps]))
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms, slice_grid
-from jobs.planning.chains import begins_chain, run_before
+from jobs.planning.chains import begins_chain, run_before, shown_for_other_spec
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.stop_reasons import listed
 from jobs.reading.stored_tables import spec_of
@@ -28,38 +28,6 @@ class Obstacle(NamedTuple):
     waits_for: str | None = None
 
 
-def newly_shown(view: LedgerView, request: Request) -> dict[str, str]:
-    """Return slice -> run of what readers see anew if a request is published.
-
-    The slices of a repair were computed together. If one of them gets another run of the chain, readers see the runs of
-    the chain at the others, too.
-    """
-    runs, seen = request.runs.items(), view.published
-    if request.is_repair:
-        return {name: run_id for name, run_id in runs if seen.get(name) != run_id}
-    shown = {
-        name: run_id for name, run_id in runs if seen.get(name) != run_id or _is_of_other_spec(view, request, name)
-    }
-    replaced = {view.published[name] for name in shown if _is_of_repair(view, name)}
-    repairs = [other for other in view.requests.values() if other.is_repair] if replaced else []
-    together = (other for other in repairs if replaced & {*other.runs.values()})
-    others = {name for other in together for name, run_id in other.runs.items() if seen.get(name) == run_id}
-    beside = sorted(name for name in others - request.runs.keys() if _is_of_repair(view, name))
-    return shown | {name: view.chain_run_id(seen[name]) for name in beside}
-
-
-def _is_of_repair(view: LedgerView, slice_id: str) -> bool:
-    """Return whether readers see the run of a repair in place of the chain's run."""
-    run_id = view.published.get(slice_id)
-    return run_id is not None and view.chain_run_id(run_id) != run_id
-
-
-def _is_of_other_spec(view: LedgerView, request: Request, slice_id: str) -> bool:
-    """Return whether readers see the run of a repair, and the request wants it as the run of the chain."""
-    chain_run = view.published_chain_run(slice_id) if _is_of_repair(view, slice_id) else None
-    return chain_run is not None and chain_run.result.spec_fingerprint != request.spec_fingerprint
-
-
 def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
     """Return the first run that would not start from the state that the run before it leaves."""
     grid = slice_grid(work.pipeline)
@@ -68,7 +36,8 @@ def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Ob
         if slice_ is None:
             return None
         own = request.runs.get(slice_.slice_id)
-        if own is None:
+        is_seen = own == view.published.get(slice_.slice_id)
+        if own is None or (is_seen and not shown_for_other_spec(view, request, slice_.slice_id)):
             return view.published_chain_run(slice_.slice_id)
         return view.chain_run(own) if request.is_repair else view.run(own)
 
@@ -110,9 +79,15 @@ def _joins(view: LedgerView, request: Request, *, before: StagedRun | None, run:
 
 def _is_wanted(view: LedgerView, request: Request, run: StagedRun) -> bool:
     """Return whether a person has begun a chain with a run although the slice before it has the same spec."""
-    staged_by = view.requests.get(run.request_id)
-    is_fresh = request.is_fresh or (staged_by is not None and staged_by.is_fresh)
-    return is_fresh or (request.warm_up is not None and run.result.slice.start_ms == request.from_ms)
+    is_after_warm_up = request.warm_up is not None and run.result.slice.start_ms == request.from_ms
+    return request.is_fresh or is_after_warm_up or was_begun_fresh(view, run)
+
+
+def was_begun_fresh(view: LedgerView, run: StagedRun) -> bool:
+    """Return whether a person has begun a chain without earlier records at the slice of a run (`--fresh`)."""
+    slice_id = run.result.slice.slice_id
+    makers = {past.request_id for past in view.standing if past.changes.get(slice_id) is not None} | {run.request_id}
+    return any(maker.is_fresh for maker in map(view.requests.get, filter(None, makers)) if maker is not None)
 
 
 def of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
@@ -155,13 +130,13 @@ def outdated(work: RequestContext, view: LedgerView, request: Request) -> Obstac
         return None
     since = takewhile(lambda past: past.seq > request.opened_seq, reversed(view.publications))
     replaced = {name for past in since for name in past.changes if name in request.runs}
-    older = tuple(name for name, run_id in request.runs.items() if name in replaced and _is_older(view, name, run_id))
+    older = tuple(name for name, run_id in request.runs.items() if name in replaced and is_older(view, name, run_id))
     if not older:
         return None
     how = (
         "Clear the DAG runs of these slices, or cancel the request"
         if request.kind is RequestKind.AIRFLOW_BACKFILL
-        else f"Run the request again: it replays what has changed (pipeline {work.pipeline.name})"
+        else f"Run the request again: it replays what has changed (pipeline {work.pipeline.name}). Or cancel it"
     )
     why = (
         f"readers see newer records of {listed(older)} than request {request.request_id} has read, because another "
@@ -170,7 +145,7 @@ def outdated(work: RequestContext, view: LedgerView, request: Request) -> Obstac
     return Obstacle(why, older)
 
 
-def _is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
+def is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
     """Return whether the published run of a slice has read other and newer records than a run."""
     published, run = view.published_chain_run(slice_id), view.run(run_id)
     if published is None or published.result.run_id == run_id:
@@ -198,7 +173,10 @@ def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, afte
     grid = slice_grid(work.pipeline)
     along = _published_run_on(grid, view, after)
     if request.kind is RequestKind.AIRFLOW_BACKFILL:
-        why = f"staged, waits for {after.slice_id}: readers see slices after it that were computed from another state"
+        why = (
+            f"staged, waits for {after.slice_id}: readers see slices after it that were computed from another state. "
+            f"If the backfill ends before it, make another one up to {along[-1]}"
+        )
         return Obstacle(why, waits_for=after.slice_id)
     first = min(view.slices[slice_id].start_ms for slice_id in request.runs)
     start = next(slice_.slice_id for slice_ in view.slices.values() if slice_.start_ms == first)

@@ -228,6 +228,8 @@ def _undo(work: RequestContext, view: LedgerView, publication: int) -> dict[str,
             f"newest can be rolled back: publication {newest.seq}, by {newest.who}, of "
             f"{listed(tuple(newest.changes))}"
         )
+    for run_id in newest.chain_before.values():
+        view.run(run_id)  # the next slice starts from its state
     earlier = view.published_at(publication - 1)
     changed = newest.changes
     return {slice_id: earlier.get(slice_id) for slice_id in view.slices if slice_id in changed}

@@ -9,8 +9,8 @@ from jobs.ledger.publications import Publication
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.slices import slice_of_id, slices_between
 from jobs.plain_text import counted
+from jobs.planning.chains import newly_shown
 from jobs.planning.request_context import Opened, RequestContext, covers, is_live, with_cut_of
-from jobs.publishing.chain_rules import newly_shown
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
 from jobs.publishing.optimistic_check import By, check_seen_request
@@ -207,7 +207,7 @@ def _settles(work: RequestContext, view: LedgerView, request: Request, *, other:
         wanted = tuple(slice_of_id(work.pipeline, slice_id) for slice_id in other.slice_ids)
     else:
         wanted = slices_between(work.pipeline, other.from_ms, other.to_ms)
-    shown = {**view.published, **request.runs}
+    shown = {**view.published, **newly_shown(view, request)}
     opened = {
         slice_id: maker.opened_seq
         for publication in view.standing

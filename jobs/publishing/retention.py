@@ -69,10 +69,14 @@ class Need:
 
     @cached_property
     def _ever_seen(self) -> dict[str, int | None]:
-        """Each run that readers have seen, and since when they do not see it any more; None: they see it."""
+        """Each run that readers have seen, and since when they do not see it any more; None: they see it.
+
+        A run of the chain counts as seen while readers see a repair in its place.
+        """
         now: dict[str, str | None] = {}
         since: dict[str, int | None] = {}
         for publication in self.view.publications:
+            since |= dict.fromkeys(publication.chain_before.values(), publication.at_ms)
             for slice_id, run_id in publication.changes.items():
                 before = now.get(slice_id)
                 if before is not None:

@@ -11,8 +11,9 @@ from jobs.ledger.publications import Hold, Publication
 from jobs.ledger.view import LedgerView, Request, RequestState
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
+from jobs.planning.chains import newly_shown
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
-from jobs.publishing.chain_rules import broken_chain, followed_by, moved_since, newly_shown, of_other_chain, outdated
+from jobs.publishing.chain_rules import broken_chain, followed_by, moved_since, of_other_chain, outdated
 from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, listed, waiver_advice
 from jobs.runs import Verdict
 from windowlib.errors import LedgerError
@@ -97,6 +98,8 @@ def judge_publication(
     why = f"{counted(len(unseen), 'slice')} published together"
     if seen := request.runs.keys() - unseen.keys():
         why += f"; readers saw the other {len(seen)} of the request before"
+    if ended := tuple(name for name in unseen if name not in request.runs):
+        why += f"; the repair of {listed(ended)} ends, and `hindcast repair` lists their late records again"
     return PublicationAttempt(request_id=request.request_id, is_published=True, why=why, changed=changed)
 
 

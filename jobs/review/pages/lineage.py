@@ -59,6 +59,8 @@ def lineage_of(lake: Lake, pipeline: Pipeline, view: LedgerView, *, run: StagedR
     """Return what a run has read, and the runs before and after it in the chain."""
     own = run.result
     before = RunsByState.of(view).before(run)
+    if before is not None and run.is_chain_start and not view.is_in_chain(before.result.run_id):
+        before = None  # a slice of a warm-up
     after = [
         other.result
         for other in view.runs.values()
@@ -67,7 +69,7 @@ def lineage_of(lake: Lake, pipeline: Pipeline, view: LedgerView, *, run: StagedR
     return Lineage(
         table=without_credentials(lake.event_log(pipeline)),
         log=own.log,
-        before=_place(before.result) if before is not None and not run.is_chain_start else None,
+        before=None if before is None else _place(before.result),
         after=tuple(map(_place, after)),
         upstream=tuple(_place(part.result) for part in _upstream_runs(lake, pipeline, run)),
     )

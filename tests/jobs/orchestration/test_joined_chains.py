@@ -1,130 +1,40 @@
 """Two neighbours in the published chain fit, whatever requests, repairs, rollbacks and edits have made them."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
-from jobs.lake.lake import Lake
-from jobs.ledger.view import LedgerView, RequestKind
-from jobs.orchestration.late_repair import asked_for, repair_of, repairing
-from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.requests import run_request
-from jobs.orchestration.scheduling import Replay as Planned, leave_staged, plan_backfill_interval, publish_task, replay
-from jobs.pipeline.slices import slices_between
-from jobs.planning.request_context import Asked, IfOpen, RequestContext, on_published_spec, open_request_context
-from jobs.publishing.decisions import rollback
+from jobs.ledger.view import RequestKind
+from jobs.orchestration.scheduling import leave_staged
+from jobs.planning.request_context import IfOpen, RequestContext, on_published_spec
+from jobs.publishing.cleaning import clean_lake
+from jobs.publishing.decisions import cancel
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
-from jobs.readers import published_table
 from jobs.reading.published import published_runs
-from jobs.replay.orders import ReplayOrder
-from jobs.replay.replayer import replay_chunk
-from jobs.replay.restart import restart_before
-from jobs.replay.sizes import Sizes
-from jobs.runs import RunResult
-from tests.support.no_spark import threads
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.day_chains import (
+    DAY_MS,
+    GRACE,
+    HOUR_MS,
+    Place,
+    Put,
+    gaps,
+    late,
+    of_airflow,
+    published_by_airflow,
+    repair,
+    roll_back,
+    run,
+    totals,
+    why,
+)
+from tests.support.replays import NOW_MS
 from windowlib.errors import RequestError
-
-HOUR_MS: Final = 3_600_000
-DAY_MS: Final = 24 * HOUR_MS
-FIRST_MS: Final = 4 * DAY_MS
-SIZES: Final = Sizes(local_records=10**9)
-SESSION: Final = threads()
-SCHEMA: Final = pa.schema([(name, pa.int64()) for name in ("k", "at", "v", "seq")] + [("day", pa.date32())])
-GRACE: Final = "1h"
-
-
-class Put(NamedTuple):
-    """A record: the day of its arrival, the hours of its event time after the start of the first day, its value."""
-
-    day: int
-    hours: float
-    value: int = 1
-
-
-class Place:
-    """A log of days, and the pipelines over it."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.count = root, 0
-
-    def put(self, *records: Put) -> None:
-        for record in records:
-            row = {"k": 1, "at": FIRST_MS + int(record.hours * HOUR_MS), "v": record.value, "seq": self.count}
-            table = pa.Table.from_pylist([row | {"day": FIRST_MS // DAY_MS + record.day}], SCHEMA)
-            write_deltalake(str(self.root / "log"), table, mode="append", partition_by=["day"])
-            self.count += 1
-
-    def text(self, *, lateness: str = "0s", slices: str = "{by: day}", size: str = "2h") -> str:
-        return (
-            "pipeline: late\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n"
-            f"  slice: {slices}\n  order: [seq]\nwatermark: {{kind: bounded, out_of_orderness: 0s}}\n"
-            f"windows:\n  tumbling: {{size: {size}}}\n  allowed_lateness: {lateness}\n"
-            "aggregates: {n: {count: {}}, total: {sum: v}}\n"
-        )
-
-    def work(self, *, lateness: str = "0s", slices: str = "{by: day}", size: str = "2h") -> RequestContext:
-        pipeline = pipeline_of(self.text(lateness=lateness, slices=slices, size=size))
-        work = open_request_context(pipeline, Lake(root=str(self.root)), now_ms=lambda: NOW_MS)
-        return replace(work, is_alive=lambda _holder: False)
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
-
-
-def replayed(order: ReplayOrder) -> list[RunResult]:
-    return list(replay_chunk(SESSION, order, sizes=SIZES))
-
-
-def run(
-    work: RequestContext, first: int, end: int, *, warms_up: bool = False, publish: bool = True,
-    kind: RequestKind = RequestKind.RANGE, if_open: IfOpen = IfOpen.REFUSE,
-) -> RequestOutcome:  # fmt: skip
-    from_ms, to_ms = FIRST_MS + first * DAY_MS, FIRST_MS + end * DAY_MS
-    slices = slices_between(work.pipeline, from_ms, to_ms)
-    warm_up = restart_before(SESSION, work, slices) if warms_up else None
-    asked = Asked(from_ms=from_ms, to_ms=to_ms, who="ann", reason="", warm_up=warm_up, kind=kind, if_open=if_open)
-    return run_request(work, asked, replayed, publish=publish)
-
-
-def repair(work: RequestContext, *, at_most_ms: int | None = None) -> str:
-    """Repair all late records; return the id of the request."""
-    wanted = repair_of(work, from_ms=None, to_ms=None, at_most_ms=at_most_ms)
-    repaired = repairing(work, wanted)
-    warm_up = restart_before(SESSION, repaired, wanted.slices)
-    outcome = run_request(repaired, asked_for(wanted, who="ann", warm_up=warm_up), replayed)
-    assert outcome.is_published
-    return outcome.request_id
-
-
-def why(outcome: RequestOutcome) -> str:
-    assert outcome.publication is not None
-    assert not outcome.is_published
-    return outcome.publication.why
-
-
-def roll_back(work: RequestContext, times: int = 1) -> None:
-    for _ in range(times):
-        rollback(work, publication=work.ledger.view().standing[-1].seq, reason="a test", who="ann")
-
-
-def totals(work: RequestContext) -> list[int]:
-    return sorted(published_table(work.lake.root, "late")["total"].to_pylist())
-
-
-def gaps(view: LedgerView) -> list[str]:
-    """The slices whose run of the chain does not start from the state before it."""
-    runs = [chain_run for name in view.published if (chain_run := view.published_chain_run(name)) is not None]
-    pairs = pairwise(run.result for run in runs)
-    return [after.slice.slice_id for before, after in pairs if after.state_before != before.state_after]
 
 
 def three_days(place: Place) -> None:
@@ -238,33 +148,22 @@ def test_a_request_brings_no_older_records_back(place: Place) -> None:
 
 
 def test_the_shared_request_of_airflows_backfill_brings_no_older_records_back(place: Place) -> None:
+    """Its DAG runs go on when they are cleared, as the message says."""
     place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 47.9), Put(2, 50), Put(2, 60))
     work = place.work()
     run(work, 0, 1)
 
-    def dag_run(day: int) -> Planned:
-        planned = plan_backfill_interval(
-            work.pipeline, work.lake, interval_ms=(FIRST_MS + day * DAY_MS, FIRST_MS + (day + 1) * DAY_MS),
-            now_ms=NOW_MS, who="airflow", lease_id=f"day {day}",
-        )  # fmt: skip
-        assert isinstance(planned, Planned)
-        replay(
-            work.pipeline, work.lake, opened=planned.opened, slices=planned.slices, replayer=replayed,
-            now_ms=lambda: NOW_MS,
-        )  # fmt: skip
-        return planned
-
     for day in (1, 2):
-        leave_staged(work.pipeline, work.lake, opened=dag_run(day).opened, now_ms=NOW_MS)
+        leave_staged(work.pipeline, work.lake, opened=of_airflow(work, day).opened, now_ms=NOW_MS)
     place.put(Put(1, 47.95, 1000))
     assert run(work, 1, 2, kind=RequestKind.RESTATEMENT).is_published
-    again = dag_run(2)
-    attempt = publish_task(
-        work.pipeline, work.lake, opened=again.opened, who="airflow", now_ms=NOW_MS, slices=again.slices
-    )
+    attempt = published_by_airflow(work, 2)
     assert not attempt.is_published
     assert "Clear the DAG runs of these slices" in attempt.why
     assert [staged.result.counts.read for staged in published_runs(work.ledger.view())] == [2, 3]
+    published_by_airflow(work, 1)
+    assert published_by_airflow(work, 2).is_published
+    assert gaps(work.ledger.view()) == []
 
 
 def test_a_repair_is_not_published_again_over_a_greater_one(place: Place) -> None:
@@ -299,6 +198,84 @@ def test_a_replay_of_a_part_of_a_repair_ends_the_repair(place: Place) -> None:
     assert late(work) == [0, 0, 0]
 
 
-def late(work: RequestContext) -> Sequence[int]:
-    view = work.ledger.view()
-    return [view.run(run_id).result.counts.late for run_id in view.published.values()]
+def test_a_replay_in_one_repair_ends_those_that_touch_it(place: Place) -> None:
+    """A window that the repair of a later slice shows has records that would be late again before it."""
+    place.put(Put(0, 1), Put(0, 5), Put(0, 3), Put(0, 23.99), Put(1, 25), Put(1, 3.5, 10), Put(1, 47.99))
+    place.put(Put(2, 3.7, 100), Put(2, 60), Put(3, 80), Put(3, 3.9, 1000), Put(3, 90))
+    work = place.work()
+    run(work, 0, 4)
+    repair(work, 0, 3)
+    repair(work, 3, 4)
+    assert late(work) == [0, 0, 0, 0]
+    place.put(Put(1, 25.5))
+    assert run(work, 1, 2).is_published
+    assert (late(work), max(totals(work))) == ([1, 2, 1, 1], 1)
+
+
+def test_an_older_request_goes_on_when_the_newer_records_were_erased(place: Place) -> None:
+    place.put(Put(0, 1), Put(1, 25))
+    work = place.work()
+    run(work, 0, 2)
+    place.put(Put(0, 2.5), Put(1, 30))
+    staged = run(work, 0, 2, publish=False).request_id
+    place.put(Put(1, 32, 500))
+    run(work, 1, 2, kind=RequestKind.RESTATEMENT)
+    assert not publish_request(work, staged, who="ann").is_published
+    place.erase(500)
+    again = run(place.work(), 0, 2)
+    assert (again.request_id, again.replayed, again.is_published) == (staged, 0, True)
+    assert [view_run.result.counts.read for view_run in published_runs(work.ledger.view())] == [2, 2]
+
+
+def test_a_request_that_takes_the_run_of_a_repair_over_is_published(place: Place) -> None:
+    place.put(Put(0, 1), Put(0, 5), Put(0, 3), Put(0, 23.99), Put(1, 25), Put(1, 3.5, 10), Put(1, 47.99))
+    place.put(Put(2, 3.7, 100), Put(2, 60))
+    work = place.work()
+    run(work, 0, 3)
+    repair(work)
+    place.put(Put(1, 47.995, 7))
+    run(work, 1, 3, publish=False)
+    place.erase(7)
+    place.put(Put(2, 62, 5))
+    assert run(place.work(), 1, 3).is_published
+    assert (late(work), gaps(work.ledger.view())) == ([1, 1, 1], [])
+
+
+def test_a_run_from_a_longer_replay_begins_the_chain_that_began_with_a_warm_up(place: Place) -> None:
+    place.put(Put(0, 1), Put(1, 25), Put(1, 47.5), Put(2, 47.8), Put(2, 71.5), Put(3, 80))
+    work = place.work()
+    run(work, 2, 4, warms_up=True)
+    place.put(Put(2, 71.6))
+    whole = run(work, 0, 4, publish=False)
+    cancel(work, whole.request_id, reason="a test", by=By(who="ann", decision_id="one"))
+    again = run(work, 2, 4)
+    assert (again.replayed, again.is_published) == (0, True)
+
+
+def test_a_chain_that_a_person_has_begun_stands_alone_after_its_first_slice_was_replayed(place: Place) -> None:
+    place.put(Put(0, 1), Put(1, 25), Put(2, 49), Put(2, 71.5), Put(3, 80), Put(3, 95.5), Put(4, 97))
+    work = place.work()
+    run(work, 0, 2)
+    run(work, 3, 5, is_fresh=True)
+    place.put(Put(3, 95.6))
+    assert run(work, 3, 5).is_published
+    assert run(work, 2, 3).is_published
+    assert gaps(work.ledger.view()) == ["1970-01-08"]
+
+
+def test_a_clean_up_keeps_the_run_in_whose_place_a_repair_was_seen(place: Place) -> None:
+    """It is removed as long after the repair has become a run of the chain as any superseded run."""
+    more = "retention: {superseded: 1d, unpublished: 1d}\n"
+    place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 3, 10), Put(1, 40))
+    work = place.work(more=more)
+    run(work, 0, 2)
+    before = work.ledger.view()
+    request_id = repair(work)
+    request = work.ledger.view().requests[request_id]
+    place.now_ms += 3 * DAY_MS
+    edited = place.work(lateness=f"{repair_lateness(work, request.spec_json)}ms", more=more)
+    run(edited, 1, 2, warms_up=True)
+    place.now_ms += HOUR_MS
+    clean_lake(edited, older_than_ms=0, who="ann", dry_run=False)
+    roll_back(edited)
+    assert place.work(more=more).ledger.view().head == before.head
