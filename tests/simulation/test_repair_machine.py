@@ -582,11 +582,26 @@ class RepairMachine(RuleBasedStateMachine):
         if request.is_repair:
             self.shown |= {day: Shown(self.shown[day].chain, staged[day], request.request_id) for day in days}
             return
-        ended = {self.shown[day].request_id for day in staged if day in self.shown} - {""}
-        together = [day for day, shown in self.shown.items() if shown.request_id in ended and day not in staged]
+        spans = [(day, day + 1) for day in staged if day in self.shown and self.shown[day].repair is not None]
+        together = self._ended_repairs(view, spans) - staged.keys()
         assert {*days} == {*staged, *together}, "a part of a repair is left"
         self.shown |= {day: Shown(self.shown[day].chain) for day in together}
         self.shown |= {day: Shown(chain) for day, chain in staged.items()}
+
+    def _ended_repairs(self, view: LedgerView, spans: list[tuple[int, int]]) -> set[int]:
+        """Return the days of the repairs whose ranges touch the spans of days, or the ranges of such repairs."""
+        repairs = {shown.request_id for shown in self.shown.values() if shown.repair is not None}
+        ranges = {id_: (view.requests[id_].from_ms or 0, view.requests[id_].to_ms or 0) for id_ in repairs}
+        days = {
+            id_: ((a - day_start_ms(0)) // DAY_MS, (b - day_start_ms(0)) // DAY_MS) for id_, (a, b) in ranges.items()
+        }
+        ended = set[str]()
+        while (
+            new := {id_ for id_, (a, b) in days.items() if any(a <= end and first <= b for first, end in spans)} - ended
+        ):
+            ended |= new
+            spans = [days[id_] for id_ in new]
+        return {day for day, shown in self.shown.items() if shown.request_id in ended}
 
     def _ledger(self) -> Ledger:
         return open_request_context(self.spec.pipeline, Lake(root=str(self.root)), now_ms=lambda: self.now_ms).ledger
