@@ -279,3 +279,19 @@ def test_a_clean_up_keeps_the_run_in_whose_place_a_repair_was_seen(place: Place)
     clean_lake(edited, older_than_ms=0, who="ann", dry_run=False)
     roll_back(edited)
     assert place.work(more=more).ledger.view().head == before.head
+
+
+def test_a_repair_at_the_beginning_of_a_chain_after_a_changed_slice_is_published(place: Place) -> None:
+    """The state before was removed, and the warm-up has read a changed slice. The repair changes neither neighbour."""
+    more = "retention: {checkpoints: 1d}\nrestate: {at_most_age: 1d}\n"
+    place.put(Put(0, 1), Put(1, 25), Put(2, 49), Put(2, 71.5), Put(3, 80), Put(3, 73), Put(3, 90), Put(4, 97))
+    work = place.work(more=more)
+    for first, end in ((0, 3), (3, 4), (4, 5)):
+        run(work, first, end)
+    place.now_ms += 3 * DAY_MS
+    clean_lake(work, older_than_ms=0, who="ann", dry_run=False)
+    place.put(Put(2, 71.6), Put(3, 91))
+    assert run(work, 3, 5, warms_up=True).is_published
+    assert gaps(work.ledger.view()) == ["1970-01-08"]
+    repair(work, 3, 4)
+    assert late(work)[3] == 0
