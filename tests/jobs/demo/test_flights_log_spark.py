@@ -100,6 +100,7 @@ def test_a_load_of_nothing_new_needs_no_spark(own_lake: Path, monkeypatch: pytes
     assert (summary.loaded, summary.skipped, summary.records) == ((), tuple(DAYS), 0)
 
 
+@pytest.mark.slow
 def test_a_day_that_another_load_commits_meanwhile_is_not_doubled(
     own_lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def lived(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Li
     return Lived(lake=lake, pipeline=pipeline, outcome=outcome)
 
 
+@pytest.mark.slow
 def test_days_without_arrivals_are_slices_with_no_records(lived: Lived) -> None:
     results = [run.result for run in lived.outcome.runs]
     assert [result.counts.read for result in results] == [87, 90, 87, 87, 87, 0, 0, 1]
