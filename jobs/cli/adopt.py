@@ -53,8 +53,8 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     pipeline = places.pipeline(pipeline_name)
     work = places.request_context(pipeline, checks=suite_fingerprint(pipeline))
     published, _ = on_published_spec(work)
-    slices = _slices(work, from_text)
-    if spec_fingerprint(published.pipeline) == spec_fingerprint(pipeline):
+    slices, head = _slices(work, from_text), work.ledger.view().head
+    if head is not None and head.result.spec_fingerprint == spec_fingerprint(pipeline):
         if as_json:
             options.print_json({"pipeline": pipeline.name, "changes": []})
         else:

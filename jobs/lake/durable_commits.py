@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 LAST_CHECKPOINT: Final = "_last_checkpoint"
 _KEEPS_ALL: Final = ("delta.enableExpiredLogCleanup", "false")
 """The property of a table whose old commits are never removed."""
+UNAWAITED: Final = 4
+"""With a commit, so many before it are awaited: their writers may have been killed before they have waited."""
 _DIGITS: Final = 20
 """The name of a file in a log begins with its version in so many digits."""
 
@@ -83,6 +85,8 @@ def renew_properties(
 def durable_commits(uri: str) -> Iterator[None]:
     """Wait at the end of the context until the disk has the commits to a table that were made meanwhile.
 
+    A few commits before them are awaited, too: a table cannot be read without them.
+
     Raises:
         StoreError: the disk failed. The commits are made, and a loss of power may still undo them.
         RequestError: as for `waits_for_disk`, before the context.
@@ -92,8 +96,8 @@ def durable_commits(uri: str) -> Iterator[None]:
         return
     before = newest_in_log(uri)
     yield
-    newest = sync_commits(uri, after=before)
-    if newest is not None:
+    newest = sync_commits(uri, after=max(before - UNAWAITED, -1))
+    if newest is not None and newest > before:
         remove_old_commits(uri, newest)
 
 

@@ -27,9 +27,10 @@ _INFERRED: Final = {_DAY_DIGITS: "yyyyMMdd", 10: "yyyyMMddHH", 12: "yyyyMMddHHmm
 FINEST: Final = "m"
 """The unit of the shortest slices."""
 _WHOLE: Final = re.compile(
-    r"[0-9]{4}-?(?:[0-9]{2}-?[0-9]{2}|W[0-9]{2}(?:-?[0-9])?)(?P<hour>.?[0-9]{2}(?:Z|[+-].*)?)?", re.ASCII
+    r"[0-9]{4}-?(?:[0-9]{2}-?[0-9]{2}|W[0-9]{2}-?[0-9])(?P<hour>.?[0-9]{2}(?:Z|[+-].*)?)?", re.ASCII
 )
 """A value without a format that names a whole day, or a whole hour."""
+_WEEK: Final = re.compile(r"[0-9]{4}-?W[0-9]{2}", re.ASCII)
 _HOUR: Final = re.compile(r"[0-9]{1,2}", re.ASCII)
 _FIELDS: Final = {"yyyy": r"(?P<Y>[0-9]{4})", "MM": r"(?P<M>[0-9]{2})", "dd": r"(?P<D>[0-9]{2})"} | {
     "HH": r"(?P<h>[0-9]{2})",
@@ -94,10 +95,15 @@ class Cut:
         """Refuse a value of `slice_value` that names a time longer than a slice. `by` tells that of the other forms.
 
         Raises:
-            LogError: the value is a day or an hour, and slices are shorter.
+            LogError: the value is a week, a day or an hour, and slices are shorter.
         """
         by = self.by
         unit = named_unit(value) if len(by.columns) == 1 and by.format is None else FINEST
+        if len(by.columns) == 1 and by.format is None and _WEEK.fullmatch(value):
+            raise LogError(
+                f"slice column {by.columns[0]!r} of event log {self.uri} has the value {value!r}, which is a whole "
+                "week, and a slice is a day at most. Name a column with days in `log.slice.by`"
+            )
         if by.every_ms < UNIT_MS[unit]:
             raise LogError(
                 f"slice column {by.columns[0]!r} of event log {self.uri} has the value {value!r}, which is a whole "

@@ -30,8 +30,6 @@ DIRECTORY = "_head"
 METADATA = "hindcast.ledger"
 """The name of the head in the metadata of commits."""
 _NAME = re.compile(r"(\d{20})\.json")
-BEFORE = 4
-"""With the commit of a version, so many are awaited: the creation of the table and new properties may be before it."""
 RECENT_COMMITS = 20
 """So many commits of a table are searched for the newest one that stores a head."""
 _READS = 20
@@ -159,9 +157,9 @@ def write_head(uri: str, head: Head, *, instead_of: Head | None = None) -> None:
         StoreError: the disk has not confirmed the commit.
     """
     from jobs.durability import durable_files  # readers do not need it
-    from jobs.lake.durable_commits import sync_commits
+    from jobs.lake.durable_commits import UNAWAITED, sync_commits
 
-    sync_commits(uri, after=max(head.version - BEFORE, -1))
+    sync_commits(uri, after=max(head.version - UNAWAITED - 1, -1))
     name, directory = _name(head.version), f"{uri}/{DIRECTORY}"
     replaced = None if instead_of is None else _name(instead_of.version)
     try:

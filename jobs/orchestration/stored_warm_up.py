@@ -38,7 +38,7 @@ def check_warm_up(work: RequestContext, request: Request, *, master: str | None 
         RequestError: the log before the range has changed; or as `restart_of` raises.
         LogError: the log cannot be read.
     """
-    if request.warm_up is None:
+    if request.warm_up is None or not request.is_open:
         return
     first, *_ = slices = request_slices(work, request)
     if restart_of(work, slices, master=master) == request.warm_up:

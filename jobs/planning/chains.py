@@ -5,16 +5,21 @@ staged as the beginning of a chain can continue one later: the slices before it 
 with which it began.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from jobs.engine.fingerprints import spec_fingerprint
+from jobs.engine.fingerprints import relevant_document, spec_fingerprint
 from jobs.ledger.view import LedgerView, Request, StagedRun
+from jobs.pipeline.files import pipeline_to_json
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, previous_slice, slice_grid
 from jobs.planning.log_state import LogState
 from jobs.runs import EMPTY_STATE, CheckpointRef, Slice, WarmUp
 from windowlib.errors import RequestError
+
+CODE_CHANGED: Final = "a function or Hindcast itself has changed since, so that spec cannot be computed any more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +29,7 @@ class ChainGap:
     `nearest` is the latest slice before `first` at which the range may begin instead, and `log_start` is the first
     slice with records. `staged_by` are the open requests that have staged `before`. `specs` are the spec of the state
     and that of the pipeline file; None if there is no state. `is_warm_up`: `before` is not published, because the chain
-    began with a warm-up.
+    began with a warm-up. `is_code`: the pipelines are equal, and a function or Hindcast has changed.
     """
 
     pipeline: str
@@ -36,6 +41,7 @@ class ChainGap:
     staged_by: tuple[Request, ...] = ()
     specs: tuple[str, str] | None = None
     is_warm_up: bool = False
+    is_code: bool = False
 
     @property
     def why(self) -> str:
@@ -51,6 +57,8 @@ class ChainGap:
             if self.is_warm_up
             else f"slice {self.before.slice_id} of pipeline {self.pipeline} was published by spec {theirs[:12]}"
         )
+        if self.is_code:
+            return f"{state}, the same pipeline is spec {ours[:12]} now, and {CODE_CHANGED}"
         return f"{state}, but {self.source} is spec {ours[:12]} now, and the state of one spec does not fit the other"
 
 
@@ -243,7 +251,15 @@ def _gap(
         staged_by=() if is_other_spec else _staged_by(view.awaited_requests(), before),
         specs=None if of_other_spec is None else (of_other_spec.result.spec_fingerprint, spec),
         is_warm_up=is_warm_up,
+        is_code=of_other_spec is not None and _is_same_document(pipeline, view, of_other_spec),
     )
+
+
+def _is_same_document(pipeline: Pipeline, view: LedgerView, run: StagedRun) -> bool:
+    """Return whether a run has the spec of a pipeline but for the code of functions and of Hindcast."""
+    request = view.requests.get(run.request_id)
+    stored = None if request is None or not request.spec_json else relevant_document(json.loads(request.spec_json))
+    return stored == relevant_document(json.loads(pipeline_to_json(pipeline)))
 
 
 def _nearest(grid: SliceGrid, view: LedgerView, *, before: Slice, log_start: Slice, spec: str) -> Slice:
@@ -264,6 +280,11 @@ def _staged_by(requests: Sequence[Request], before: Slice) -> tuple[Request, ...
 
 def _in_words_of_the_command_line(gap: ChainGap) -> str:
     first, start = gap.first.slice_id, gap.log_start.slice_id
+    if gap.is_code:
+        return (
+            f"{gap.why}. Restore that version, or go on with the new one: `hindcast adopt {gap.pipeline}`, or a replay "
+            f"of the chain from its first slice, or a new chain at {first} with --fresh"
+        )
     if gap.is_warm_up:
         return f"{gap.why}. Begin the chain anew at {first} with --warm-up, or replay it from {start} with the new spec"
     if gap.specs is not None:

@@ -19,13 +19,13 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.publish import PublishGrammar
 from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.plain_text import shortened
-from jobs.planning.chains import begins_chain
+from jobs.planning.chains import CODE_CHANGED, begins_chain
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.plan import Plan, make_plan
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.planning.steps import Ask
 from jobs.runs import Slice, WarmUp
-from windowlib.errors import RequestError
+from windowlib.errors import RequestError, SpecError
 
 SHOWN_ID: Final = 8
 
@@ -350,6 +350,14 @@ def published_pipeline(lake: Lake, name: str, *, functions_dir: Path, now_ms: Ca
     return pipeline_from_json(request.spec_json, source=source, functions_dir=functions_dir)
 
 
+def _fingerprint_now(stored: Pipeline) -> str | None:
+    """Return the fingerprint of a stored spec with the functions of now; None if one of them is gone."""
+    try:
+        return spec_fingerprint(stored)
+    except SpecError:
+        return None
+
+
 def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> tuple[RequestContext, tuple[str, ...]]:
     """Return the context with the spec of the published chain, and a warning if the pipeline file differs from it.
 
@@ -367,9 +375,11 @@ def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> t
         return work, ()
     stored = stored_pipeline(work.pipeline, request)
     changes = in_one_sentence(spec_changes(stored, work.pipeline))
+    is_lost = _fingerprint_now(stored) != head.result.spec_fingerprint
+    told = f"{'and ' + CODE_CHANGED if is_lost else 'which is used'} ({changes})"
     warning = (
         f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
-        f"{head.result.spec_fingerprint[:12]}, which is used ({changes}). The chain goes on with the file after "
+        f"{head.result.spec_fingerprint[:12]}, {told}. The chain goes on with the file after "
         f"`hindcast adopt {work.pipeline.name}`"
     )
     log = stored.log.model_copy(update={"ready": work.pipeline.log.ready})

@@ -194,6 +194,8 @@ def _fields(row: Any, names: Sequence[str]) -> Mapping[str, Any]:  # noqa: ANN40
 def _is_whole(value: Any, kind: pa.DataType) -> bool:  # noqa: ANN401 - a number or a time
     if value != value:  # noqa: PLR0124 - NaN, or NaT of pandas
         return False
+    if isinstance(value, np.datetime64):
+        return True  # Arrow refuses another unit
     if isinstance(value, datetime):
         has_zone = value.tzinfo is not None and getattr(kind, "tz", None) is None
         has_time = pa.types.is_date(kind) and value.time() != time.min

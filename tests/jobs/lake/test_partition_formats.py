@@ -127,6 +127,17 @@ def test_a_value_that_is_longer_than_a_slice_is_refused(tmp_path: Path, value: s
                 assert pin_log(DeltaPlace(uri=log), by=by, slices=slices).records == (slices == DAYS)
 
 
+@pytest.mark.parametrize("value", ["2026-W44", "2026W44"])
+def test_a_week_is_refused(tmp_path: Path, value: str) -> None:
+    """It was Monday, whose slice was published before the week was over."""
+    log = _write(tmp_path / "log", [{"id": 1, "dt": value}], ["dt"])
+    by = SliceGrammar.model_validate({"by": "dt"})
+    start_ms = START_MS - 6 * 24 * HOUR_MS
+    monday = (Slice(slice_id="2026-10-26", start_ms=start_ms, end_ms=start_ms + 24 * HOUR_MS),)
+    with pytest.raises(LogError, match=rf"value '{value}', which is a whole week, and a slice is a day at most"):
+        pin_log(DeltaPlace(uri=log), by=by, slices=monday)
+
+
 @pytest.mark.parametrize(
     ("by", "format_", "value"),
     [

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.engine import fingerprints
 from jobs.ledger.view import RequestKind
 from jobs.orchestration.scheduling import leave_staged
 from jobs.planning.request_context import IfOpen, RequestContext, on_published_spec
@@ -295,3 +296,18 @@ def test_a_repair_at_the_beginning_of_a_chain_after_a_changed_slice_is_published
     assert gaps(work.ledger.view()) == ["1970-01-08"]
     repair(work, 3, 4)
     assert late(work)[3] == 0
+
+
+def test_after_a_change_of_the_code_the_schedule_stops_and_adopt_goes_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function was edited, or Hindcast computes other rows: the published spec cannot be computed any more."""
+    three_days(place)
+    run(place.work(), 0, 2)
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    work, [warning] = on_published_spec(place.work())
+    assert "has changed since, so that spec cannot be computed any more" in warning
+    with pytest.raises(RequestError, match=r"the same pipeline is spec \w+ now, and .* `hindcast adopt late`, or"):
+        run(work, 2, 3)
+    run(place.work(), 1, 2, warms_up=True)
+    assert run(on_published_spec(place.work())[0], 2, 3).is_published
