@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from jobs.durability import SETTING
 from jobs.lake import durable_commits
@@ -64,6 +64,21 @@ def test_each_commit_of_a_ledger_is_awaited_also_where_delta_removes_old_commits
         assert expected <= {*awaited}, f"version {version}"
     assert checkpoints == 2
     assert len([*log_files(str(uri))]) < 60, "old commits are removed"
+
+
+def test_the_commit_of_a_process_that_was_killed_before_it_has_waited_is_awaited_by_the_next(
+    tmp_path: Path, awaited: list[Path]
+) -> None:
+    """A loss of power would take it from under the next commit, and the table with it."""
+    uri, rows = str(tmp_path / "rows"), pa.table({"n": [1]})
+    with durable_commits.durable_commits(uri):
+        write_deltalake(uri, rows)
+    write_deltalake(uri, rows, mode="append")
+    awaited.clear()
+    with durable_commits.durable_commits(uri):
+        write_deltalake(uri, rows, mode="append")
+    new = [file for at, file in log_files(uri) if at > 0]
+    assert {*new, *(Path(uri) / path for file in new for path in added_paths(file))} <= {*awaited}
 
 
 def test_a_table_that_another_process_has_moved_is_not_moved_back(tmp_path: Path, awaited: list[Path]) -> None:
