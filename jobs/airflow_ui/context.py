@@ -22,7 +22,8 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.files import BrokenPipeline, PipelineFiles, load_all
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.request_context import RequestContext, on_published_spec, open_request_context
+from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.project import HOME, PIPELINES
 from jobs.review.pages.decision_forms import DecisionForms, decision_forms
 from jobs.wall_clock import now_ms

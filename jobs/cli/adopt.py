@@ -12,7 +12,8 @@ from jobs.cli.slice_lines import all_option, show_plan
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid, slices_between
-from jobs.planning.request_context import Asked, RequestContext, on_published_spec
+from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.spec_changes import spec_changes
 from jobs.planning.steps import Ask
 from jobs.replay.suite_fingerprint import suite_fingerprint
@@ -53,8 +54,9 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     pipeline = places.pipeline(pipeline_name)
     work = places.request_context(pipeline, checks=suite_fingerprint(pipeline))
     published, _ = on_published_spec(work)
-    slices, head = _slices(work, from_text), work.ledger.view().head
-    if head is not None and head.result.spec_fingerprint == spec_fingerprint(pipeline):
+    slices, view = _slices(work, from_text), work.ledger.view()
+    chain = (view.published_chain_run(slice_.slice_id) for slice_ in slices)
+    if {run.result.spec_fingerprint for run in chain if run is not None} == {spec_fingerprint(pipeline)}:
         if as_json:
             options.print_json({"pipeline": pipeline.name, "changes": []})
         else:

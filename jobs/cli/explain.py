@@ -14,7 +14,8 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, show_instant
 from jobs.plain_text import counted
 from jobs.planning.chains import RunsByState
-from jobs.planning.request_context import RequestContext, on_published_spec
+from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import RequestContext
 from jobs.review.explain import Locator, explain
 from jobs.runs import SHOWN_DIGITS
 

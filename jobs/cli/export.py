@@ -5,7 +5,7 @@ import click
 from jobs.cli import options
 from jobs.plain_text import counted
 from jobs.planning.event_range import EventRange
-from jobs.planning.request_context import on_published_spec
+from jobs.planning.published_spec import on_published_spec
 from windowlib.errors import RequestError
 from windowlib.records.tables import WINDOW_OUTPUTS
 

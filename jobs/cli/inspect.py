@@ -9,7 +9,7 @@ import click
 from jobs.cli import options
 from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import counted, escaped_json
-from jobs.planning.request_context import on_published_spec
+from jobs.planning.published_spec import on_published_spec
 from jobs.reading.plain_values import plain
 from jobs.reading.published import read_published
 from jobs.storage import is_remote

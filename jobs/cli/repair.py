@@ -16,7 +16,8 @@ from jobs.orchestration.repair_proposals import propose
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
-from jobs.planning.request_context import RequestContext, on_published_spec
+from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import RequestContext
 from jobs.replay.suite_fingerprint import suite_fingerprint
 from jobs.runs import WarmUp
 

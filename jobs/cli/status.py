@@ -16,7 +16,8 @@ from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import told_changes
 from jobs.planning.event_time_progress import EventTimeProgress, progress_of
-from jobs.planning.request_context import RequestContext, context_of, is_live, on_published_spec
+from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import RequestContext, context_of, is_live
 from jobs.planning.standing import empty_slices
 from jobs.publishing.current_tables import current_tables
 from jobs.publishing.rules import describe_hold, judge_publication

@@ -17,7 +17,7 @@ from jobs.new_file import write_new
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
-from jobs.planning.request_context import on_published_spec
+from jobs.planning.published_spec import on_published_spec
 from jobs.reading.verify import Span
 from jobs.replay.checks import checked_columns, load_checks
 from jobs.review.suites.history import PastTables, good_history, whole_history

@@ -18,7 +18,8 @@ from jobs.orchestration.plan_outline import folded
 from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.slices import local_midnight_ms, show_instant, slice_grid, slices_ending_in
 from jobs.plain_text import counted, escaped, shortened
-from jobs.planning.request_context import RequestContext, covers, is_live, on_published_spec
+from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import RequestContext, covers, is_live
 from jobs.planning.standing import Standing, due_slices, empty_slices, standing
 from jobs.publishing.rules import describe_hold
 from jobs.publishing.stop_reasons import stop_reasons

@@ -20,6 +20,7 @@ from jobs.plain_text import counted
 from jobs.planning.chains import RunsByState
 from jobs.planning.changed_slices import changed_slices, in_words
 from jobs.planning.event_times import log_engine
+from jobs.planning.published_spec import refuse_lost
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.reading.log_places import log_place
 from jobs.reading.stored_rows import StoredRuns
@@ -101,11 +102,12 @@ def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, a
             computed with a greater lateness, and those that are replayed with them, take records up to that one.
 
     Raises:
-        RequestError: nothing is published, slices have other runs than those of the chain, or records of the pipeline
+        RequestError: nothing is published, the published spec cannot be computed any more, or records of the pipeline
             matter for ever, so that no restart point exists.
         StoreError: stored rows cannot be read.
     """
     view, pipeline = work.ledger.view(), work.pipeline
+    refuse_lost(work, view)
     published = [run for name in view.published if (run := view.published_run(name)) is not None]
     chosen = [run for run in published if _is_between(run.result.slice, from_ms, to_ms)]
     if not chosen:

@@ -1,6 +1,7 @@
 """Proposals of late repairs: open requests that a person, or the schedule, starts. A pipeline has at most one."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from jobs.durations import format_duration, human_duration
 from jobs.lake.lake import Lake
@@ -11,17 +12,14 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.slices import slices_between
 from jobs.planning.estimate import Estimate, estimator
-from jobs.planning.request_context import (
-    SHOWN_ID,
-    RequestContext,
-    is_live,
-    on_published_spec,
-    open_request_context,
-    requested_event,
-)
+from jobs.planning.published_spec import is_lost, on_published_spec
+from jobs.planning.request_context import SHOWN_ID, RequestContext, is_live, open_request_context, requested_event
 from jobs.replay.restart import restart_before
 from jobs.runs import WarmUp
 from windowlib.errors import InvariantBroken, LogError, RequestError, StoreError
+
+LOST: Final = "a function or Hindcast itself has changed since it was opened"
+"""Why a repair was closed that nobody has declined."""
 
 
 def propose_repairs(
@@ -59,10 +57,18 @@ def propose_repairs(
 
 def _outdated(work: RequestContext, view: LedgerView) -> list[LedgerEvent]:
     """Return the events that close the repairs on which nobody works and that can no longer be published."""
-    return [
+    lost = [
+        closed_event(request.request_id, LOST)
+        for request in view.open_requests(RequestKind.REPAIR)
+        if not is_live(work, request) and not request.is_complete and is_lost(work, request)
+    ]
+    closed = {event.request_id for event in lost}
+    return lost + [
         closed_event(request.request_id, f"slices were published again after it was opened, first {replaced[0]}")
         for request in view.open_requests(RequestKind.REPAIR)
-        if not is_live(work, request) and (replaced := _replaced_since(view, request))
+        if request.request_id not in closed
+        and not is_live(work, request)
+        and (replaced := _replaced_since(view, request))
     ]
 
 
@@ -143,7 +149,7 @@ def _is_declined(view: LedgerView, request: Request) -> bool:
         return False
     if request.state is RequestState.ROLLED_BACK:
         return True
-    if request.state is not RequestState.CLOSED or request.ended_by is not None:
+    if request.state is not RequestState.CLOSED or request.ended_by is not None or request.failure == LOST:
         return False
     decided = [decision for decision in view.decisions.values() if decision.request_id == request.request_id]
     return (bool(decided) and decided[-1].action == "cancel") or not _replaced_since(view, request)

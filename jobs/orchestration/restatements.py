@@ -15,14 +15,8 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.change_sentences import ToldChanges, told
-from jobs.planning.request_context import (
-    Asked,
-    RequestContext,
-    is_live,
-    on_published_spec,
-    open_request_context,
-    with_cut_of,
-)
+from jobs.planning.published_spec import on_published_spec, why_lost
+from jobs.planning.request_context import Asked, RequestContext, is_live, open_request_context, with_cut_of
 from jobs.planning.restating import open_proposal, propose, request_slices, request_to_continue, restate_rule
 from jobs.planning.steps import Ask
 from jobs.planning.watching import watch_ledger
@@ -49,8 +43,11 @@ def propose_changes(pipeline: Pipeline, lake: Lake, *, now_ms: int, who: str) ->
     publication.
     """
     work, _ = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
-    if not work.ledger.view().published:
+    view = work.ledger.view()
+    if not view.published:
         return ToldChanges(slices=(), sentences=())
+    if why := why_lost(work, view):
+        return ToldChanges(slices=(), sentences=(f"nothing is restated: {why}",))
     rule = pipeline.restate or RestateGrammar()
     return told(work, lambda: propose(work, rule=rule, who=who))
 

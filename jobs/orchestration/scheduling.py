@@ -30,6 +30,7 @@ from jobs.pipeline.slices import (
 from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Plan, make_plan
+from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.readiness import EventsSince, Waiting, describe_unarrived, ready_prefix
 from jobs.planning.request_context import (
     Asked,
@@ -37,7 +38,6 @@ from jobs.planning.request_context import (
     Opened,
     RequestContext,
     context_of,
-    on_published_spec,
     open_request,
     open_request_context,
     shared_request,
@@ -188,6 +188,7 @@ def plan_backfill_interval(
     view = work.ledger.view()
     if view.hold is not None:
         return Skip(why=describe_hold(view.hold), warnings=warnings)
+    refuse_lost(work, view)
     busy = busy_with(
         work, view, slices, own=None, kinds=(RequestKind.SCHEDULED, RequestKind.RANGE, RequestKind.RESTATEMENT)
     )
@@ -195,10 +196,8 @@ def plan_backfill_interval(
         return Wait(why=busy, warnings=warnings, watch=watch_ledger(work, view))
     shared = shared_request(work, view)
     try:
-        ask = Ask(
-            slices=slices, request_id=shared.request_id if shared else None, checks=suite_fingerprint(work.pipeline)
-        )
-        planned = work.plan(view, ask)
+        own, checks = shared.request_id if shared else None, suite_fingerprint(work.pipeline)
+        planned = work.plan(view, Ask(slices=slices, request_id=own, checks=checks))
     except ChainError as error:
         if is_interval_before_running():
             why = f"slice {slices[0].slice_id} needs the state after the interval before, whose DAG run is not over yet"
@@ -341,6 +340,7 @@ def _scheduled(
     if not candidates:
         after = f"after the published head {view.head.result.slice.slice_id}" if view.head else "with data"
         return Skip(why=f"no slice {after} is over by {show_instant(interval_end_ms)}")
+    refuse_lost(work, view)
     busy = busy_with(work, view, candidates, own=own_request, kinds=tuple(RequestKind))
     if busy is not None:
         return Wait(why=busy, watch=watch_ledger(work, view))

@@ -5,14 +5,13 @@ staged as the beginning of a chain can continue one later: the slices before it 
 with which it began.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from jobs.engine.fingerprints import relevant_document, spec_fingerprint
 from jobs.ledger.view import LedgerView, Request, StagedRun
-from jobs.pipeline.files import pipeline_to_json
+from jobs.pipeline.files import pipeline_document, pipeline_from_json
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, previous_slice, slice_grid
 from jobs.planning.log_state import LogState
@@ -257,9 +256,12 @@ def _gap(
 
 def _is_same_document(pipeline: Pipeline, view: LedgerView, run: StagedRun) -> bool:
     """Return whether a run has the spec of a pipeline but for the code of functions and of Hindcast."""
-    request = view.requests.get(run.request_id)
-    stored = None if request is None or not request.spec_json else relevant_document(json.loads(request.spec_json))
-    return stored == relevant_document(json.loads(pipeline_to_json(pipeline)))
+    request, head = view.requests.get(run.request_id), view.head
+    is_head = head is not None and head.result.spec_fingerprint == run.result.spec_fingerprint
+    if request is None or not request.spec_json or not is_head:  # the chain has been adopted since
+        return False
+    stored = pipeline_from_json(request.spec_json, source=pipeline.source, functions_dir=pipeline.functions_dir)
+    return relevant_document(pipeline_document(stored)) == relevant_document(pipeline_document(pipeline))
 
 
 def _nearest(grid: SliceGrid, view: LedgerView, *, before: Slice, log_start: Slice, spec: str) -> Slice:

@@ -9,8 +9,9 @@ from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_ms, slice_grid
 from jobs.planning.changed_slices import in_words, named_spans
-from jobs.planning.request_context import SHOWN_ID, RequestContext, on_published_spec
-from jobs.planning.restating import Assessed, Restating, restate_rule, restating
+from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import SHOWN_ID, RequestContext
+from jobs.planning.restating import OTHER_SPEC, Assessed, Restating, restate_rule, restating
 from windowlib.errors import LogError
 
 
@@ -87,4 +88,5 @@ def _fate(work: RequestContext, group: Sequence[Assessed]) -> str:
     of_range = f"{work.pipeline.name} --from {first.change.slice.slice_id} --to {to}"
     if first.change.match is Match.UNKNOWN:
         return f"{why}: `hindcast plan {of_range} --verify` compares the records"
-    return f"{why}. To restate {'it' if len(group) == 1 else 'them'}: hindcast run {of_range}"
+    warm_up = " --warm-up" if first.why_not == OTHER_SPEC else ""
+    return f"{why}. To restate {'it' if len(group) == 1 else 'them'}: hindcast run {of_range}{warm_up}"

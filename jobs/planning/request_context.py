@@ -19,13 +19,12 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.publish import PublishGrammar
 from jobs.pipeline.slices import slice_at, slice_grid
 from jobs.plain_text import shortened
-from jobs.planning.chains import CODE_CHANGED, begins_chain
+from jobs.planning.chains import begins_chain
 from jobs.planning.log_state import LogState, read_log_state
 from jobs.planning.plan import Plan, make_plan
-from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.planning.steps import Ask
 from jobs.runs import Slice, WarmUp
-from windowlib.errors import RequestError, SpecError
+from windowlib.errors import RequestError
 
 SHOWN_ID: Final = 8
 
@@ -312,7 +311,7 @@ def context_of(work: RequestContext, request_id: str) -> tuple[RequestContext, R
         raise RequestError(
             f"request {request_id} of pipeline {work.pipeline.name} was opened with spec "
             f"{request.spec_fingerprint[:12]}, but the same pipeline has spec {spec_fingerprint(stored)[:12]} now: one "
-            "of your functions, or Hindcast, has changed since. Restore that version, or make a new request"
+            "of your functions, or Hindcast, has changed since. Restore that version, or cancel it, and make a new one"
         )
     return replace(work, pipeline=stored), request
 
@@ -348,41 +347,3 @@ def published_pipeline(lake: Lake, name: str, *, functions_dir: Path, now_ms: Ca
         return None
     source = f"request {request.request_id} in the ledger"
     return pipeline_from_json(request.spec_json, source=source, functions_dir=functions_dir)
-
-
-def _fingerprint_now(stored: Pipeline) -> str | None:
-    """Return the fingerprint of a stored spec with the functions of now; None if one of them is gone."""
-    try:
-        return spec_fingerprint(stored)
-    except SpecError:
-        return None
-
-
-def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> tuple[RequestContext, tuple[str, ...]]:
-    """Return the context with the spec of the published chain, and a warning if the pipeline file differs from it.
-
-    The chain is that of `view`; None: of the newest view.
-    When a slice counts as complete, and what becomes of changed slices and late records, is told by the file:
-    `log.ready`, `restate`, `repair`. Requests are stored with its `alerts`, which are used while it is broken.
-    """
-    view = view or work.ledger.view()
-    head = view.head
-    spec = spec_fingerprint(work.pipeline)
-    if head is None or head.result.spec_fingerprint == spec:
-        return work, ()
-    request = view.requests.get(head.request_id)
-    if request is None:
-        return work, ()
-    stored = stored_pipeline(work.pipeline, request)
-    changes = in_one_sentence(spec_changes(stored, work.pipeline))
-    is_lost = _fingerprint_now(stored) != head.result.spec_fingerprint
-    told = f"{'and ' + CODE_CHANGED if is_lost else 'which is used'} ({changes})"
-    warning = (
-        f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
-        f"{head.result.spec_fingerprint[:12]}, {told}. The chain goes on with the file after "
-        f"`hindcast adopt {work.pipeline.name}`"
-    )
-    log = stored.log.model_copy(update={"ready": work.pipeline.log.ready})
-    rules = {key: getattr(work.pipeline, key) for key in ("restate", "repair", "alerts")}
-    used = stored.model_copy(update={"log": log, **rules})
-    return replace(work, pipeline=used), (warning,)

@@ -16,10 +16,11 @@ from jobs.ledger.looks import changes_details, looked_event
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import pipeline_to_json
 from jobs.pipeline.models.restate import RestateGrammar
-from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
+from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted, shortened
-from jobs.planning.chains import begins_chain
+from jobs.planning.chains import begins_chain, run_before
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
+from jobs.planning.published_spec import why_lost
 from jobs.planning.request_context import (
     RequestContext,
     context_of,
@@ -34,6 +35,7 @@ from windowlib.errors import RequestError
 
 GONE: Final = "no changed slice is left to restate"
 OVERTAKEN: Final = "it was left unfinished, and later slices were published without it"
+OTHER_SPEC: Final = "it was published with another spec than the published head"
 _MAX_REASON: Final = 300
 
 
@@ -172,7 +174,7 @@ class _Assessor:
         why = next((why for by, why in declined if _is_in(by, change) or self._has_run_of(by, change)), "")
         if why:
             return replace(assessed, why_not=why, is_declined=True)
-        why = self._unreadable(assessed) or self._of_another_chain(assessed)
+        why = self._unreadable(assessed) or why_lost(self.work, self.view) or self._of_another_chain(assessed)
         if not why and self.proposal is not None and _is_in(self.proposal, change):
             return replace(assessed, request=self.proposal)
         return replace(assessed, why_not=why or self._beyond(change))
@@ -224,9 +226,8 @@ class _Assessor:
             last = assessed.until.slice_id
             return f"its chain ends at {last}, before the published head {head.result.slice.slice_id}"
         if head is not None and chain_run.result.spec_fingerprint != head.result.spec_fingerprint:
-            return "it was published with another spec than the published head"
-        before = previous_slice(slice_grid(self.work.pipeline), change.slice)
-        if begins_chain(self.view, chain_run) and before is not None and before.slice_id in self.view.published:
+            return OTHER_SPEC
+        if begins_chain(self.view, chain_run) and run_before(self.view, change.slice) is not None:
             return "it begins a chain, and only a person begins a chain (--fresh)"
         return ""
 
@@ -236,9 +237,8 @@ class _Assessor:
             return "restate.mode is off"
         if self.view.hold is not None:
             return "the chain is held after a rollback"
-        most_ms = self.rule.at_most_age_ms
-        if self.work.ledger.now_ms() - change.slice.end_ms > most_ms:
-            return f"it ended more than {format_duration(most_ms)} ago (restate.at_most_age)"
+        if self.work.ledger.now_ms() - change.slice.end_ms > self.rule.at_most_age_ms:
+            return f"it ended more than {format_duration(self.rule.at_most_age_ms)} ago (restate.at_most_age)"
         return ""
 
 

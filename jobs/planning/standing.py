@@ -9,8 +9,9 @@ from jobs.ledger.run_projection import briefs_among
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import MAX_SLICES, next_slice, slice_grid
 from jobs.planning.changed_slices import ChangedSlice, changed_slices
+from jobs.planning.published_spec import on_published_spec
 from jobs.planning.readiness import Waiting, ready_prefix
-from jobs.planning.request_context import RequestContext, on_published_spec
+from jobs.planning.request_context import RequestContext
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 

@@ -12,6 +12,7 @@ from jobs.ledger.view import LedgerView, Request, RequestState
 from jobs.pipeline.slices import slices_between
 from jobs.plain_text import counted
 from jobs.planning.chains import newly_shown
+from jobs.planning.published_spec import is_lost
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.publishing.chain_rules import broken_chain, followed_by, moved_since, of_other_chain, outdated
 from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, listed, waiver_advice
@@ -288,6 +289,9 @@ def _not_promotable(work: RequestContext, view: LedgerView, request: Request) ->
     """Refuse a candidate that was compared with other runs than readers see, or that ends before the chain."""
     if not request.is_candidate:
         return None
+    if is_lost(work, request):
+        why = f"candidate {request.request_id} is of code that has changed since: a function, or Hindcast. Run it again"
+        return _refused(request, why)
     obstacle = moved_since(work, view, request) or followed_by(work, view, request)
     return None if obstacle is None else _refused(request, obstacle.why, stopped_by=obstacle.slices)
 

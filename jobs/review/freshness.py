@@ -7,7 +7,8 @@ from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import counted
-from jobs.planning.request_context import RequestContext, on_published_spec
+from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import RequestContext
 from jobs.planning.standing import due_slices
 from windowlib.errors import HindcastError
 

@@ -10,7 +10,8 @@ from typing import Final
 
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import SliceGrid, next_slice, slice_grid
-from jobs.planning.request_context import RequestContext, on_published_spec
+from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import RequestContext
 
 MAX_COUNTED: Final = 10_000
 """So many slices without a publication are counted."""

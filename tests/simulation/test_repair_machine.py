@@ -30,7 +30,8 @@ from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.retention import RetentionGrammar
 from jobs.pipeline.slices import slices_between
-from jobs.planning.request_context import Asked, IfOpen, RequestContext, on_published_spec, open_request_context
+from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.planning.steps import Ask, Reason
 from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
 from jobs.publishing.cleaning import clean, rows_checker

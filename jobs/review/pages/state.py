@@ -10,7 +10,8 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.slices import past_end, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import ToldChanges, told_changes
-from jobs.planning.request_context import RequestContext, holders, on_published_spec, with_cut_of
+from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import RequestContext, holders, with_cut_of
 from jobs.planning.standing import awaited_slice, empty_slices
 from jobs.publishing.rules import UNVERIFIED, judge_publication, unverified_slices
 from jobs.publishing.stop_reasons import listed, stop_reasons

@@ -6,8 +6,11 @@ import pytest
 
 from jobs.engine import fingerprints
 from jobs.ledger.view import RequestKind
-from jobs.orchestration.scheduling import leave_staged
-from jobs.planning.request_context import IfOpen, RequestContext, on_published_spec
+from jobs.orchestration.repair_proposals import LOST, propose_repairs
+from jobs.orchestration.restatements import propose_changes
+from jobs.orchestration.scheduling import leave_staged, plan_scheduled
+from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import IfOpen, RequestContext
 from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
@@ -15,6 +18,7 @@ from jobs.publishing.publishing import publish_request
 from jobs.reading.published import published_runs
 from tests.support.day_chains import (
     DAY_MS,
+    FIRST_MS,
     GRACE,
     HOUR_MS,
     Place,
@@ -311,3 +315,42 @@ def test_after_a_change_of_the_code_the_schedule_stops_and_adopt_goes_on(
         run(work, 2, 3)
     run(place.work(), 1, 2, warms_up=True)
     assert run(on_published_spec(place.work())[0], 2, 3).is_published
+
+
+def test_after_a_change_of_the_code_nothing_is_repaired_or_restated_before_a_person_adopts_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New code would be published in the middle of the old chain. A repair that waits is closed, and not declined."""
+    more = "repair: {mode: propose, at_most_age: 36500d}\nrestate: {mode: propose, at_most_age: 36500d}\n"
+    place.put(Put(0, 1), Put(0, 5), Put(1, 25), Put(1, 3, 10), Put(1, 40))
+    work = place.work(more=more)
+    run(work, 0, 2)
+    propose_repairs(work.pipeline, work.lake, now_ms=NOW_MS, who="airflow")
+    [proposed] = work.ledger.view().open_requests(RequestKind.REPAIR)
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    place.put(Put(0, 6), Put(2, 60))
+    work = place.work(more=more)
+    [told] = propose_repairs(work.pipeline, work.lake, now_ms=NOW_MS, who="airflow")
+    assert "go on with the pipeline file: `hindcast adopt late`" in told
+    assert work.ledger.view().requests[proposed.request_id].failure == LOST
+    [told] = propose_changes(work.pipeline, work.lake, now_ms=NOW_MS, who="airflow").sentences
+    assert told.startswith("nothing is restated: the published chain of pipeline late is spec")
+    with pytest.raises(RequestError, match="`hindcast adopt late`"):
+        plan_scheduled(
+            work.pipeline, work.lake, interval_end_ms=FIRST_MS + 3 * DAY_MS, now_ms=NOW_MS, who="airflow",
+            request_id="r", origin=None, events=lambda _since_ms: (),
+        )  # fmt: skip
+    run(work, 0, 2, if_open=IfOpen.REPLACE)
+    propose_repairs(work.pipeline, work.lake, now_ms=NOW_MS, who="airflow")
+    assert [request.is_proposed for request in work.ledger.view().open_requests(RequestKind.REPAIR)] == [True]
+
+
+def test_a_candidate_of_code_that_has_changed_is_not_promoted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    three_days(place)
+    work = place.work()
+    run(work, 0, 3)
+    candidate = run(place.work(lateness=GRACE), 0, 3, publish=False, kind=RequestKind.CANDIDATE)
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    attempt = publish_request(place.work(), candidate.request_id, who="ann")
+    assert not attempt.is_published
+    assert "is of code that has changed since" in attempt.why

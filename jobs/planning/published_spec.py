@@ -1,0 +1,78 @@
+"""The spec of the published chain: the schedule uses it until a person adopts the pipeline file.
+
+The ledger stores the pipeline of each request, and not the code of its functions. After an edit of a function, or an
+upgrade of Hindcast that computes other rows, the spec is lost: nothing may be computed in its name.
+"""
+
+from dataclasses import replace
+
+from jobs.engine.fingerprints import spec_fingerprint
+from jobs.ledger.view import LedgerView, Request
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.chains import CODE_CHANGED
+from jobs.planning.request_context import RequestContext, stored_pipeline
+from jobs.planning.spec_changes import in_one_sentence, spec_changes
+from windowlib.errors import RequestError, SpecError
+
+
+def fingerprint_now(stored: Pipeline) -> str | None:
+    """Return the fingerprint of a stored spec with the functions of now; None if one of them is gone."""
+    try:
+        return spec_fingerprint(stored)
+    except SpecError:
+        return None
+
+
+def is_lost(work: RequestContext, request: Request) -> bool:
+    """Return whether the spec of a request cannot be computed any more."""
+    return fingerprint_now(stored_pipeline(work.pipeline, request)) != request.spec_fingerprint
+
+
+def why_lost(work: RequestContext, view: LedgerView) -> str:
+    """Return why the context of `on_published_spec` cannot compute the published chain any more; empty if it can."""
+    head = view.head
+    if head is None or fingerprint_now(work.pipeline) == head.result.spec_fingerprint:
+        return ""
+    return (
+        f"the published chain of pipeline {work.pipeline.name} is spec {head.result.spec_fingerprint[:12]}, and "
+        f"{CODE_CHANGED}. Restore that version, or go on with the pipeline file: `hindcast adopt {work.pipeline.name}`"
+    )
+
+
+def refuse_lost(work: RequestContext, view: LedgerView) -> None:
+    """Raise a RequestError if the published chain cannot be computed any more (`why_lost`)."""
+    if why := why_lost(work, view):
+        raise RequestError(why)
+
+
+def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> tuple[RequestContext, tuple[str, ...]]:
+    """Return the context with the spec of the published chain, and a warning if the pipeline file differs from it.
+
+    The chain is that of `view`; None: of the newest view.
+    When a slice counts as complete, and what becomes of changed slices and late records, is told by the file:
+    `log.ready`, `restate`, `repair`. Requests are stored with its `alerts`, which are used while it is broken.
+    """
+    view = view or work.ledger.view()
+    head = view.head
+    try:
+        spec = spec_fingerprint(work.pipeline)
+    except SpecError as error:  # a function is gone; pages and alerts go on
+        return work, (str(error),)
+    if head is None or head.result.spec_fingerprint == spec:
+        return work, ()
+    request = view.requests.get(head.request_id)
+    if request is None:
+        return work, ()
+    stored = stored_pipeline(work.pipeline, request)
+    changes = in_one_sentence(spec_changes(stored, work.pipeline))
+    is_lost = fingerprint_now(stored) != head.result.spec_fingerprint
+    told = f"{'and ' + CODE_CHANGED if is_lost else 'which is used'} ({changes})"
+    warning = (
+        f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
+        f"{head.result.spec_fingerprint[:12]}, {told}. The chain goes on with the file after "
+        f"`hindcast adopt {work.pipeline.name}`"
+    )
+    log = stored.log.model_copy(update={"ready": work.pipeline.log.ready})
+    rules = {key: getattr(work.pipeline, key) for key in ("restate", "repair", "alerts")}
+    used = stored.model_copy(update={"log": log, **rules})
+    return replace(work, pipeline=used), (warning,)
