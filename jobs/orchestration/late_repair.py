@@ -155,12 +155,7 @@ def _repair_of(
         kept = (_allowed_lateness_ms(spec_of(view, published)) for published in shown if published is not None)
         needed_ms = max(needed_ms, *kept)
     return LateRepair(
-        pipeline=work.pipeline.name,
-        late=tuple(late),
-        slices=slices,
-        lateness_ms=needed_ms,
-        own_ms=own_ms,
-        left=left,
+        pipeline=work.pipeline.name, late=tuple(late), slices=slices, lateness_ms=needed_ms, own_ms=own_ms, left=left
     )
 
 
