@@ -7,8 +7,7 @@ from typing import assert_never
 
 from jobs.ledger.events import EventKind, LedgerEvent, checked_event, staged_event
 from jobs.ledger.view import LedgerView, Request, RequestState
-from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import previous_slice, slice_grid
+from jobs.planning.chains import continues_chain
 from jobs.planning.request_context import RequestContext
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import RunResult
@@ -94,18 +93,11 @@ def _staged(view: LedgerView, order: ReplayOrder, results: Sequence[RunResult]) 
         warms_up = request.warm_up is not None and result.slice.start_ms < (request.from_ms or 0)
         is_start = index == 0 and (order.before is None or order.begins_chain) and not warms_up
         if request.warm_up is not None and result.slice.start_ms == request.from_ms:
-            is_start = begins_chain(order.pipeline, view, result)
+            is_start = not continues_chain(view, result)
         events.append(staged_event(order.request_id, result, is_chain_start=is_start, warms_up=warms_up))
         if not (request.is_candidate and view.is_in_chain(result.run_id)):  # the checks of the chain stay what they are
             events.append(checked_event(order.request_id, result))
     return events
-
-
-def begins_chain(pipeline: Pipeline, view: LedgerView, result: RunResult) -> bool:
-    """Return whether a run after a warm-up does not continue the published chain."""
-    before = previous_slice(slice_grid(pipeline), result.slice)
-    published = None if before is None else view.published_chain_run(before.slice_id)
-    return published is None or published.result.state_after != result.state_before
 
 
 def _check_results(order: ReplayOrder, results: Sequence[RunResult]) -> None:

@@ -12,10 +12,11 @@ from jobs.lake.pinned_files import BYTES_PER_RECORD
 from jobs.ledger.events import EventKind, LedgerEvent, closed_event, slice_columns
 from jobs.ledger.looks import verified_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
-from jobs.orchestration.attempts import begins_chain, may_stage, replay_until_closed
+from jobs.orchestration.attempts import may_stage, replay_until_closed
 from jobs.orchestration.open_ranges import check_range_is_free, open_range
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.slices import slices_between
+from jobs.planning.chains import continues_chain
 from jobs.planning.estimate import Estimate
 from jobs.planning.event_time_progress import EventTimeProgress
 from jobs.planning.lease_keeping import leased
@@ -262,7 +263,7 @@ def _adopt(work: RequestContext, request_id: str, current: Plan) -> None:
         if request.warm_up is None:
             return current.start.begins_chain and run.result.slice == first and not run.is_chain_start
         is_first = run.result.slice.start_ms == request.from_ms
-        return is_first and not run.is_chain_start and begins_chain(work.pipeline, view, run.result)
+        return is_first and not run.is_chain_start and not continues_chain(view, run.result)
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         request = view.requests[request_id]

@@ -15,7 +15,7 @@ from jobs.pipeline.files import pipeline_document, pipeline_from_json
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, previous_slice, slice_grid
 from jobs.planning.log_state import LogState
-from jobs.runs import EMPTY_STATE, CheckpointRef, Slice, WarmUp
+from jobs.runs import EMPTY_STATE, CheckpointRef, RunResult, Slice, WarmUp
 from windowlib.errors import RequestError
 
 CODE_CHANGED: Final = "a function or Hindcast itself has changed since, so that spec cannot be computed any more"
@@ -148,10 +148,13 @@ def run_before(view: LedgerView, slice_: Slice) -> StagedRun | None:
 
 def begins_chain(view: LedgerView, run: StagedRun) -> bool:
     """Return whether a run of the published chain begins it: it does not start from the state before it."""
-    if not run.is_chain_start:
-        return False
-    before = run_before(view, run.result.slice)
-    return before is None or before.result.state_after != run.result.state_before
+    return run.is_chain_start and not continues_chain(view, run.result)
+
+
+def continues_chain(view: LedgerView, result: RunResult) -> bool:
+    """Return whether a run starts from the state that the published run before it leaves."""
+    before = run_before(view, result.slice)
+    return before is not None and before.result.state_after == result.state_before
 
 
 def newly_shown(view: LedgerView, request: Request) -> dict[str, str]:

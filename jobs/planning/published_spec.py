@@ -65,8 +65,8 @@ def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> t
         return work, ()
     stored = stored_pipeline(work.pipeline, request)
     changes = in_one_sentence(spec_changes(stored, work.pipeline))
-    is_lost = fingerprint_now(stored) != head.result.spec_fingerprint
-    told = f"{'and ' + CODE_CHANGED if is_lost else 'which is used'} ({changes})"
+    is_computable = fingerprint_now(stored) == head.result.spec_fingerprint
+    told = f"{'which is used' if is_computable else 'and ' + CODE_CHANGED} ({changes})"
     warning = (
         f"{work.pipeline.source} is spec {spec[:12]}, but the published chain is spec "
         f"{head.result.spec_fingerprint[:12]}, {told}. The chain goes on with the file after "
