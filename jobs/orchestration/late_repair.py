@@ -14,7 +14,6 @@ from jobs.durations import format_duration, human_duration
 from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
 from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
-from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import counted
 from jobs.planning.chains import RunsByState
@@ -22,6 +21,7 @@ from jobs.planning.changed_slices import changed_slices, in_words
 from jobs.planning.event_times import log_engine
 from jobs.planning.published_spec import refuse_lost
 from jobs.planning.request_context import Asked, RequestContext
+from jobs.publishing.chain_rules import greater_repairs, lateness_ms
 from jobs.reading.log_places import log_place
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
@@ -134,7 +134,7 @@ def _repair_of(
 
     Slices keep the allowed lateness of an earlier repair of them. So the lateness of the repair can be greater.
     """
-    late, left, own_ms = list[LateSlice](), 0, _allowed_lateness_ms(work.pipeline)
+    late, left, own_ms = list[LateSlice](), 0, lateness_ms(work.pipeline)
     needed_ms, event_times = own_ms, list[int]()
     for run in chosen:
         most_ms = limits.get(run.result.slice.slice_id, at_most_ms)
@@ -152,7 +152,7 @@ def _repair_of(
         end = _end(view, late[-1].slice, reach, latest_ms=max(event_times))
         slices = slices_between(work.pipeline, late[0].slice.start_ms, end.end_ms)
         shown = (view.published_run(slice_.slice_id) for slice_ in slices)
-        kept = (_allowed_lateness_ms(spec_of(view, published)) for published in shown if published is not None)
+        kept = (lateness_ms(spec_of(view, published)) for published in shown if published is not None)
         needed_ms = max(needed_ms, *kept)
     return LateRepair(
         pipeline=work.pipeline.name, late=tuple(late), slices=slices, lateness_ms=needed_ms, own_ms=own_ms, left=left
@@ -226,14 +226,13 @@ def repairs_of(work: RequestContext, view: LedgerView, request: Request) -> dict
 
 def _check_lateness(work: RequestContext, view: LedgerView, slices: Sequence[Slice], *, request: Request) -> None:
     """Refuse a repair of slices that another one has repaired with a greater allowed lateness since it was opened."""
-    own_ms = _allowed_lateness_ms(work.pipeline)
-    for slice_ in slices:
-        shown = view.published_run(slice_.slice_id)
-        if shown is not None and (lateness_ms := _allowed_lateness_ms(spec_of(view, shown))) > own_ms:
-            raise RequestError(
-                f"readers see slice {slice_.slice_id} with allowed lateness {human_duration(lateness_ms)}, and request "
-                f"{request.request_id} would show it with {human_duration(own_ms)}. Repair again"
-            )
+    own_ms = lateness_ms(work.pipeline)
+    for name in greater_repairs(view, [slice_.slice_id for slice_ in slices], own_ms):
+        greater_ms = lateness_ms(spec_of(view, view.run(view.published[name])))
+        raise RequestError(
+            f"readers see slice {name} with allowed lateness {human_duration(greater_ms)}, and request "
+            f"{request.request_id} would show it with {human_duration(own_ms)}. Repair again"
+        )
 
 
 def _own_run(view: LedgerView, slice_: Slice, request: Request) -> StagedRun:
@@ -302,10 +301,6 @@ def _reach(work: RequestContext) -> Reach:
     return reach
 
 
-def _allowed_lateness_ms(pipeline: Pipeline) -> int:
-    return 0 if pipeline.windows is None else pipeline.windows.allowed_lateness_ms
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LateRow:
     """A late record: the allowed lateness with which it would have missed no window, its key, and the windows."""
@@ -364,8 +359,8 @@ def _check_states(work: RequestContext, repaired: StagedRun, own: StagedRun, *, 
 
     if own.result.watermark_ms is None:
         return
-    margin_ms = _reach(work).margin_ms - _allowed_lateness_ms(work.pipeline)
-    limit_ms = own.result.watermark_ms - margin_ms - _allowed_lateness_ms(spec_of(work.ledger.view(), own))
+    margin_ms = _reach(work).margin_ms - lateness_ms(work.pipeline)
+    limit_ms = own.result.watermark_ms - margin_ms - lateness_ms(spec_of(work.ledger.view(), own))
     own_rows, rows = (_windows(work, run.checkpoint) for run in (own, repaired))
     is_open = pc.greater(rows["window_end_ms"], limit_ms)
     kept, wanted = (np.sort(side[tables.ROW_ID].to_numpy()) for side in (rows.filter(is_open), own_rows))

@@ -7,14 +7,16 @@ Two rules hold for candidates only: nothing that readers see may be replaced wit
 on with the spec of the candidate.
 """
 
+from collections.abc import Iterable
 from itertools import takewhile
 from typing import NamedTuple
 
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms, slice_grid
 from jobs.planning.chains import begins_chain, run_before, shown_for_other_spec
-from jobs.planning.request_context import RequestContext
+from jobs.planning.request_context import RequestContext, stored_pipeline
 from jobs.publishing.stop_reasons import listed
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import EMPTY_STATE, Slice
@@ -102,11 +104,7 @@ def of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> 
             f"{request.request_id}, and run `hindcast repair {work.pipeline.name} --run` again"
         )
         return Obstacle(why, other)
-    greater = tuple(
-        name
-        for name, run_id in runs
-        if _lateness_ms(view, view.run(shown[name])) > _lateness_ms(view, view.run(run_id))
-    )
+    greater = greater_repairs(view, request.runs, lateness_ms(stored_pipeline(work.pipeline, request)))
     if not greater:
         return None
     why = (
@@ -116,9 +114,15 @@ def of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> 
     return Obstacle(why, greater)
 
 
-def _lateness_ms(view: LedgerView, run: StagedRun) -> int:
-    windows = spec_of(view, run).windows
-    return 0 if windows is None else windows.allowed_lateness_ms
+def greater_repairs(view: LedgerView, names: Iterable[str], own_ms: int) -> tuple[str, ...]:
+    """Return the slices that readers see with a greater allowed lateness than that of a repair."""
+    shown = ((name, view.published_run(name)) for name in names)
+    return tuple(name for name, run in shown if run is not None and lateness_ms(spec_of(view, run)) > own_ms)
+
+
+def lateness_ms(pipeline: Pipeline) -> int:
+    """Return the allowed lateness of a pipeline's windows."""
+    return 0 if pipeline.windows is None else pipeline.windows.allowed_lateness_ms
 
 
 def outdated(work: RequestContext, view: LedgerView, request: Request) -> Obstacle | None:
