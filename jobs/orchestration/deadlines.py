@@ -18,7 +18,7 @@ from jobs.orchestration.plan_outline import folded
 from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.slices import local_midnight_ms, show_instant, slice_grid, slices_ending_in
 from jobs.plain_text import counted, escaped, shortened
-from jobs.planning.published_spec import on_published_spec
+from jobs.planning.published_spec import on_published_spec, why_lost
 from jobs.planning.request_context import RequestContext, covers, is_live
 from jobs.planning.standing import Standing, due_slices, empty_slices, standing
 from jobs.publishing.rules import describe_hold
@@ -113,8 +113,8 @@ def look(
     Raises:
         LedgerError: the ledger cannot be read.
     """
-    work, _ = on_published_spec(work)
     now_ms, view = work.ledger.now_ms(), work.ledger.view()
+    work, _ = on_published_spec(work, view)
     # A clock that was ahead has left a time in the future. With it, the messages of days would be left out.
     times = {key: at_ms if at_ms <= now_ms else now_ms - _DAY_MS for key, at_ms in told.times.items()}
     due = {key for key, time in alerts.times.items() if everything or _is_due(time, times.get(key), now_ms)}
@@ -277,7 +277,7 @@ def _grouped(place: _Place, state: Standing, missing: Sequence[Slice]) -> Iterat
     if not missing:
         return
     coordinates = place.work.log_state(place.view, missing).coordinates
-    unarrived = {slice_.slice_id for slice_ in state.unarrived}
+    unarrived, lost = {slice_.slice_id for slice_ in state.unarrived}, why_lost(place.work, place.view)
 
     def why(slice_: Slice) -> str:
         in_request = _of_a_request(place, slice_)
@@ -292,7 +292,7 @@ def _grouped(place: _Place, state: Standing, missing: Sequence[Slice]) -> Iterat
             return f"not complete since {show_instant(waiting.since_ms)}{until}: {waiting.missing}"
         if slice_.slice_id in unarrived:
             return f"{counted(records, 'record')}; an earlier slice is not complete"
-        return "complete, but no request has replayed it; perhaps the DAG is paused"
+        return f"complete, but no request has replayed it; {lost or 'perhaps the DAG is paused'}"
 
     for reason, group in groupby(missing, key=why):
         yield [slice_.slice_id for slice_ in group], reason

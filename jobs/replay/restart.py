@@ -23,7 +23,7 @@ from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
+from jobs.pipeline.slices import previous_slice, show_ms, slice_grid, slices_between
 from jobs.planning.event_times import log_engine
 from jobs.planning.log_pin import pin_input
 from jobs.planning.request_context import RequestContext
@@ -92,7 +92,7 @@ def restart_before(session: LazySession | None, work: RequestContext, slices: Se
         return WarmUp(first=at)
     before = slices_between(pipeline, first.start_ms, at.start_ms)
     log = log_state.known.opened or log_place(work.lake, pipeline).open()
-    reach = _reach(pipeline, log_engine(pipeline, log), at)
+    reach = _reach(pipeline, log_engine(pipeline, log), first=first, at=at)
     passed = None if reach.gap_ms is not None else times_of_chain(work, view, before)
     if passed is None and session is None:
         raise RequestError(
@@ -167,14 +167,16 @@ def _of_rows(slice_: Slice, rows: Sequence[SourceRow]) -> SliceTime:
     )
 
 
-def _reach(pipeline: Pipeline, engine: Engine, at: Slice) -> Reach:
+def _reach(pipeline: Pipeline, engine: Engine, *, first: Slice, at: Slice) -> Reach:
+    grid = slice_grid(pipeline)
     try:
         return reach_of(engine.operator)
     except SpecError as error:
         raise RequestError(
             f"the chain of pipeline {pipeline.name} cannot begin at {at.slice_id} with a warm-up: {error}. So every "
-            "record before may matter. Replay from the log's first slice, or begin a new chain with --fresh: its "
-            "windows do not contain earlier records"
+            f"record before may matter. Replay from the log's first slice (hindcast run {pipeline.name} --from "
+            f"{show_ms(grid, first.start_ms)} --to ..), or begin a new chain (hindcast run {pipeline.name} --from "
+            f"{show_ms(grid, at.start_ms)} --to .. --fresh): its windows do not contain earlier records"
         ) from error
 
 
