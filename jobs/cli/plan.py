@@ -247,7 +247,9 @@ def chosen_restart(
     return restart_of(work, slices, master=master)
 
 
-def restart_of(work: RequestContext, slices: Sequence[Slice], *, master: str | None) -> WarmUp | None:
+def restart_of(
+    work: RequestContext, slices: Sequence[Slice], *, beginning: Slice | None = None, master: str | None
+) -> WarmUp | None:
     """Return the warm-up of a chain that begins with these slices, and tell that the log is read; None without one.
 
     Raises:
@@ -256,4 +258,4 @@ def restart_of(work: RequestContext, slices: Sequence[Slice], *, master: str | N
     from jobs.orchestration import stored_warm_up
 
     with options.err().status(READING_TIMES):
-        return stored_warm_up.restart_of(work, slices, master=master)
+        return stored_warm_up.restart_of(work, slices, beginning=beginning, master=master)

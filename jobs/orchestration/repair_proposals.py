@@ -7,7 +7,8 @@ from jobs.durations import format_duration, human_duration
 from jobs.lake.lake import Lake
 from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
-from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing
+from jobs.orchestration.late_repair import asked_for, check_current, repairing
+from jobs.orchestration.repair_range import LateRepair, repair_of
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.slices import slices_between
@@ -107,7 +108,7 @@ def within_budget(
         repair = repair_of(work, from_ms=from_ms, to_ms=to_ms, at_most_ms=rule.at_most_lateness_ms)
         if not repair.late:
             return repair, None
-        warm_up = restart_before(None, repairing(work, repair), repair.slices)
+        warm_up = restart_before(None, repairing(work, repair), repair.slices, beginning=repair.beginning)
         start = repair.slices[0] if warm_up is None else warm_up.first
         replayed = slices_between(work.pipeline, start.start_ms, repair.slices[-1].end_ms)
         runs = (run for slice_ in replayed if (run := view.published_run(slice_.slice_id)) is not None)

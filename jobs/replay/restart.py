@@ -65,8 +65,10 @@ class SliceTime:
         return combined(self.after).watermark_ms
 
 
-def restart_before(session: LazySession | None, work: RequestContext, slices: Sequence[Slice]) -> WarmUp | None:
-    """Return the warm-up after which the state before some slices equals that of the chain over the whole log.
+def restart_before(
+    session: LazySession | None, work: RequestContext, slices: Sequence[Slice], *, beginning: Slice | None = None
+) -> WarmUp | None:
+    """Return the warm-up after which the state before some slices equals that of a chain.
 
     None if the chain needs no warm-up: the slice before has a published run of the same spec, and its state is stored.
 
@@ -74,6 +76,7 @@ def restart_before(session: LazySession | None, work: RequestContext, slices: Se
         session: is started if the work needs it. None: no record is read.
         work: the context.
         slices: the first of them is the first slice whose rows are wanted.
+        beginning: the slice with which the chain begins without earlier records; None: the first one of the log.
 
     Raises:
         RequestError: nothing bounds how long a record matters to the pipeline's windows; or the log has to be read, and
@@ -82,12 +85,14 @@ def restart_before(session: LazySession | None, work: RequestContext, slices: Se
     """
     view, at, pipeline = work.ledger.view(), slices[0], work.pipeline
     previous = previous_slice(slice_grid(pipeline), at)
+    if beginning is not None and at.start_ms == beginning.start_ms:
+        return WarmUp(first=at)
     published = None if previous is None else view.published_chain_run(previous.slice_id)
     is_own = published is not None and published.result.spec_fingerprint == spec_fingerprint(pipeline)
     if is_own and published is not None and published.checkpoint_removal is None:
         return None
     log_state = work.log_state(view, slices)
-    first = log_state.first_data
+    first = beginning or log_state.first_data
     if first is None or first.start_ms >= at.start_ms:
         return WarmUp(first=at)
     before = slices_between(pipeline, first.start_ms, at.start_ms)

@@ -11,8 +11,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, RequestKind
-from jobs.orchestration.late_repair import asked_for, repair_of, repairing
+from jobs.orchestration.late_repair import asked_for, repairing
 from jobs.orchestration.outcomes import RequestOutcome
+from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import run_request
 from jobs.orchestration.scheduling import Replay as Planned, plan_backfill_interval, publish_task, replay
 from jobs.pipeline.slices import slices_between
@@ -115,7 +116,7 @@ def repair(
     bounds = [None if day is None else FIRST_MS + day * DAY_MS for day in (first, end)]
     wanted = repair_of(work, from_ms=bounds[0], to_ms=bounds[1], at_most_ms=at_most_ms)
     repaired = repairing(work, wanted)
-    warm_up = restart_before(SESSION, repaired, wanted.slices)
+    warm_up = restart_before(SESSION, repaired, wanted.slices, beginning=wanted.beginning)
     outcome = run_request(repaired, asked_for(wanted, who="ann", warm_up=warm_up), replayed)
     assert outcome.is_published
     return outcome.request_id

@@ -45,11 +45,12 @@ class LogRecord(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """The part of a pipeline file that the tests edit."""
+    """The part of a pipeline file that the tests edit, and the version of the code that computes it."""
 
     windows: str
     bound: str
     lateness_ms: int
+    code: int = 0
 
     @property
     def pipeline(self) -> Pipeline:

@@ -9,8 +9,9 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import RequestKind
 from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_form import FormError
-from jobs.orchestration.late_repair import asked_for, repair_of, repairing
-from jobs.orchestration.repair_proposals import LOST, propose_repairs
+from jobs.orchestration.late_repair import asked_for, repairing
+from jobs.orchestration.repair_proposals import LOST, propose, propose_repairs
+from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import run_request
 from jobs.orchestration.restatements import propose_changes
 from jobs.orchestration.scheduling import leave_staged, plan_scheduled
@@ -417,3 +418,39 @@ def test_a_request_that_waits_is_not_published_after_its_warm_up_was_published_a
     assert not attempt.is_published
     assert "1970-01-06" in attempt.why
     assert "Cancel" in attempt.why
+
+
+def test_a_repair_of_a_chain_without_earlier_records_reads_none_of_them(place: Place) -> None:
+    """Each of two such chains is repaired by a request of its own."""
+    place.put(Put(0, 1), Put(1, 25, 1_000), Put(1, 40, 1_000), Put(1, 5, 300), Put(2, 50), Put(2, 60, 4))
+    place.put(Put(2, 51, 2), Put(2, 70, 8), Put(3, 80, 16), Put(3, 90))
+    work = place.work(size="30h", lateness="2h")
+    run(work, 0, 4)
+    run(work, 2, 4, is_fresh=True)
+    assert (totals(work), late(work)) == ([1, 1, 28], [0, 1, 1, 0])
+    first = repair(work)
+    assert (totals(work), late(work)) == ([1, 28, 301], [0, 0, 1, 0])
+    second = repair(work)
+    assert (totals(work), late(work)) == ([3, 28, 301], [0, 0, 0, 0])
+    requests = work.ledger.view().requests
+    assert [requests[name].from_ms for name in (first, second)] == [FIRST_MS + DAY_MS, FIRST_MS + 2 * DAY_MS]
+
+
+def test_late_records_that_the_pipeline_file_leaves_out_are_not_repaired(place: Place) -> None:
+    """A window of the first slice has records of the slice before it, which the file leaves out."""
+    place.put(Put(0, 1), Put(1, 25, 1_000), Put(1, 40), Put(1, 5, 300), Put(2, 50), Put(2, 60, 4), Put(2, 51, 2))
+    place.put(Put(3, 80, 16), Put(3, 90), Put(4, 125), Put(4, 100, 5), Put(4, 126))
+    run(place.work(size="30h"), 0, 5)
+    work = place.work(size="30h", slices="{by: day, first: 1970-01-07}")
+    seen = totals(work)
+    with pytest.raises(RequestError, match=r"from 1970-01-07 on needs records of 1970-01-06, .* log\.slice\.first"):
+        propose_late(work)
+    assert (totals(work), late(work)) == (seen, [0, 1, 1, 0, 1])
+    repair(work, 4, 5)
+    assert late(work) == [0, 1, 1, 0, 0]
+
+
+def propose_late(work: RequestContext) -> None:
+    wanted = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    warm_up = restart_before(SESSION, repairing(work, wanted), wanted.slices, beginning=wanted.beginning)
+    propose(work, wanted, warm_up=warm_up, who="ann")
