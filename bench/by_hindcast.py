@@ -70,7 +70,7 @@ def run_days(
     start_ms, end_ms = (parse_bound(pipeline, text) for text in bounds)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="make bench", reason="")
     with watched(replayer) as watch, watch.timed(WHOLE):
-        work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=now_ms, checks=checks)
+        work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=now_ms)
         outcome = run_request(
             work, asked, lambda order: replayer.replay_chunk(LazySession.of(spark), order), staging=Staging()
         )

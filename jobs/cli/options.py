@@ -51,9 +51,9 @@ class Places:
         """Read one pipeline (raises as `load_pipeline`), or all of the directory: good files and broken ones."""
         return load_all(self.pipelines) if name is None else PipelineFiles(good=(self.pipeline(name),), broken=())
 
-    def request_context(self, pipeline: Pipeline, *, checks: str | None = None) -> RequestContext:
+    def request_context(self, pipeline: Pipeline) -> RequestContext:
         """Open the pipeline's ledger and lake, with the wall clock."""
-        return open_request_context(pipeline, self.lake, now_ms=now_ms, checks=checks)
+        return open_request_context(pipeline, self.lake, now_ms=now_ms)
 
 
 def place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:

@@ -18,7 +18,7 @@ from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import RequestContext
-from jobs.replay.suite_fingerprint import suite_fingerprint
+from jobs.replay.suite_fingerprint import with_checks
 from jobs.runs import WarmUp
 
 
@@ -65,7 +65,7 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     if runs and proposes:
         raise click.UsageError("--run replays now, --propose leaves that to somebody; give one of them")
     pipeline = places.pipeline(pipeline_name)
-    work, warnings = on_published_spec(places.request_context(pipeline, checks=suite_fingerprint(pipeline)))
+    work, warnings = on_published_spec(with_checks(places.request_context(pipeline)))
     for warning in warnings:
         options.complain(f"warning: {warning}")
     from_ms, to_ms = (None if text is None else parse_bound(pipeline, text) for text in (from_text, to_text))
