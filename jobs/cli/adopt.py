@@ -55,11 +55,8 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     slices, view = _slices(work, from_text), work.ledger.view()
     chain = (view.published_chain_run(slice_.slice_id) for slice_ in slices)
     if {run.result.spec_fingerprint for run in chain if run is not None} == {spec_fingerprint(pipeline)}:
-        if as_json:
-            options.print_json({"pipeline": pipeline.name, "changes": []})
-        else:
-            options.say(f"{pipeline.name}: the published chain has the spec of {pipeline.source} already.")
-        return options.OK
+        line = f"{pipeline.name}: the published chain has the spec of {pipeline.source} already."
+        return options.answer(as_json, {"pipeline": pipeline.name, "changes": []}, line)
     told = options.err() if as_json else options.out()
     for line in spec_changes(published.pipeline, pipeline):
         options.say(line, console=told)

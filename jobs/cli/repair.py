@@ -93,14 +93,12 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
 
 def _propose(work: RequestContext, repair: LateRepair, warm_up: WarmUp | None, *, reason: str, as_json: bool) -> int:
     request = propose(work, repair, warm_up=warm_up, who=options.who(), reason=reason)
-    if as_json:
-        options.print_json({"request_id": request.request_id, **repair.to_json()})
-    else:
-        options.say(
-            f"proposed as request {request.request_id}. Start it on its page, or with "
-            f"`hindcast run {work.pipeline.name} --request {request.request_id[:12]}`"
-        )
-    return options.OK
+    return options.answer(
+        as_json,
+        {"request_id": request.request_id, **repair.to_json()},
+        f"proposed as request {request.request_id}. Start it on its page, or with "
+        f"`hindcast run {work.pipeline.name} --request {request.request_id[:12]}`",
+    )
 
 
 def _show(repair: LateRepair, *, at_least: int) -> None:
