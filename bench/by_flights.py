@@ -16,11 +16,9 @@ from bench.contestant import Contestant, Job
 from bench.delta_logs import flights_for
 from bench.samples import Checksum
 from bench.stages import Stopwatch
-from jobs.engine.fingerprints import checks_fingerprint
 from jobs.pipeline.files import build_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.strict_yaml import read_yaml
-from jobs.replay.checks import load_checks
 from tests.support.places import ROOT
 
 if TYPE_CHECKING:
@@ -36,12 +34,6 @@ def pipeline_over(name: str, log: str) -> Pipeline:
     document: Any = read_yaml(path)
     document["log"]["table"] = log
     return build_pipeline(document, source=str(path), functions_dir=path.parent)
-
-
-def checks_of(pipeline: Pipeline) -> str | None:
-    """Return the fingerprint of the pipeline's suites."""
-    suites = load_checks(pipeline)
-    return None if suites is None else checks_fingerprint(pipeline, suites.document)
 
 
 def flight_days(first: int, last: int) -> tuple[str, str]:
@@ -64,12 +56,11 @@ class _Flights:
     def begin(self) -> None:
         """Open the pipeline over the log."""
         self._pipeline = pipeline_over(self._job.options["pipeline"], self._log)
-        self._checks = checks_of(self._pipeline)
 
     def replay(self, first: int, last: int) -> None:
         """Run the days `[first, last)`."""
         bounds = flight_days(first, last)
-        self._outcome, self._watch = run_days(self._spark, self._lake, self._pipeline, bounds, checks=self._checks)
+        self._outcome, self._watch = run_days(self._spark, self._lake, self._pipeline, bounds)
 
     def check(self) -> Checksum:
         """Return the sums of the counts of all runs, and a number that is different if a digest is different."""

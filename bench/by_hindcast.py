@@ -35,6 +35,7 @@ from jobs.replay.stages.ascending import Ascending
 from jobs.replay.stages.counted import block_groups, chunk_time, scan_plan
 from jobs.replay.stages.judging import ScanPlan
 from jobs.replay.stages.scan import NEVER_MS, Scanned, latest_before
+from jobs.replay.suite_fingerprint import with_checks
 from jobs.replay.tasks import SparkTasks
 from jobs.runs import Verdict
 from jobs.spark.lazy_session import LazySession
@@ -57,7 +58,7 @@ class UnpublishedRun(RuntimeError):  # noqa: N818 - it says what happened
 
 
 def run_days(
-    spark: "SparkSession", lake: Path, pipeline: Pipeline, bounds: tuple[str, str], *, checks: str | None = None
+    spark: "SparkSession", lake: Path, pipeline: Pipeline, bounds: tuple[str, str]
 ) -> tuple[RequestOutcome, Stopwatch]:
     """Run `[from, to)` as `hindcast run` does, and return the outcome and the seconds by stage.
 
@@ -70,7 +71,7 @@ def run_days(
     start_ms, end_ms = (parse_bound(pipeline, text) for text in bounds)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="make bench", reason="")
     with watched(replayer) as watch, watch.timed(WHOLE):
-        work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=now_ms, checks=checks)
+        work = with_checks(open_request_context(pipeline, Lake(root=str(lake)), now_ms=now_ms))
         outcome = run_request(
             work, asked, lambda order: replayer.replay_chunk(LazySession.of(spark), order), staging=Staging()
         )

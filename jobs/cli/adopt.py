@@ -1,7 +1,5 @@
 """The command adopt."""
 
-from dataclasses import replace
-
 import click
 
 from jobs.cli import options
@@ -16,7 +14,7 @@ from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.spec_changes import spec_changes
 from jobs.planning.steps import Ask
-from jobs.replay.suite_fingerprint import suite_fingerprint
+from jobs.replay.suite_fingerprint import with_checks
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -52,23 +50,19 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     windows are those of a chain that always had the new spec. The slices before --from stay as they are.
     """
     pipeline = places.pipeline(pipeline_name)
-    work = places.request_context(pipeline, checks=suite_fingerprint(pipeline))
+    work = with_checks(places.request_context(pipeline))
     published, _ = on_published_spec(work)
     slices, view = _slices(work, from_text), work.ledger.view()
     chain = (view.published_chain_run(slice_.slice_id) for slice_ in slices)
     if {run.result.spec_fingerprint for run in chain if run is not None} == {spec_fingerprint(pipeline)}:
-        if as_json:
-            options.print_json({"pipeline": pipeline.name, "changes": []})
-        else:
-            options.say(f"{pipeline.name}: the published chain has the spec of {pipeline.source} already.")
-        return options.OK
+        line = f"{pipeline.name}: the published chain has the spec of {pipeline.source} already."
+        return options.answer(as_json, {"pipeline": pipeline.name, "changes": []}, line)
     told = options.err() if as_json else options.out()
     for line in spec_changes(published.pipeline, pipeline):
         options.say(line, console=told)
     warm_up = restart_of(work, slices, master=master)
     if dry_run:
-        ask = replace(Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up), checks=work.checks)
-        planned = work.plan(work.ledger.view(), ask)
+        planned = work.plan(work.ledger.view(), Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up))
         if as_json:
             options.print_json(planned.to_json())
         else:

@@ -43,11 +43,7 @@ def clean_command(*, pipeline_name: str, age: str, is_real: bool, as_json: bool,
     older_than_ms = options.duration_ms(age, "--older-than", least_ms=0)
     work = places.request_context(places.pipeline(pipeline_name))
     leftovers = clean_lake(work, older_than_ms=older_than_ms, who=options.who(), dry_run=not is_real)
-    if as_json:
-        options.print_json(leftovers.to_json())
-    else:
-        options.say(*_lines(leftovers, older_than_ms))
-    return options.OK
+    return options.answer(as_json, leftovers.to_json(), *_lines(leftovers, older_than_ms))
 
 
 def _lines(leftovers: Leftovers, older_than_ms: int) -> list[str]:

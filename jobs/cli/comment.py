@@ -35,8 +35,5 @@ def comment_command(
     chosen = options.request_of(work, request_id)
     by = By(who=options.who(), decision_id=work.new_id())
     done = comment(work, chosen, by=by, entry=Entry(text=text, assignee=assign))
-    if as_json:
-        options.print_json({"pipeline": pipeline.name, "request_id": chosen, "who": by.who, "why": done})
-    else:
-        options.say(f"{pipeline.name}: {done}")
-    return options.OK
+    facts = {"pipeline": pipeline.name, "request_id": chosen, "who": by.who, "why": done}
+    return options.answer(as_json, facts, f"{pipeline.name}: {done}")

@@ -103,15 +103,13 @@ def waive_command(
     by = By(who=options.who(), decision_id=work.new_id(), seen=seen)
     run = waive(work, slice_id, run_id=run_id, reason=reason, by=by)
     waiver = {"pipeline": pipeline.name, "slice_id": run.result.slice.slice_id, "run_id": run.result.run_id}
-    if as_json:
-        options.print_json(waiver | {"who": options.who(), "reason": reason.strip()})
-    else:
-        options.say(
-            f"waived: slice {waiver['slice_id']} of {pipeline.name} (run {waiver['run_id'][:SHOWN_DIGITS]}), by "
-            f"{options.who()}: {reason.strip()}",
-            f"next: hindcast publish {pipeline.name}",
-        )
-    return options.OK
+    return options.answer(
+        as_json,
+        waiver | {"who": by.who, "reason": reason.strip()},
+        f"waived: slice {waiver['slice_id']} of {pipeline.name} (run {waiver['run_id'][:SHOWN_DIGITS]}), by {by.who}: "
+        f"{reason.strip()}",
+        f"next: hindcast publish {pipeline.name}",
+    )
 
 
 def _confirmed_run(
@@ -173,11 +171,8 @@ def cancel_command(*, pipeline_name: str, request_id: str, reason: str, as_json:
     for line in () if airflow is None else free_ended(airflow, work):
         options.complain(line)
     request = cancel(work, chosen, reason=reason, by=By(who=options.who(), decision_id=work.new_id()))
-    if as_json:
-        options.print_json({"pipeline": pipeline.name, "request_id": chosen, "why": request.failure})
-    else:
-        options.say(f"{pipeline.name}: request {chosen} is {request.failure}")
-    return options.OK
+    facts = {"pipeline": pipeline.name, "request_id": chosen, "why": request.failure}
+    return options.answer(as_json, facts, f"{pipeline.name}: request {chosen} is {request.failure}")
 
 
 @click.command(
@@ -222,11 +217,11 @@ def resume_command(*, pipeline_name: str, reason: str, as_json: bool, places: op
     """End the hold after a rollback. The schedule replays and publishes the slices after the last published one."""
     pipeline = places.pipeline(pipeline_name)
     ended = resume(places.request_context(pipeline), reason=reason, who=options.who())
-    if as_json:
-        options.print_json({"pipeline": pipeline.name, "rolled_back": ended.undoes, "by": ended.who})
-    else:
-        options.say(f"resumed: {pipeline.name}; it was held because {ended.who} rolled back publication {ended.undoes}")
-    return options.OK
+    return options.answer(
+        as_json,
+        {"pipeline": pipeline.name, "rolled_back": ended.undoes, "by": ended.who},
+        f"resumed: {pipeline.name}; it was held because {ended.who} rolled back publication {ended.undoes}",
+    )
 
 
 def _tell(publication: PublicationAttempt, *, as_json: bool, what: str = "published") -> int:

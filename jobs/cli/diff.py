@@ -79,11 +79,7 @@ def diff_command(  # noqa: PLR0913 - one parameter per option
     content_rows = None if verify else Comparison().content_rows
     comparison = Comparison(all_panes=all_panes, samples=samples, content_rows=content_rows)
     differences = compare(places.lake, pipeline.name, sides, options=comparison)
-    if as_json:
-        options.print_json(differences.to_json())
-    else:
-        options.say(*differences.lines(samples=None))
-    return options.OK
+    return options.answer(as_json, differences.to_json(), *differences.lines(samples=None))
 
 
 def say_differences(work: RequestContext, request_id: str) -> None:

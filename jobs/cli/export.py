@@ -71,11 +71,9 @@ def export_command(
         schema=published_schema(places.lake, name, wanted),
         notes={"hindcast.pipeline": name, "hindcast.table": table, "hindcast.ledger_version": str(view.version)},
     )
-    if as_json:
-        options.print_json({"pipeline": name, "table": table, "ledger_version": view.version, **written.to_json()})
-    else:
-        options.say(
-            f"{name}: {counted(written.rows, 'row')} of {table} (ledger version {view.version}) in {written.path}, "
-            f"{counted(written.bytes, 'byte')}"
-        )
-    return options.OK
+    return options.answer(
+        as_json,
+        {"pipeline": name, "table": table, "ledger_version": view.version, **written.to_json()},
+        f"{name}: {counted(written.rows, 'row')} of {table} (ledger version {view.version}) in {written.path}, "
+        f"{counted(written.bytes, 'byte')}",
+    )

@@ -13,7 +13,7 @@ from jobs.orchestration.following import readers_of, slices_to_follow
 from jobs.orchestration.requests import Staging
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked
-from jobs.replay.suite_fingerprint import suite_fingerprint
+from jobs.replay.suite_fingerprint import with_checks
 
 
 @click.command(
@@ -51,7 +51,7 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
         if reader.log.pipeline in stopped:
             stopped.add(reader.name)
             continue
-        work = places.request_context(reader, checks=suite_fingerprint(reader))
+        work = with_checks(places.request_context(reader))
         slices = slices_to_follow(work)
         asked = Asked(
             from_ms=slices[0].start_ms,

@@ -37,10 +37,7 @@ def mend_command(
     slice_ = slice_of_id(work.pipeline, slice_id, known=work.ledger.view().slices)
     with spark_replayer(master) as replayer:
         mended = mend(work, slice_, replayer, who=options.who(), reason=reason, dry_run=dry_run)
-    if as_json:
-        options.print_json(mended.to_json())
-    else:
-        options.say(*_lines(mended, dry_run=dry_run))
+    options.answer(as_json, mended.to_json(), *_lines(mended, dry_run=dry_run))
     return options.REFUSED if mended.left else options.OK
 
 

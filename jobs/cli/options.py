@@ -3,7 +3,7 @@
 import functools
 import getpass
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
@@ -51,9 +51,9 @@ class Places:
         """Read one pipeline (raises as `load_pipeline`), or all of the directory: good files and broken ones."""
         return load_all(self.pipelines) if name is None else PipelineFiles(good=(self.pipeline(name),), broken=())
 
-    def request_context(self, pipeline: Pipeline, *, checks: str | None = None) -> RequestContext:
+    def request_context(self, pipeline: Pipeline) -> RequestContext:
         """Open the pipeline's ledger and lake, with the wall clock."""
-        return open_request_context(pipeline, self.lake, now_ms=now_ms, checks=checks)
+        return open_request_context(pipeline, self.lake, now_ms=now_ms)
 
 
 def place_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
@@ -187,6 +187,15 @@ def verdict_text(verdict: Verdict, *, is_waived: bool = False) -> Text:
     return Text(
         verdict.value + (", waived" if is_waived else ""), style="cyan" if is_waived else VERDICT_STYLES[verdict]
     )
+
+
+def answer(as_json: bool, facts: Mapping[str, Any], *lines: str) -> int:  # noqa: FBT001 - the option --json
+    """Print what a command has done, as JSON or as lines of text. Return the exit status 0."""
+    if as_json:
+        print_json(facts)
+    else:
+        say(*lines)
+    return OK
 
 
 def run_cli(command: click.Command, arguments: Sequence[str] | None = None) -> int:

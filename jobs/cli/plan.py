@@ -15,7 +15,7 @@ from jobs.pipeline.slices import check_range, parse_bound
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Ask
-from jobs.replay.suite_fingerprint import suite_fingerprint
+from jobs.replay.suite_fingerprint import with_checks
 from jobs.runs import Slice, WarmUp
 from windowlib.errors import RequestError
 
@@ -98,11 +98,11 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
 
     pipeline = places.pipeline(pipeline_name)
     work = places.request_context(pipeline)
-    checks = None if plan_file is None else suite_fingerprint(pipeline)
+    work = work if plan_file is None else with_checks(work)
     given = GivenRange(from_text=from_text, to_text=to_text, event_time_text=event_time_text, is_fresh=fresh)
     slices = check_range(pipeline, *given.bounds(work), now_ms=work.ledger.now_ms())
     warm_up = chosen_restart(work, slices, is_fresh=fresh, warms_up=warms_up, master=master)
-    ask = replace(Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up), is_fresh=fresh, checks=checks)
+    ask = replace(Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up), is_fresh=fresh)
 
     def planned_now() -> tuple[LedgerView, Plan]:
         view = work.ledger.view()
@@ -160,9 +160,9 @@ def downstream_plans(places: options.Places, name: str) -> list[Plan | NoPlanYet
 
     plans: list[Plan | NoPlanYet] = []
     for reader in readers_of(places.chosen(None).good, name):
-        work = places.request_context(reader, checks=suite_fingerprint(reader))
+        work = with_checks(places.request_context(reader))
         try:
-            ask = Ask(slices=slices_to_follow(work), checks=work.checks)
+            ask = Ask(slices=slices_to_follow(work))
         except RequestError as error:
             plans.append(NoPlanYet(pipeline=reader.name, why=str(error)))
         else:

@@ -19,7 +19,7 @@ from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import RequestContext
-from jobs.replay.suite_fingerprint import suite_fingerprint
+from jobs.replay.suite_fingerprint import with_checks
 from jobs.runs import WarmUp
 
 
@@ -66,7 +66,7 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     if runs and proposes:
         raise click.UsageError("--run replays now, --propose leaves that to somebody; give one of them")
     pipeline = places.pipeline(pipeline_name)
-    work, warnings = on_published_spec(places.request_context(pipeline, checks=suite_fingerprint(pipeline)))
+    work, warnings = on_published_spec(with_checks(places.request_context(pipeline)))
     for warning in warnings:
         options.complain(f"warning: {warning}")
     from_ms, to_ms = (None if text is None else parse_bound(pipeline, text) for text in (from_text, to_text))
@@ -94,14 +94,12 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
 
 def _propose(work: RequestContext, repair: LateRepair, warm_up: WarmUp | None, *, reason: str, as_json: bool) -> int:
     request = propose(work, repair, warm_up=warm_up, who=options.who(), reason=reason)
-    if as_json:
-        options.print_json({"request_id": request.request_id, **repair.to_json()})
-    else:
-        options.say(
-            f"proposed as request {request.request_id}. Start it on its page, or with "
-            f"`hindcast run {work.pipeline.name} --request {request.request_id[:12]}`"
-        )
-    return options.OK
+    return options.answer(
+        as_json,
+        {"request_id": request.request_id, **repair.to_json()},
+        f"proposed as request {request.request_id}. Start it on its page, or with "
+        f"`hindcast run {work.pipeline.name} --request {request.request_id[:12]}`",
+    )
 
 
 def _show(repair: LateRepair, *, at_least: int) -> None:

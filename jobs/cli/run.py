@@ -23,7 +23,7 @@ from jobs.pipeline.slices import check_range
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
 from jobs.replay.orders import Replayer, ReplayOrder
-from jobs.replay.suite_fingerprint import suite_fingerprint
+from jobs.replay.suite_fingerprint import with_checks
 from jobs.runs import SHOWN_DIGITS, RunResult
 from windowlib.errors import RequestError
 
@@ -130,7 +130,7 @@ def run_command(  # noqa: PLR0913  (its options)
         plan_file=plan_file, is_fresh=fresh, warms_up=warms_up, if_open=if_open, reason=reason, master=master,
         is_candidate=is_candidate,
     )  # fmt: skip
-    work, asked, accepted = given.asked(places.request_context(pipeline, checks=suite_fingerprint(pipeline)))
+    work, asked, accepted = given.asked(with_checks(places.request_context(pipeline)))
     staging = Staging(chunk=chunk, chunk_records=chunk_records)
     shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
     publishes = not no_publish and asked.kind is not RequestKind.CANDIDATE
@@ -287,7 +287,7 @@ class _Given:
             request_id=request.request_id,
             warm_up=request.warm_up,
         )
-        return replace(work, checks=suite_fingerprint(work.pipeline)), asked
+        return with_checks(work), asked
 
 
 @dataclass(slots=True)

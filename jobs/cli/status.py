@@ -192,10 +192,8 @@ def _working(work: RequestContext) -> list[tuple[Request, EventTimeProgress]]:
 
 def _tell(work: RequestContext, request: Request, now: EventTimeProgress, *, as_json: bool) -> None:
     name = work.pipeline.name
-    if as_json:
-        options.print_json({"pipeline": name, "request_id": request.request_id, **now.to_json()})
-    else:
-        options.say(f"{name}, request {request.request_id[:SHOWN_DIGITS]}: {now.sentence}")
+    facts = {"pipeline": name, "request_id": request.request_id, **now.to_json()}
+    options.answer(as_json, facts, f"{name}, request {request.request_id[:SHOWN_DIGITS]}: {now.sentence}")
 
 
 def _publication(work: RequestContext, view: LedgerView, request: Request) -> str:

@@ -12,7 +12,7 @@ from jobs.planning.chains import ChainError, ChainGap, chain_before
 from jobs.planning.readiness import ready_prefix
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, with_cut_of
 from jobs.planning.steps import Ask
-from jobs.replay.suite_fingerprint import suite_fingerprint
+from jobs.replay.suite_fingerprint import with_checks
 from jobs.runs import Slice
 
 
@@ -66,9 +66,7 @@ def check_open(work: RequestContext, form: BackfillForm) -> tuple[str, ...]:
         resumed = check_range_is_free(work, view, asked)
         if resumed is not None:
             slices = slices_between(work.pipeline, form.from_ms, form.to_ms)
-            checks = suite_fingerprint(work.pipeline)
-            ask = Ask(slices=slices, is_fresh=form.is_fresh, request_id=resumed, checks=checks)
-            planned = work.plan(view, ask)
+            planned = with_checks(work).plan(view, Ask(slices=slices, is_fresh=form.is_fresh, request_id=resumed))
             refuse_without_work(work, view, asked, resumed=resumed, planned=planned)
     except RangeTaken as error:
         if form.if_open is not IfOpen.WAIT:

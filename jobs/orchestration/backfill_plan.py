@@ -16,7 +16,7 @@ from jobs.planning.plan_total import share_to_replay, to_read
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.steps import Ask, Reason, Step
 from jobs.publishing.chain_rules import was_begun_fresh
-from jobs.replay.suite_fingerprint import suite_fingerprint
+from jobs.replay.suite_fingerprint import with_checks
 from jobs.review.pages.state import OpenRequest, open_request
 from jobs.runs import Slice
 
@@ -67,8 +67,7 @@ def backfill_plan(work: RequestContext, form: BackfillForm) -> BackfillPlan:
         return BackfillPlan(total="The plan is made when the open requests have ended.", open=others)
     resumed = check_range_is_free(work, view, asked)
     slices = slices_between(work.pipeline, form.from_ms, form.to_ms)
-    checks = suite_fingerprint(work.pipeline)
-    planned = work.plan(view, Ask(slices=slices, is_fresh=form.is_fresh, request_id=resumed, checks=checks))
+    planned = with_checks(work).plan(view, Ask(slices=slices, is_fresh=form.is_fresh, request_id=resumed))
     groups = [list(group) for _, group in groupby(planned.steps, key=lambda step: step.shown)]
     later = later_slices(work, form)
     return BackfillPlan(

@@ -21,7 +21,7 @@ from jobs.planning.restating import open_proposal, propose, request_slices, requ
 from jobs.planning.steps import Ask
 from jobs.planning.watching import watch_ledger
 from jobs.publishing.rules import describe_hold
-from jobs.replay.suite_fingerprint import suite_fingerprint
+from jobs.replay.suite_fingerprint import with_checks
 from jobs.review.pages.state import held_of
 from jobs.wall_clock import now_ms as wall_clock_ms
 from windowlib.errors import RequestError
@@ -74,9 +74,8 @@ def plan_request(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
     busy = busy_with(work, view, slices, own=asked.own_lease, kinds=tuple(RequestKind))
     if busy is not None:
         return Wait(why=busy, watch=watch_ledger(work, view))
-    checks = suite_fingerprint(work.pipeline)
-    ask = Ask(slices=slices, is_fresh=request.is_fresh, request_id=request.request_id, checks=checks)
-    planned = work.plan(view, ask)
+    ask = Ask(slices=slices, is_fresh=request.is_fresh, request_id=request.request_id)
+    planned = with_checks(work).plan(view, ask)
     return replay_of(planned, opened_for(work, asked, slices))
 
 

@@ -48,7 +48,7 @@ from jobs.planning.watching import Watch, watch_ledger, watch_log
 from jobs.publishing.publishing import publish_staged
 from jobs.publishing.rules import PublicationAttempt, describe_hold
 from jobs.replay.orders import Replayer
-from jobs.replay.suite_fingerprint import suite_fingerprint
+from jobs.replay.suite_fingerprint import suite_fingerprint, with_checks
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -196,8 +196,8 @@ def plan_backfill_interval(
         return Wait(why=busy, warnings=warnings, watch=watch_ledger(work, view))
     shared = shared_request(work, view)
     try:
-        own, checks = shared.request_id if shared else None, suite_fingerprint(work.pipeline)
-        planned = work.plan(view, Ask(slices=slices, request_id=own, checks=checks))
+        own = shared.request_id if shared else None
+        planned = with_checks(work).plan(view, Ask(slices=slices, request_id=own))
     except ChainError as error:
         if is_interval_before_running():
             why = f"slice {slices[0].slice_id} needs the state after the interval before, whose DAG run is not over yet"
@@ -248,8 +248,8 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
     try:
         resumed = check_range_is_free(work, view, asked)
         request_id = resumed or asked.request_id
-        ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=request_id, checks=suite_fingerprint(pipeline))
-        planned = work.plan(view, ask)
+        ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=request_id)
+        planned = with_checks(work).plan(view, ask)
         refuse_without_work(work, view, asked, resumed=resumed, planned=planned)
         return _open_unless_current(work, planned, asked)
     except RangeTaken as error:
@@ -276,7 +276,7 @@ def replay(
         HindcastError: the replay failed. The same call continues after the last staged slice.
     """
     work, request = context_of(open_request_context(pipeline, lake, now_ms=now_ms), opened.request_id)
-    work = replace(work, checks=suite_fingerprint(work.pipeline))
+    work = with_checks(work)
     chosen = [slice_of_id(work.pipeline, slice_id) for slice_id in slices]
     with leased(work, opened, hands_on=True):
         check_warm_up(work, request)

@@ -68,6 +68,8 @@ class RequestContext:
     def plan(self, view: LedgerView, ask: Ask) -> Plan:
         """Return the plan for a view of the ledger. The plan of a request that has a warm-up begins with it.
 
+        The suites are those of the context, if `ask` names none.
+
         Raises:
             LogError, SpecError: as for `read_log_state`.
             LogError, RequestError: as for `make_plan`.
@@ -78,6 +80,8 @@ class RequestContext:
             ask = replace(ask, slices=longer.slices, warm_up=longer.warm_up, from_ms=longer.from_ms)
         if request is not None and request.is_candidate:
             ask = replace(ask, is_candidate=True)
+        if ask.checks is None:
+            ask = replace(ask, checks=self.checks)
         return make_plan(self.pipeline, view, self.log_state(view, ask.slices), ask=ask)
 
     def log_state(self, view: LedgerView, slices: Sequence[Slice], *, before: LogState | None = None) -> LogState:
@@ -86,13 +90,9 @@ class RequestContext:
         return self.read_log(self.pipeline, self.lake, slices, view=view, before=before, now_ms=now_ms)
 
 
-def open_request_context(
-    pipeline: Pipeline, lake: Lake, *, now_ms: Callable[[], int], checks: str | None = None
-) -> RequestContext:
+def open_request_context(pipeline: Pipeline, lake: Lake, *, now_ms: Callable[[], int]) -> RequestContext:
     """Return the context of a pipeline. The first write to the ledger creates its table."""
-    return RequestContext(
-        pipeline=pipeline, lake=lake, ledger=Ledger(lake.ledger(pipeline.name), now_ms=now_ms), checks=checks
-    )
+    return RequestContext(pipeline=pipeline, lake=lake, ledger=Ledger(lake.ledger(pipeline.name), now_ms=now_ms))
 
 
 class IfOpen(Enum):

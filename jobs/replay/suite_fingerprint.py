@@ -1,7 +1,10 @@
 """The fingerprint of the suites that judge a pipeline's runs. What reads them is imported with the first call."""
 
+from dataclasses import replace
+
 from jobs.engine.fingerprints import checks_fingerprint
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.request_context import RequestContext
 
 
 def suite_fingerprint(pipeline: Pipeline) -> str | None:
@@ -14,3 +17,8 @@ def suite_fingerprint(pipeline: Pipeline) -> str | None:
 
     suites = load_checks(pipeline)
     return None if suites is None else checks_fingerprint(pipeline, suites.document)
+
+
+def with_checks(work: RequestContext) -> RequestContext:
+    """Return the context with the fingerprint of its pipeline's suites; raises as `suite_fingerprint`."""
+    return replace(work, checks=suite_fingerprint(work.pipeline))

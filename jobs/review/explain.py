@@ -94,8 +94,11 @@ def explain(
     for table, explain_row in side_tables:
         for row in _side_rows(stored, table, [*runs.values()], wanted=wanted):
             shown = record_id if pipeline.log.record_id else _hash_text(row["record_hash"])
-            explanation: Explanation = explain_row(pipeline, shown, row, is_published=_is_published(view, row))
-            return explanation
+            fate, sentence = explain_row(pipeline, shown, row)
+            details = {name: value for name, value in row.items() if name not in HIDDEN}
+            return _explanation(
+                shown, fate, sentence, slice_id=row["slice_id"], is_published=_is_published(view, row), details=details
+            )
     record, is_kept = record_of(lake, pipeline, record_id, view=view, only=only)
     slice_id = slice_finder(pipeline, view)(record).slice_id
     if only is not None and slice_id not in only:
@@ -152,7 +155,7 @@ def _hashes(text: str) -> Iterator[int]:
         yield int(text)
 
 
-def _late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_published: bool) -> Explanation:
+def _late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any]) -> tuple[Fate, str]:
     windows = [interval(each["window_start"], each["window_end"]) for each in row["missed_windows"] or ()]
     which = "its only window" if len(windows) == 1 else f"all its {counted(len(windows), 'window')}"
     if not row["missed_all"]:
@@ -163,8 +166,7 @@ def _late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_publ
         f"{row['slice_id']}, place {row['rank'] + 1:,}), {_met_watermark(row)} {missed}. {_tolerance(pipeline)} "
         "late_records stores it with all its columns."
     )
-    fate: Fate = "late" if row["missed_all"] else "late for some windows"
-    return _explanation(record_id, fate, sentence, row=row, is_published=is_published)
+    return "late" if row["missed_all"] else "late for some windows", sentence
 
 
 def _met_watermark(row: Mapping[str, Any]) -> str:
@@ -193,7 +195,7 @@ def _tolerance(pipeline: Pipeline) -> str:
     return f"{first}. Windows accept records for another {lateness} (windows.allowed_lateness)."
 
 
-def _unassigned(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_published: bool) -> Explanation:
+def _unassigned(pipeline: Pipeline, record_id: str, row: Mapping[str, Any]) -> tuple[Fate, str]:
     sliding = None if pipeline.windows is None else pipeline.windows.sliding
     gaps = (
         f" (windows of {format_duration(sliding.size_ms)} every {format_duration(sliding.slide_ms)} leave gaps)"
@@ -205,19 +207,19 @@ def _unassigned(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, i
         f"windows{gaps}. It arrived in slice {row['slice_id']} (place {row['rank'] + 1:,}). unassigned_records stores "
         "it with all its columns."
     )
-    return _explanation(record_id, "unassigned", sentence, row=row, is_published=is_published)
+    return "unassigned", sentence
 
 
-def _invalid(_pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_published: bool) -> Explanation:
+def _invalid(_pipeline: Pipeline, record_id: str, row: Mapping[str, Any]) -> tuple[Fate, str]:
     detail = f" ({row['detail']})" if row.get("detail") else ""
     sentence = (
         f"Record {record_id} is invalid: {row['reason']}{detail}. It arrived in slice {row['slice_id']} (place "
         f"{row['rank'] + 1:,}) and did not change the watermark. invalid_records stores it with all its columns."
     )
-    return _explanation(record_id, "invalid", sentence, row=row, is_published=is_published)
+    return "invalid", sentence
 
 
-def _duplicate(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is_published: bool) -> Explanation:
+def _duplicate(pipeline: Pipeline, record_id: str, row: Mapping[str, Any]) -> tuple[Fate, str]:
     distinct = pipeline.log.distinct
     rule = "" if distinct is None else f" with the same {', '.join(distinct.by)}"
     sentence = (
@@ -225,19 +227,20 @@ def _duplicate(pipeline: Pipeline, record_id: str, row: Mapping[str, Any], *, is
         f"record{rule} arrived before it, in slice {row['earlier_slice_id']} (place {row['earlier_rank'] + 1:,}). The "
         "duplicate is in no window and did not change the watermark. duplicate_records stores it with all its columns."
     )
-    return _explanation(record_id, "duplicate", sentence, row=row, is_published=is_published)
+    return "duplicate", sentence
 
 
 def _explanation(
-    record_id: str, fate: Fate, sentence: str, *, row: Mapping[str, Any], is_published: bool
+    record_id: str, fate: Fate, sentence: str, *, slice_id: str, is_published: bool, details: Mapping[str, Any]
 ) -> Explanation:
+    """Return the explanation of a record of a slice that was replayed."""
     return Explanation(
         record_id=record_id,
         fate=fate,
         sentence=sentence if is_published else sentence + NOT_PUBLISHED,
-        slice_id=row["slice_id"],
+        slice_id=slice_id,
         is_published=is_published,
-        details={name: value for name, value in row.items() if name not in HIDDEN},
+        details=details,
     )
 
 
@@ -260,7 +263,12 @@ def _from_log(
         )
     is_published = view.published.get(slice_id) == run.result.run_id
     if not is_kept:
-        return _filtered(pipeline, record_id, record, slice_id=slice_id, is_published=is_published)
+        sentence = (
+            f"Record {record_id} is filtered: it arrived in slice {slice_id}, and log.where ({pipeline.log.where}) "
+            "does not keep it. It is counted, and it is in no window and in no other table."
+        )
+        own = {"record": record}
+        return _explanation(record_id, "filtered", sentence, slice_id=slice_id, is_published=is_published, details=own)
     happened = record_time(pipeline.log.event_time, record)
     windows = windows_of(lake, pipeline, record, runs=runs)
     key = ", ".join(f"{column} {record[column]}" for column in pipeline.log.key_columns) or "all records"
@@ -283,31 +291,7 @@ def _from_log(
         details |= {"rank": rank, "watermark_ms": met_ms}
         met = "there was no watermark yet" if met_ms is None else f"the watermark was {show_instant(met_ms)}"
         sentence += f" It is at place {rank + 1:,} of its slice. When it arrived, {met}."
-    return Explanation(
-        record_id=record_id,
-        fate="assigned",
-        sentence=sentence if is_published else sentence + NOT_PUBLISHED,
-        slice_id=slice_id,
-        is_published=is_published,
-        details=details,
-    )
-
-
-def _filtered(
-    pipeline: Pipeline, record_id: str, record: Mapping[str, Any], *, slice_id: str, is_published: bool
-) -> Explanation:
-    sentence = (
-        f"Record {record_id} is filtered: it arrived in slice {slice_id}, and log.where ({pipeline.log.where}) does "
-        "not keep it. It is counted, and it is in no window and in no other table."
-    )
-    return Explanation(
-        record_id=record_id,
-        fate="filtered",
-        sentence=sentence if is_published else sentence + NOT_PUBLISHED,
-        slice_id=slice_id,
-        is_published=is_published,
-        details={"record": record},
-    )
+    return _explanation(record_id, "assigned", sentence, slice_id=slice_id, is_published=is_published, details=details)
 
 
 def _windows_text(windows: RecordWindows, *, last: str) -> str:

@@ -7,8 +7,8 @@ from jobs.folding import FOLD_FROM
 from jobs.plain_text import counted, shortened
 from jobs.planning.plan import Plan
 from jobs.planning.plan_total import PLAN_COLUMNS, PLAN_NUMBERS, plan_end, plan_rows, plan_title
-from jobs.review.compared import Compared, sample_lines
-from jobs.review.report.page import section
+from jobs.review.compared import Compared
+from jobs.review.report.page import difference_values, section
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,15 +54,7 @@ def differences_html(differences: Differences) -> str:
         rows=differences.rows,
         found=differences,
     )
-    values = {
-        "compared": compared,
-        "compare_problem": None,
-        "diff_line": "",
-        "sample_lines": sample_lines,
-        "window_address": None,
-        "here": "",
-    }
-    return f'{_STYLE}<div class="hindcast">{section("differences", values)}</div>'
+    return f'{_STYLE}<div class="hindcast">{section("differences", difference_values(compared))}</div>'
 
 
 def _listing(**values: object) -> str:

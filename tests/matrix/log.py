@@ -94,12 +94,3 @@ def _reading(rng: random.Random, hour: str, arrived_ms: int) -> Reading:
 def _spoil(rng: random.Random, reading: Reading) -> Reading:
     lost: Mapping[str, Any] = {rng.choice(["sensor", "site", "at_ms", "arrived_ms", "gap_ms"]): None}
     return reading._replace(**lost)
-
-
-def records_by_hour(commits: Sequence[Commit]) -> dict[str, list[Reading]]:
-    """Return each slice's records in log order; the silent hour has none."""
-    hours: dict[str, list[Reading]] = {hour: [] for hour in HOURS}
-    for commit in commits:
-        for reading in commit:
-            hours[reading.hour].append(reading)
-    return hours

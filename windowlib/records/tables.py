@@ -4,7 +4,7 @@ A row's id and every digest are computed from the content columns only. Coordina
 run and attempt) are never hashed (docs/explanation/laws.md), so two lakes with the same records have the same ids.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from windowlib.records.column_types import Node, parse_type, spell_type, struct_type
@@ -142,7 +142,7 @@ def late_records(record: Node) -> Table:
             "late_by_ms": "long",
             "reason": "string",
         },
-        coordinates={"record": record, "record_id": "string", "rank": "long"},
+        coordinates=_place(record),
     )
 
 
@@ -151,7 +151,7 @@ def unassigned_records(record: Node) -> Table:
     return Table(
         name=UNASSIGNED_RECORDS,
         content={"record_hash": "long", "event_time_ms": "long", "watermark_ms": "long"},
-        coordinates={"record": record, "record_id": "string", "rank": "long"},
+        coordinates=_place(record),
     )
 
 
@@ -163,13 +163,7 @@ def invalid_records(record: Node) -> Table:
     return Table(
         name=INVALID_RECORDS,
         content={"record_hash": "long", "reason": "string"},
-        coordinates={
-            "record": record,
-            "record_id": "string",
-            "rank": "long",
-            "detail": "string",
-            "undecoded": UNDECODED,
-        },
+        coordinates={**_place(record), "detail": "string", "undecoded": UNDECODED},
     )
 
 
@@ -181,14 +175,13 @@ def duplicate_records(record: Node) -> Table:
     return Table(
         name=DUPLICATE_RECORDS,
         content={"record_hash": "long"},
-        coordinates={
-            "record": record,
-            "record_id": "string",
-            "rank": "long",
-            "earlier_slice_id": "string",
-            "earlier_rank": "long",
-        },
+        coordinates={**_place(record), "earlier_slice_id": "string", "earlier_rank": "long"},
     )
+
+
+def _place(record: Node) -> dict[str, Node]:
+    """Return the coordinates of a record in the log, and the record itself."""
+    return {"record": record, "record_id": "string", "rank": "long"}
 
 
 def window_state(
@@ -313,18 +306,8 @@ def tallies() -> Table:
 
 def quality_results() -> Table:
     """Return the table of quality results. One row is one check of one run."""
-    names: Sequence[str] = (
-        "table_name",
-        "check",
-        "column_name",
-        "severity",
-        "verdict",
-        "observed",
-        "arguments",
-        "message",
-        "checks_fingerprint",
-    )
-    return Table(name=QUALITY_RESULTS, content=dict.fromkeys(names, "string"), coordinates={})
+    names = "table_name check column_name severity verdict observed arguments message checks_fingerprint"
+    return Table(name=QUALITY_RESULTS, content=dict.fromkeys(names.split(), "string"), coordinates={})
 
 
 def spelled(columns: Mapping[str, Node]) -> dict[str, str]:

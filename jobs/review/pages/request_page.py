@@ -164,15 +164,14 @@ def _ended(view: LedgerView, request: Request) -> tuple[str, ...]:
 def plan_of(work: RequestContext, view: LedgerView, request: Request) -> tuple["Plan | None", str | None]:
     """Return the plan of an open request, and the problem if it cannot be planned now. A long one is not planned."""
     from jobs.planning.steps import Ask
-    from jobs.replay.suite_fingerprint import suite_fingerprint
+    from jobs.replay.suite_fingerprint import with_checks
 
     slices = request_slices(work.pipeline, view, request)
     if not slices or len(slices) > MAX_LINES:
         return None, None
     try:
-        checks = suite_fingerprint(work.pipeline)
-        ask = Ask(slices=slices, request_id=request.request_id, is_fresh=request.is_fresh, checks=checks)
-        return work.plan(view, ask), None
+        ask = Ask(slices=slices, request_id=request.request_id, is_fresh=request.is_fresh)
+        return with_checks(work).plan(view, ask), None
     except HindcastError as error:
         return None, str(error)
 

@@ -5,7 +5,7 @@ with many rows, the sum of the ids is compared with the run's digest, and only t
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, assert_never
 
@@ -15,9 +15,20 @@ from jobs.lake.store import attempt_batches, table_columns
 from jobs.ledger.view import StagedRun
 from jobs.reading.published import quote_duckdb
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
+from jobs.runs import Counts
 from windowlib.columnar.undecodable import readable
 from windowlib.errors import RangeError, RequestError
-from windowlib.records.tables import RECORD_TABLES, ROW_CHECK, ROW_ID, SLICE_COLUMNS, WINDOW_OUTPUTS
+from windowlib.records.tables import (
+    DUPLICATE_RECORDS,
+    INVALID_RECORDS,
+    LATE_RECORDS,
+    RECORD_TABLES,
+    ROW_CHECK,
+    ROW_ID,
+    SLICE_COLUMNS,
+    UNASSIGNED_RECORDS,
+    WINDOW_OUTPUTS,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,13 +151,7 @@ class RunRows:
         return RowsPage(
             rows=_flat(shown, columns),
             columns=columns,
-            ask=RowsAsk(
-                filter=ask.filter,
-                sort=ask.sort,
-                is_descending=ask.is_descending,
-                page=min(ask.page, pages),
-                size=ask.size,
-            ),
+            ask=replace(ask, page=min(ask.page, pages)),
             total=total,
             matching=matching,
             is_compared=is_compared,
@@ -200,15 +205,9 @@ class RunRows:
 
     def _expected(self) -> int:
         """Return about how many rows the run has in the table; tables without a count are taken as large."""
-        counts = self.run.result.counts
-        known = {
-            WINDOW_OUTPUTS: counts.panes,
-            "late_records": counts.read,  # a record that missed only some windows is not counted as late
-            "unassigned_records": counts.unassigned,
-            "invalid_records": counts.invalid,
-            "duplicate_records": counts.duplicate,
-        }
-        return known.get(self.table, CONTENT_ROWS + 1)
+        if self.table == LATE_RECORDS:  # a record that missed only some windows is not counted as late
+            return self.run.result.counts.read
+        return counts_by_table(self.run.result.counts).get(self.table, CONTENT_ROWS + 1)
 
     def _whole(self, rows: "pa.Table | None", positions: list[int], *, is_compared: bool) -> "pa.Table":
         """Return whole rows by their positions, in the order of `positions`."""
@@ -240,6 +239,17 @@ class RunRows:
                 if here:
                     yield readable(_taken(pa.Table.from_batches([batch]), here))
                 start = end
+
+
+def counts_by_table(counts: Counts) -> dict[str, int]:
+    """Return table -> the number of its rows that a run has, for the tables that the counts tell of."""
+    return {
+        WINDOW_OUTPUTS: counts.panes,
+        LATE_RECORDS: counts.late,
+        UNASSIGNED_RECORDS: counts.unassigned,
+        INVALID_RECORDS: counts.invalid,
+        DUPLICATE_RECORDS: counts.duplicate,
+    }
 
 
 def shown_columns(names: Sequence[str]) -> list[str]:

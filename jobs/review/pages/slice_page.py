@@ -7,6 +7,7 @@ from expectations.formatting import instant
 from jobs.ledger.view import LedgerView, Request, StagedRun
 from jobs.plain_text import counted
 from jobs.review.pages.check_history import CheckPast, check_pasts
+from jobs.review.pages.row_pages import counts_by_table
 from jobs.review.report.checks import demanded, found_by
 from jobs.review.report.commands import Command, rerun_line, show_line, waive_line
 from jobs.review.report.model import Status, status_of
@@ -232,14 +233,7 @@ def row_tables(run: StagedRun) -> tuple[str, ...]:
 def _tables(run: StagedRun | None) -> tuple[TableLine, ...]:
     if run is None:
         return ()
-    counts = run.result.counts
-    known = {
-        WINDOW_OUTPUTS: counts.panes,
-        LATE_RECORDS: counts.late,
-        UNASSIGNED_RECORDS: counts.unassigned,
-        INVALID_RECORDS: counts.invalid,
-        DUPLICATE_RECORDS: counts.duplicate,
-    }
+    known = counts_by_table(run.result.counts)
     return tuple(TableLine(name=name, title=table_title(name), count=known.get(name)) for name in row_tables(run))
 
 

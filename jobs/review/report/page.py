@@ -15,7 +15,7 @@ from markupsafe import Markup
 from expectations.formatting import duration, instant
 from jobs.comparing.differences import number, percent
 from jobs.plain_text import counted
-from jobs.review.compared import sample_lines
+from jobs.review.compared import Compared, sample_lines
 from jobs.review.report.checks import CheckTrend
 from jobs.review.report.commands import bound_text, diff_line
 from jobs.review.report.environment import template_environment
@@ -107,6 +107,9 @@ def render(model: ReportModel, differences: "RequestDifferences | None" = None) 
     style = report_style()
     anchors = {line.slice_id: f"s{number}" for number, line in enumerate(model.listed)}
     values = section_values(model, lambda slice_id: f"#{anchors[slice_id]}" if slice_id in anchors else "")
+    shown: tuple[Any, ...] = (None,)
+    if differences is not None:
+        shown = differences.compared, differences.problem, diff_line(model.rows, differences.request_id)
     return (
         _environment()
         .get_template("report.html.j2")
@@ -116,17 +119,20 @@ def render(model: ReportModel, differences: "RequestDifferences | None" = None) 
             anchors=anchors,
             is_live=False,
             **values,
-            **_difference_values(model, differences),
+            **difference_values(*shown),
         )
     )
 
 
-def _difference_values(model: ReportModel, differences: "RequestDifferences | None") -> dict[str, Any]:
-    """Return the variables of `sections/differences.html.j2`. The address `here` is empty: the report has no server."""
+def difference_values(compared: Compared | None, problem: str | None = None, line: str = "") -> dict[str, Any]:
+    """Return the variables of `sections/differences.html.j2`. The address `here` is empty: there is no server.
+
+    `line` is the command that prints the same.
+    """
     return {
-        "compared": None if differences is None else differences.compared,
-        "compare_problem": None if differences is None else differences.problem,
-        "diff_line": "" if differences is None else diff_line(model.rows, differences.request_id),
+        "compared": compared,
+        "compare_problem": problem,
+        "diff_line": line,
         "sample_lines": sample_lines,
         "window_address": None,
         "here": "",

@@ -1,6 +1,8 @@
 """Atlas's watermark: greatest event time, partitions, both readings of the idle time-out, and the snapshot."""
 
 import json
+import re
+from typing import Any
 
 import pytest
 
@@ -34,62 +36,44 @@ def event(at_ms: int, clock_ms: int, source: str = "") -> Event:
     return Event(at_ms=at_ms, clock_ms=clock_ms, source=source, value={"n": at_ms})
 
 
-def test_the_watermark_is_the_greatest_event_time() -> None:
-    events = [event(5, 1), event(3, 2), event(9, 3)]
-    assert watermarks(spec_of(), events) == [(1, 5), (3, 9)]
-    assert watermarks(spec_of(), [event(5, 1, "a"), event(9, 2, "b")]) == [(1, 5), (2, 9)]
+def log(script: str) -> list[Event]:
+    """Return documents: `5@1a` has event time 5 and comes at 1 from partition `a`."""
+    parts = (re.fullmatch(r"(\d+)@(\d+)(\w*)", step) for step in script.split())
+    return [event(int(part[1]), int(part[2]), part[3]) for part in parts if part is not None]
 
 
-def test_with_a_partition_time_out_the_watermark_is_the_minimum_of_the_partitions() -> None:
-    spec = spec_of(partition_idle=100)
-    assert watermarks(spec, [event(5, 1, "a"), event(3, 2, "b"), event(9, 3, "a"), event(7, 4, "b")]) == [
-        (1, 5),
-        (4, 7),
-    ]
+IDLE, BOTH = {"idle": 2}, {"idle": 2, "reading": "after_both"}
+PARTITIONS = {"partition_idle": 100}
+RISES: dict[str, tuple[dict[str, Any], str, int, list[tuple[int, int]]]] = {
+    "the greatest event time": ({}, "5@1 3@2 9@3", 0, [(1, 5), (3, 9)]),
+    "the greatest event time of all partitions": ({}, "5@1a 9@2b", 0, [(1, 5), (2, 9)]),
+    "with a partition time-out: the minimum of the partitions": (
+        PARTITIONS, "5@1a 3@2b 9@3a 7@4b", 0, [(1, 5), (4, 7)],
+    ),
+    "an idle partition does not hold it back: from 100 on only a counts, and at 160 a is idle, too": (
+        PARTITIONS, "3@0a 4@0b 50@60a 60@150b 55@170a", 0, [(0, 3), (60, 4), (100, 50), (160, 60)],
+    ),
+    "a document at the deadline keeps its partition active": (
+        PARTITIONS, "3@0a 4@0b 50@60a 5@100b", 101, [(0, 3), (60, 4), (100, 5)],
+    ),
+    "before the first deadline": (PARTITIONS, "3@0a 4@1b 50@60c", 100, [(0, 3)]),
+    "each partition has its own deadline": (PARTITIONS, "3@0a 4@1b 50@60c", 101, [(0, 3), (100, 4)]),
+    "the last deadline": (PARTITIONS, "3@0a 4@1b 50@60c", 102, [(0, 3), (100, 4), (101, 50)]),
+    "if all partitions are idle, the greatest event time": (PARTITIONS, "9@0a 4@50b", 151, [(0, 9)]),
+    "the same, of the later partition": (PARTITIONS, "4@0a 9@50b", 151, [(0, 4), (100, 9)]),
+    "an idle source closes a window that ends at 10, 2 ms after its end": (IDLE, "1@5", 13, [(5, 1), (12, 10)]),
+    "and not before": (IDLE, "1@5", 12, [(5, 1)]),
+    "or, read the other way, when both have passed: the end, and 2 ms after 5": (BOTH, "1@5", 11, [(5, 1), (10, 10)]),
+    "and not before, either": (BOTH, "1@5", 10, [(5, 1)]),
+    "a window that has ended closes after the time-out": (IDLE, "1@500", 1_000, [(500, 1), (502, 10)]),
+    "in both readings": (BOTH, "1@500", 1_000, [(500, 1), (502, 10)]),
+}  # fmt: skip
 
 
-def test_an_idle_partition_does_not_hold_back_the_watermark() -> None:
-    spec = spec_of(partition_idle=100)
-    events = [event(3, 0, "a"), event(4, 0, "b"), event(50, 60, "a"), event(60, 150, "b"), event(55, 170, "a")]
-    # b has no document after 0, so from 100 on only a counts. At 160, a is idle, too.
-    assert watermarks(spec, events) == [(0, 3), (60, 4), (100, 50), (160, 60)]
-
-
-def test_a_document_at_the_deadline_keeps_its_partition_active() -> None:
-    spec = spec_of(partition_idle=100)
-    events = [event(3, 0, "a"), event(4, 0, "b"), event(50, 60, "a"), event(5, 100, "b")]
-    assert watermarks(spec, events, end_ms=101) == [(0, 3), (60, 4), (100, 5)]
-
-
-def test_each_partition_has_its_own_deadline() -> None:
-    spec = spec_of(partition_idle=100)
-    events = [event(3, 0, "a"), event(4, 1, "b"), event(50, 60, "c")]
-    assert watermarks(spec, events, end_ms=100) == [(0, 3)]
-    assert watermarks(spec, events, end_ms=101) == [(0, 3), (100, 4)]
-    assert watermarks(spec, events, end_ms=102) == [(0, 3), (100, 4), (101, 50)]
-
-
-def test_if_all_partitions_are_idle_the_greatest_event_time_counts() -> None:
-    spec = spec_of(partition_idle=100)
-    assert watermarks(spec, [event(9, 0, "a"), event(4, 50, "b")], end_ms=151) == [(0, 9)]
-    assert watermarks(spec, [event(4, 0, "a"), event(9, 50, "b")], end_ms=151) == [(0, 4), (100, 9)]
-
-
-@pytest.mark.parametrize(
-    ("reading", "closes_at"),
-    [("after_end", 12), ("after_both", 10)],
-)
-def test_an_idle_source_closes_a_window_that_ends_later(reading: IdleReading, closes_at: int) -> None:
-    """The source is idle from 5 on and the time-out is 2. It counts from the window's end at 10, or from 5."""
-    spec = spec_of(idle=2, reading=reading)
-    assert watermarks(spec, [event(1, 5)], end_ms=closes_at) == [(5, 1)]
-    assert watermarks(spec, [event(1, 5)], end_ms=closes_at + 1) == [(5, 1), (closes_at, 10)]
-
-
-@pytest.mark.parametrize("reading", ["after_end", "after_both"])
-def test_a_window_that_has_ended_closes_after_the_time_out(reading: IdleReading) -> None:
-    spec = spec_of(idle=2, reading=reading)
-    assert watermarks(spec, [event(1, 500)], end_ms=1_000) == [(500, 1), (502, 10)]
+@pytest.mark.parametrize("name", RISES)
+def test_the_watermark_of_atlas_rises(name: str) -> None:
+    options, script, end_ms, rises = RISES[name]
+    assert watermarks(spec_of(**options), log(script), end_ms=end_ms) == rises
 
 
 def test_the_watermark_jumps_to_the_end_plus_the_lateness() -> None:

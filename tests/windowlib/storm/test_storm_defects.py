@@ -26,54 +26,50 @@ def ends(run: Driven) -> list[tuple[int | None, list[Any]]]:
     return [(window.end, window.events) for window in run.windows()]
 
 
-def s1(profile: StormProfile) -> Driven:
-    run = driven(profile, length=TEN, slide=TEN)
-    run.record("first", 10)
-    run.watermark(10)
-    assert run.record("at the watermark", 10) is ASSIGNED
-    run.record("later", 25)
-    run.watermark(25)
-    run.watermark(40)
-    return run
+Ends = list[tuple[int, list[int]]]
+SCRIPTS: dict[str, tuple[str, dict[str, Any], tuple[Ends, dict[str, int]], tuple[Ends, dict[str, int]]]] = {
+    "S1: a tuple at the watermark is in no window. Strict fires a window when no tuple of it is expected": (
+        "10 w10 10 25 w25 w40",
+        {"length": TEN, "slide": TEN},
+        ([(10, [10]), (30, [25])], {"new": 3, "closed:fired": 2, AFTER_ITS_WINDOW: 1}),
+        ([(10, [10, 10]), (30, [25])], {"new": 3, "closed:fired": 2}),
+    ),
+    "S2: a tuple behind one beyond the lag is in no window. In strict the scan looks at every tuple": (
+        "25 8 10 w26 w60 70 w100",
+        {"length": TEN, "slide": TEN},
+        ([(30, [25]), (70, [70])], {"new": 4, "closed:fired": 2, BEHIND_STOP: 2}),
+        ([(10, [8, 10]), (30, [25]), (70, [70])], {"new": 4, "closed:fired": 4}),
+    ),
+    "S3: 5 arrives after 9 and 8, which complete a slide. It counts with the next slide, in Storm one tuple later": (
+        "9 8 5 w10 12 w13 13 w14",
+        {"length": CountLength(2), "slide": CountLength(2)},
+        ([(9, [9, 8]), (13, [5, 12])], {"new": 5, "closed:fired": 2}),
+        ([(9, [9, 8]), (12, [5, 12])], {"new": 5, "closed:fired": 2}),
+    ),
+    "S3: strict keeps the tuples due last, and Storm those that arrived last": (
+        "20 5 6 w10 21 w30",
+        {"length": CountLength(2), "slide": CountLength(2)},
+        ([(6, [5, 6]), (21, [6, 21])], {"new": 4, "closed:fired": 1, OUT_OF_ORDER: 1}),
+        ([(6, [5, 6]), (21, [20, 21])], {"new": 4, "closed:fired": 2}),
+    ),
+    "S3: the same with a slide in time": (
+        "20 5 6 w11 w21",
+        {"length": CountLength(2), "slide": TEN},
+        ([(10, [5, 6]), (20, [5, 6])], {"new": 3, BETWEEN_WINDOWS: 1}),
+        ([(10, [5, 6]), (20, [20, 6])], {"new": 3, "closed:fired": 1}),
+    ),
+}
+"""The script (`5` is a tuple at 5, `w9` the watermark 9), and the windows and edges of storm and of strict."""
 
 
-def test_s1_in_storm_a_tuple_at_the_watermark_is_in_no_window() -> None:
-    run = s1(STORM)
-    assert run.windows() == [Fired(10, ["first"], ["first"], []), Fired(30, ["later"], ["later"], [])]
-    assert run.counts() == {"new": 3, "closed:fired": 2, AFTER_ITS_WINDOW: 1}
-
-
-def test_s1_in_strict_a_window_fires_when_no_tuple_of_it_is_expected() -> None:
-    run = s1(STRICT)
-    assert ends(run) == [(10, ["first", "at the watermark"]), (30, ["later"])]
-    assert AFTER_ITS_WINDOW not in run.counts()
-
-
-def s2(profile: StormProfile) -> Driven:
-    run = driven(profile, length=TEN, slide=TEN)
-    run.record("early", 25)
-    run.record("behind", 8)
-    run.record("and at the end", 10)
-    run.watermark(26)
-    run.watermark(60)
-    run.record("after", 70)
-    run.watermark(100)
-    return run
-
-
-def test_s2_in_storm_a_tuple_behind_one_beyond_the_lag_is_in_no_window() -> None:
-    run = s2(STORM)
-    assert run.windows() == [
-        Fired(30, ["early"], ["early"], ["behind", "and at the end"]),
-        Fired(70, ["after"], ["after"], []),
-    ]
-    assert run.counts() == {"new": 4, "closed:fired": 2, BEHIND_STOP: 2}
-
-
-def test_s2_in_strict_the_scan_looks_at_every_tuple() -> None:
-    run = s2(STRICT)
-    assert ends(run) == [(10, ["behind", "and at the end"]), (30, ["early"]), (70, ["after"])]
-    assert run.counts() == {"new": 4, "closed:fired": 4}
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_storm_has_the_defect_and_strict_has_not(name: str) -> None:
+    script, parts, *expected = SCRIPTS[name]
+    for profile, result in zip((STORM, STRICT), expected, strict=True):
+        run = driven(profile, **parts)
+        for step in script.split():
+            run.watermark(int(step[1:])) if step[0] == "w" else run.records(int(step))
+        assert (ends(run), run.counts()) == result, profile.name
 
 
 def s3(profile: StormProfile) -> Driven:
@@ -98,66 +94,14 @@ def test_s3_in_strict_every_tuple_counts_once() -> None:
     assert ends(run) == [(5, [5, 5]), (6, [0, 1]), (8, [2, 3])]
 
 
-def test_s3_in_strict_out_of_order_tuples_count_with_the_next_slide() -> None:
-    """5 arrives after 9 and 8, which complete a slide. Storm never counts it, because it is earlier than their end."""
-    windows = {}
-    for profile in (STORM, STRICT):
-        run = driven(profile, length=CountLength(2), slide=CountLength(2))
-        run.records(9, 8, 5)
-        run.watermark(10)
-        run.records(12)
+def test_s4_in_storm_a_tuple_before_1970_is_late_and_in_strict_1970_is_a_time_like_any_other() -> None:
+    for profile, fate, seen in ((STORM, LATE, [0]), (STRICT, ASSIGNED, [-1, 0])):
+        run = driven(profile, length=TEN, slide=TimeLength(5))
+        assert run.record(-1, -1) is fate
+        run.records(0, 12)
         run.watermark(13)
-        assert (len(run.windows()) == 2) is (profile is STRICT)
-        run.records(13)
-        run.watermark(14)
-        windows[profile.name] = ends(run)
-    assert windows == {"storm": [(9, [9, 8]), (13, [5, 12])], "strict": [(9, [9, 8]), (12, [5, 12])]}
-
-
-def test_s3_strict_keeps_the_tuples_due_last_and_storm_those_that_arrived_last() -> None:
-    counts = {}
-    for profile in (STORM, STRICT):
-        run = driven(profile, length=CountLength(2), slide=CountLength(2))
-        run.records(20, 5, 6)
-        run.watermark(10)
-        run.records(21)
-        run.watermark(30)
-        counts[profile.name] = (ends(run), run.counts())
-    assert counts["storm"] == ([(6, [5, 6]), (21, [6, 21])], {"new": 4, "closed:fired": 1, OUT_OF_ORDER: 1})
-    assert counts["strict"] == ([(6, [5, 6]), (21, [20, 21])], {"new": 4, "closed:fired": 2})
-
-
-def test_s3_with_a_slide_in_time() -> None:
-    windows = {}
-    for profile in (STORM, STRICT):
-        run = driven(profile, length=CountLength(2), slide=TEN)
-        run.records(20, 5, 6)
-        run.watermark(11)
-        run.watermark(21)
-        windows[profile.name] = ends(run)
-    assert windows == {"storm": [(10, [5, 6]), (20, [5, 6])], "strict": [(10, [5, 6]), (20, [20, 6])]}
-
-
-def s4(profile: StormProfile) -> Driven:
-    run = driven(profile, length=TEN, slide=TimeLength(5))
-    fate = run.record("before 1970", -1)
-    assert fate is (LATE if profile is STORM else ASSIGNED)
-    run.record("at 0", 0)
-    run.record("after", 12)
-    run.watermark(13)
-    return run
-
-
-def test_s4_in_storm_a_tuple_before_1970_is_late() -> None:
-    run = s4(STORM)
-    assert run.late() == [("before 1970", "S4_before_1970")]
-    assert ends(run) == [(0, ["at 0"]), (5, ["at 0"])]
-
-
-def test_s4_in_strict_1970_is_a_time_like_any_other() -> None:
-    run = s4(STRICT)
-    assert run.late() == []
-    assert ends(run) == [(0, ["before 1970", "at 0"]), (5, ["before 1970", "at 0"])]
+        assert run.late() == ([(-1, "S4_before_1970")] if fate is LATE else [])
+        assert ends(run) == [(0, seen), (5, seen)]
 
 
 def test_s4_in_strict_windows_before_1970_are_on_the_same_grid() -> None:
@@ -167,23 +111,17 @@ def test_s4_in_strict_windows_before_1970_are_on_the_same_grid() -> None:
     assert ends(run) == [(-30, [-33]), (-20, [-33, -20]), (-10, [-20])]
 
 
-def s6(profile: StormProfile) -> Driven:
-    run = driven(profile, length=CountLength(2), slide=TEN)
-    run.records(0, 100_000)
-    run.watermark(100_001)
-    return run
-
-
-def test_s6_in_storm_a_count_length_fires_at_every_slide_of_the_gap() -> None:
-    run = s6(STORM)
-    assert len(run.windows()) == 10_001
-    assert run.windows()[-1] == Fired(100_000, [0, 100_000], [100_000], [])
-
-
-def test_s6_in_strict_a_window_fires_only_with_a_new_tuple() -> None:
-    run = s6(STRICT)
-    assert run.windows() == [Fired(0, [0], [0], []), Fired(100_000, [0, 100_000], [100_000], [])]
-    assert run.operator.next_event_timer_ms() is None
+def test_s6_in_storm_a_count_length_fires_at_every_slide_of_the_gap_and_in_strict_only_with_a_new_tuple() -> None:
+    for profile, count in ((STORM, 10_001), (STRICT, 2)):
+        run = driven(profile, length=CountLength(2), slide=TEN)
+        run.records(0, 100_000)
+        run.watermark(100_001)
+        assert len(run.windows()) == count
+        assert (run.windows()[0], run.windows()[-1]) == (
+            Fired(0, [0], [0], []),
+            Fired(100_000, [0, 100_000], [100_000], []),
+        )
+        assert (run.operator.next_event_timer_ms() is None) is (profile is STRICT)
 
 
 def test_s6_on_the_clock() -> None:

@@ -1,6 +1,7 @@
 """Storm's acker as measured on Storm 2.8.4 (org.apache.storm.daemon.Acker), and the points where strict differs."""
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -31,51 +32,36 @@ def notices_of(acker: Acker, *messages: Message) -> list[str]:
     return ["-" if notice is None else f"{notice.kind.value} {notice.root_id}" for notice in notices]
 
 
-@both
-def test_init_then_ack(rules: AckerRules) -> None:
-    assert notices_of(Acker(rules), init(1, A), ack(1, A)) == ["-", "ACK 1"]
+FAILED = Fail(root_id=1)
+SCRIPTS: dict[str, tuple[Sequence[Message], str, str]] = {
+    "an init, then its ack": ((init(1, A), ack(1, A)), "- ACK1", "- ACK1"),
+    "an ack may come before its init": ((ack(1, A), init(1, A)), "- ACK1", "- ACK1"),
+    "an init without edges is acked at once: no bolt subscribes to the spout": ((init(1),), "ACK1", "ACK1"),
+    "a failure goes to the spout": ((init(1, A, B), FAILED), "- FAIL1", "- FAIL1"),
+    "a failure before the init is reported at the init": ((FAILED, init(1, A)), "- FAIL1", "- FAIL1"),
+    "a failed tree whose tuples are all acked: Storm tests the value first, in strict the failure is final": (
+        (FAILED, ack(1, A), init(1, A)), "- - ACK1", "- - FAIL1",
+    ),
+    "S5, a repeated init: a false ACK before anything was acked; in strict a repetition of the first": (
+        (init(1, A), init(1, A), ack(1, A)), "- ACK1 -", "- - ACK1",
+    ),
+    "three equal acks: two of them cancel each other out; count and sum detect them": (
+        (init(1, A, B), ack(1, A), ack(1, A), ack(1, A), ack(1, B)), "- - - - ACK1", "- - - - -",
+    ),
+    "two edges with one id, neither acked: the reason for the count and the sum beside the XOR": (
+        (init(1, A, A),), "ACK1", "-",
+    ),
+}  # fmt: skip
+"""What happens: the messages, and the notices of Storm's acker and of the strict one."""
 
 
-@both
-def test_an_ack_may_come_before_its_init(rules: AckerRules) -> None:
-    assert notices_of(Acker(rules), ack(1, A), init(1, A)) == ["-", "ACK 1"]
-
-
-@both
-def test_an_init_without_edges_is_acked_at_once(rules: AckerRules) -> None:
-    """Storm sends such an init if no bolt subscribes to the spout: its value is zero."""
-    assert notices_of(Acker(rules), init(1)) == ["ACK 1"]
-
-
-@both
-def test_a_failure_goes_to_the_spout_and_ends_the_tree(rules: AckerRules) -> None:
-    acker = Acker(rules)
-    assert notices_of(acker, init(1, A, B), Fail(root_id=1)) == ["-", "FAIL 1"]
-    assert len(acker) == 0
-
-
-@both
-def test_a_failure_before_the_init_is_reported_at_the_init(rules: AckerRules) -> None:
-    assert notices_of(Acker(rules), Fail(root_id=1), init(1, A)) == ["-", "FAIL 1"]
-
-
-@pytest.mark.parametrize(
-    ("rules", "end"), [pytest.param(STORM, "ACK 1", id="storm"), pytest.param(STRICT, "FAIL 1", id="strict")]
-)
-def test_a_failed_tree_whose_tuples_are_all_acked_is_acked_by_storm_only(rules: AckerRules, end: str) -> None:
-    """Storm tests the value first. In strict, the failure of one bolt is final even if the others acked."""
-    assert notices_of(Acker(rules), Fail(root_id=1), ack(1, A), init(1, A)) == ["-", "-", end]
-
-
-@pytest.mark.parametrize(
-    ("rules", "expected"),
-    [
-        pytest.param(STORM, ["-", "ACK 1", "-"], id="storm: a false ACK before anything was acked (S5)"),
-        pytest.param(STRICT, ["-", "-", "ACK 1"], id="strict: the second init is a repetition of the first"),
-    ],
-)
-def test_s5_a_repeated_init_is_a_false_ack_in_storm_only(rules: AckerRules, expected: list[str]) -> None:
-    assert notices_of(Acker(rules), init(1, A), init(1, A), ack(1, A)) == expected
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_notices_of_both_ackers(name: str) -> None:
+    messages, *expected = SCRIPTS[name]
+    for rules, notices in zip((STORM, STRICT), expected, strict=True):
+        acker = Acker(rules)
+        assert [notice.replace(" ", "") for notice in notices_of(acker, *messages)] == notices.split()
+        assert len(acker) == (notices[-1] == "-"), "a tree that has ended is forgotten"
 
 
 @pytest.mark.parametrize("other", [init(1, B), init(1, A, task=9)], ids=["other edges", "another task"])
@@ -84,25 +70,6 @@ def test_s5_in_strict_an_init_that_contradicts_the_first_fails_the_tree(other: I
     acker = Acker(STRICT)
     assert notices_of(acker, init(1, A), other) == ["-", "FAIL 1"]
     assert len(acker) == 0
-
-
-@pytest.mark.parametrize(
-    ("rules", "expected"),
-    [
-        pytest.param(STORM, ["-", "-", "-", "-", "ACK 1"], id="storm: two equal acks cancel each other out"),
-        pytest.param(STRICT, ["-", "-", "-", "-", "-"], id="strict: count and sum detect them"),
-    ],
-)
-def test_three_equal_acks_complete_the_tree_in_storm_only(rules: AckerRules, expected: list[str]) -> None:
-    assert notices_of(Acker(rules), init(1, A, B), ack(1, A), ack(1, A), ack(1, A), ack(1, B)) == expected
-
-
-@pytest.mark.parametrize(
-    ("rules", "end"), [pytest.param(STORM, "ACK 1", id="storm"), pytest.param(STRICT, "-", id="strict")]
-)
-def test_the_xor_does_not_detect_two_equal_edges(rules: AckerRules, end: str) -> None:
-    """Two edges have one id and neither is acked. This is the reason for the count and the sum beside the XOR."""
-    assert notices_of(Acker(rules), init(1, A, A)) == [end]
 
 
 @both
