@@ -8,10 +8,11 @@ from jobs.folding import first_lines
 from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.planning.assessing import OTHER_SPEC, Assessed, Restating, restate_rule
 from jobs.planning.changed_slices import in_words, named_spans
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import SHOWN_ID, RequestContext
-from jobs.planning.restating import OTHER_SPEC, Assessed, Restating, restate_rule, restating
+from jobs.planning.restating import restating
 from windowlib.errors import LogError
 
 

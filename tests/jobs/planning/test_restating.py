@@ -21,11 +21,12 @@ from jobs.ledger.view import LedgerView, Request
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.planning import changed_slices as looking
+from jobs.planning.assessing import Assessed, Restating
 from jobs.planning.change_sentences import sentences, told_changes
 from jobs.planning.changed_slices import ChangedSlice
 from jobs.planning.event_range import event_time_slices
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
-from jobs.planning.restating import Assessed, Restating, propose, restating
+from jobs.planning.restating import propose, restating
 from jobs.planning.standing import standing
 from jobs.publishing.accepting import rewrites_of
 from jobs.publishing.decisions import cancel, resume, rollback
