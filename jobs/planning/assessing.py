@@ -4,8 +4,10 @@ A restatement replays the slices from the first changed one to the end of its ch
 the state of earlier ones. So a later slice may be the reason why an earlier one is not proposed.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Final
 
 from jobs.durations import format_duration
@@ -28,7 +30,8 @@ class Assessed:
 
     `request` is the open request that replays its present records, if there is one. `why_not` tells why the schedule
     does not propose it; empty if it does, or if there is a request. `is_declined`: a person has declined it, or rolled
-    it back. `until` is the last slice of its chain.
+    it back. `is_replayable`: a person can replay it now; if not, `why_not` tells what comes before. `until` is the last
+    slice that is replayed with it.
     """
 
     change: ChangedSlice
@@ -36,6 +39,7 @@ class Assessed:
     request: Request | None = None
     why_not: str = ""
     is_declined: bool = False
+    is_replayable: bool = True
 
     @property
     def is_settled(self) -> bool:
@@ -77,15 +81,17 @@ def assess(
     proposal = open_proposal(work, view)
     if not changed:
         return Restating(assessed=(), proposal=proposal)
+    declined = _declined(view, changed)
     assessor = _Assessor(
         work=work,
         view=view,
         rule=rule,
         proposal=proposal,
         begun=_begun(work, view, proposal),
-        declined=declined_requests(view),
+        declined=declined,
         ends=chain_ends(view),
-        removed={change.slice.slice_id: change.removed for change in changed if change.removed},
+        removed=[(change.slice.slice_id, change.removed) for change in changed if change.removed],
+        undecided=[*declined.items()],
     )
     slices = [assessor.assessed(change) for change in changed]
     new = [assessed for assessed in slices if is_wanted(assessed, proposal)]
@@ -104,8 +110,9 @@ def is_wanted(assessed: Assessed, proposal: Request | None) -> bool:
 class _Assessor:
     """Finds what becomes of one changed slice.
 
-    `begun` and `declined` are what `_begun` and `declined_requests` return. `ends` maps a published slice to the last
-    slice of its chain, `removed` a slice to the commit that removed records.
+    `begun` is what `_begun` returns, `declined` what `_declined` returns. `ends` maps a published slice to the last
+    slice of its chain. `removed` has the slices with a commit that removed records, `undecided` those whose records
+    only a person replays, with the reason; both are ascending.
     """
 
     work: RequestContext
@@ -113,9 +120,10 @@ class _Assessor:
     rule: RestateGrammar
     proposal: Request | None
     begun: Sequence[Request]
-    declined: Mapping[str, Sequence[tuple[Request, str]]]
+    declined: Mapping[str, str]
     ends: Mapping[str, Slice]
-    removed: Mapping[str, str]
+    removed: Sequence[tuple[str, str]]
+    undecided: Sequence[tuple[str, str]]
 
     def assessed(self, change: ChangedSlice) -> Assessed:
         """Return what becomes of a slice, without the limit of their number."""
@@ -123,11 +131,16 @@ class _Assessor:
         request = self._replayed_by(change)
         if request is not None:
             return replace(assessed, request=request)
-        declined = self.declined.get(change.slice.slice_id, ())
-        why = next((why for by, why in declined if is_for(by, change) or self._has_run_of(by, change)), "")
-        if why:
-            return replace(assessed, why_not=why, is_declined=True)
-        why = self._unreadable(assessed) or why_lost(self.work, self.view) or self._of_another_chain(assessed)
+        impossible, declined = self._impossible(assessed), self.declined.get(change.slice.slice_id, "")
+        assessed = replace(assessed, is_replayable=not impossible)
+        if declined:
+            return replace(assessed, why_not=declined, is_declined=True)
+        why = (
+            impossible
+            or self._of_a_person(assessed)
+            or why_lost(self.work, self.view)
+            or self._of_another_chain(assessed)
+        )
         if not why and self.proposal is not None and is_for(self.proposal, change):
             return replace(assessed, request=self.proposal)
         return replace(assessed, why_not=why or self._beyond(change))
@@ -135,21 +148,15 @@ class _Assessor:
     def _replayed_by(self, change: ChangedSlice) -> Request | None:
         """Return the open request that replays a slice now, or has a run of its present records."""
         for request in self.begun:
-            if self._has_run_of(request, change):
+            if _has_run_of(self.view, request, change):
                 return request
             if covers(request, change.slice) and (is_live(self.work, request) or is_for(request, change)):
                 return request
         return None
 
-    def _has_run_of(self, request: Request, change: ChangedSlice) -> bool:
-        """Return whether a request has, or had before a clean-up, a run of the present records of a slice."""
-        run_id = request.runs.get(change.slice.slice_id, "")
-        run = self.view.runs.get(run_id) or self.view.removed_runs.get(run_id)
-        return run is not None and match_input(run.sightings, change.now) is Match.SAME
-
-    def _unreadable(self, assessed: Assessed) -> str:
-        """Return why the records of a slice, or of one after it, must not be replayed; empty if they may."""
-        change, name = assessed.change, assessed.change.slice.slice_id
+    def _impossible(self, assessed: Assessed) -> str:
+        """Return why the records of a slice, or of one after it, cannot be replayed; empty if they can."""
+        change = assessed.change
         if change.removed and self.work.pipeline.log.changes is not None:  # nobody can accept it
             return (
                 f"it is not known which records {change.removed} inserted, so it cannot be replayed "
@@ -161,15 +168,20 @@ class _Assessor:
                 f"{change.removed} removed or changed records, so it cannot be replayed until a person accepts that "
                 f"(`{accept}`) or restores the log (docs/reference/logs.md)"
             )
-        if change.match is Match.UNKNOWN:
+        later = _first_after(assessed, self.removed)
+        if later is not None:
+            return "slice {} after it cannot be replayed ({} removed or changed records)".format(*later)
+        return ""
+
+    def _of_a_person(self, assessed: Assessed) -> str:
+        """Return why only a person replays a slice, or one after it; empty if the schedule may, too."""
+        if assessed.change.match is Match.UNKNOWN:
             return (
                 "its files differ from those that its run read, and the commits that would tell whether its records "
                 "differ are gone"
             )
-        later = next((after for after in self.removed if name < after <= assessed.until.slice_id), None)
-        if later is not None:
-            return f"slice {later} after it cannot be replayed ({self.removed[later]} removed or changed records)"
-        return ""
+        later = _first_after(assessed, self.undecided)
+        return "" if later is None else "slice {} after it would be replayed with it: {}".format(*later)
 
     def _of_another_chain(self, assessed: Assessed) -> str:
         """Return why a slice is not replayed together with the newest ones; empty if it can be."""
@@ -193,6 +205,30 @@ class _Assessor:
         if self.work.ledger.now_ms() - change.slice.end_ms > self.rule.at_most_age_ms:
             return f"it ended more than {format_duration(self.rule.at_most_age_ms)} ago (restate.at_most_age)"
         return ""
+
+
+def _first_after(assessed: Assessed, barred: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
+    """Return the first of some slices that a restatement of a slice replays after it, with its text."""
+    place = bisect_right(barred, assessed.change.slice.slice_id, key=itemgetter(0))
+    return barred[place] if place < len(barred) and barred[place][0] <= assessed.until.slice_id else None
+
+
+def _declined(view: LedgerView, changed: Sequence[ChangedSlice]) -> dict[str, str]:
+    """Return slice -> why a person wants no restatement with its present records."""
+    requests, whys = declined_requests(view), dict[str, str]()
+    for change in changed:
+        name = change.slice.slice_id
+        for request, why in requests.get(name, ()):
+            if is_for(request, change) or _has_run_of(view, request, change):
+                whys.setdefault(name, why)
+    return whys
+
+
+def _has_run_of(view: LedgerView, request: Request, change: ChangedSlice) -> bool:
+    """Return whether a request has, or had before a clean-up, a run of the present records of a slice."""
+    run_id = request.runs.get(change.slice.slice_id, "")
+    run = view.runs.get(run_id) or view.removed_runs.get(run_id)
+    return run is not None and match_input(run.sightings, change.now) is Match.SAME
 
 
 def is_for(request: Request, change: ChangedSlice) -> bool:

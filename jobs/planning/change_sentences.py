@@ -66,10 +66,11 @@ def sentences(work: RequestContext, restating: Restating) -> tuple[str, ...]:
     """
     if not restating.assessed:
         return ()
-    groups: dict[tuple[str, ...], list[Assessed]] = {}
+    groups: dict[tuple[str, str, str, bool], list[Assessed]] = {}
     for assessed in restating.assessed:
         request_id = "" if assessed.request is None else assessed.request.request_id
-        groups.setdefault((request_id, assessed.why_not, assessed.until.slice_id), []).append(assessed)
+        fate = request_id, assessed.why_not, assessed.until.slice_id, assessed.is_replayable
+        groups.setdefault(fate, []).append(assessed)
     fates = [_fate(work, group) for group in groups.values()]
     return in_words(work, restating.changed), *first_lines(fates)
 
@@ -83,7 +84,7 @@ def _fate(work: RequestContext, group: Sequence[Assessed]) -> str:
     if not first.why_not:
         return f"{which}: the next scheduled run proposes to restate {'it' if len(group) == 1 else 'them'}"
     why = f"{which}: not proposed, because {first.why_not}"
-    if first.change.removed:
+    if not first.is_replayable:
         return why
     to = show_ms(slice_grid(work.pipeline), first.until.end_ms)
     of_range = f"{work.pipeline.name} --from {first.change.slice.slice_id} --to {to}"
