@@ -91,7 +91,7 @@ def assess(
         declined=declined,
         ends=chain_ends(view),
         removed=[(change.slice.slice_id, change.removed) for change in changed if change.removed],
-        undecided=[*declined.items()],
+        undecided=_undecided(work, changed, declined),
     )
     slices = [assessor.assessed(change) for change in changed]
     new = [assessed for assessed in slices if is_wanted(assessed, proposal)]
@@ -180,6 +180,8 @@ class _Assessor:
                 "its files differ from those that its run read, and the commits that would tell whether its records "
                 "differ are gone"
             )
+        if why := _other_log(self.work, assessed.change):
+            return why
         later = _first_after(assessed, self.undecided)
         return "" if later is None else "slice {} after it would be replayed with it: {}".format(*later)
 
@@ -205,6 +207,27 @@ class _Assessor:
         if self.work.ledger.now_ms() - change.slice.end_ms > self.rule.at_most_age_ms:
             return f"it ended more than {format_duration(self.rule.at_most_age_ms)} ago (restate.at_most_age)"
         return ""
+
+
+def _other_log(work: RequestContext, change: ChangedSlice) -> str:
+    """Return why the log may have lost records of a slice without a commit that tells it; empty if it has not."""
+    then, now = change.run.result.log, change.now
+    if change.is_of_other_table:
+        return "the log is another table than the one that its run has read"
+    is_directory = work.pipeline.log.format == "parquet" and work.pipeline.log.pipeline is None
+    if is_directory and (now.records < then.records or now.earlier_records < then.earlier_records):
+        return "the log has fewer records than its run has read, and without commits, it does not tell why"
+    return ""
+
+
+def _undecided(
+    work: RequestContext, changed: Sequence[ChangedSlice], declined: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Return the slices whose records only a person replays, ascending, and why."""
+    whys = (
+        (change.slice.slice_id, declined.get(change.slice.slice_id) or _other_log(work, change)) for change in changed
+    )
+    return [(name, why) for name, why in whys if why]
 
 
 def _first_after(assessed: Assessed, barred: Sequence[tuple[str, str]]) -> tuple[str, str] | None:

@@ -88,7 +88,10 @@ def _fate(work: RequestContext, group: Sequence[Assessed]) -> str:
         return why
     to = show_ms(slice_grid(work.pipeline), first.until.end_ms)
     of_range = f"{work.pipeline.name} --from {first.change.slice.slice_id} --to {to}"
+    verify = f"`hindcast plan {of_range} --verify` compares the records"
     if first.change.match is Match.UNKNOWN:
-        return f"{why}: `hindcast plan {of_range} --verify` compares the records"
+        return f"{why}: {verify}"
+    if first.change.is_of_other_table and not first.is_declined:
+        why = f"{why}: {verify}"
     warm_up = " --warm-up" if first.why_not == OTHER_SPEC else ""
     return f"{why}. To restate {'it' if len(group) == 1 else 'them'}: hindcast run {of_range}{warm_up}"
