@@ -14,6 +14,7 @@ from jobs.durations import format_duration
 from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
+from jobs.pipeline.slices import slice_grid
 from jobs.plain_text import counted
 from jobs.planning.chains import begins_chain, run_before
 from jobs.planning.changed_slices import ChangedSlice
@@ -171,6 +172,20 @@ class _Assessor:
         later = _first_after(assessed, self.removed)
         if later is not None:
             return "slice {} after it cannot be replayed ({} removed or changed records)".format(*later)
+        return self._outside(assessed)
+
+    def _outside(self, assessed: Assessed) -> str:
+        """Return which bound of `log.slice` leaves out a slice, or one after it; empty if none does."""
+        grid, bounds = slice_grid(self.work.pipeline), self.work.pipeline.log.slice
+        if grid.first_ms is not None and assessed.change.slice.start_ms < grid.first_ms:
+            return (
+                f"it is before log.slice.first ({bounds.first}). To restate it, set that to its slice or an earlier one"
+            )
+        if grid.last_ms is not None and assessed.until.start_ms > grid.last_ms:
+            return (
+                f"its restatement ends with {assessed.until.slice_id}, which is after log.slice.last ({bounds.last}). "
+                "To restate it, set log.slice.last to that slice or a later one"
+            )
         return ""
 
     def _of_a_person(self, assessed: Assessed) -> str:

@@ -13,7 +13,7 @@ from jobs.ledger.looks import changes_details, looked_event
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import pipeline_to_json
 from jobs.pipeline.models.restate import RestateGrammar
-from jobs.pipeline.slices import slices_between
+from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import shortened
 from jobs.planning.assessing import Assessed, Restating, assess, chain_ends, is_for, is_wanted, restate_rule
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
@@ -123,14 +123,17 @@ def request_to_continue(
     A proposal is extended to the published head. `lease_id`: the caller's lease from an earlier try.
 
     Raises:
-        RequestError: there is no such request, it is not open or has no range, or another holder works on it.
+        RequestError: there is no such request, it is not open or has no range, or another holder works on it; or as
+            `request_slices` raises.
     """
     request = up_to_head(work, request_id)
     others = [lease for lease in holders(work, request) if lease.lease_id != lease_id]
     if others:
         who = ", ".join(str(lease.holder) if lease.holder else "a DAG run" for lease in others)
         raise RequestError(f"request {request_id} of pipeline {work.pipeline.name} is being worked on by {who}")
-    return context_of(work, request_id)
+    work, request = context_of(work, request_id)
+    request_slices(work, request)
+    return work, request
 
 
 def up_to_head(work: RequestContext, request_id: str) -> Request:
@@ -183,7 +186,17 @@ def request_slices(work: RequestContext, request: Request) -> tuple[Slice, ...]:
 
     Raises:
         RangeError: the pipeline file has slices with other bounds now.
+        RequestError: `log.slice` of the pipeline file leaves slices of the range out.
     """
     if request.from_ms is None or request.to_ms is None:
         return ()
-    return slices_between(work.pipeline, request.from_ms, request.to_ms)
+    slices = slices_between(work.pipeline, request.from_ms, request.to_ms)
+    if slices and (slices[0].start_ms, slices[-1].end_ms) == (request.from_ms, request.to_ms):
+        return slices
+    name, grid, bounds = work.pipeline.name, slice_grid(work.pipeline), work.pipeline.log.slice
+    raise RequestError(
+        f"request {request.request_id} of pipeline {name} has the slices of [{show_ms(grid, request.from_ms)}, "
+        f"{show_ms(grid, request.to_ms)}), and `log.slice` leaves some of them out now (first: {bounds.first}, last: "
+        f"{bounds.last}). Set these back, or cancel the request: `hindcast cancel {name} --request "
+        f"{request.request_id} --reason …`"
+    )

@@ -12,9 +12,11 @@ from jobs.pipeline.slices import slices_between
 from jobs.planning.change_sentences import ToldChanges
 from jobs.planning.changed_slices import changed_slices
 from jobs.planning.request_context import Asked, RequestContext
+from jobs.planning.restating import request_to_continue
 from jobs.planning.steps import Ask
 from jobs.review.verify_input import verify_inputs
 from tests.support.day_chains import DAY_MS, FIRST_MS, SESSION, Place, Put, replayed, run, totals
+from windowlib.errors import RequestError
 
 AUTO = "restate: {mode: auto, at_most_age: 30000d}\n"
 DAYS = range(5)
@@ -87,3 +89,45 @@ def test_a_table_with_the_same_records_is_the_log_after_a_comparison(place: Plac
     place.put(Put(1, 24 + 22, 7))
     restated(work)
     assert totals(work) == [*[1] * 9, 7]
+
+
+@pytest.mark.parametrize(
+    ("bound", "day", "words"),
+    [
+        ("first: 1970-01-07", 0, "it is before log.slice.first (1970-01-07). To restate it, set that to its slice"),
+        ("last: 1970-01-07", 1, "its restatement ends with 1970-01-09, which is after log.slice.last (1970-01-07)"),
+        ("last: 1970-01-07", 4, "its restatement ends with 1970-01-09, which is after log.slice.last (1970-01-07)"),
+    ],
+)
+def test_a_change_that_log_slice_leaves_out_is_told_and_restated_after_that(
+    place: Place, bound: str, day: int, words: str
+) -> None:
+    """It was proposed, published without it, and proposed again, without end; or the plan ended in an IndexError."""
+    work = place.work(more=AUTO)
+    run(work, 0, 5)
+    place.put(Put(day, 24 * day + 22, 7))
+    told = restated(place.work(slices=f"{{by: day, {bound}}}", more=AUTO))
+    assert told.request_id is None
+    assert words in told.sentences[1]
+    assert "hindcast run" not in told.sentences[1]
+    assert told.waits == 1
+    assert totals(work) == [1] * 9
+    assert restated(work).request_id is not None
+    assert totals(work) != [1] * 9
+    assert changed(work) == []
+
+
+@pytest.mark.parametrize("bound", ["first: 1970-01-08", "last: 1970-01-07"])
+def test_a_request_of_slices_that_log_slice_leaves_out_is_refused(place: Place, bound: str) -> None:
+    work = place.work(more=AUTO)
+    run(work, 0, 5)
+    place.put(Put(2, 24 * 2 + 22, 7))
+    request_id = proposed(work).request_id
+    assert request_id is not None
+    edited = place.work(slices=f"{{by: day, {bound}}}", more=AUTO)
+    with pytest.raises(
+        RequestError, match=r"has the slices of \[1970-01-07, 1970-01-10\), and `log.slice` leaves some"
+    ):
+        request_to_continue(edited, request_id)
+    assert proposed(edited).request_id is None
+    assert not work.ledger.view().requests[request_id].is_open
