@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jobs.ledger.run_projection import briefs_among
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.pipeline.slices import MAX_SLICES, next_slice, slice_grid
+from jobs.pipeline.slices import MAX_SLICES, next_from_first, next_slice, slice_grid
 from jobs.planning.changed_slices import ChangedSlice, changed_slices
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.readiness import Waiting, ready_prefix
@@ -73,7 +73,7 @@ def standing(work: RequestContext, view: LedgerView, *, until_ms: int | None = N
 
 
 def awaited_slice(work: RequestContext, view: LedgerView, *, until_ms: int) -> Waiting | None:
-    """Return the slice that the schedule waits for: the one after the published head, if it has ended by `until_ms`.
+    """Return the slice that the schedule waits for: the first after the published head, if it has ended by `until_ms`.
 
     None: there is no such slice, it is complete, or a person has to decide before it is replayed.
 
@@ -82,7 +82,7 @@ def awaited_slice(work: RequestContext, view: LedgerView, *, until_ms: int) -> W
     """
     if work.pipeline.schedule is None or view.head is None or view.hold is not None:
         return None
-    slice_ = next_slice(slice_grid(work.pipeline), view.head.result.slice)
+    slice_ = next_from_first(slice_grid(work.pipeline), view.head.result.slice)
     if slice_ is None or slice_.end_ms > until_ms:
         return None
     waiting = ready_prefix(work, view, (slice_,), log=work.log_state(view, (slice_,))).waiting
@@ -98,13 +98,13 @@ def empty_slices(view: LedgerView) -> tuple[Slice, ...]:
 def due_slices(work: RequestContext, view: LedgerView, until_ms: int, *, most: int = MAX_SLICES) -> tuple[Slice, ...]:
     """Return the slices that end by `until_ms`, from the published head (or the beginning of the log's data) on.
 
-    After the last slice with records, at most `most` slices are returned.
+    Slices before `log.slice.first` are left out. After the last slice with records, at most `most` slices are returned.
 
     Raises:
         RequestError: there are more than `most` slices, and the log has records after these.
     """
     grid = slice_grid(work.pipeline)
-    first = next_slice(grid, view.head.result.slice) if view.head else work.log_state(view, ()).first_data
+    first = next_from_first(grid, view.head.result.slice) if view.head else work.log_state(view, ()).first_data
     due: list[Slice] = []
     while first is not None and first.end_ms <= until_ms:
         if len(due) == most:
