@@ -1,14 +1,17 @@
-"""What the schedule does if slices are left out: by `log.slice.first` after the published head."""
+"""Slices that the schedule leaves out: before a `log.slice.first` after the head, and holes before the head."""
 
 from pathlib import Path
 
 import pytest
 
+from jobs.orchestration.alerts import Event
+from jobs.orchestration.deadlines import Told, look
 from jobs.orchestration.scheduling import Replay, plan_scheduled, publish_task, replay
 from jobs.planning.request_context import RequestContext
-from jobs.planning.standing import awaited_slice, standing
+from jobs.planning.standing import awaited_slice, holes, standing
 from jobs.publishing.rules import PublicationAttempt
 from jobs.review.metrics import gauges
+from tests.jobs.cli.conftest import Shell
 from tests.support.day_chains import DAY_MS, FIRST_MS, HOUR_MS, Place, Put, replayed, run, totals
 
 FROM_THE_SIXTH = "{by: day, first: 1970-01-10}"
@@ -73,3 +76,52 @@ def test_what_was_staged_before_the_first_slice_moved_is_published(place: Place)
     """The slices that it leaves out are staged already, and fit."""
     decision = scheduled(place, place.work(), request_id="r")
     assert published(place, place.work(slices=FROM_THE_SIXTH), decision).is_published
+
+
+SCHEDULED = "schedule: '0 6 * * *'\nalerts: {to: [{connection: chat}], not_published_by: '00:30', digest_at: '00:45'}\n"
+
+
+def messages(work: RequestContext) -> dict[Event, str]:
+    """Return the text of each message that is due."""
+    assert work.pipeline.alerts is not None
+    checked = look(work, work.pipeline.alerts, Told.read(None), url=str)
+    return {message.alert.event: message.alert.text for message in checked.messages}
+
+
+def test_a_hole_before_the_head_is_told_with_the_command_that_fills_it(place: Place) -> None:
+    work = place.work(more=SCHEDULED)
+    run(work, 5, 8, warms_up=True)
+    view = work.ledger.view()
+    assert standing(work, view).due == ()
+    [hole] = standing(work, view).holes
+    assert hole.ids == ("1970-01-08", "1970-01-09")
+    assert hole.command == "hindcast run late --from 1970-01-08 --to 1970-01-10"
+    told = messages(work)
+    assert all(hole.sentence in told[event] for event in (Event.NOT_PUBLISHED, Event.DIGEST))
+    assert not list(holes(place.work(slices=FROM_THE_SIXTH, more=SCHEDULED), view)), "they are left out on purpose"
+    assert not list(holes(place.work(), view)), "a person chooses the slices"
+    run(work, 3, 5)
+    assert standing(work, work.ledger.view()).holes == ()
+    assert messages(work).keys() == {Event.DIGEST}
+
+
+def test_a_hole_between_two_specs_is_filled_with_a_warm_up(place: Place) -> None:
+    work = place.work(lateness="1h", more=SCHEDULED)
+    run(work, 4, 8, warms_up=True)
+    [hole] = standing(work, work.ledger.view()).holes
+    assert hole.command == "hindcast run late --from 1970-01-08 --to 1970-01-09 --warm-up"
+    assert run(work, 3, 4, warms_up=True).is_published
+    assert standing(work, work.ledger.view()).holes == ()
+
+
+def test_status_tells_a_hole(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    run(place.work(more=SCHEDULED), 5, 8, warms_up=True)
+    monkeypatch.setenv("COLUMNS", "300")
+    (place.root / "pipelines").mkdir()
+    (place.root / "pipelines" / "late.yaml").write_text(place.text(more=SCHEDULED))
+    shell = Shell(place.root, capsys)
+    assert shell("status", "late") == 0, shell.err
+    assert "1970-01-08 … 1970-01-09: left out" in shell.out
+    [hole] = shell.json("status", "late")["pipelines"][0]["holes"]
+    assert hole["slices"] == ["1970-01-08", "1970-01-09"]
+    assert "`hindcast run late --from 1970-01-08 --to 1970-01-10`" in hole["line"]
