@@ -82,9 +82,8 @@ def check_log_end(work: RequestContext, form: BackfillForm) -> None:
         LogError, SpecError: the log is missing or does not fit the pipeline.
     """
     pipeline, grid = work.pipeline, slice_grid(work.pipeline)
-    last = work.log_state(work.ledger.view(), ()).last_data
-    slices = slices_between(pipeline, form.from_ms, form.to_ms)
-    late = tuple(slice_ for slice_ in slices if last is None or slice_.start_ms > last.start_ms)
+    log = work.log_state(work.ledger.view(), ())
+    last, late = log.last_data, log.after_data(slices_between(pipeline, form.from_ms, form.to_ms))
     late = late[_arrived(work, late) :]
     if not late:
         return

@@ -20,7 +20,7 @@ from jobs.pipeline.slices import local_midnight_ms, show_instant, slice_grid, sl
 from jobs.plain_text import counted, escaped, shortened
 from jobs.planning.published_spec import on_published_spec, why_lost
 from jobs.planning.request_context import RequestContext, covers, is_live
-from jobs.planning.standing import Standing, due_slices, empty_slices, standing
+from jobs.planning.standing import Standing, due_slices, empty_slices, holes, standing
 from jobs.publishing.rules import describe_hold
 from jobs.publishing.stop_reasons import stop_reasons
 from jobs.review import links
@@ -232,6 +232,8 @@ def _is_due(time: str, looked_ms: int | None, now_ms: int) -> bool:
 def _not_published(place: _Place) -> Message | None:
     """Return the message on slices of the days before that readers do not see, or that were published empty.
 
+    Slices that the schedule never comes back to are told each day.
+
     Raises:
         LogError: the log cannot be read, and readers see all slices that are over.
     """
@@ -243,12 +245,15 @@ def _not_published(place: _Place) -> Message | None:
         if not missing:
             raise
         reasons = [f"{folded([slice_.slice_id for slice_ in missing])}: {error}"]
-    empty = _newly_empty(place)
-    if not missing and not empty:
+    empty, left_out = _newly_empty(place), tuple(holes(place.work, place.view))
+    if not missing and not empty and not left_out:
         return None
+    reasons += [hole.sentence for hole in left_out]
     reasons += [f"{folded(empty)}: published empty, without a record"] if empty else []
-    slices = tuple(sorted({*(slice_.slice_id for slice_ in missing), *empty}))
+    of_holes = [slice_id for hole in left_out for slice_id in hole.ids]
+    slices = tuple(sorted({*(slice_.slice_id for slice_ in missing), *empty, *of_holes}))
     parts = [f"{folded([slice_.slice_id for slice_ in missing])} not visible to readers"] if missing else []
+    parts += [f"{' … '.join(hole.ids)} left out" for hole in left_out]
     parts += [f"{folded(empty)} published empty"] if empty else []
     hold = [] if place.view.hold is None else [describe_hold(place.view.hold)]
     at = show_instant(place.work.ledger.now_ms() // 1000 * 1000)

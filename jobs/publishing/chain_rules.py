@@ -46,7 +46,7 @@ def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Ob
 
     for run_id in request.runs.values():
         slice_ = view.run(run_id).result.slice  # after an update of tzdata, that of the view has other bounds
-        before, after = _slice_before(view, grid, slice_), next_slice(grid, slice_)
+        before, after = _slice_before(view, request, slice_, grid=grid), next_slice(grid, slice_)
         run, follower = merged(slice_), merged(after)
         if run is not None and not _joins(view, request, before=merged(before), run=run):
             return _gap_before(work, request, slice_=slice_, before=before)
@@ -57,13 +57,15 @@ def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Ob
     return None
 
 
-def _slice_before(view: LedgerView, grid: SliceGrid, slice_: Slice) -> Slice | None:
-    """Return the slice before; of the first slice of the pipeline file, the published one that ends there."""
+def _slice_before(view: LedgerView, request: Request, slice_: Slice, *, grid: SliceGrid) -> Slice | None:
+    """Return the slice before. Up to the first slice of the pipeline file: of the request or published, if it is."""
     before = previous_slice(grid, slice_)
     if before is not None:
         return before
+    own = (view.run(run_id).result.slice for run_id in request.runs.values())
     published = run_before(view, slice_)
-    return None if published is None else published.result.slice
+    ending = (before for before in own if before.end_ms == slice_.start_ms)
+    return next(ending, None if published is None else published.result.slice)
 
 
 def _joins(view: LedgerView, request: Request, *, before: StagedRun | None, run: StagedRun) -> bool:

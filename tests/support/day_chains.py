@@ -11,11 +11,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, RequestKind
-from jobs.orchestration.late_repair import asked_for, repairing
+from jobs.orchestration.interval_backfill import plan_backfill_interval
+from jobs.orchestration.late_repair import asked_for, repair_of, repairing
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import run_request
-from jobs.orchestration.scheduling import Replay as Planned, plan_backfill_interval, publish_task, replay
+from jobs.orchestration.scheduling import Replay as Planned, publish_task, replay
 from jobs.pipeline.slices import slices_between
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of

@@ -250,6 +250,7 @@ def test_the_digest_tells_the_news_since_the_digest_before(place: Place) -> None
         "  Restated: 1 slice: 2024-01-02",
         "  Held: none",
         "  Waiting: none",
+        "  Left out: none",
         "  Empty: none",
         "  Changed in the log: 1 slice: 2024-01-01",
     ):
