@@ -6,17 +6,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.slices import parse_bound
 from jobs.planning.changed_slices import look_at_log
-from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
+from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from tests.support.no_spark import threads
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import context_in, pipeline_of
 
 YAML = """
 pipeline: clicks
@@ -62,7 +61,7 @@ class LogShop:
 
     @property
     def work(self) -> RequestContext:
-        return open_request_context(pipeline_of(self.text), Lake(root=str(self.root)), now_ms=lambda: NOW_MS)
+        return context_in(self.root, pipeline_of(self.text))
 
     def run(self, first: int = 0, end: int = 3) -> RequestOutcome:
         """Replay and publish days, by their numbers from 0; `end` is not included."""

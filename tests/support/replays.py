@@ -1,7 +1,7 @@
 """Replaying a pipeline over a real log in the session of the tests, and reading what was committed."""
 
 import itertools
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
-from jobs.planning.request_context import Asked, open_request_context
+from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.replay.audited import audit, check
 from jobs.replay.computed import compute
 from jobs.replay.orders import ReplayOrder
@@ -21,6 +21,7 @@ from jobs.replay.sizes import SIZES, Sizes
 from jobs.replay.written import Written, write
 from jobs.runs import RunResult
 from jobs.spark.lazy_session import LazySession
+from tests.support.no_spark import threads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,22 +35,25 @@ def pipeline_of(text: str) -> Pipeline:
     return parse_pipeline(text, source="test.yaml")
 
 
+def context_in(lake: Path | str, pipeline: Pipeline) -> RequestContext:
+    return open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+
+
 def run_range(
-    spark: "SparkSession",
-    lake: Path,
+    spark: "SparkSession | None",
+    lake: Path | str,
     pipeline: Pipeline,
     bounds: tuple[str, str],
     *,
     chunk: int | None = None,
     sizes: Sizes = SIZES,
 ) -> RequestOutcome:
-    """Run `[from, to)` as `hindcast run` does, in the session of the tests."""
+    """Run `[from, to)` as `hindcast run` does, in the session of the tests; None: in this process, without Spark."""
     start_ms, end_ms = (parse_bound(pipeline, text) for text in bounds)
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="to see what happens")
-    work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-    return run_request(
-        work, asked, lambda order: replay_chunk(LazySession.of(spark), order, sizes=sizes), staging=Staging(chunk=chunk)
-    )
+    session = threads() if spark is None else LazySession.of(spark)
+    replayer = partial(replay_chunk, session, sizes=sizes)
+    return run_request(context_in(lake, pipeline), asked, replayer, staging=Staging(chunk=chunk))
 
 
 def what_was_run(outcome: RequestOutcome) -> list[dict[str, object]]:

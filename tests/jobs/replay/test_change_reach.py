@@ -27,7 +27,7 @@ from jobs.planning.event_times import SliceTimes, TimeRules, event_times, time_r
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Basis, Plan
 from jobs.planning.plan_total import share_to_replay, to_read
-from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.steps import Ask, Reason, Step
 from jobs.reading.log_places import log_place
 from jobs.replay.chunk.time_steps import combined
@@ -52,7 +52,7 @@ from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
 from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
 from tests.support.random_windows import random_windows
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import context_in, pipeline_of
 from windowlib.errors import RangeError, RequestError, SpecError
 from windowlib.profiles import EngineFault
 from windowlib.records import tables
@@ -314,7 +314,7 @@ class TestOnFiles:
     """The same through files, their statistics and the ledger."""
 
     def work(self, lake: Path, pipeline: Pipeline) -> RequestContext:
-        return open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+        return context_in(lake, pipeline)
 
     def run(self, lake: Path, pipeline: Pipeline, bounds: tuple[int, int]) -> RequestOutcome:
         session = threads()

@@ -24,7 +24,6 @@ from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
-from jobs.planning.request_context import open_request_context
 from jobs.planning.steps import Ask
 from jobs.readers import published, published_rows
 from jobs.reading.published import published_runs, read_published
@@ -45,7 +44,7 @@ from tests.support.flips import Read, flipped, sweep
 from tests.support.log_files import Cover
 from tests.support.other_log import TABLE, OtherLog
 from tests.support.read_logs import read_log
-from tests.support.replays import NOW_MS, order_of, pipeline_of, run_range
+from tests.support.replays import NOW_MS, context_in, order_of, pipeline_of, run_range
 from windowlib.errors import CheckpointError, LogError, StoreError
 from windowlib.records import tables
 
@@ -294,7 +293,7 @@ def test_plan_verify_compares_digests_and_stores_those_that_the_ledger_lacks(
     with monkeypatch.context() as patched:
         patched.setattr(run_chunk, "check_log_bytes", lambda _tasks, _log: {})
         assert run_range(spark, tmp_path, pipeline, BOUNDS).is_published
-    work = open_request_context(pipeline, Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    work = context_in(tmp_path, pipeline)
     slices = tuple(slices_between(pipeline, *(parse_bound(pipeline, text) for text in BOUNDS)))
 
     def verified() -> int:

@@ -19,11 +19,10 @@ from jobs.ledger import events
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.plan_outline import outline
-from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
-from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.planning.steps import Ask, Reason
 from jobs.reading.verified_log import LogVerification, verify_log
 from jobs.reading.verify import Span
@@ -31,7 +30,6 @@ from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.computed import compute
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.pinned import pin
-from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.replay.tasks import LocalTasks
 from jobs.review.explain import explain
@@ -40,7 +38,7 @@ from tests.support.flips import Read, flipped, sweep
 from tests.support.fuzzing import cases
 from tests.support.log_files import COVERS, FIRST_DAY, PIPELINE, Cover, write_log
 from tests.support.no_spark import threads
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import NOW_MS, context_in, pipeline_of, run_range
 from windowlib.errors import LogError
 
 SIZES = Sizes(local_records=10**9)
@@ -114,11 +112,8 @@ class Replayed:
 
 
 def run(lake: Lake, pipeline: Pipeline) -> LedgerView:
-    work = open_request_context(pipeline, lake, now_ms=lambda: NOW_MS)
-    from_ms, to_ms = (parse_bound(pipeline, one) for one in BOUNDS)
-    asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="")
-    assert run_request(work, asked, lambda order: replay_chunk(SESSION, order, sizes=SIZES)).is_published
-    return work.ledger.view()
+    assert run_range(None, lake.root, pipeline, BOUNDS, sizes=SIZES).is_published
+    return context_in(lake.root, pipeline).ledger.view()
 
 
 def replayed(root: Path, *, cover: Cover) -> Replayed:

@@ -17,7 +17,7 @@ from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
-from jobs.planning.request_context import Asked, open_request_context
+from jobs.planning.request_context import Asked
 from jobs.reading.verify import verify
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import SliceTime, first_that_matters, restart_before
@@ -32,7 +32,7 @@ from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
 from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
 from tests.support.random_windows import random_windows
-from tests.support.replays import NOW_MS, pipeline_of, what_was_run
+from tests.support.replays import NOW_MS, context_in, pipeline_of, what_was_run
 from windowlib.columnar.time_groups import TimeGroups
 from windowlib.errors import RequestError, SpecError
 from windowlib.profiles import EngineFault
@@ -169,7 +169,7 @@ class TestOnFiles:
     """The same through files, the ledger and the commands' own code, with watermarks that need a pass or not."""
 
     def request(self, lake: Path, pipeline: Pipeline, days: tuple[int, int], *, warms_up: bool) -> RequestOutcome:
-        work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+        work = context_in(lake, pipeline)
         session = threads()
         from_ms, to_ms = map(start_of, days)
         warm_up = restart_before(session, work, slices_between(pipeline, from_ms, to_ms)) if warms_up else None
@@ -221,7 +221,7 @@ class TestOnFiles:
             def found(
                 lake: Path, pipeline: Pipeline, with_session: LazySession | None, slices: Sequence[Slice] = slices
             ) -> WarmUp | None:
-                work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+                work = context_in(lake, pipeline)
                 return restart_before(with_session, work, slices)
 
             assert found(lakes[0], other, None) == found(lakes[1], other, session)
