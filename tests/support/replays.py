@@ -3,7 +3,7 @@
 import itertools
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs.lake.lake import Lake
 from jobs.orchestration.outcomes import RequestOutcome
@@ -17,6 +17,7 @@ from jobs.replay.computed import compute
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.pinned import pin
 from jobs.replay.replayer import replay_chunk
+from jobs.replay.restart import restart_before
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.replay.written import Written, write
 from jobs.runs import RunResult
@@ -47,13 +48,21 @@ def run_range(
     *,
     chunk: int | None = None,
     sizes: Sizes = SIZES,
+    publish: bool = True,
+    warms_up: bool = False,
+    **asked: Any,  # noqa: ANN401
 ) -> RequestOutcome:
-    """Run `[from, to)` as `hindcast run` does, in the session of the tests; None: in this process, without Spark."""
-    start_ms, end_ms = (parse_bound(pipeline, text) for text in bounds)
-    asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="to see what happens")
-    session = threads() if spark is None else LazySession.of(spark)
+    """Run `[from, to)` as `hindcast run` does, in the session of the tests; None: in this process, without Spark.
+
+    `asked` are further fields of `Asked`.
+    """
+    work, session = context_in(lake, pipeline), threads() if spark is None else LazySession.of(spark)
+    from_ms, to_ms = (parse_bound(pipeline, text) for text in bounds)
+    warm_up = restart_before(session, work, slices_between(pipeline, from_ms, to_ms)) if warms_up else None
+    asked = {"who": "a test", "reason": "to see what happens"} | asked
+    request = Asked(from_ms=from_ms, to_ms=to_ms, warm_up=warm_up, **asked)
     replayer = partial(replay_chunk, session, sizes=sizes)
-    return run_request(context_in(lake, pipeline), asked, replayer, staging=Staging(chunk=chunk))
+    return run_request(work, request, replayer, staging=Staging(chunk=chunk), publish=publish)
 
 
 def what_was_run(outcome: RequestOutcome) -> list[dict[str, object]]:
