@@ -13,12 +13,14 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.replay.audited import audit, check
+from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.computed import compute
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.pinned import pin
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import SIZES, Sizes
+from jobs.replay.tasks import LocalTasks
 from jobs.replay.written import Written, write
 from jobs.runs import RunResult
 from jobs.spark.lazy_session import LazySession
@@ -70,7 +72,7 @@ def what_was_run(outcome: RequestOutcome) -> list[dict[str, object]]:
     return list(outcome.to_json()["runs"])
 
 
-def order_of(lake: Path, pipeline: Pipeline, bounds: tuple[str, str]) -> ReplayOrder:
+def order_of(lake: Path | str, pipeline: Pipeline, bounds: tuple[str, str]) -> ReplayOrder:
     """One chunk from nothing."""
     slices = slices_between(pipeline, *(parse_bound(pipeline, text) for text in bounds))
     attempt = f"{next(_attempts):032x}"
@@ -82,6 +84,17 @@ def order_of(lake: Path, pipeline: Pipeline, bounds: tuple[str, str]) -> ReplayO
         request_id="0" * 32,
         attempt_id=attempt,
     )
+
+
+def computed_of(session: LazySession, order: ReplayOrder) -> object:
+    """What a replay of an order computes. Of a log that only Spark reads: what the check of its bytes returns."""
+    pinned = pin(order, sizes=Sizes(local_records=10**9))
+    if pinned.direct.why_spark is not None:
+        return pinned.direct.why_spark, check_log_bytes(LocalTasks(), pinned.log)
+    computed = compute(session, pinned)
+    computed.run.rows.close()
+    runs = [(run.run_id, run.input_fingerprint, run.state_after) for run in computed.runs]
+    return runs, sorted((repr(key), ids.as_row()) for key, ids in computed.run.counted.items())
 
 
 def committed_chunk(spark: "SparkSession", order: ReplayOrder) -> Written:
