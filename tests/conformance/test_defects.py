@@ -1,16 +1,15 @@
 """Flink's defects F1 to F11 in both profiles: what the flink profile repeats and what strict does instead."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.support.harness import window_harness
 from windowlib.bounds import MAX_TIME_MS, TimeWindow
-from windowlib.errors import InvariantBroken, SpecError
+from windowlib.errors import SpecError
 from windowlib.functions.window_functions import Reduce, Whole, WindowFunction
 from windowlib.profiles import FLINK, STRICT, EngineFault, Profile
-from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Fate, Late, Pane, Record, Tally
+from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Fate, Pane, Record, Tally
 from windowlib.testkit.contracts import LIST
 from windowlib.testkit.harness import Harness, resumed
 from windowlib.triggers.flink import ContinuousEventTime, CountReached, EventTime
@@ -225,34 +224,13 @@ def test_f11_in_strict_a_trigger_cannot_delete_the_cleanup_timer(profile: Profil
     harness.check_resumable()
 
 
-def test_strict_refuses_a_watermark_that_goes_back() -> None:
-    harness = window_harness(profile=STRICT, assigner=Tumbling(size_ms=10))
-    harness.watermark(10)
-    with pytest.raises(InvariantBroken, match="from 10 to 9"):
-        harness.watermark(9)
-
-
-def test_in_flink_a_watermark_that_goes_back_opens_windows_again() -> None:
-    harness = window_harness(profile=FLINK, assigner=Tumbling(size_ms=10))
-    harness.record("a", 1, at_ms=1)
-    harness.watermark(10)
-    harness.watermark(5)
-    harness.record("a", 2, at_ms=2)
-    harness.watermark(10)
-    assert harness.values() == [[1], [2]]
-
-
-def missed(outputs: Sequence[object]) -> list[Late]:
-    return [output for output in outputs if isinstance(output, Late)]
-
-
 @pytest.mark.parametrize("profile", [STRICT, FLINK], ids=["strict", "flink"])
 def test_a_partly_late_record_is_assigned_and_reported(profile: Profile) -> None:
     """Flink itself does not report the missed windows."""
     harness = window_harness(profile=profile, assigner=Sliding(size_ms=20, slide_ms=10))
     harness.watermark(12)
     assert harness.record("a", 1, at_ms=5) is ASSIGNED
-    late = missed(harness.outputs)[0]
+    late = harness.late()[0]
     assert late.missed == (TimeWindow(-10, 10),)
     assert not late.missed_all
     assert late.late_by_ms == 12 - 9

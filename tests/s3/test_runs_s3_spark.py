@@ -10,22 +10,17 @@ from jobs.demo.flights import TABLE
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import parse_bound
-from jobs.planning.request_context import Asked, open_request_context
 from jobs.readers import published
 from jobs.reading.verify import verify
 from jobs.replay.pinned import Pinned
-from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages import run_chunk
-from jobs.spark.lazy_session import LazySession
 from jobs.storage import file_system
 from tests.support.object_store import SOURCE
 from tests.support.places import ROOT
-from tests.support.replays import NOW_MS, what_was_run
+from tests.support.replays import NOW_MS, run_range, what_was_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,12 +50,7 @@ def _pipeline(table: str = TABLE, *, order: str = "commits") -> Pipeline:
 def _run(
     spark: "SparkSession", lake: str, pipeline: Pipeline, to: str, *, sizes: Sizes | None = None
 ) -> RequestOutcome:
-    asked = Asked(from_ms=parse_bound(pipeline, FROM), to_ms=parse_bound(pipeline, to), who="a test", reason="S3")
-    work = open_request_context(pipeline, Lake(root=lake), now_ms=lambda: NOW_MS)
-    used = sizes or Sizes()
-    return run_request(
-        work, asked, lambda order: replay_chunk(LazySession.of(spark), order, sizes=used), staging=Staging(chunk=5)
-    )
+    return run_range(spark, lake, pipeline, (FROM, to), chunk=5, sizes=sizes or Sizes())
 
 
 def _findings(lake: str) -> tuple[object, ...]:

@@ -142,13 +142,13 @@ def simulated(world: World) -> Iterator[None]:
         world.running().stop_here("compare rows")
         return judged_by_hash(view, request)
 
-    def context_of(pipeline: Pipeline, _lake: object, **_options: object) -> RequestContext:
+    def context_in(pipeline: Pipeline, _lake: object, **_options: object) -> RequestContext:
         return world.request_context(world.running(), SPECS[0] if pipeline == PLAIN else SPECS[1])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.publishing.judging.judged_checks_of", judged)
-        patch.setattr(scheduling, "open_request_context", context_of)
-        patch.setattr("jobs.orchestration.gating.open_request_context", context_of, raising=False)
+        patch.setattr(scheduling, "open_request_context", context_in)
+        patch.setattr("jobs.orchestration.gating.open_request_context", context_in, raising=False)
         patch.setattr(lease_keeping, "threading", SimulatedThreading(world))
         yield
 

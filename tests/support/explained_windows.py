@@ -11,20 +11,15 @@ from deltalake import write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import parse_bound, slices_between
-from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
+from jobs.planning.request_context import IfOpen, RequestContext
 from jobs.replay.intake.chunk_log import ChunkLog
-from jobs.replay.replayer import replay_chunk
-from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
 from jobs.replay.tasks import LocalTasks
 from jobs.review.window.explanation import AskedWindow, explain_window, key_columns_of
 from jobs.review.window.told_window import WindowExplanation
 from jobs.review.window.wanted import key_of_text
-from tests.support.no_spark import threads
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import context_in, pipeline_of, run_range
 
 FIRST: Final = date(2026, 3, 1)
 FIRST_MS: Final = 1_772_323_200_000
@@ -72,7 +67,7 @@ class Shop:
 
     @property
     def work(self) -> RequestContext:
-        return open_request_context(self.pipeline, self.lake, now_ms=lambda: NOW_MS)
+        return context_in(self.root, self.pipeline)
 
     def append(self, day: int, rows: Sequence[Row]) -> None:
         full = [dict.fromkeys(SCHEMA.names) | {"day": FIRST + timedelta(days=day)} | row for row in rows]
@@ -81,18 +76,11 @@ class Shop:
     def run(
         self, first: int = 0, end: int = DAYS, *, publish: bool = True, chunk: int | None = None, warms_up: bool = False
     ) -> RequestOutcome:
-        days = (str(FIRST + timedelta(days=day)) for day in (first, end))
-        start_ms, end_ms = (parse_bound(self.pipeline, day) for day in days)
-        session = threads()
-        slices = slices_between(self.pipeline, start_ms, end_ms)
-        warm_up = restart_before(session, self.work, slices) if warms_up else None
-        return run_request(
-            self.work,
-            Asked(from_ms=start_ms, to_ms=end_ms, who="ann", reason="test", if_open=IfOpen.REPLACE, warm_up=warm_up),
-            lambda order: replay_chunk(session, order, sizes=Sizes(local_records=10**9)),
-            staging=Staging(chunk=chunk),
-            publish=publish,
-        )
+        days = str(FIRST + timedelta(days=first)), str(FIRST + timedelta(days=end))
+        return run_range(
+            None, self.root, self.pipeline, days, chunk=chunk, sizes=Sizes(local_records=10**9), publish=publish,
+            warms_up=warms_up, if_open=IfOpen.REPLACE,
+        )  # fmt: skip
 
     def explain(self, user: str, start_ms: int, **options: Any) -> WindowExplanation:  # noqa: ANN401
         key = key_of_text(self.pipeline, user, key_columns_of(self.lake, self.pipeline))

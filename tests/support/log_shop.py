@@ -6,17 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
 from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.requests import Staging, run_request
-from jobs.pipeline.slices import parse_bound
 from jobs.planning.changed_slices import look_at_log
-from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
-from jobs.replay.replayer import replay_chunk
+from jobs.planning.request_context import IfOpen, RequestContext
 from jobs.replay.sizes import Sizes
-from tests.support.no_spark import threads
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import context_in, pipeline_of, run_range
 
 YAML = """
 pipeline: clicks
@@ -62,17 +57,14 @@ class LogShop:
 
     @property
     def work(self) -> RequestContext:
-        return open_request_context(pipeline_of(self.text), Lake(root=str(self.root)), now_ms=lambda: NOW_MS)
+        return context_in(self.root, pipeline_of(self.text))
 
     def run(self, first: int = 0, end: int = 3) -> RequestOutcome:
         """Replay and publish days, by their numbers from 0; `end` is not included."""
-        start_ms, end_ms = (parse_bound(self.work.pipeline, f"2026-03-0{1 + day}") for day in (first, end))
-        session = threads()
-        return run_request(
-            self.work,
-            Asked(from_ms=start_ms, to_ms=end_ms, who="ann", reason="test", if_open=IfOpen.REPLACE, is_fresh=first > 0),
-            lambda order: replay_chunk(session, order, sizes=Sizes(local_records=10**9)),
-            staging=Staging(),
+        bounds = f"2026-03-0{1 + first}", f"2026-03-0{1 + end}"
+        sizes, is_fresh = Sizes(local_records=10**9), first > 0
+        return run_range(
+            None, self.root, pipeline_of(self.text), bounds, sizes=sizes, if_open=IfOpen.REPLACE, is_fresh=is_fresh
         )
 
     def published(self) -> dict[str, str]:

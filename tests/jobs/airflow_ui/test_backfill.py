@@ -1,9 +1,8 @@
 """The form of a backfill in the review pages: the plan before the start, refusals next to their fields, the start."""
 
 import re
-from collections.abc import Mapping
 from html import unescape
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import pytest
 
@@ -12,80 +11,26 @@ from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, open_request
 from jobs.review import links
 from tests.jobs.airflow_ui.conftest import Clients, Place
+from tests.jobs.airflow_ui.fake_airflow import RUN, FakeAirflow
 from tests.support.fake_replay import FakeReplayer, append_day, day_ms
 
 pytestmark = pytest.mark.dags
 
 PATH = "/hindcast/pipelines/sales/backfill"
-RUN = "manual__2024-01-01_to_2024-01-05__now"
 GOOD = {
     "from": "2024-01-01", "to": "2024-01-05", "reason": "late files", "if_open": "refuse", "publish": "on",
     "step": "plan",
 }  # fmt: skip
 
 
-class FakeAirflow:
-    """Stands in for Airflow's API: it records the calls."""
-
-    calls: ClassVar[list[tuple[str, Any]]] = []
-    is_dag_paused: ClassVar[bool] = False
-    run_state: ClassVar[str] = "running"
-    refuses: ClassVar[int | None] = None
-    verdict: ClassVar[str | None] = None
-    under_way: ClassVar[set[str]] = set()
-
-    def __init__(self, token: str) -> None:
-        self.token = token
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None: ...
-
-    async def is_paused(self, dag_id: str) -> bool:
-        assert dag_id == "backfill_sales"
-        return self.is_dag_paused
-
-    async def unpause(self, dag_id: str) -> None:
-        self.calls.append(("unpause", dag_id))
-
-    async def is_under_way(self, dag_id: str, run_id: str) -> bool:
-        assert dag_id
-        return run_id in self.under_way
-
-    async def trigger(self, dag_id: str, conf: Mapping[str, Any], *, run_id: str | None = None) -> str:
-        assert run_id is None or run_id.startswith("manual__")
-        from jobs.airflow_ui.decide.airflow import Refused
-
-        if self.refuses is not None:
-            raise Refused(self.refuses, "no <b>")
-        self.calls.append((dag_id, dict(conf)))
-        return RUN
-
-    async def run(self, dag_id: str, run_id: str) -> Mapping[str, Any]:
-        assert (dag_id, run_id) == ("backfill_sales", RUN)
-        return {"state": self.run_state}
-
-    async def tasks(self, dag_id: str, run_id: str) -> Mapping[str, str | None]:
-        assert dag_id + run_id
-        return {"plan": None}
-
-    async def xcom(self, dag_id: str, run_id: str, *, task_id: str, key: str) -> Any:  # noqa: ANN401
-        assert (dag_id, run_id, task_id, key) == ("backfill_sales", RUN, "plan", links.VERDICT_KEY)
-        return self.verdict
-
-
 @pytest.fixture
-def airflow(place: Place, monkeypatch: pytest.MonkeyPatch) -> type[FakeAirflow]:
+def airflow(place: Place, monkeypatch: pytest.MonkeyPatch) -> FakeAirflow:
     assert place.lake.is_dir()
     from jobs.airflow_ui import backfill
 
-    class Fresh(FakeAirflow):
-        calls: ClassVar[list[tuple[str, Any]]] = []
-        under_way: ClassVar[set[str]] = set()
-
-    monkeypatch.setattr(backfill, "UsersAirflow", Fresh)
-    return Fresh
+    fake = FakeAirflow()
+    monkeypatch.setattr(backfill, "UsersAirflow", fake)
+    return fake
 
 
 def fields_of(html: str, button: str) -> dict[str, Any]:
@@ -116,7 +61,7 @@ def held(place: Place) -> str:
     return run_request(place.work, asked, FakeReplayer()).request_id
 
 
-def test_a_person_sees_the_plan_and_starts_it_as_it_was_shown(clients: Clients, airflow: type[FakeAirflow]) -> None:
+def test_a_person_sees_the_plan_and_starts_it_as_it_was_shown(clients: Clients, airflow: FakeAirflow) -> None:
     client = clients("admin")
     assert PATH in client.get("/hindcast/pipelines/sales").text
     empty = fields_of(client.get(PATH).text, "plan")
@@ -130,11 +75,12 @@ def test_a_person_sees_the_plan_and_starts_it_as_it_was_shown(clients: Clients, 
     started = client.post(PATH, data=fields_of(shown.text, "start"))
     assert started.status_code == 303, started.text
     conf = {"from": "2024-01-01", "to": "2024-01-05", "reason": "late files", "if_open": "refuse"}
-    assert airflow.calls == [("backfill_sales", conf | {"publish": True, "fresh": False, "replaces": []})]
+    assert airflow.calls == [("trigger", "backfill_sales")]
+    assert airflow.conf == conf | {"publish": True, "fresh": False, "replaces": []}
     assert started.headers["location"].startswith(f"{PATH}/manual__")
 
 
-def test_other_fields_than_those_of_the_plan_start_nothing(clients: Clients, airflow: type[FakeAirflow]) -> None:
+def test_other_fields_than_those_of_the_plan_start_nothing(clients: Clients, airflow: FakeAirflow) -> None:
     client = clients("admin")
     fields = fields_of(client.post(PATH, data=GOOD).text, "start") | {"to": "2024-01-03"}
     again = client.post(PATH, data=fields)
@@ -158,7 +104,7 @@ def test_other_fields_than_those_of_the_plan_start_nothing(clients: Clients, air
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_next_to_its_field_and_above_the_form(
-    clients: Clients, airflow: type[FakeAirflow], wrong: dict[str, str], field: str, complaint: str
+    clients: Clients, airflow: FakeAirflow, wrong: dict[str, str], field: str, complaint: str
 ) -> None:
     answer = clients("admin").post(PATH, data=GOOD | wrong)
     assert answer.status_code == 422
@@ -171,7 +117,7 @@ def test_what_is_wrong_is_next_to_its_field_and_above_the_form(
 
 
 def test_a_range_of_an_open_request_offers_to_decide_to_replace_and_to_wait(
-    clients: Clients, airflow: type[FakeAirflow], place: Place
+    clients: Clients, airflow: FakeAirflow, place: Place
 ) -> None:
     first, client = held(place), clients("admin")
     refused = client.post(PATH, data=GOOD | {"to": "2024-01-04"})
@@ -186,11 +132,11 @@ def test_a_range_of_an_open_request_offers_to_decide_to_replace_and_to_wait(
     shown = client.post(PATH, data=GOOD | {"to": "2024-01-04", "if_open": "replace"})
     assert "Replaces request" in shown.text
     assert client.post(PATH, data=fields_of(shown.text, "start")).status_code == 303
-    assert airflow.calls[-1][1]["replaces"] == [first]
+    assert airflow.conf["replaces"] == [first]
 
 
 def test_a_request_that_was_opened_after_the_plan_was_shown_is_not_replaced(
-    clients: Clients, airflow: type[FakeAirflow], place: Place
+    clients: Clients, airflow: FakeAirflow, place: Place
 ) -> None:
     client = clients("admin")
     shown = client.post(PATH, data=GOOD | {"if_open": "replace"})
@@ -201,9 +147,7 @@ def test_a_request_that_was_opened_after_the_plan_was_shown_is_not_replaced(
     assert airflow.calls == []
 
 
-def test_a_corrected_log_is_replayed_without_a_question(
-    clients: Clients, airflow: type[FakeAirflow], place: Place
-) -> None:
+def test_a_corrected_log_is_replayed_without_a_question(clients: Clients, airflow: FakeAirflow, place: Place) -> None:
     held(place)
     client = clients("admin")
     assert client.post(PATH, data=GOOD).status_code == 409, "the log has not changed: it would be held again"
@@ -216,7 +160,7 @@ def test_a_corrected_log_is_replayed_without_a_question(
 
 
 def test_the_plan_names_published_slices_that_depend_on_the_range(
-    clients: Clients, airflow: type[FakeAirflow], place: Place
+    clients: Clients, airflow: FakeAirflow, place: Place
 ) -> None:
     append_day(place.lake, "2024-01-03", {"correction": -1_000})
     held(place)
@@ -227,27 +171,27 @@ def test_the_plan_names_published_slices_that_depend_on_the_range(
     assert airflow.calls == []
 
 
-def test_a_paused_dag_is_started_only_if_the_person_lets_it_run(clients: Clients, airflow: type[FakeAirflow]) -> None:
-    airflow.is_dag_paused = True
+def test_a_paused_dag_is_started_only_if_the_person_lets_it_run(clients: Clients, airflow: FakeAirflow) -> None:
+    airflow.paused.add("backfill_sales")
     client = clients("admin")
     fields = fields_of(client.post(PATH, data=GOOD).text, "start")
     assert "unpause" not in fields
     assert client.post(PATH, data=fields).status_code == 200
     assert airflow.calls == []
     assert client.post(PATH, data=fields | {"unpause": "on"}).status_code == 303
-    assert [name for name, _ in airflow.calls] == ["unpause", "backfill_sales"]
+    assert airflow.calls == [("unpause", "backfill_sales"), ("trigger", "backfill_sales")]
 
 
 @pytest.mark.parametrize(("status", "shown"), [(403, 403), (409, 409), (500, 409)])
-def test_a_refusal_of_airflow_is_shown(clients: Clients, airflow: type[FakeAirflow], status: int, shown: int) -> None:
-    airflow.refuses = status
+def test_a_refusal_of_airflow_is_shown(clients: Clients, airflow: FakeAirflow, status: int, shown: int) -> None:
+    airflow.refuses["trigger"] = status
     client = clients("admin")
     answer = client.post(PATH, data=fields_of(client.post(PATH, data=GOOD).text, "start"))
     assert answer.status_code == shown
     assert "no &lt;b&gt;" in answer.text
 
 
-def test_a_viewer_has_no_form_and_another_site_cannot_send_one(clients: Clients, airflow: type[FakeAirflow]) -> None:
+def test_a_viewer_has_no_form_and_another_site_cannot_send_one(clients: Clients, airflow: FakeAirflow) -> None:
     viewer, admin = clients("viewer"), clients("admin")
     assert PATH not in viewer.get("/hindcast/pipelines/sales").text
     assert viewer.get(PATH).status_code == viewer.post(PATH, data=GOOD).status_code == 403
@@ -258,12 +202,12 @@ def test_a_viewer_has_no_form_and_another_site_cannot_send_one(clients: Clients,
 
 
 def test_the_page_of_a_started_backfill_leads_to_its_request(
-    clients: Clients, airflow: type[FakeAirflow], place: Place
+    clients: Clients, airflow: FakeAirflow, place: Place
 ) -> None:
     client = clients("admin")
     waits = client.get(f"{PATH}/{RUN}")
     assert '<meta http-equiv="refresh" content="2">' in waits.text
-    airflow.run_state, airflow.verdict = "success", "nothing to replay: <b>"
+    airflow.run_state, airflow.xcoms["plan", links.VERDICT_KEY] = "success", "nothing to replay: <b>"
     ended = client.get(f"{PATH}/{RUN}").text
     assert "nothing to replay: &lt;b&gt;" in ended
     assert "http-equiv" not in ended
@@ -274,7 +218,7 @@ def test_the_page_of_a_started_backfill_leads_to_its_request(
     assert (found.status_code, found.headers["location"]) == (303, links.request_page("sales", opened.request_id))
 
 
-def test_a_double_click_starts_one_backfill(clients: Clients, airflow: type[FakeAirflow]) -> None:
+def test_a_double_click_starts_one_backfill(clients: Clients, airflow: FakeAirflow) -> None:
     client = clients("admin")
     fields = fields_of(client.post(PATH, data=GOOD).text, "start")
     assert client.post(PATH, data=fields).status_code == 303

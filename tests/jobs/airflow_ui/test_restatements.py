@@ -1,8 +1,6 @@
 """Changed slices on the pages: the card, the overview, the page of the proposal, its button, and declining it."""
 
 import re
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
 
 import pytest
 
@@ -13,58 +11,19 @@ from jobs.planning.request_context import Asked, requested_event
 from jobs.planning.restating import propose
 from jobs.review import links
 from tests.jobs.airflow_ui.conftest import Clients, Place
+from tests.jobs.airflow_ui.fake_airflow import RUN, FakeAirflow
 from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms
 
 pytestmark = pytest.mark.dags
 
 
-class FakeAirflow:
-    """Stands in for Airflow's API: it records what was started."""
-
-    started: ClassVar[list[tuple[str, Mapping[str, Any]]]] = []
-    paused: ClassVar[set[str]] = set()
-    refuses: ClassVar[int] = 0
-    under_way: ClassVar[set[str]] = set()
-
-    def __init__(self, token: str) -> None:
-        self.token = token
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None: ...
-
-    async def is_paused(self, dag_id: str) -> bool:
-        return dag_id in self.paused
-
-    async def unpause(self, dag_id: str) -> None:
-        self.paused.discard(dag_id)
-
-    async def is_under_way(self, dag_id: str, run_id: str) -> bool:
-        assert dag_id
-        return run_id in self.under_way
-
-    async def trigger(self, dag_id: str, conf: Mapping[str, Any], *, run_id: str | None = None) -> str:
-        assert run_id is None or run_id.startswith("manual__")
-        from jobs.airflow_ui.decide.airflow import Refused
-
-        if self.refuses:
-            raise Refused(self.refuses, "no <b>")
-        self.started.append((dag_id, conf))
-        return "manual__1"
-
-
 @pytest.fixture
-def airflow(monkeypatch: pytest.MonkeyPatch) -> type[FakeAirflow]:
+def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeAirflow:
     from jobs.airflow_ui.decide import routes
 
-    class Fresh(FakeAirflow):
-        started: ClassVar[list[tuple[str, Mapping[str, Any]]]] = []
-        paused: ClassVar[set[str]] = set()
-        under_way: ClassVar[set[str]] = set()
-
-    monkeypatch.setattr(routes, "UsersAirflow", Fresh)
-    return Fresh
+    fake = FakeAirflow()
+    monkeypatch.setattr(routes, "UsersAirflow", fake)
+    return fake
 
 
 @pytest.fixture
@@ -97,7 +56,7 @@ def test_the_card_and_the_overview_tell_the_change_and_lead_to_the_proposal(
 
 
 def test_the_page_of_the_proposal_shows_its_plan_and_a_click_replays_it_as_the_user(
-    clients: Clients, proposal: Request, airflow: type[FakeAirflow]
+    clients: Clients, proposal: Request, airflow: FakeAirflow
 ) -> None:
     client = clients("admin")
     html = client.get(links.request_page("sales", proposal.request_id)).text
@@ -109,13 +68,13 @@ def test_the_page_of_the_proposal_shows_its_plan_and_a_click_replays_it_as_the_u
     [action] = re.findall(r'action="([^"]*/replay)"', html)
     assert action == links.replay_path("sales", proposal.request_id)
     answer = client.post(action, data={})
-    assert (answer.status_code, answer.headers["location"]) == (303, links.backfill_page("sales", "manual__1"))
+    assert (answer.status_code, answer.headers["location"]) == (303, links.backfill_page("sales", RUN))
     conf = {"from": "2024-01-01", "to": "2024-01-03", "reason": TOLD, "publish": False, "request": proposal.request_id}
-    assert airflow.started == [("backfill_sales", conf)]
+    assert (airflow.calls, airflow.conf) == ([("trigger", "backfill_sales")], conf)
 
 
 def test_a_paused_backfill_is_told_and_unpaused_by_the_box(
-    clients: Clients, proposal: Request, airflow: type[FakeAirflow]
+    clients: Clients, proposal: Request, airflow: FakeAirflow
 ) -> None:
     airflow.paused.add("backfill_sales")
     client, path = clients("admin"), links.replay_path("sales", proposal.request_id)
@@ -123,19 +82,19 @@ def test_a_paused_backfill_is_told_and_unpaused_by_the_box(
     assert answer.status_code == 409
     assert "backfill_sales is paused in Airflow" in answer.text
     assert 'name="unpause"' in answer.text
-    assert not airflow.started
+    assert not airflow.calls
     assert client.post(path, data={"unpause": "on"}).status_code == 303
     assert not airflow.paused
 
 
 def test_what_airflow_does_not_let_the_user_start_is_not_started(
-    clients: Clients, proposal: Request, airflow: type[FakeAirflow]
+    clients: Clients, proposal: Request, airflow: FakeAirflow
 ) -> None:
     path = links.replay_path("sales", proposal.request_id)
     assert clients("viewer").get(links.request_page("sales", proposal.request_id)).text.count("<form") == 0
-    airflow.refuses = 403
+    airflow.refuses["trigger"] = 403
     assert clients("viewer").post(path, data={}).status_code == 403
-    airflow.refuses = 409
+    airflow.refuses["trigger"] = 409
     answer = clients("admin").post(path, data={})
     assert answer.status_code == 409
     assert "Airflow refused to start backfill_sales: no &lt;b&gt;" in answer.text
@@ -143,7 +102,7 @@ def test_what_airflow_does_not_let_the_user_start_is_not_started(
 
 
 def test_a_proposal_is_declined_by_the_form_of_a_decision(
-    clients: Clients, proposal: Request, place: Place, airflow: type[FakeAirflow]
+    clients: Clients, proposal: Request, place: Place, airflow: FakeAirflow
 ) -> None:
     client = clients("admin")
     html = client.get(links.request_page("sales", proposal.request_id)).text
@@ -153,10 +112,10 @@ def test_a_proposal_is_declined_by_the_form_of_a_decision(
         links.decisions_path("sales"), data=data | {"ledger_version": place.work.ledger.view().version}
     )
     assert answer.status_code == 303, answer.text
-    assert [dag_id for dag_id, _ in airflow.started] == ["decide_sales"]
+    assert airflow.calls == [("trigger", "decide_sales")]
 
 
-def test_a_double_click_replays_once(clients: Clients, proposal: Request, airflow: type[FakeAirflow]) -> None:
+def test_a_double_click_replays_once(clients: Clients, proposal: Request, airflow: FakeAirflow) -> None:
     client, path = clients("admin"), links.replay_path("sales", proposal.request_id)
     html = client.get(links.request_page("sales", proposal.request_id)).text
     [form] = [one for one in re.findall(r"<form.*?</form>", html, re.DOTALL) if path in one]
@@ -165,7 +124,7 @@ def test_a_double_click_replays_once(clients: Clients, proposal: Request, airflo
     airflow.under_way.add(f"manual__{mark}")
     answer = client.post(path, data={"mark": mark})
     assert (answer.status_code, answer.headers["location"]) == (303, links.backfill_page("sales", f"manual__{mark}"))
-    assert len(airflow.started) == 1
+    assert len(airflow.calls) == 1
 
 
 def test_the_card_and_the_overview_tell_a_proposed_repair_and_lead_to_it(clients: Clients, place: Place) -> None:

@@ -1,7 +1,6 @@
 """Delays and what follows from them: properties against naive models, and against real replays."""
 
 from datetime import date, timedelta
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -25,14 +24,9 @@ from jobs.doctor.examination import Request, examine
 from jobs.doctor.measures import Measures
 from jobs.durations import format_duration
 from jobs.lake.lake import Lake
-from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import parse_bound
-from jobs.planning.request_context import Asked, open_request_context
-from jobs.replay.replayer import replay_chunk
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of, run_range
 from windowlib.columnar.instants import Codes
 
@@ -150,7 +144,6 @@ SUMS = ((0, 0), (0, HOUR_MS), (HOUR_MS, 0), (6 * HOUR_MS, 6 * HOUR_MS), (DAY_MS,
 
 
 def test_the_share_of_late_records_is_that_of_a_replay_in_the_order_of_commits(tmp_path: Path) -> None:
-    session = threads()
     for seed in seeds(1):
         lake = tmp_path / str(seed)
         _write_log(lake / "log", Random(seed))
@@ -160,10 +153,7 @@ def test_the_share_of_late_records_is_that_of_a_replay_in_the_order_of_commits(t
         late = []
         for bound_ms, lateness_ms in SUMS:
             pipeline = _pipeline(bound_ms, lateness_ms, "")
-            work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-            start_ms, end_ms = (parse_bound(pipeline, text) for text in RANGE)
-            asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
-            counts = [run.result.counts for run in run_request(work, asked, partial(replay_chunk, session)).runs]
+            counts = [run.result.counts for run in run_range(None, lake, pipeline, RANGE).runs]
             late.append(sum(one.late for one in counts))
             assert sum(one.read for one in counts) == measures.records
             assert sum(one.invalid for one in counts) == sum(measures.invalid.values())

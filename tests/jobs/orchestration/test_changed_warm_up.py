@@ -21,7 +21,6 @@ from jobs.runs import WarmUp
 from tests.jobs.orchestration.test_late_repair import (
     SESSION,
     SIZES,
-    context,
     pipeline_text,
     repair,
     run_days,
@@ -29,7 +28,7 @@ from tests.jobs.orchestration.test_late_repair import (
     start_ms,
 )
 from tests.jobs.replay.test_without_spark import FIRST
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import NOW_MS, context_in, pipeline_of
 from windowlib.errors import RequestError
 
 HOUR_MS: Final = 3_600_000
@@ -58,7 +57,7 @@ def work(tmp_path: Path) -> RequestContext:
     append(tmp_path, 1, (25, 2), (44.2, 3), (47.9, 4))
     append(tmp_path, 2, (54, 5), (46, 1_000), (64, 1_001))
     append(tmp_path, 3, (74, 1_002))
-    made = context(tmp_path, pipeline_of(TEXT))
+    made = context_in(tmp_path, pipeline_of(TEXT))
     assert run_days(made, 0, 4).is_published
     return made
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from jobs.lake.lake import Lake
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import Request, RequestKind, StagedRun
 from jobs.orchestration import repair_proposals
@@ -28,7 +27,7 @@ from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.slices import slices_between
 from jobs.planning.estimate import Estimate
 from jobs.planning.plan import Plan
-from jobs.planning.request_context import Asked, RequestContext, context_of, open_request_context
+from jobs.planning.request_context import Asked, RequestContext, context_of
 from jobs.planning.restating import request_to_continue
 from jobs.planning.steps import Ask, Reason
 from jobs.publishing.decisions import cancel, rollback
@@ -47,7 +46,7 @@ from jobs.wall_clock import now_ms
 from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log
 from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import NOW_MS, context_in, pipeline_of
 from windowlib.errors import LogError, RequestError
 
 EPOCH: Final = date(1970, 1, 1)
@@ -69,10 +68,6 @@ def random_pipeline(random: Random) -> Pipeline:
     return pipeline_of(
         pipeline_text(windows=windows, bound=random.choice(("0s", "6h")), lateness=random.choice(("0s", "30m", "3h")))
     )
-
-
-def context(lake: Path, pipeline: Pipeline) -> RequestContext:
-    return open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
 
 
 def start_ms(day: int) -> int:
@@ -122,7 +117,7 @@ def test_readers_see_the_windows_of_a_chain_with_the_greater_lateness(tmp_path: 
         make_log(root / "log", random, keys=[*range(5)], share=random.choice((0.4, 0.9)))
         pipeline = random_pipeline(random)
         mended, plain, model = (linked_lake(root / name, root / "log") for name in ("mended", "plain", "model"))
-        work, other = context(mended, pipeline), context(plain, pipeline)
+        work, other = context_in(mended, pipeline), context_in(plain, pipeline)
         head = random.randint(2, DAYS - 1)
         for one in (work, other):
             run_days(one, 0, head)
@@ -139,7 +134,7 @@ def test_readers_see_the_windows_of_a_chain_with_the_greater_lateness(tmp_path: 
             continue
         assert outcome.is_published
         repaired_slices += len(outcome.runs)
-        greater = context(model, repairing(work, found).pipeline)
+        greater = context_in(model, repairing(work, found).pipeline)
         run_days(greater, 0, head)
         assert shown(work) == shown(greater)
         assert sum(run.result.counts.late for run in outcome.runs) == 0
@@ -163,7 +158,7 @@ def make_small(tmp_path: Path, *, trigger: str = "") -> RequestContext:
     """Two days: a record of the second is 30 hours late for its window of two hours."""
     make_log(tmp_path / "log", Random(3), keys=[*range(4)], share=0.9)
     text = pipeline_text(windows=f"tumbling: {{size: 2h}}{trigger}", bound="0s", lateness="0s")
-    return context(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline_of(text))
+    return context_in(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline_of(text))
 
 
 def append_one(log: Path, day: int, at_ms: int, *, value: int) -> None:
@@ -177,7 +172,7 @@ def ordered_context(root: Path) -> tuple[str, RequestContext]:
     """The text and the context of a pipeline over the log of `append_one`."""
     text = pipeline_text(windows="tumbling: {size: 2h}", bound="0s", lateness="0s")
     ordered = text.replace("  slice: {by: day}\n", "  slice: {by: day}\n  order: [v]\n")
-    return ordered, context(linked_lake(root / "lake", root / "log"), pipeline_of(ordered))
+    return ordered, context_in(linked_lake(root / "lake", root / "log"), pipeline_of(ordered))
 
 
 def test_a_changed_slice_is_refused_before_anything_is_replayed(tmp_path: Path) -> None:
@@ -302,7 +297,7 @@ def test_a_later_repair_keeps_what_an_earlier_one_with_a_greater_lateness_took(t
     assert repair(work, later).is_published
     last = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
     assert (last.records, repair(work, last).is_published) == (1, True)
-    greater = context(linked_lake(tmp_path / "model", tmp_path / "log"), repairing(work, later).pipeline)
+    greater = context_in(linked_lake(tmp_path / "model", tmp_path / "log"), repairing(work, later).pipeline)
     run_days(greater, 0, 4)
     assert shown(work) == shown(greater)
 
@@ -380,7 +375,7 @@ def test_a_trigger_that_does_not_fire_for_late_records_is_refused(tmp_path: Path
 def test_windows_without_end_are_refused(tmp_path: Path) -> None:
     make_log(tmp_path / "log", Random(3), keys=[*range(4)], share=0.9)
     text = pipeline_text(windows="count: {size: 2}", bound="0s", lateness="0s").replace("  allowed_lateness: 0s\n", "")
-    work = context(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline_of(text))
+    work = context_in(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline_of(text))
     run_days(work, 0, DAYS)
     with pytest.raises(RequestError, match="late records of pipeline late cannot be repaired: its windows do not end"):
         repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
@@ -462,7 +457,7 @@ class TestProposals:
         make_log(tmp_path / "log", Random(3), keys=[*range(4)], share=0.9)
         text = pipeline_text(windows="session: {gap: 1h}", bound="0s", lateness="0s")
         pipeline = pipeline_of(text + "repair: {at_most_age: 36500d}\n")
-        work = context(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline)
+        work = context_in(linked_lake(tmp_path / "lake", tmp_path / "log"), pipeline)
         run_days(work, 0, DAYS)
         first = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None).slices[0]
         sentences = propose_repairs(pipeline, work.lake, now_ms=NOW_MS, who="the schedule")

@@ -21,7 +21,6 @@ from jobs.planning.change_sentences import sentences
 from jobs.planning.changed_slices import look_at_log
 from jobs.planning.log_state import read_log_state
 from jobs.planning.readiness import ready_prefix
-from jobs.planning.request_context import open_request_context
 from jobs.planning.restating import propose
 from jobs.planning.watching import Watch, read_watch, sign_of
 from jobs.publishing.accepting import rewrites_of
@@ -29,7 +28,7 @@ from jobs.reading.log_places import log_place
 from tests.support.fuzzing import seeds
 from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row
 from tests.support.places import ROOT
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import NOW_MS, context_in, pipeline_of
 from windowlib.errors import LogError, RequestError, SpecError
 
 FORM = "format: parquet\npartitions: {day: date}"
@@ -145,7 +144,7 @@ def test_the_marker_of_the_page_completes_its_hour(tmp_path: Path) -> None:
     pipeline = pipeline_of(
         f"pipeline: raw\n{block}{rest}windows: {{tumbling: {{size: 1h}}}}\naggregates: {{n: {{count: {{}}}}}}\n"
     )
-    work = open_request_context(pipeline, Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    work = context_in(tmp_path, pipeline)
     for hour in ("05", "06"):
         file = tmp_path / "raw" / "events" / "dt=2026-11-01" / f"hour={hour}" / "part-0.parquet"
         file.parent.mkdir(parents=True)

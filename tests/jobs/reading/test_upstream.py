@@ -30,11 +30,11 @@ from jobs.reading import upstream_place
 from jobs.reading.published import read_published, read_published_table
 from jobs.reading.upstream_place import UpstreamPlace
 from jobs.replay.sizes import Sizes
-from tests.jobs.orchestration.test_late_repair import context, random_pipeline, repair, run_days
-from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, days, make_log, replay
+from tests.jobs.orchestration.test_late_repair import random_pipeline, repair, run_days
+from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, days, make_log
 from tests.support.delta_logs import change_bounds
 from tests.support.fuzzing import seeds
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import NOW_MS, context_in, pipeline_of, run_range
 from windowlib.errors import LogError, RequestError, SpecError
 
 HOUR_MS: Final = 3_600_000
@@ -69,7 +69,7 @@ def downstream(more: str = "", *, name: str = "days", reads: str = "hours", colu
 
 
 def run(lake: Path, pipeline: Pipeline, first: int, last: int) -> RequestOutcome:
-    return replay(lake, pipeline, days(first, last), sizes=SIZES, chunk=None)
+    return run_range(None, lake, pipeline, days(first, last), sizes=SIZES)
 
 
 def records_of(lake: Path, reader: Pipeline, *, slices_at_once: int = 64) -> dict[str, list[dict[str, Any]]]:
@@ -215,7 +215,7 @@ def test_windows_that_a_repair_fired_again_have_the_values_that_readers_see(tmp_
     for seed in seeds(2):
         random, root = Random(seed), tmp_path / str(seed)
         make_log(root / "log", random, keys=[*range(5)], share=0.9)
-        work = context(root, random_pipeline(random))
+        work = context_in(root, random_pipeline(random))
         run_days(work, 0, DAYS - 1)
         reader, pipeline = downstream(name="reader", reads="late"), work.pipeline
         before = check_records(root, pipeline, records_of(root, reader))
@@ -329,7 +329,7 @@ def test_slices_that_the_other_pipeline_has_not_published_are_refused(lake: Path
     run(lake, downstream(), 0, 3)
     with pytest.raises(RequestError, match=r"cannot read 2 slices of its log hours/window_outputs, 1970-01-08"):
         run(lake, downstream(), 0, DAYS)
-    work = open_request_context(downstream(), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    work = context_in(lake, downstream())
     stands = standing(work, work.ledger.view(), until_ms=(FIRST - EPOCH).days * DAY_MS + DAYS * DAY_MS)
     assert (stands.ready, [slice_.slice_id for slice_ in stands.due]) == ((), ["1970-01-08", "1970-01-09"])
     assert stands.waiting is not None
@@ -365,7 +365,7 @@ def test_hourly_slices_and_a_chain_of_three_pipelines(tmp_path: Path) -> None:
     more = f"  slice: {{{by}}}\n"
     chain = [first, counting("two", "one", more, size="4h"), counting("three", "two", more, size="8h")]
     for pipeline in chain:
-        replay(tmp_path, pipeline, ("1970-01-01T00:00", "1970-01-02T06:00"), sizes=SIZES, chunk=None)
+        run_range(None, tmp_path, pipeline, ("1970-01-01T00:00", "1970-01-02T06:00"), sizes=SIZES)
     view = Ledger(Lake(root=str(tmp_path)).ledger("three"), now_ms=lambda: NOW_MS).view()
     windows = read_published(Lake(root=str(tmp_path)), "three", view).to_pylist()
     totals = {window["window_start"].hour: 0 for window in windows}

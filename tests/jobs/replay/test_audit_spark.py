@@ -10,16 +10,15 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.lake.lake import Lake
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import parse_bound
-from jobs.planning.request_context import Asked, open_request_context
+from jobs.planning.request_context import Asked
 from jobs.replay.audited import audit
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.written import Written
 from jobs.runs import RunResult
 from tests.support.other_log import PIPELINE, TABLE, OtherLog
-from tests.support.replays import NOW_MS, committed_chunk, finish, order_of, pipeline_of
+from tests.support.replays import committed_chunk, context_in, finish, order_of, pipeline_of
 from windowlib.errors import AuditError
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def test_a_run_whose_ledger_is_not_zero_fails_and_is_replayed(
     pipeline = pipeline_of(PIPELINE)
     start_ms, end_ms = (parse_bound(pipeline, text) for text in ("1969-12-30", "1970-01-01"))
     asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="to lose a row")
-    work = open_request_context(pipeline, Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    work = context_in(tmp_path, pipeline)
     outcome = run_request(work, asked, losing_once)
     assert outcome.is_published
     assert len(attempts) == 2

@@ -17,7 +17,6 @@ from jobs.lake.log_version import NO_COMMITS
 from jobs.lake.slice_instants import Span
 from jobs.ledger.view import StagedRun
 from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.planning.chains import ChainStart
@@ -27,11 +26,9 @@ from jobs.planning.event_times import SliceTimes, TimeRules, event_times, time_r
 from jobs.planning.log_state import LogState
 from jobs.planning.plan import Basis, Plan
 from jobs.planning.plan_total import share_to_replay, to_read
-from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.planning.steps import Ask, Reason, Step
 from jobs.reading.log_places import log_place
 from jobs.replay.chunk.time_steps import combined
-from jobs.replay.replayer import replay_chunk
 from jobs.runs import Counts, LogCoordinates, RunResult, Sighting, Slice, Verdict
 from tests.jobs.replay.test_bucket_replay import COLUMNS, pipeline
 from tests.jobs.replay.test_restart import (
@@ -46,13 +43,12 @@ from tests.jobs.replay.test_restart import (
     random_log,
     random_watermark,
 )
-from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake
+from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, days, linked_lake
 from tests.support.bucket_feed import Row, tables_of
 from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import threads
 from tests.support.random_windows import random_windows
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import context_in, pipeline_of, run_range
 from windowlib.errors import RangeError, RequestError, SpecError
 from windowlib.profiles import EngineFault
 from windowlib.records import tables
@@ -313,16 +309,11 @@ def test_a_session_goes_on_along_slices_that_are_within_its_gap(gap_ms: int, sli
 class TestOnFiles:
     """The same through files, their statistics and the ledger."""
 
-    def work(self, lake: Path, pipeline: Pipeline) -> RequestContext:
-        return open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-
-    def run(self, lake: Path, pipeline: Pipeline, bounds: tuple[int, int]) -> RequestOutcome:
-        session = threads()
-        asked = Asked(from_ms=bounds[0], to_ms=bounds[1], who="a test", reason="")
-        return run_request(self.work(lake, pipeline), asked, lambda order: replay_chunk(session, order, sizes=SIZES))
+    def run(self, lake: Path, pipeline: Pipeline) -> RequestOutcome:
+        return run_range(None, lake, pipeline, days(0, DAYS), sizes=SIZES)
 
     def planned(self, lake: Path, pipeline: Pipeline) -> Plan:
-        work = self.work(lake, pipeline)
+        work = context_in(lake, pipeline)
         return with_reach(pipeline, work.plan(work.ledger.view(), Ask(slices=slices_between(pipeline, *EVERY))))
 
     def test_a_run_replays_no_more_slices_than_its_plan_tells(self, tmp_path: Path) -> None:
@@ -332,11 +323,11 @@ class TestOnFiles:
             root.mkdir()
             make_log(root / "log", random)
             lake, pipeline = linked_lake(root / "lake", root / "log"), file_pipeline(random)
-            self.run(lake, pipeline, EVERY)
+            self.run(lake, pipeline)
             append_late(root / "log", day=random.randrange(DAYS - 1), random=random)
             planned = self.planned(lake, pipeline)
             assert len(planned.certain) == 1
-            outcome = self.run(lake, pipeline, EVERY)
+            outcome = self.run(lake, pipeline)
             assert outcome.is_published
             assert len(planned.certain) <= outcome.replayed <= len(planned.at_most), f"seed {seed}"
             bound += len(planned.at_most) < len(planned.stale)
@@ -347,7 +338,7 @@ class TestOnFiles:
         make_log(tmp_path / "log", Random(1))
         lake = linked_lake(tmp_path / "lake", tmp_path / "log")
         pipeline = file_pipeline(Random(1), windows="tumbling: {size: 1h}")
-        self.run(lake, pipeline, EVERY)
+        self.run(lake, pipeline)
         append_late(tmp_path / "log", day=1, random=Random(1))
         planned = self.planned(lake, pipeline)
         assert [step.shown for step in planned.steps] == [
@@ -358,7 +349,7 @@ class TestOnFiles:
         assert (planned.to_json()["certain"], planned.to_json()["at_most"]) == (1, 2)
         derived = file_pipeline(Random(1), windows="tumbling: {size: 1h}", time="moved, unit: ms", columns="moved: at")
         lake = linked_lake(tmp_path / "other", tmp_path / "log")
-        self.run(lake, derived, EVERY)
+        self.run(lake, derived)
         append_late(tmp_path / "log", day=1, random=Random(2))
         assert len(self.planned(lake, derived).at_most) == DAYS - 1
 
@@ -368,12 +359,12 @@ class TestOnFiles:
         lake = linked_lake(tmp_path / "lake", tmp_path / "log")
         pipeline = file_pipeline(Random(1), windows="tumbling: {size: 1h}")
         day = [str(FIRST + timedelta(days=number)) for number in range(DAYS + 1)]
-        work, at = self.work(lake, pipeline), f"{day[1]}T12:00..{day[1]}T23:00"
+        work, at = context_in(lake, pipeline), f"{day[1]}T12:00..{day[1]}T23:00"
         by_statistics = event_time_slices(work, at)
         assert by_statistics.sentence == (
             f"event time [{day[1]}T12:00:00+00:00, {day[1]}T23:00:00+00:00) is in the records of {day[1]} … {day[2]}"
         )
-        self.run(lake, pipeline, EVERY)
+        self.run(lake, pipeline)
         assert event_time_slices(work, at) == by_statistics == event_time_slices(work, at, is_fresh=True)
         end = event_time_slices(work, f"{day[4]}T20:00..{day[5]}")
         assert (end.from_ms, end.to_ms) == (day_ms(4), day_ms(5))
@@ -385,7 +376,7 @@ class TestOnFiles:
         make_log(tmp_path / "log", Random(1))
         lake = linked_lake(tmp_path / "lake", tmp_path / "log")
         derived = file_pipeline(Random(1), windows="tumbling: {size: 1h}", time="moved, unit: ms", columns="moved: at")
-        found = event_time_slices(self.work(lake, derived), f"{FIRST}..{FIRST + timedelta(days=1)}")
+        found = event_time_slices(context_in(lake, derived), f"{FIRST}..{FIRST + timedelta(days=1)}")
         assert (found.from_ms, found.to_ms) == EVERY
         assert "do not tell the event times of 5 slices, so these count as well" in found.sentence
 
@@ -408,7 +399,7 @@ class TestOnFiles:
         arrival = "arrival_time: {column: at, unit: ms}\n  " if "processing" in windows else ""
         pipeline = file_pipeline(Random(1), windows=windows, arrival=arrival)
         with pytest.raises((RequestError, RangeError), match=message):
-            event_time_slices(self.work(lake, pipeline), text)
+            event_time_slices(context_in(lake, pipeline), text)
 
 
 @pytest.mark.parametrize(

@@ -16,20 +16,15 @@ from expectations import runner
 from expectations.compiled.row_checks import RowCheck
 from expectations.outcomes import Outcome
 from expectations.suites import Suite
-from jobs.lake.lake import Lake
 from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.requests import run_request
-from jobs.pipeline.slices import parse_bound
-from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.request_context import RequestContext
 from jobs.replay import replayer, written
 from jobs.replay.computed import Computed
-from jobs.replay.replayer import replay_chunk
 from jobs.runs import CheckResult, Verdict
 from tests.support.clicks_log import PIPELINE, day_rows
 from tests.support.delta_logs import track_rows
-from tests.support.no_spark import threads
 from tests.support.places import ROOT
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import context_in, pipeline_of, run_range
 
 BUSY = 20  # records of the second day; the check allows fewer
 MOST = {"column": "records_read", "max_value": 10}
@@ -59,11 +54,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def replayed(lake: Path, confirm: str = "", *, end: str = "1970-01-04") -> tuple[RequestContext, RequestOutcome]:
     pipeline = pipeline_of(PIPELINE + f"quality: {{suite: expectations/clicks.json{confirm}}}\n")
-    start_ms, end_ms = parse_bound(pipeline, "1970-01-01"), parse_bound(pipeline, end)
-    work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-    asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
-    session = threads()
-    return work, run_request(work, asked, lambda order: replay_chunk(session, order))
+    return context_in(lake, pipeline), run_range(None, lake, pipeline, ("1970-01-01", end))
 
 
 def busy_check(outcome: RequestOutcome) -> CheckResult:

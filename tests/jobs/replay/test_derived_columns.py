@@ -15,20 +15,15 @@ from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import StagedRun
 from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import parse_bound
-from jobs.planning.request_context import Asked, open_request_context
 from jobs.reading.verify import verify
-from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.review.explain import explain
 from jobs.review.pages.record_search import search_records
 from jobs.runs import Verdict
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import threads
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import NOW_MS, pipeline_of, run_range
 
 FIRST: Final = date(2026, 1, 5)
 DAY_MS: Final = 86_400_000
@@ -104,13 +99,7 @@ def write(lake: Path, days: Sequence[Sequence[dict[str, Any]]]) -> None:
 
 
 def replay(lake: Path, pipeline: Pipeline, *, sizes: Sizes = SIZES) -> RequestOutcome:
-    start_ms, end_ms = (parse_bound(pipeline, str(FIRST + timedelta(days=day))) for day in (0, DAYS))
-    asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
-    work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-    session = threads()
-    return run_request(
-        work, asked, lambda order: replay_chunk(session, order, sizes=sizes), staging=Staging(chunk=None)
-    )
+    return run_range(None, lake, pipeline, (str(FIRST), str(FIRST + timedelta(days=DAYS))), sizes=sizes)
 
 
 def outputs(lake: Path, pipeline: str, table: str = "window_outputs") -> Counter[str]:

@@ -15,15 +15,13 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.log_schema import validate_against_schema
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.changed_slices import changed_slices
-from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Ask, Reason
 from jobs.reading.stored_rows import StoredRuns
-from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages import duplicates as of_duplicates
 from jobs.replay.stages.shuffle_files import ShuffleBatch, read_shuffled
@@ -32,7 +30,7 @@ from jobs.review.verify_input import verify_inputs
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
-from tests.support.replays import NOW_MS, pipeline_of, what_was_run
+from tests.support.replays import context_in, pipeline_of, run_range, what_was_run
 from windowlib.errors import LogError, SpecError
 
 FIRST: Final = date(2026, 1, 5)
@@ -158,13 +156,8 @@ def write(lake: Path, name: str, commits: Iterable[tuple[int, Sequence[dict[str,
 def replay(
     lake: Path, pipeline: Pipeline, *, days: tuple[int, int] = (0, DAYS), chunk: int | None = None, sizes: Sizes = SIZES
 ) -> RequestOutcome:
-    from_ms, to_ms = (parse_bound(pipeline, str(FIRST + timedelta(days=day))) for day in days)
-    asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="")
-    work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-    session = threads()
-    return run_request(
-        work, asked, lambda order: replay_chunk(session, order, sizes=sizes), staging=Staging(chunk=chunk)
-    )
+    first, end = (str(FIRST + timedelta(days=day)) for day in days)
+    return run_range(None, lake, pipeline, (first, end), chunk=chunk, sizes=sizes)
 
 
 def duplicates(lake: Path, pipeline: str) -> dict[tuple[int, int], tuple[int, int]]:
@@ -252,7 +245,7 @@ def by_id(within: str = "1d", *, more: str = "", slice_by: str = "day") -> Pipel
 
 
 def work_of(lake: Path, pipeline: Pipeline) -> RequestContext:
-    return open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    return context_in(lake, pipeline)
 
 
 def reasons(lake: Path, pipeline: Pipeline) -> list[str]:

@@ -18,19 +18,15 @@ import pytest
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from jobs.lake.delta_log import describe_log
-from jobs.lake.lake import Lake
 from jobs.lake.log_rows import find_record
-from jobs.orchestration.requests import run_request
-from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.request_context import RequestContext
 from jobs.publishing.accepting import accept_rewrites, rewrites_of
 from jobs.reading.verified_log import verify_log
 from jobs.reading.verify import Span, verify
-from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from tests.support.delta_logs import commits_of, mark_deleted, track_rows
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import threads
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import context_in, pipeline_of, run_range
 from windowlib.errors import LogError
 
 DAY_MS: Final = 86_400_000
@@ -124,14 +120,13 @@ def write_log(place: Path, commits: Sequence[Sequence[Record]], form: Form) -> N
 
 def run(work: RequestContext) -> None:
     """Replay and publish all days."""
-    asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="a test", reason="")
-    session = threads()
-    assert run_request(work, asked, lambda order: replay_chunk(session, order, sizes=LOCAL)).is_published
+    bounds = str(FIRST), str(FIRST + timedelta(days=DAYS))
+    assert run_range(None, work.lake.root, work.pipeline, bounds, sizes=LOCAL).is_published
 
 
 def opened(lake: Path, form: Form) -> RequestContext:
     text = PIPELINE.replace("SLICE", form.by).replace("ORDER", form.order)
-    return open_request_context(pipeline_of(text), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    return context_in(lake, pipeline_of(text))
 
 
 def accept(work: RequestContext) -> None:

@@ -23,10 +23,10 @@ from jobs.orchestration.outcomes import RequestOutcome
 from jobs.planning import log_pin
 from jobs.planning.steps import StepJudge
 from jobs.replay.sizes import Sizes
-from tests.jobs.replay.test_without_spark import DAY_MS, FIRST, replay
+from tests.jobs.replay.test_without_spark import DAY_MS, FIRST
 from tests.support.delta_logs import commits_of, track_rows
 from tests.support.fuzzing import seeds
-from tests.support.replays import pipeline_of, what_was_run
+from tests.support.replays import pipeline_of, run_range, what_was_run
 
 SIZES: Final = Sizes(local_records=10**9)
 RERUNS: Final = 3
@@ -64,7 +64,7 @@ class GrowingLog:
 
 def run(lake: Path, days: int) -> RequestOutcome:
     bounds = str(FIRST), str(FIRST + timedelta(days=days))
-    return replay(lake, PIPELINE, bounds, sizes=SIZES, chunk=None)
+    return run_range(None, lake, PIPELINE, bounds, sizes=SIZES)
 
 
 def forget() -> None:

@@ -24,7 +24,6 @@ from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
-from jobs.planning.request_context import open_request_context
 from jobs.planning.steps import Ask
 from jobs.readers import published, published_rows
 from jobs.reading.published import published_runs, read_published
@@ -32,20 +31,18 @@ from jobs.reading.stored_rows import StoredRuns, file_of
 from jobs.reading.stored_tables import stored_table
 from jobs.reading.verify import verify
 from jobs.replay.checkpoint_check import CheckpointCheck
-from jobs.replay.chunk.log_bytes import check_log_bytes
 from jobs.replay.computed import compute
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.pinned import pin
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages import run_chunk
-from jobs.replay.tasks import LocalTasks
 from jobs.review.verify_input import verify_inputs
 from jobs.spark.lazy_session import LazySession
 from tests.support.flips import Read, flipped, sweep
 from tests.support.log_files import Cover
 from tests.support.other_log import TABLE, OtherLog
 from tests.support.read_logs import read_log
-from tests.support.replays import NOW_MS, order_of, pipeline_of, run_range
+from tests.support.replays import NOW_MS, computed_of, context_in, order_of, pipeline_of, run_range
 from windowlib.errors import CheckpointError, LogError, StoreError
 from windowlib.records import tables
 
@@ -131,15 +128,8 @@ def written(lakes: Callable[[Cover], Written]) -> Written:
 
 def order_next(written: Written) -> ReplayOrder:
     """The chunk after the published ones."""
-    slices = slices_between(written.pipeline, *(parse_bound(written.pipeline, text) for text in NEXT))
-    return ReplayOrder(
-        pipeline=written.pipeline,
-        lake=written.lake,
-        slices=tuple(slices),
-        before=published_runs(written.view)[-1].checkpoint,
-        request_id="0" * 32,
-        attempt_id="f" * 32,
-    )
+    order = order_of(written.root, written.pipeline, NEXT)
+    return replace(order, before=published_runs(written.view)[-1].checkpoint)
 
 
 def harm(written: Written, name: str, column: str) -> tuple[Path, bytes]:
@@ -261,9 +251,8 @@ def ledger(written: Written, name: str) -> object:
 
 def order_again(written: Written) -> ReplayOrder:
     """The published slices once more, as one chunk from nothing."""
-    slices = tuple(slices_between(written.pipeline, *(parse_bound(written.pipeline, text) for text in BOUNDS)))
     order = order_of(written.root, written.pipeline, BOUNDS)
-    return replace(order, known_log=known_log(written.view, slices))
+    return replace(order, known_log=known_log(written.view, order.slices))
 
 
 def log_again(written: Written, _name: str) -> object:
@@ -276,13 +265,7 @@ def log_again(written: Written, _name: str) -> object:
 
 def log_through_files(written: Written, _name: str) -> object:
     """What a replay computes. If a flip has the log read by Spark, the same bytes are checked first."""
-    pinned = pin(order_again(written), sizes=Sizes(local_records=10**9))
-    if pinned.direct.why_spark is not None:
-        return pinned.direct.why_spark, check_log_bytes(LocalTasks(), pinned.log)
-    computed = compute(LazySession.of(written.spark), pinned)
-    computed.run.rows.close()
-    runs = [(run.run_id, run.input_fingerprint, run.state_after) for run in computed.runs]
-    return runs, sorted((repr(key), ids.as_row()) for key, ids in computed.run.counted.items())
+    return computed_of(LazySession.of(written.spark), order_again(written))
 
 
 def test_plan_verify_compares_digests_and_stores_those_that_the_ledger_lacks(
@@ -294,7 +277,7 @@ def test_plan_verify_compares_digests_and_stores_those_that_the_ledger_lacks(
     with monkeypatch.context() as patched:
         patched.setattr(run_chunk, "check_log_bytes", lambda _tasks, _log: {})
         assert run_range(spark, tmp_path, pipeline, BOUNDS).is_published
-    work = open_request_context(pipeline, Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    work = context_in(tmp_path, pipeline)
     slices = tuple(slices_between(pipeline, *(parse_bound(pipeline, text) for text in BOUNDS)))
 
     def verified() -> int:

@@ -17,7 +17,7 @@ from jobs.orchestration.requests import run_request
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
 from jobs.planning.plan import Plan
-from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.steps import Ask
 from jobs.replay.chunk.record_columns import record_names, record_type
 from jobs.review.verify_input import Verification, verify_inputs
@@ -27,7 +27,7 @@ from tests.support.delta_logs import clean_commits, commits_of, cut_off
 from tests.support.fake_replay import PIPELINE as SALES, FakeReplayer, append_day, sales
 from tests.support.logs import make_log
 from tests.support.read_logs import ReadLog, read_log
-from tests.support.replays import NOW_MS, pipeline_of, run_range
+from tests.support.replays import context_in, pipeline_of, run_range
 from windowlib.errors import LogError
 from windowlib.records.column_types import struct_type
 
@@ -56,7 +56,7 @@ def in_order(read: ReadLog, *columns: str) -> list[tuple[object, ...]]:
 
 
 def request_context(lake: Path) -> RequestContext:
-    return open_request_context(pipeline_of(PIPELINE), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    return context_in(lake, pipeline_of(PIPELINE))
 
 
 def planned(work: RequestContext, days: tuple[str, str] = TWO_DAYS) -> Plan:
@@ -294,7 +294,7 @@ def test_what_the_delta_log_cannot_tell_is_read_and_recorded(spark: "SparkSessio
         append_day(tmp_path, day, {"a": 1, "b": 2})
         append_day(tmp_path, day, {"c": 3})
     pipeline = sales(SALES)
-    work = open_request_context(pipeline, Lake(root=str(tmp_path)), now_ms=lambda: NOW_MS)
+    work = context_in(tmp_path, pipeline)
     log, bounds = tmp_path / "event_logs" / "sales", ("2024-01-01", "2024-01-03")
     fake_run(spark, work, bounds)
     version = work.ledger.view().version

@@ -19,19 +19,14 @@ from jobs.ledger import events
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.plan_outline import outline
-from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.log_pin import pin_input
-from jobs.planning.request_context import Asked, RequestContext, open_request_context
+from jobs.planning.request_context import RequestContext
 from jobs.planning.steps import Ask, Reason
 from jobs.reading.verified_log import LogVerification, verify_log
 from jobs.reading.verify import Span
 from jobs.replay.chunk.log_bytes import check_log_bytes
-from jobs.replay.computed import compute
-from jobs.replay.orders import ReplayOrder
-from jobs.replay.pinned import pin
-from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.replay.tasks import LocalTasks
 from jobs.review.explain import explain
@@ -40,7 +35,7 @@ from tests.support.flips import Read, flipped, sweep
 from tests.support.fuzzing import cases
 from tests.support.log_files import COVERS, FIRST_DAY, PIPELINE, Cover, write_log
 from tests.support.no_spark import threads
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import computed_of, context_in, order_of, pipeline_of, run_range
 from windowlib.errors import LogError
 
 SIZES = Sizes(local_records=10**9)
@@ -65,7 +60,7 @@ class Replayed:
 
     @property
     def work(self) -> RequestContext:
-        return open_request_context(self.pipeline, self.lake, now_ms=lambda: NOW_MS)
+        return context_in(self.lake.root, self.pipeline)
 
     @property
     def data_files(self) -> list[Path]:
@@ -76,23 +71,8 @@ class Replayed:
 
     def read(self) -> object:
         """What the next replay of these slices would compute: it knows what the ledger has of the log."""
-        slices = self.ask().slices
-        order = ReplayOrder(
-            pipeline=self.pipeline,
-            lake=self.lake,
-            slices=slices,
-            before=None,
-            request_id="0" * 32,
-            attempt_id="f" * 32,
-            known_log=known_log(self.view, slices),
-        )
-        pinned = pin(order, sizes=SIZES)
-        if pinned.direct.why_spark is not None:
-            return pinned.direct.why_spark, check_log_bytes(LocalTasks(), pinned.log)
-        computed = compute(SESSION, pinned)
-        computed.run.rows.close()
-        runs = tuple((run.run_id, run.input_fingerprint, run.state_after) for run in computed.runs)
-        return runs, sorted((key, str(ids.as_row())) for key, ids in computed.run.counted.items())
+        order = order_of(self.lake.root, self.pipeline, BOUNDS)
+        return computed_of(SESSION, replace(order, known_log=known_log(self.view, order.slices)))
 
     def explained(self) -> object:
         """The fate of a record that no side table has: it is looked for in all files of the log."""
@@ -114,11 +94,8 @@ class Replayed:
 
 
 def run(lake: Lake, pipeline: Pipeline) -> LedgerView:
-    work = open_request_context(pipeline, lake, now_ms=lambda: NOW_MS)
-    from_ms, to_ms = (parse_bound(pipeline, one) for one in BOUNDS)
-    asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="")
-    assert run_request(work, asked, lambda order: replay_chunk(SESSION, order, sizes=SIZES)).is_published
-    return work.ledger.view()
+    assert run_range(None, lake.root, pipeline, BOUNDS, sizes=SIZES).is_published
+    return context_in(lake.root, pipeline).ledger.view()
 
 
 def replayed(root: Path, *, cover: Cover) -> Replayed:

@@ -23,7 +23,6 @@ from jobs.replay.pinned import pin
 from jobs.replay.sizes import Sizes
 from jobs.spark.lazy_session import LazySession
 from jobs.spark.session import COMPARE_PAGES
-from tests.jobs.replay.test_without_spark import replay
 from tests.support.clicks_log import PARTITION, PIPELINE, SCHEMA, day_rows
 from tests.support.flipped_bits import bits_in_pages, flip, last_bits
 from tests.support.fuzzing import seeds
@@ -85,7 +84,7 @@ def test_a_damaged_page_of_the_log_is_an_error_that_names_the_file(spark: "Spark
 def test_a_session_of_a_user_refuses_a_damaged_page_of_our_tables(spark: "SparkSession", lake: Path) -> None:
     """The file is damaged after `published` has compared the ids and before Spark reads it."""
     pipeline = pipeline_of(PIPELINE)
-    assert replay(lake, pipeline, BOUNDS, sizes=Sizes(local_records=10**9), chunk=None).is_published
+    assert run_range(None, lake, pipeline, BOUNDS, sizes=Sizes(local_records=10**9)).is_published
     other = spark.newSession()
     [file] = (lake / pipeline.name / tables.WINDOW_OUTPUTS).rglob("part-*.parquet")
     bit = last_bits(file)["clicks"]

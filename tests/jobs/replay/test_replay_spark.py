@@ -14,7 +14,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 from jobs.lake.lake import Lake
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.request_context import open_request_context
 from jobs.readers import published
 from jobs.reading.published import read_published
 from jobs.replay.sizes import Sizes
@@ -28,7 +27,7 @@ from tests.support.other_log import (
     published_windows,
     time_problem,
 )
-from tests.support.replays import NOW_MS, pipeline_of, run_range, what_was_run
+from tests.support.replays import context_in, pipeline_of, run_range, what_was_run
 from windowlib.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def test_invalid_records_keep_their_reason_and_every_column(replayed: Replayed, 
 
 def test_published_windows_hold_the_records_that_the_definition_gives_them(replayed: Replayed) -> None:
     """A window that event time completed shows, in its last pane, every record that came before it was dropped."""
-    view = open_request_context(replayed.pipeline, Lake(root=str(replayed.lake)), now_ms=lambda: NOW_MS).ledger.view()
+    view = context_in(replayed.lake, replayed.pipeline).ledger.view()
     shown = read_published(Lake(root=str(replayed.lake)), "other", view).to_pylist()
     found = {(row["sensor-id"], round(row["window_start"].timestamp() * 1000)): _totals(row) for row in shown}
     expected = published_windows(replayed.log)
@@ -108,7 +107,7 @@ def _totals(row: dict[str, Any]) -> Totals:
 
 
 def test_readers_with_spark_see_what_readers_without_see(replayed: Replayed, spark: "SparkSession") -> None:
-    view = open_request_context(replayed.pipeline, Lake(root=str(replayed.lake)), now_ms=lambda: NOW_MS).ledger.view()
+    view = context_in(replayed.lake, replayed.pipeline).ledger.view()
     shown = read_published(Lake(root=str(replayed.lake)), "other", view)
     frame = published(spark, str(replayed.lake), "other")
     assert frame.columns == shown.column_names

@@ -14,25 +14,22 @@ from deltalake import write_deltalake
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
-from jobs.planning.request_context import Asked, open_request_context
 from jobs.reading.verify import verify
-from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import SliceTime, first_that_matters, restart_before
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages.scan import NEVER_MS
 from jobs.runs import Slice, WarmUp
 from jobs.spark.lazy_session import LazySession
 from tests.jobs.replay.test_bucket_replay import COLUMNS, pipeline
-from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, linked_lake, make_log
+from tests.jobs.replay.test_without_spark import DAY_MS, DAYS, FIRST, days as days_between, linked_lake, make_log
 from tests.support.bucket_feed import Row, tables_of
 from tests.support.bucket_replay import LogSlice, Replayed, replay_in_process
 from tests.support.fuzzing import seeds
 from tests.support.no_spark import threads
 from tests.support.random_windows import random_windows
-from tests.support.replays import NOW_MS, pipeline_of, what_was_run
+from tests.support.replays import NOW_MS, context_in, pipeline_of, run_range, what_was_run
 from windowlib.columnar.time_groups import TimeGroups
 from windowlib.errors import RequestError, SpecError
 from windowlib.profiles import EngineFault
@@ -169,12 +166,7 @@ class TestOnFiles:
     """The same through files, the ledger and the commands' own code, with watermarks that need a pass or not."""
 
     def request(self, lake: Path, pipeline: Pipeline, days: tuple[int, int], *, warms_up: bool) -> RequestOutcome:
-        work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-        session = threads()
-        from_ms, to_ms = map(start_of, days)
-        warm_up = restart_before(session, work, slices_between(pipeline, from_ms, to_ms)) if warms_up else None
-        asked = Asked(from_ms=from_ms, to_ms=to_ms, who="a test", reason="", warm_up=warm_up)
-        return run_request(work, asked, lambda order: replay_chunk(session, order, sizes=SIZES))
+        return run_range(None, lake, pipeline, days_between(*days), sizes=SIZES, warms_up=warms_up)
 
     @pytest.mark.slow
     def test_a_range_of_its_own_equals_the_whole_chain(self, tmp_path: Path) -> None:
@@ -221,7 +213,7 @@ class TestOnFiles:
             def found(
                 lake: Path, pipeline: Pipeline, with_session: LazySession | None, slices: Sequence[Slice] = slices
             ) -> WarmUp | None:
-                work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+                work = context_in(lake, pipeline)
                 return restart_before(with_session, work, slices)
 
             assert found(lakes[0], other, None) == found(lakes[1], other, session)

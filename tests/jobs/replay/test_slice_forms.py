@@ -12,18 +12,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.lake.lake import Lake
-from jobs.orchestration.requests import Staging, run_request
-from jobs.pipeline.slices import parse_bound, slice_of_id
+from jobs.pipeline.slices import slice_of_id
 from jobs.planning.changed_slices import changed_slices
-from jobs.planning.request_context import Asked, RequestContext, open_request_context
-from jobs.replay.replayer import replay_chunk
+from jobs.planning.request_context import RequestContext
 from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult
 from tests.support.delta_logs import commits_of, track_rows
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import threads
-from tests.support.replays import NOW_MS, pipeline_of
+from tests.support.replays import context_in, pipeline_of, run_range
 from windowlib.errors import LogError
 
 DAY_MS = 86_400_000
@@ -63,17 +59,11 @@ def write_log(log: Path, columns: dict[str, Any], partition_by: list[str]) -> Pa
 
 
 def opened(lake: Path, text: str) -> RequestContext:
-    return open_request_context(pipeline_of(text), Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    return context_in(lake, pipeline_of(text))
 
 
 def replayed(lake: Path, text: str, bounds: tuple[str, str] = BOUNDS) -> list[RunResult]:
-    work = opened(lake, text)
-    start_ms, end_ms = (parse_bound(work.pipeline, one) for one in bounds)
-    session = threads()
-    asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
-    outcome = run_request(
-        work, asked, lambda order: replay_chunk(session, order, sizes=SIZES), staging=Staging(chunk=2)
-    )
+    outcome = run_range(None, lake, pipeline_of(text), bounds, chunk=2, sizes=SIZES)
     return [run.result for run in outcome.runs]
 
 

@@ -21,14 +21,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
-from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import parse_bound
-from jobs.planning.request_context import Asked, open_request_context
 from jobs.reading.verify import verify
 from jobs.replay.pinned import Pinned
-from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages import run_chunk, touched_keys
 from jobs.replay.stages.bloom_filter import BITS_MAX, BITS_MIN, BloomFilter, bits_for, key_words
@@ -36,8 +31,7 @@ from jobs.replay.stages.state import divided_state
 from jobs.replay.tasks import LocalTasks
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
-from tests.support.no_spark import threads
-from tests.support.replays import NOW_MS, pipeline_of, what_was_run
+from tests.support.replays import NOW_MS, pipeline_of, run_range, what_was_run
 from windowlib.errors import CheckpointError, SpecError
 from windowlib.records import tables
 
@@ -81,18 +75,6 @@ def random_pipeline(random: Random) -> Pipeline:
         "pipeline: stays\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
         f"watermark: {{kind: bounded, out_of_orderness: {random.choice(('0s', '6h'))}}}\n"
         f"windows:\n  {windows}\naggregates: {random.choice(AGGREGATES)}\n"
-    )
-
-
-def replay(
-    lake: Path, pipeline: Pipeline, bounds: tuple[str, str], *, sizes: Sizes, chunk: int | None
-) -> RequestOutcome:
-    start_ms, end_ms = (parse_bound(pipeline, text) for text in bounds)
-    asked = Asked(from_ms=start_ms, to_ms=end_ms, who="a test", reason="")
-    work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-    session = threads()
-    return run_request(
-        work, asked, lambda order: replay_chunk(session, order, sizes=sizes), staging=Staging(chunk=chunk)
     )
 
 
@@ -147,7 +129,7 @@ def test_rows_that_stay_change_no_run(tmp_path: Path, stayed: Counter[str]) -> N
         for name, sizes in (("whole", WHOLE), ("staying", staying)):
             lake = linked_lake(root / name, root / "log")
             chunk = random.choice((1, 1, 2))
-            runs.append(what_was_run(replay(lake, pipeline, days(0, DAYS), sizes=sizes, chunk=chunk)))
+            runs.append(what_was_run(run_range(None, lake, pipeline, days(0, DAYS), sizes=sizes, chunk=chunk)))
             view = Ledger(Lake(root=str(lake)).ledger("stays"), now_ms=lambda: NOW_MS).view()
             assert not verify(Lake(root=str(lake)), "stays", view).findings
         assert runs[0] == runs[1]
@@ -165,7 +147,7 @@ def test_damage_among_the_rows_that_stay_is_found(tmp_path: Path, stayed: Counte
         "watermark: {kind: ascending}\nwindows:\n  tumbling: {size: 30d}\naggregates: {n: {count: {}}}\n"
     )
     sizes = Sizes(local_records=10**9, staying_rows=0, staying_share=0, full_state_rows=0, content_rows=0)
-    replay(lake, pipeline, days(0, 1), sizes=sizes, chunk=1)
+    run_range(None, lake, pipeline, days(0, 1), sizes=sizes, chunk=1)
     versions = {table.name: DeltaTable(str(table)).version() for table in (lake / "stays").iterdir()}
     [path] = [Path(one.removeprefix("file://")) for one in DeltaTable(str(lake / "stays" / name)).file_uris()]
     good = path.read_bytes()
@@ -174,11 +156,11 @@ def test_damage_among_the_rows_that_stay_is_found(tmp_path: Path, stayed: Counte
     values[3] += 1_000
     pq.write_table(rows.set_column(rows.column_names.index(column), column, pa.array(values)), path)
     with pytest.raises(CheckpointError, match=rf"in table {name} is not what was written"):
-        replay(lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
+        run_range(None, lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
     del versions["ledger"]
     assert versions == {one: DeltaTable(str(lake / "stays" / one)).version() for one in versions}
     path.write_bytes(good)
-    replay(lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
+    run_range(None, lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
     assert stayed[name] > 0
 
 
@@ -191,12 +173,12 @@ def test_a_timer_outside_the_bounds_of_its_file_is_found(tmp_path: Path, monkeyp
         "watermark: {kind: ascending}\nwindows:\n  tumbling: {size: 1d}\naggregates: {n: {count: {}}}\n"
     )
     sizes = Sizes(local_records=10**9, staying_rows=0, staying_share=0, full_state_rows=0)
-    replay(lake, pipeline, days(0, 1), sizes=sizes, chunk=1)
+    run_range(None, lake, pipeline, days(0, 1), sizes=sizes, chunk=1)
     monkeypatch.setattr(touched_keys, "_may_reach", lambda _watermark_ms: lambda _bounds: False)
     with pytest.raises(CheckpointError, match="timers outside the bounds"):
-        replay(lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
+        run_range(None, lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
     monkeypatch.undo()
-    replay(lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
+    run_range(None, lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
 
 
 def test_a_chunk_with_much_state_that_stays_runs_here(tmp_path: Path) -> None:
@@ -208,11 +190,11 @@ def test_a_chunk_with_much_state_that_stays_runs_here(tmp_path: Path) -> None:
         "watermark: {kind: ascending}\nwindows:\n  tumbling: {size: 30d}\naggregates: {n: {count: {}}}\n"
     )
     few = Sizes(local_records=60_000, staying_rows=0, full_state_rows=0)
-    replay(lake, pipeline, days(0, 1), sizes=few, chunk=1)
+    run_range(None, lake, pipeline, days(0, 1), sizes=few, chunk=1)
     for own, context in ((1, pytest.raises(AssertionError, match="started a session")), (9, nullcontext())):
         with context:
             sizes = replace(few, local_records=50_000 + 150, staying_per_record=own)
-            replay(lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
+            run_range(None, lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
 
 
 def test_a_state_of_many_bytes_is_divided_into_more_buckets_and_gives_the_same_runs(
@@ -235,7 +217,7 @@ def test_a_state_of_many_bytes_is_divided_into_more_buckets_and_gives_the_same_r
     for stored in (WHOLE.state_bytes_per_bucket, 1):
         lake = linked_lake(tmp_path / f"lake{stored}", tmp_path / "log")
         sizes = replace(WHOLE, state_bytes_per_bucket=stored, least_records=10**6)
-        runs.append(what_was_run(replay(lake, pipeline, days(0, 2), sizes=sizes, chunk=1)))
+        runs.append(what_was_run(run_range(None, lake, pipeline, days(0, 2), sizes=sizes, chunk=1)))
     assert runs[0] == runs[1]
     assert buckets == [1, 1, 1, WHOLE.buckets]
 

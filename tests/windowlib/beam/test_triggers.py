@@ -127,24 +127,6 @@ def test_the_profile_decides_when_a_window_is_complete_and_when_records_are_late
             assert bool(harness.late()) == (step >= late_from_ms), (profile.name, step)
 
 
-def test_touching_sessions_are_two_in_beam_and_one_in_strict() -> None:
-    for profile, panes in ((STRICT, "1,11!"), (BEAM, "1 11")):
-        harness = played(spec_of(Default(), assigner=Session(gap_ms=10), profile=profile), "1 11 w50")
-        assert " ".join(map(shown, harness.panes())) == panes
-
-
-def test_a_record_whose_own_session_is_over_is_late_in_beam_and_joins_an_open_session_in_strict() -> None:
-    for profile, is_late in ((STRICT, False), (BEAM, True)):
-        harness = played(spec_of(Default(), assigner=Session(gap_ms=10), profile=profile), "20 12 w25 14 w60")
-        assert bool(harness.late()) == is_late
-
-
-def test_a_window_without_new_records_fires_an_empty_pane_at_its_end_in_beam_only() -> None:
-    for profile, panes in ((STRICT, "-1,2"), (BEAM, "-1,2 !")):
-        harness = played(spec_of(AfterWatermark(early=AfterCount(2)), profile=profile), "1 2 w10 w40")
-        assert " ".join(map(shown, harness.panes())) == panes
-
-
 def test_a_finished_window_is_a_tombstone_and_its_records_are_counted() -> None:
     harness = played(spec_of(AfterCount(2), profile=BEAM, allowed_lateness_ms=9), "1 2 3 4")
     [row] = harness.operator.snapshot().windows

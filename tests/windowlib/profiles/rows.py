@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -22,15 +23,20 @@ WORDS: Final[dict[Place, str]] = {}
 def row(*, storm_strict: Cell | None = None, **engines: Cell) -> Callable[[Test], Test]:
     """Return a decorator that makes a test a row of the tables, with one cell and one test id per engine.
 
-    `storm_strict` is the cell for Storm's windows with `semantics: strict`, if they differ from the profile storm.
+    `storm_strict` is the cell for Storm's windows with `semantics: strict`, if they differ from the profile storm. The
+    test does not see a cell whose feature is `Refused`: a pipeline file that requests it is refused.
     """
     assert tuple(engines) == ENGINES, "every engine has a cell, in the order of the columns"
     cells = engines if storm_strict is None else {**engines, "storm-strict": storm_strict}
 
     def mark(test: Test) -> Test:
+        @wraps(test)
+        def tested(column: str, expected: object) -> None:
+            check_refused(column, expected) if isinstance(expected, Refused) else test(column, expected)
+
         WORDS.update({(test.__name__, column): words for column, (words, _) in cells.items()})
         params = [pytest.param(column, expected, id=column) for column, (_, expected) in cells.items()]
-        marked: Test = pytest.mark.parametrize(("column", "expected"), params)(test)
+        marked: Test = pytest.mark.parametrize(("column", "expected"), params)(tested)
         return marked
 
     return mark
@@ -48,15 +54,12 @@ class Refused(NamedTuple):
     beside: dict[str, Any] | None = None
 
 
-def is_refused(column: str, expected: object) -> bool:
-    """Return whether the feature is not available. If so, check that a pipeline file which requests it is refused."""
-    if not isinstance(expected, Refused):
-        return False
-    ask_for(column, expected.windows)
-    asked = (expected.windows if expected.instead is None else expected.instead) | (expected.beside or {})
-    with pytest.raises(SpecError, match=expected.message):
+def check_refused(column: str, feature: Refused) -> None:
+    """Check that a pipeline file which requests a feature that is not available is refused."""
+    ask_for(column, feature.windows)
+    asked = (feature.windows if feature.instead is None else feature.instead) | (feature.beside or {})
+    with pytest.raises(SpecError, match=feature.message):
         ask_for(column, asked)
-    return True
 
 
 def cells_of(page: str) -> dict[Place, str]:

@@ -144,19 +144,6 @@ def test_s6_is_refused_in_a_pipeline_of_the_profile_storm() -> None:
         lists_spec(length=TEN, slide=TEN, is_event_time=is_event_time, profile=STORM).check_terminates()
 
 
-def test_tuples_between_windows_are_unassigned_in_strict_and_counted_in_storm() -> None:
-    for profile, unassigned, counts in (
-        (STRICT, [14], {"new": 2, "closed:fired": 2}),
-        (STORM, [], {"new": 3, "closed:fired": 2, BETWEEN_WINDOWS: 1}),
-    ):
-        run = driven(profile, length=TimeLength(5), slide=TEN)
-        run.records(8, 14, 16)
-        run.watermark(31)
-        assert ends(run) == [(10, [8]), (20, [16])]
-        assert run.unassigned() == unassigned
-        assert run.counts() == counts
-
-
 def test_the_profiles_differ_in_every_point() -> None:
     same = [point.name for point in fields(StormProfile) if getattr(STRICT, point.name) == getattr(STORM, point.name)]
     assert same == []

@@ -23,7 +23,7 @@ from jobs.ledger.view import StagedRun
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.files import load_file
 from jobs.pipeline.slices import parse_bound
-from jobs.planning.request_context import Asked, open_request_context
+from jobs.planning.request_context import Asked
 from jobs.readers import published_table
 from jobs.replay.computed import compute
 from jobs.replay.orders import ReplayOrder
@@ -32,7 +32,7 @@ from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.runs import Counts, RunResult, by_fate
 from jobs.spark.lazy_session import LazySession
-from tests.support.replays import NOW_MS, order_of, run_range
+from tests.support.replays import NOW_MS, context_in, order_of, run_range
 from tests.zoo.entries import BOUNDS
 from tests.zoo.hostile.expected import DoesNotFit, Expected, expected, plain, records_in_order
 from tests.zoo.hostile.logs import HostileLog, Row, draw
@@ -206,7 +206,7 @@ def _otherwise(log: HostileLog, file: Path, lake: Path) -> dict[str, Contents] |
             with executor():
                 return _computed(order_of(lake, pipeline, BOUNDS), sizes)
         bounds = [parse_bound(pipeline, text) for text in BOUNDS]
-        work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+        work = context_in(lake, pipeline)
         asked = Asked(from_ms=bounds[0], to_ms=bounds[1], who="a test", reason="")
         staging = Staging(chunk=None if sizes is USUAL else 2)
         with executor():

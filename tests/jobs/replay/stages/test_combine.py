@@ -17,22 +17,18 @@ from deltalake import WriterProperties, write_deltalake
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.orchestration.outcomes import RequestOutcome
-from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.planning.request_context import Asked, open_request_context
 from jobs.reading.verify import verify
 from jobs.replay.intake.intake import take_in
 from jobs.replay.pinned import pin
-from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
 from jobs.replay.stages import run_chunk
 from jobs.replay.stages.partial_aggregation import with_time_bounds
 from jobs.replay.stages.scan import NEVER_MS, latest_before
 from jobs.replay.tasks import LocalTasks
-from jobs.spark.lazy_session import LazySession
 from tests.support.delta_logs import track_rows
 from tests.support.fuzzing import seeds
-from tests.support.replays import NOW_MS, order_of, pipeline_of, what_was_run
+from tests.support.replays import NOW_MS, order_of, pipeline_of, run_range, what_was_run
 from windowlib.columnar.log_reading import TimeColumn
 
 DAY_MS: Final = 86_400_000
@@ -110,12 +106,7 @@ def random_pipeline(random: Random, form: str) -> Pipeline:
 
 
 def replay(lake: Path, pipeline: Pipeline, *, sizes: Sizes, chunk: int | None) -> RequestOutcome:
-    asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + DAYS * DAY_MS, who="a test", reason="")
-    work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
-    session = LazySession(lambda *_: pytest.fail("a small chunk started a session"), is_local=True)
-    return run_request(
-        work, asked, lambda order: replay_chunk(session, order, sizes=sizes), staging=Staging(chunk=chunk)
-    )
+    return run_range(None, lake, pipeline, (str(FIRST), str(FIRST + timedelta(days=DAYS))), chunk=chunk, sizes=sizes)
 
 
 def lake_with(place: Path, log: Path) -> Path:

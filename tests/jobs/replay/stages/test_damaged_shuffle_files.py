@@ -9,10 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.lake.lake import Lake
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import Staging, run_request
-from jobs.planning.request_context import Asked, open_request_context
+from jobs.planning.request_context import Asked
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.sizes import Sizes
@@ -25,7 +24,7 @@ from jobs.spark.private_dir import private_directory
 from tests.jobs.replay.stages.test_combine import DAY_MS, FIRST_MS, lake_with, make_log
 from tests.support.flipped_bits import flip
 from tests.support.fuzzing import seeds
-from tests.support.replays import NOW_MS, pipeline_of, what_was_run
+from tests.support.replays import context_in, pipeline_of, what_was_run
 from windowlib.errors import AuditError, SpecError
 
 PIPELINE: Final = """
@@ -101,7 +100,7 @@ class Damage:
 
 def replay(lake: Path, watermark: str, damage: Damage | None = None) -> RequestOutcome:
     pipeline = pipeline_of(PIPELINE.replace("WATERMARK", watermark))
-    work = open_request_context(pipeline, Lake(root=str(lake)), now_ms=lambda: NOW_MS)
+    work = context_in(lake, pipeline)
     session = LazySession(lambda *_: pytest.fail("a small chunk started a session"), is_local=True)
     asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + SLICES * DAY_MS, who="a test", reason="")
 
