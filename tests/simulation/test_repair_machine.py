@@ -26,11 +26,12 @@ from jobs.ledger.events import LedgerEvent
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.publications import Publication
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState, StagedRun
+from jobs.orchestration.interval_backfill import plan_backfill_interval
 from jobs.orchestration.late_repair import asked_for, repairing
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import Staging, run_request
-from jobs.orchestration.scheduling import Replay, leave_staged, plan_backfill_interval, publish_task, replay
+from jobs.orchestration.scheduling import Replay, leave_staged, publish_task, replay
 from jobs.pipeline.models.retention import RetentionGrammar
 from jobs.pipeline.slices import slices_between
 from jobs.planning.published_spec import on_published_spec

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, RequestKind
 from jobs.orchestration.interval_backfill import plan_backfill_interval
-from jobs.orchestration.late_repair import asked_for, repair_of, repairing
+from jobs.orchestration.late_repair import asked_for, repairing
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import run_request
