@@ -83,7 +83,7 @@ def assess(
     proposal = open_proposal(work, view)
     if not changed:
         return Restating(assessed=(), proposal=proposal)
-    declined, unpublished = _declined(view, changed), not_in_upstream(work, view)
+    declined, unpublished, ends = _declined(view, changed), not_in_upstream(work, view), chain_ends(view)
     assessor = _Assessor(
         work=work,
         view=view,
@@ -91,8 +91,8 @@ def assess(
         proposal=proposal,
         begun=_begun(work, view, proposal),
         declined=declined,
-        ends=chain_ends(view),
-        until=chain_ends(view, without=unpublished),
+        ends=ends,
+        until=chain_ends(view, without=unpublished) if unpublished else ends,
         unpublished=unpublished,
         removed=[(change.slice.slice_id, change.removed) for change in changed if change.removed],
         undecided=_undecided(work, changed, declined),
@@ -116,8 +116,8 @@ class _Assessor:
 
     `begun` is what `_begun` returns, `declined` what `_declined` returns. `ends` maps a published slice to the last
     slice of its chain, `until` to the last one before a slice of `unpublished`, which `not_in_upstream` returns.
-    `removed` has the slices with a commit that removed records, `undecided` those whose records
-    only a person replays, with the reason; both are ascending.
+    `removed` has the slices with a commit that removed records, `undecided` those whose records only a person replays,
+    with the reason; both are ascending.
     """
 
     work: RequestContext
@@ -237,8 +237,8 @@ def _other_log(work: RequestContext, change: ChangedSlice) -> str:
     then, now = change.run.result.log, change.now
     if change.is_of_other_table:
         return "the log is another table than the one that its run has read"
-    is_directory = work.pipeline.log.format == "parquet" and work.pipeline.log.pipeline is None
-    if is_directory and (now.records < then.records or now.earlier_records < then.earlier_records):
+    has_fewer = now.records < then.records or now.earlier_records < then.earlier_records
+    if work.pipeline.log.format == "parquet" and has_fewer:
         return "the log has fewer records than its run has read, and without commits, it does not tell why"
     return ""
 
