@@ -5,13 +5,14 @@ the state of earlier ones. So a later slice may be the reason why an earlier one
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Final
 
 from jobs.durations import format_duration
 from jobs.lake.log_match import Match, compare_coordinates, match_input
+from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import slice_grid
@@ -78,11 +79,11 @@ def open_proposal(
 def assess(
     work: RequestContext, view: LedgerView, changed: Sequence[ChangedSlice], *, rule: RestateGrammar
 ) -> Restating:
-    """Return what becomes of changed slices. This function reads neither the log nor the ledger."""
+    """Return what becomes of changed slices. The log is not read; if it is a pipeline's table, that ledger is."""
     proposal = open_proposal(work, view)
     if not changed:
         return Restating(assessed=(), proposal=proposal)
-    declined = _declined(view, changed)
+    declined, unpublished, ends = _declined(view, changed), not_in_upstream(work, view), chain_ends(view)
     assessor = _Assessor(
         work=work,
         view=view,
@@ -90,7 +91,9 @@ def assess(
         proposal=proposal,
         begun=_begun(work, view, proposal),
         declined=declined,
-        ends=chain_ends(view),
+        ends=ends,
+        until=chain_ends(view, without=unpublished) if unpublished else ends,
+        unpublished=unpublished,
         removed=[(change.slice.slice_id, change.removed) for change in changed if change.removed],
         undecided=_undecided(work, changed, declined),
     )
@@ -112,8 +115,9 @@ class _Assessor:
     """Finds what becomes of one changed slice.
 
     `begun` is what `_begun` returns, `declined` what `_declined` returns. `ends` maps a published slice to the last
-    slice of its chain. `removed` has the slices with a commit that removed records, `undecided` those whose records
-    only a person replays, with the reason; both are ascending.
+    slice of its chain, `until` to the last one before a slice of `unpublished`, which `not_in_upstream` returns.
+    `removed` has the slices with a commit that removed records, `undecided` those whose records only a person replays,
+    with the reason; both are ascending.
     """
 
     work: RequestContext
@@ -123,12 +127,14 @@ class _Assessor:
     begun: Sequence[Request]
     declined: Mapping[str, str]
     ends: Mapping[str, Slice]
+    until: Mapping[str, Slice]
+    unpublished: Collection[str]
     removed: Sequence[tuple[str, str]]
     undecided: Sequence[tuple[str, str]]
 
     def assessed(self, change: ChangedSlice) -> Assessed:
         """Return what becomes of a slice, without the limit of their number."""
-        assessed = Assessed(change=change, until=self.ends[change.slice.slice_id])
+        assessed = Assessed(change=change, until=self.until[change.slice.slice_id])
         request = self._replayed_by(change)
         if request is not None:
             return replace(assessed, request=request)
@@ -169,6 +175,8 @@ class _Assessor:
                 f"{change.removed} removed or changed records, so it cannot be replayed until a person accepts that "
                 f"(`{accept}`) or restores the log (docs/reference/logs.md)"
             )
+        if change.slice.slice_id in self.unpublished:
+            return f"pipeline {self.work.pipeline.log.pipeline} does not publish it now. Publish it there first"
         later = _first_after(assessed, self.removed)
         if later is not None:
             return "slice {} after it cannot be replayed ({} removed or changed records)".format(*later)
@@ -203,10 +211,10 @@ class _Assessor:
     def _of_another_chain(self, assessed: Assessed) -> str:
         """Return why a slice is not replayed together with the newest ones; empty if it can be."""
         change, head = assessed.change, self.view.head
+        end = self.ends[change.slice.slice_id]
         chain_run = self.view.chain_run(change.run.result.run_id)
-        if head is not None and assessed.until != head.result.slice:
-            last = assessed.until.slice_id
-            return f"its chain ends at {last}, before the published head {head.result.slice.slice_id}"
+        if head is not None and end != head.result.slice:
+            return f"its chain ends at {end.slice_id}, before the published head {head.result.slice.slice_id}"
         if head is not None and chain_run.result.spec_fingerprint != head.result.spec_fingerprint:
             return OTHER_SPEC
         if begins_chain(self.view, chain_run) and run_before(self.view, change.slice) is not None:
@@ -229,8 +237,8 @@ def _other_log(work: RequestContext, change: ChangedSlice) -> str:
     then, now = change.run.result.log, change.now
     if change.is_of_other_table:
         return "the log is another table than the one that its run has read"
-    is_directory = work.pipeline.log.format == "parquet" and work.pipeline.log.pipeline is None
-    if is_directory and (now.records < then.records or now.earlier_records < then.earlier_records):
+    has_fewer = now.records < then.records or now.earlier_records < then.earlier_records
+    if work.pipeline.log.format == "parquet" and has_fewer:
         return "the log has fewer records than its run has read, and without commits, it does not tell why"
     return ""
 
@@ -281,13 +289,22 @@ def _begun(work: RequestContext, view: LedgerView, proposal: Request | None) -> 
     return [request for request in awaited if not is_overtaken(work, view, request)]
 
 
-def chain_ends(view: LedgerView) -> dict[str, Slice]:
-    """Return the last slice of the published chain of each published slice."""
+def not_in_upstream(work: RequestContext, view: LedgerView) -> frozenset[str]:
+    """Return the published slices that the pipeline whose table is the log does not publish now. Others have none."""
+    upstream = work.pipeline.log.pipeline
+    if upstream is None:
+        return frozenset()
+    theirs = Ledger(work.lake.ledger(upstream), now_ms=work.ledger.now_ms).view()
+    return frozenset(view.published.keys() - theirs.published.keys())
+
+
+def chain_ends(view: LedgerView, *, without: Collection[str] = ()) -> dict[str, Slice]:
+    """Return the last slice of the published chain of each published slice, or the last before one of `without`."""
     ends: dict[str, Slice] = {}
     after: Slice | None = None
     for slice_id in reversed(list(view.published)):
         slice_ = view.slices[slice_id]
-        goes_on = after is not None and after.start_ms == slice_.end_ms
+        goes_on = after is not None and after.start_ms == slice_.end_ms and after.slice_id not in without
         run = None if after is None else view.runs.get(view.chain_run_id(view.published[after.slice_id]))
         goes_on = goes_on and run is not None and not begins_chain(view, run)
         ends[slice_id] = ends[after.slice_id] if goes_on and after is not None else slice_

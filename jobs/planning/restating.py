@@ -1,7 +1,8 @@
 """The proposal to restate published slices whose records have changed, and how a request is continued.
 
 A proposal is an open request of kind `restatement` without an attempt. A pipeline has at most one. It covers the
-slices from the first changed one to the published head, because later slices follow from the state of earlier ones.
+slices from the first changed one to the published head, because later slices follow from the state of earlier ones. If
+the log is the table of another pipeline, it ends before the first slice that this pipeline does not publish now.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,16 @@ from jobs.pipeline.files import pipeline_to_json
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import shortened
-from jobs.planning.assessing import Assessed, Restating, assess, chain_ends, is_for, is_wanted, restate_rule
+from jobs.planning.assessing import (
+    Assessed,
+    Restating,
+    assess,
+    chain_ends,
+    is_for,
+    is_wanted,
+    not_in_upstream,
+    restate_rule,
+)
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
 from jobs.planning.request_context import RequestContext, context_of, holders, is_overtaken
 from jobs.runs import Slice
@@ -147,7 +157,7 @@ def up_to_head(work: RequestContext, request_id: str) -> Request:
         request = view.requests.get(request_id)
         if request is None or not request.is_proposed or request.from_ms is None or request.to_ms is None:
             return []
-        ends = chain_ends(view)
+        ends = chain_ends(view, without=not_in_upstream(work, view))
         first = next((slice_id for slice_id in request.changes if slice_id in ends), None)
         if first is None or ends[first].end_ms <= request.to_ms:
             return []

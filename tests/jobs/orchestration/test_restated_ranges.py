@@ -11,15 +11,20 @@ from jobs.orchestration.scheduling import Replay, publish_task, replay
 from jobs.pipeline.slices import slices_between
 from jobs.planning.change_sentences import ToldChanges
 from jobs.planning.changed_slices import changed_slices
-from jobs.planning.request_context import Asked, RequestContext
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.planning.restating import request_to_continue
 from jobs.planning.steps import Ask
 from jobs.review.verify_input import verify_inputs
-from tests.support.day_chains import DAY_MS, FIRST_MS, SESSION, Place, Put, replayed, run, totals
+from tests.support.day_chains import DAY_MS, FIRST_MS, SESSION, Place, Put, replayed, roll_back, run, totals
+from tests.support.replays import pipeline_of
 from windowlib.errors import RequestError
 
 AUTO = "restate: {mode: auto, at_most_age: 30000d}\n"
 DAYS = range(5)
+DOWN = (
+    "pipeline: down\nlog:\n  pipeline: late\n  key: [k]\n  event_time: window_time\nwatermark: {kind: ascending}\n"
+    f"windows: {{tumbling: {{size: 1d}}}}\naggregates: {{total: {{sum: total}}}}\n{AUTO}"
+)
 
 
 @pytest.fixture
@@ -131,3 +136,28 @@ def test_a_request_of_slices_that_log_slice_leaves_out_is_refused(place: Place, 
         request_to_continue(edited, request_id)
     assert proposed(edited).request_id is None
     assert not work.ledger.view().requests[request_id].is_open
+
+
+def test_a_restatement_ends_before_the_slices_that_the_other_pipeline_has_rolled_back(place: Place) -> None:
+    """It spanned them, and was refused each day; what the other pipeline had corrected before was never shown."""
+    place.put(Put(2, 24 * 2 + 22, 5))
+    work = place.work()
+    run(work, 0, 4)
+    run(work, 4, 5)
+    down = open_request_context(pipeline_of(DOWN), work.lake, now_ms=lambda: place.now_ms)
+    assert run(down, 0, 5).is_published
+    roll_back(work)
+    told = restated(down)
+    why = "not proposed, because pipeline late does not publish it now. Publish it there first"
+    assert (told.sentences[1:], told.request_id) == ((f"1970-01-09: {why}",), None)
+    place.erase(5)
+    assert run(work, 2, 4, if_open=IfOpen.REPLACE).is_published
+    told = restated(down)
+    assert told.sentences[0] == "3 published days changed: 1970-01-07 … 1970-01-09, 7 records then, 4 now"
+    assert told.sentences[1].startswith("1970-01-07 … 1970-01-08: proposed as request ")
+    assert told.sentences[2] == f"1970-01-09: {why}"
+    assert changed(down) == ["1970-01-09"]
+    assert restated(down).request_id is None
+    assert run(work, 4, 5, if_open=IfOpen.REPLACE).is_published
+    restated(down)
+    assert changed(down) == []
