@@ -32,8 +32,9 @@ from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Replay, leave_staged, publish_task, replay
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.retention import RetentionGrammar
-from jobs.pipeline.slices import slices_between
+from jobs.pipeline.slices import slice_grid, slices_between
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.planning.steps import Ask, Reason
@@ -64,6 +65,7 @@ from tests.support.repair_model import (
     day_text,
     expected_rows,
     expected_view,
+    pipeline_from,
     rows_of,
     view_rows,
 )
@@ -201,6 +203,7 @@ class RepairMachine(RuleBasedStateMachine):
         self.now_ms = NOW_MS
         self.kept_ms = 100 * DAY_MS  # the shortest retention of superseded rows that a clean-up has had
         self.semantics_version = fingerprints.SEMANTICS_VERSION
+        self.first = 0  # the day of log.slice.first
 
     def teardown(self) -> None:
         fingerprints.SEMANTICS_VERSION = self.semantics_version
@@ -264,6 +267,18 @@ class RepairMachine(RuleBasedStateMachine):
             self.spec = self.spec._replace(code=self.spec.code + 1)
             fingerprints.SEMANTICS_VERSION = self.semantics_version + self.spec.code
 
+    @precondition(lambda self: self.first + 1 < len(self.log))
+    @rule(is_left_out=st.integers(0, 3))
+    def leave_out(self, is_left_out: int) -> None:
+        """Let `log.slice.first` leave out one more day."""
+        if is_left_out == 0:
+            self.first += 1
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The present pipeline file."""
+        return pipeline_from(self.spec, self.first)
+
     @property
     def is_lost(self) -> bool:
         """Whether the published chain is of code that has changed since."""
@@ -286,7 +301,7 @@ class RepairMachine(RuleBasedStateMachine):
         interval_ms = day_start_ms(day), day_start_ms(day + 1)
         try:
             planned = plan_backfill_interval(
-                self.spec.pipeline, work.lake, interval_ms=interval_ms, now_ms=self.now_ms, who=WHO, lease_id=f"{day}"
+                self.pipeline, work.lake, interval_ms=interval_ms, now_ms=self.now_ms, who=WHO, lease_id=f"{day}"
             )
         except RequestError as error:
             self._note_refusal(error)
@@ -298,20 +313,18 @@ class RepairMachine(RuleBasedStateMachine):
         spec = self.shown[max(self.shown)].chain.spec if self.shown else self.spec
         own = self.pending.get((opened.request_id, day - 1))
         is_own = day_text(day - 1) in work.ledger.view().requests[opened.request_id].runs
-        start = own if is_own else self._start(day, spec)
+        start = own if is_own else self._start(day, spec, _first_day(work))
         fresh = None if start is None else self._after(start, range(day, day + 1))
         replay(
-            self.spec.pipeline, work.lake, opened=opened, slices=planned.slices, replayer=replayer,
+            self.pipeline, work.lake, opened=opened, slices=planned.slices, replayer=replayer,
             now_ms=lambda: self.now_ms,
         )  # fmt: skip
         assert fresh is not None, "a request without a start was not refused"
         self._take_in(fresh, may_publish=False)
         if publishes:
-            publish_task(
-                self.spec.pipeline, work.lake, opened=opened, who=WHO, now_ms=self.now_ms, slices=planned.slices
-            )
+            publish_task(self.pipeline, work.lake, opened=opened, who=WHO, now_ms=self.now_ms, slices=planned.slices)
         else:
-            leave_staged(self.spec.pipeline, work.lake, opened=opened, now_ms=self.now_ms)
+            leave_staged(self.pipeline, work.lake, opened=opened, now_ms=self.now_ms)
         self._take_in({}, may_publish=publishes)
 
     @rule(publishes=st.booleans(), death=DEATHS)
@@ -384,12 +397,17 @@ class RepairMachine(RuleBasedStateMachine):
         self, work: RequestContext, days: range, *, publishes: bool, chunk: int = 2, begins: str = "",
         replaces: bool = False, kind: RequestKind = RequestKind.RANGE,
     ) -> None:  # fmt: skip
+        days = range(max(days[0], self.first), days[-1] + 1)
+        if not days:
+            return
         slices = slices_between(work.pipeline, day_start_ms(days[0]), day_start_ms(days[-1] + 1))
         warm_up: WarmUp | None = None
         if begins == WARM_UP:
             with suppress(RequestError):
                 warm_up = restart_before(SESSION, work, slices)
-        start = self._start(days[0], self.spec) if warm_up is None else self._whole(self.spec, days[0])
+        start = self._start(days[0], self.spec, self.first)
+        if warm_up is not None:
+            start = self._whole(self.spec, days[0], self.first)
         if begins == FRESH:
             start = Chain(self.spec, days[0])
         asked = self._asked(slices, warm_up=warm_up, if_open=IfOpen.REPLACE if replaces else IfOpen.REFUSE)
@@ -406,12 +424,15 @@ class RepairMachine(RuleBasedStateMachine):
             assert {step.reason for step in planned.range} == {Reason.CURRENT}
             assert all(step.is_published for step in planned.range)
 
-    def _start(self, day: int, spec: Spec) -> Chain | None:
-        """Return the chain that a run from a day on continues with a spec; None if there is none."""
+    def _start(self, day: int, spec: Spec, first: int) -> Chain | None:
+        """Return the chain that a run from a day on continues with a spec; None if there is none.
+
+        The pipeline file leaves out the days before `first`.
+        """
         before = self.shown.get(day - 1)
         if before is not None:
             return before.chain if before.chain.spec == spec else None
-        if not any(self.log[:day]):
+        if not any(self.log[first:day]):
             return Chain(spec, day)
         begun = self.shown.get(day)
         if begun is None:
@@ -420,7 +441,7 @@ class RepairMachine(RuleBasedStateMachine):
             return None  # the state before is of another spec
         return begun.chain._replace(spec=spec, days=begun.chain.days[:-1])
 
-    def _whole(self, spec: Spec, day: int, first: int = 0) -> Chain:
+    def _whole(self, spec: Spec, day: int, first: int) -> Chain:
         """Return the chain over all days before a day, from a first one on."""
         return self._after(Chain(spec, first), range(first, day))[day - 1] if day > first else Chain(spec, first)
 
@@ -431,8 +452,8 @@ class RepairMachine(RuleBasedStateMachine):
         }
         while day - 1 in results and results[day - 1].state_after == results[day].state_before:
             day -= 1
-        is_fresh = self.shown[day].chain.first == day and any(self.log[:day])
-        return day if is_fresh else 0
+        first = self.shown[day].chain.first
+        return first if any(self.log[:first]) else 0
 
     def _after(self, start: Chain, days: range) -> dict[int, Chain]:
         """Return day -> the chain up to it, which continues a chain with the records that the log has now."""
@@ -551,6 +572,8 @@ class RepairMachine(RuleBasedStateMachine):
         """The schedule's next slice finds its state, whatever was cleaned up."""
         day = max(self.shown) + 1
         work, _ = on_published_spec(self._work())
+        if day < _first_day(work):
+            return
         slices = slices_between(work.pipeline, day_start_ms(day), day_start_ms(day + 1))
         assert work.plan(work.ledger.view(), Ask(slices=slices)).start.before == self._head().checkpoint
         fresh = {day: self.shown[day - 1].chain.then(self.log[day])}
@@ -598,7 +621,7 @@ class RepairMachine(RuleBasedStateMachine):
     def _work(self, death: tuple[str, int] | None = None) -> RequestContext:
         """Return the context of a new process. All processes before it are dead."""
         process = Process(*(death or ("", 0)))
-        work = open_request_context(self.spec.pipeline, Lake(root=str(self.root)), now_ms=lambda: self.now_ms)
+        work = open_request_context(self.pipeline, Lake(root=str(self.root)), now_ms=lambda: self.now_ms)
         ledger = MortalLedger(work.ledger.uri, now_ms=lambda: self.now_ms)
         ledger.process = process
         return replace(work, ledger=ledger, is_alive=lambda _holder: False)
@@ -685,7 +708,7 @@ class RepairMachine(RuleBasedStateMachine):
         return {day for day, shown in self.shown.items() if shown.request_id in ended}
 
     def _ledger(self) -> Ledger:
-        return open_request_context(self.spec.pipeline, Lake(root=str(self.root)), now_ms=lambda: self.now_ms).ledger
+        return open_request_context(self.pipeline, Lake(root=str(self.root)), now_ms=lambda: self.now_ms).ledger
 
     # The laws
 
@@ -722,6 +745,12 @@ class RepairMachine(RuleBasedStateMachine):
                 assert is_undone or run.result.run_id not in self.joined, slice_id
             before = run
         self.joined = joined
+
+
+def _first_day(work: RequestContext) -> int:
+    """Return the day of `log.slice.first`. While an edit is not adopted, that is the one of the published chain."""
+    first_ms = slice_grid(work.pipeline).first_ms
+    return 0 if first_ms is None else (first_ms - day_start_ms(0)) // DAY_MS
 
 
 def _day_of(view: LedgerView, slice_id: str) -> int:
