@@ -1,6 +1,7 @@
 """The command `hindcast status`. It reads the ledgers and the lists of files of the logs, and no rows."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from time import sleep
 from typing import Any, Final
 
@@ -8,22 +9,27 @@ import click
 
 from jobs.cli import options
 from jobs.folding import Stretch, fold, spans
+from jobs.lake.lake import Lake
 from jobs.ledger.publications import standing
 from jobs.ledger.run_projection import briefs_among
 from jobs.ledger.tally import in_words, tally
 from jobs.ledger.view import LedgerView, Request
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import told_changes
 from jobs.planning.event_time_progress import EventTimeProgress, progress_of
+from jobs.planning.log_state import LogState
 from jobs.planning.published_spec import on_published_spec
+from jobs.planning.request_context import ReadLog, RequestContext, context_of, is_live
 from jobs.planning.request_context import RequestContext, context_of, is_live
+from jobs.planning.standing import empty_slices
 from jobs.planning.standing import empty_slices, holes
 from jobs.publishing.current_tables import current_tables
 from jobs.publishing.rules import describe_hold, judge_publication
 from jobs.review.freshness import freshness_line
 from jobs.review.pages.state import awaited, in_its_cut
-from jobs.runs import SHOWN_DIGITS
+from jobs.runs import SHOWN_DIGITS, Slice
 from windowlib.errors import HindcastError, RequestError
 
 WATCH_S: Final = 2.0
@@ -80,7 +86,12 @@ def status_command(*, pipeline_name: str | None, is_watched: bool, as_json: bool
 def _state(work: RequestContext) -> dict[str, Any]:
     view = work.ledger.view()
     published = list(view.published)
+<<<<<<< HEAD
     on_chain, edited = on_published_spec(work, view)
+=======
+    work = replace(work, read_log=_read_once(work.read_log))
+    waits = awaited(work, view)
+>>>>>>> 694f670be044b3f2c68134a2e2696ff3ebcc15e6
     return {
         "pipeline": work.pipeline.name,
         "ledger_version": view.version,
@@ -94,7 +105,7 @@ def _state(work: RequestContext) -> dict[str, Any]:
         "published_verdicts": _verdicts(view, view.published),
         "newest_publication": _newest_publication(view),
         "freshness": freshness_line(work, view),
-        "waits": None if (waits := awaited(work, view)) is None else waits.line,
+        "waits": None if waits is None else waits.line,
         "current_tables": [table.to_json() | {"line": str(table)} for table in current_tables(work)],
         "held": None if view.hold is None else describe_hold(view.hold),
         "holes": [{"slices": hole.ids, "line": hole.sentence} for hole in holes(on_chain, view)],
@@ -102,6 +113,19 @@ def _state(work: RequestContext) -> dict[str, Any]:
         "changed": told_changes(work, view).to_json(),
         "requests": [_request(in_its_cut(work, request), view, request) for request in view.open_requests()],
     }
+
+
+def _read_once(read_log: ReadLog) -> ReadLog:
+    """Return a function that reads the log for slices. Without slices, it may return what it has read for some."""
+    last: tuple[Pipeline, LogState] | None = None
+
+    def read(pipeline: Pipeline, lake: Lake, slices: Sequence[Slice], **options: Any) -> LogState:  # noqa: ANN401
+        nonlocal last
+        if last is None or slices or last[0] != pipeline:
+            last = pipeline, read_log(pipeline, lake, slices, **options)
+        return last[1]
+
+    return read
 
 
 def _ranges(view: LedgerView) -> list[list[str]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
-from jobs.lake.arrow_types import arrow_table
+from jobs.lake.arrow_types import arrow_table, texts_of, values_of
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import log_errors
 from jobs.lake.delta_tables import is_newest, open_delta, open_newest
@@ -87,18 +87,17 @@ class LogTable(LogVersion):
     @cached_property
     def _files(self) -> list[DataFile]:
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         with log_errors(self.uri, "reading the list of its files"):
             actions = arrow_table(self.table.get_add_actions(flatten=True))
             texts = {
-                name: pc.cast(actions[f"partition.{name}"], pa.string()).to_pylist()
+                name: texts_of(actions[f"partition.{name}"])
                 for name in self.partition_columns
                 if self.nodes[name] != "binary"
             }
         listed = [actions[name] for name in ("path", "num_records", "size_bytes", "modification_time")]
         modified = listed[3].cast(pa.timestamp("ms")).cast(pa.int64()) if _is_time(listed[3]) else listed[3]
-        rows = zip(*(column.to_pylist() for column in (listed[0], *listed[1:3], modified)), strict=True)
+        rows = zip(*map(values_of, (listed[0], *listed[1:3], modified)), strict=True)
         values = zip(*texts.values(), strict=True) if texts else [()] * len(listed[0])
         vectors, root = self._deletion_vectors(), file_system(self.uri)[1]
         return [

@@ -40,6 +40,8 @@ _FIELDS: Final = {"yyyy": r"(?P<Y>[0-9]{4})", "MM": r"(?P<M>[0-9]{2})", "dd": r"
 
 def slice_value(partition: Mapping[str, str | None], columns: Sequence[str]) -> str | None:
     """Return the values of the slice columns as one text; None if one of them is null. An empty text is a null."""
+    if len(columns) == 1:
+        return partition[columns[0]] or None
     values = [partition[name] or "" for name in columns]
     return SEPARATOR.join(values) if all(values) else None
 

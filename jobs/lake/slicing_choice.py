@@ -39,9 +39,12 @@ class PartitionSlicing(Slicing):
             if value is None:
                 nulls += [] if file.records == 0 else [file.records]
                 continue
+            if file.records == 0 and not self.cut.slices:
+                continue
+            at_ms = self.cut.instant_ms(value)
             if file.records != 0:
-                filled.add(self.cut.instant_ms(value))
-            slice_id = self.cut.slice_id(value)
+                filled.add(at_ms)
+            slice_id = self.cut.slice_of(at_ms)
             if slice_id is not None:
                 self.cut.refuse_longer(value)
                 files.append(PinnedFile.of(file, value=value, slice_id=slice_id))

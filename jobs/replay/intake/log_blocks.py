@@ -140,15 +140,16 @@ class LogColumns:
             needed = {*columns, self.slice_column} if columns is not None and block.part is not None else columns
             wanted = [field for field in self.fields if needed is None or field["name"] in needed]
             named = self._stored_names(wanted, block, [*stored])
-            constants = [
-                self._constant(field, block, file.metadata.num_rows) if name is None else None
-                for field, name in zip(wanted, named, strict=True)
-            ]
             # Arrow yields no rows without a column.
             read = [name for name in (*named, *hidden) if name is not None and name in stored] or [*stored][:1]
             read = [*read, CHANGE_TYPE] if block.only_inserts else read
+            rows_at_once = self._rows_at_once(file.metadata, {*read}, is_joined=bool(block.reorder_by))
+            constants = [
+                self._constant(field, block, rows_at_once) if name is None else None
+                for field, name in zip(wanted, named, strict=True)
+            ]
             for batch in file.iter_batches(
-                batch_size=self._rows_at_once(file.metadata, {*read}),
+                batch_size=rows_at_once,
                 row_groups=block.row_groups,
                 columns=read,
                 use_threads=False,
@@ -181,15 +182,16 @@ class LogColumns:
                 "deleted in place. Restore the file from a backup, or replay a copy of the log made afresh"
             )
 
-    def _rows_at_once(self, footer: pq.FileMetaData, columns: AbstractSet[str]) -> int:
-        """Return how many records of a file a batch has, if it has these columns."""
-        rows, width = max(footer.num_rows, 1), 1
+    def _rows_at_once(self, footer: pq.FileMetaData, columns: AbstractSet[str], *, is_joined: bool) -> int:
+        """Return how many records of a file a batch with these columns has. `is_joined`: as many as are joined."""
+        rows, width = max(int(footer.num_rows), 1), 1
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
         for place in range(footer.num_columns):
             if not columns.isdisjoint(_owners(footer.schema.column(place).path)):
                 # Pages may have a value once that many records have.
                 width += max(sum(group.column(place).total_uncompressed_size for group in groups) // rows, 8)
-        return max(1, min(self.rows_per_batch, self.batch_bytes // width))
+        most = self.joined_bytes // width if is_joined else min(self.rows_per_batch, self.batch_bytes // width)
+        return max(1, min(rows, most))
 
     def _own(self, rows: pa.RecordBatch, part: tuple[int, int]) -> pa.RecordBatch:
         """Return the records with an instant of the slice column in a range, in their order."""
@@ -203,9 +205,7 @@ class LogColumns:
     @staticmethod
     def _stored_names(fields: Sequence[Mapping[str, Any]], block: Block, stored: Sequence[str]) -> list[str | None]:
         names = [str(field["name"]) for field in fields]
-        if block.is_copied:
-            return [*names]
-        own = zip(names, stored_names(fields, stored), strict=True)
+        own = zip(names, names if block.is_copied else stored_names(fields, stored), strict=True)
         return [None if name in block.partition else there for name, there in own]
 
     def _open(self, block: Block) -> pq.ParquetFile:
@@ -216,10 +216,10 @@ class LogColumns:
         # Buffering reads the columns of all row groups with few requests, in parallel.
         return open_parquet(system.open_input_file(path), pre_buffer=True, coerce_int96_timestamp_unit="us")
 
-    def _constant(self, field: Mapping[str, Any], block: Block, file_rows: int) -> pa.Array:
+    @staticmethod
+    def _constant(field: Mapping[str, Any], block: Block, rows: int) -> pa.Array:
         """Return a column that the file does not have, as long as its longest batch: a partition value, or nulls."""
-        text = pa.scalar(block.partition.get(field["name"]), pa.string())
-        kind, rows = arrow_type(field["type"]), min(file_rows, self.rows_per_batch)
+        text, kind = pa.scalar(block.partition.get(field["name"]), pa.string()), arrow_type(field["type"])
         return pa.repeat(text.cast(kind), rows) if text.is_valid else pa.nulls(rows, kind)
 
     @contextmanager

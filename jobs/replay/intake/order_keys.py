@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Signs: TypeAlias = NDArray[np.int8]
-Indexes: TypeAlias = NDArray[np.intp]
+Indexes: TypeAlias = NDArray[np.signedinteger]
 OrderKey: TypeAlias = tuple[tuple[int, Any], ...]
 """The place of one record, which Python compares as the columns are compared: for each column (0, 0) for a null, else
 (1, value). Texts are bytes."""
@@ -23,6 +23,7 @@ OrderKey: TypeAlias = tuple[tuple[int, Any], ...]
 CLOSE: Final = 4
 """The largest range of integers, in times of the number of rows, over which rows are placed and not sorted."""
 _NULL: Final = (0, 0)
+_INT32_MAX: Final = (1 << 31) - 1
 _INT64_MAX: Final = (1 << 63) - 1
 
 
@@ -100,9 +101,10 @@ def _placed(packed: NDArray[np.int64], close: int) -> Indexes | None:
     size = int(packed.max()) - int(least) + 1
     if size > close * len(packed):
         return None
-    rows = np.full(size, -1, dtype=np.intp)
-    rows[packed - least] = np.arange(len(packed))
-    placed: Indexes = rows[rows >= 0]
+    kind = np.dtype(np.int32 if len(packed) <= _INT32_MAX else np.int64)
+    rows: Indexes = np.full(size, -1, kind)
+    rows[packed - least] = np.arange(len(packed), dtype=kind)
+    placed = rows if rows.min() >= 0 else rows[rows >= 0]
     return placed if len(placed) == len(packed) else None
 
 
@@ -176,6 +178,12 @@ def places_among(columns: Sequence[pa.Array], bounds: Sequence[OrderKey]) -> Ind
         bounds: places in these columns.
     """
     first, *rest = columns
+    if rest and bounds and all(pa.types.is_integer(column.type) for column in columns):
+        values = zip(*([value if filled else None for filled, value in bound] for bound in bounds), strict=True)
+        limits = [pa.array(column_values, column.type) for column, column_values in zip(columns, values, strict=True)]
+        packed = _packed([pa.concat_arrays(pair) for pair in zip(columns, limits, strict=True)])
+        if packed is not None:
+            return np.searchsorted(packed[len(first) :], packed[: len(first)], side="right")
     if not pa.types.is_integer(first.type) or first.null_count or any(bound[0] == _NULL for bound in bounds):
         count: Indexes = np.zeros(len(first), dtype=np.intp)
         for bound in bounds:

@@ -3,7 +3,7 @@
 The records of a range fit into memory, and the task that reads its file orders them (`Block.reorder_by`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -67,8 +67,9 @@ def _add_all(
     for rows, order in reading.batches(file, whole=True):
         if not rows.num_rows:
             continue
+        stored = rows.select([name for name in rows.schema.names if name not in ranges[0].partition])
         # Row ids are those that the Delta log and the file give together.
-        columns = [*rows.columns, *(order if reading.columns is None else ())]
+        columns = [*stored.columns, *(order if reading.columns is None else ())]
         place = places_among(order, bounds)
         counts = np.bincount(place, minlength=len(ranges))
         divided_rows = pa.RecordBatch.from_arrays(columns, schema=ranges[0].schema)
@@ -83,20 +84,27 @@ def _add_all(
 @contextmanager
 def _ranges(cluster: Cluster, plan: OrderPlan) -> "Iterator[list[_Range]]":
     """Return the ranges of a cluster. At the end of the context, all their records are written."""
-    columns = [(name, arrow_type(node)) for name, node in plan.reading.log.nodes.items()]
+    block, count = cluster.files[0].block, len(cluster.bounds) + 1
+    of_files = [file.block.partition.items() for file in cluster.files]
+    shared = {name: text for name, text in of_files[0] if all((name, text) in own for own in of_files)}
+    partition = {name: text for name, text in shared.items() if name not in plan.reading.order_columns}
+    columns = [(name, arrow_type(node)) for name, node in plan.reading.log.nodes.items() if name not in partition]
     schema = pa.schema([*columns, *((name, pa.int64()) for name in plan.reading.hidden)])
-    slice_no, count = cluster.files[0].block.slice_no, len(cluster.bounds) + 1
     most = plan.memory_bytes // (WAITING * count)
     with ExitStack() as stack:
-        yield [stack.enter_context(_Range(plan, schema, slice_no, most)) for _ in range(count)]
+        yield [stack.enter_context(_Range(plan, schema, partition, block.slice_no, most)) for _ in range(count)]
 
 
 @dataclass(slots=True)
 class _Range:
-    """The file of a range while several threads add records. Use it as a context. At most `most_bytes` wait."""
+    """The file of a range while several threads add records. Use it as a context. At most `most_bytes` wait.
+
+    All records have the values of `partition`, which the file does not have.
+    """
 
     plan: OrderPlan
     schema: pa.Schema
+    partition: Mapping[str, str | None]
     slice_no: int
     most_bytes: int
     records: int = 0
@@ -140,7 +148,7 @@ class _Range:
         return Block(
             path=self._path,
             named=self._path.rpartition("/")[2],
-            partition={},
+            partition=self.partition,
             slice_no=self.slice_no,
             commit=0,
             sequence=0,

@@ -2,13 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
+from jobs.lake.event_log import PinnedLog
 from jobs.ledger import plain_codec
 from jobs.ledger.history import REMEMBERED
+from jobs.planning import log_state
+from jobs.planning.log_pin import pin_input
 from tests.support.fake_replay import PIPELINE
 from tests.support.years_of_slices import YearsOfSlices
 
@@ -49,3 +53,18 @@ def test_a_command_decodes_few_lines_of_the_snapshot(
     assert run_cli(hindcast, [command, *COMMANDS[command], *places]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out
     assert 0 < len(decoded) <= most
+
+
+def test_status_reads_the_log_of_a_pipeline_once(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pins = []
+
+    def counted(*arguments: Any, **options: Any) -> PinnedLog:  # noqa: ANN401 - those of `pin_input`
+        pins.append(arguments)
+        return pin_input(*arguments, **options)
+
+    monkeypatch.setattr(log_state, "pin_input", counted)
+    assert run_cli(hindcast, ["status", "--lake", str(lake), "--pipelines", str(lake / "pipelines")]) == 0
+    assert "newest record" in capsys.readouterr().out
+    assert len(pins) == 1
