@@ -10,17 +10,21 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jobs.durations import format_duration, human_duration
+from jobs.engine.fingerprints import relevant_document
 from jobs.lake.lake import Lake
 from jobs.lake.store import attempts_dataset
 from jobs.ledger.view import LedgerView, StagedRun
+from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
+from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.reading.plain_values import plain
 from jobs.reading.published import HIDDEN
 from jobs.reading.stored_rows import IDS, StoredRuns
+from jobs.reading.stored_tables import spec_of
 from jobs.review.explain_windows import RecordWindows, interval, record_time, windows_of
-from jobs.review.log_search import record_of, slice_finder
+from jobs.review.log_search import LogRecord, record_of, slice_finder
 from windowlib.columnar.undecodable import readable
 from windowlib.errors import RequestError
 from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, ROW_ID, UNASSIGNED_RECORDS
@@ -72,7 +76,7 @@ def explain(
 
     Args:
         lake: the lake.
-        pipeline: the spec of the chain.
+        pipeline: the spec of the chain. It finds the record. Its slice is explained with the spec of the slice's run.
         record_id: the value of the column `log.record_id`. Without such a column, the hash of a record of a side table:
             its `record_id` (16 hexadecimal digits), or its `record_hash` (a decimal number).
         view: the ledger version.
@@ -94,18 +98,25 @@ def explain(
     for table, explain_row in side_tables:
         for row in _side_rows(stored, table, [*runs.values()], wanted=wanted):
             shown = record_id if pipeline.log.record_id else _hash_text(row["record_hash"])
-            fate, sentence = explain_row(pipeline, shown, row)
+            spec = spec_of(view, runs[row["slice_id"]])
+            fate, sentence = explain_row(spec, shown, row)
+            sentence += _other_spec(pipeline, spec, row["slice_id"])
             details = {name: value for name, value in row.items() if name not in HIDDEN}
             return _explanation(
                 shown, fate, sentence, slice_id=row["slice_id"], is_published=_is_published(view, row), details=details
             )
-    record, is_kept = record_of(lake, pipeline, record_id, view=view, only=only)
-    slice_id = slice_finder(pipeline, view)(record).slice_id
+    record = record_of(lake, pipeline, record_id, view=view, only=only)
+    slice_id = slice_finder(pipeline, view)(record.values | record.derived(pipeline)[0]).slice_id
     if only is not None and slice_id not in only:
         raise RequestError(f"record {record_id} is in slice {slice_id} of the log, which is not one of those searched")
-    return _from_log(
-        lake, pipeline, record_id, slice_id=slice_id, record=record, is_kept=is_kept, view=view, locate=locate
-    )
+    if slice_id not in runs:
+        sentence = f"Record {record_id} is in the log, in slice {slice_id}, which has not been replayed yet."
+        details = {"record": record.derived(pipeline)[0]}
+        return Explanation(
+            record_id=record_id, fate="not replayed", sentence=sentence, slice_id=slice_id, is_published=False,
+            details=details,
+        )  # fmt: skip
+    return _from_log(lake, pipeline, record_id, slice_id=slice_id, record=record, view=view, locate=locate)
 
 
 def _runs(view: LedgerView) -> dict[str, StagedRun]:
@@ -244,46 +255,50 @@ def _explanation(
     )
 
 
+def _other_spec(pipeline: Pipeline, spec: Pipeline, slice_id: str) -> str:
+    """Return a sentence that a slice was computed with another spec than `pipeline`; empty if it was not."""
+    if relevant_document(pipeline_document(spec)) == relevant_document(pipeline_document(pipeline)):
+        return ""
+    changes = in_one_sentence(spec_changes(spec, pipeline))
+    return f" Slice {slice_id} was computed with another spec than the one in force: {changes}."
+
+
 def _from_log(
-    lake: Lake, pipeline: Pipeline, record_id: str, *, slice_id: str, record: Mapping[str, Any], is_kept: bool,
-    view: LedgerView, locate: Locator | None,
+    lake: Lake, pipeline: Pipeline, record_id: str, *, slice_id: str, record: LogRecord, view: LedgerView,
+    locate: Locator | None,
 ) -> Explanation:  # fmt: skip
-    """Explain a record of the log that no side table has: filtered, in windows, or in a slice not yet replayed."""
+    """Explain a record of a replayed slice that no side table has: filtered, or in windows."""
     runs = _runs(view)
-    run = runs.get(slice_id)
-    if run is None:
-        sentence = f"Record {record_id} is in the log, in slice {slice_id}, which has not been replayed yet."
-        return Explanation(
-            record_id=record_id,
-            fate="not replayed",
-            sentence=sentence,
-            slice_id=slice_id,
-            is_published=False,
-            details={"record": record},
-        )
+    run = runs[slice_id]
+    spec = spec_of(view, run)
+    values, is_kept = record.derived(spec)
     is_published = view.published.get(slice_id) == run.result.run_id
     if not is_kept:
         sentence = (
-            f"Record {record_id} is filtered: it arrived in slice {slice_id}, and log.where ({pipeline.log.where}) "
+            f"Record {record_id} is filtered: it arrived in slice {slice_id}, and log.where ({spec.log.where}) "
             "does not keep it. It is counted, and it is in no window and in no other table."
-        )
-        own = {"record": record}
+        ) + _other_spec(pipeline, spec, slice_id)
+        own = {"record": values}
         return _explanation(record_id, "filtered", sentence, slice_id=slice_id, is_published=is_published, details=own)
-    happened = record_time(pipeline.log.event_time, record)
-    windows = windows_of(lake, pipeline, record, runs=runs)
-    key = ", ".join(f"{column} {record[column]}" for column in pipeline.log.key_columns) or "all records"
+    happened = record_time(spec.log.event_time, values)
+    same_keys = {name: run for name, run in runs.items() if spec_of(view, run).log.key_columns == spec.log.key_columns}
+    unpublished = runs.keys() - view.published.keys() if is_published else frozenset[str]()
+    windows = windows_of(lake, spec, values, runs=same_keys, unpublished=unpublished)
+    key = ", ".join(f"{column} {values[column]}" for column in spec.log.key_columns) or "all records"
     when = happened.problem if happened.ms is None else show_instant(happened.ms)
     sentence = (
         f"Record {record_id} is assigned: it happened at {when} and arrived in slice "
-        f"{slice_id}, in time for {_windows_word(pipeline)} of {key}. "
-        f"{_windows_text(windows, last=[*runs][-1]) or _no_windows_text(pipeline)}."
+        f"{slice_id}, in time for {_windows_word(spec)} of {key}. "
+        f"{_windows_text(windows, last=[*same_keys][-1]) or _no_windows_text(spec)}."
     )
     details = {
-        "record": record,
+        "record": values,
         "event_time_ms": happened.ms,
         "fired": list(windows.fired),
         "superseded": dict(windows.superseded),
         "open": list(windows.still_open),
+        "fired_not_published": dict(windows.fired_later),
+        "superseded_not_published": dict(windows.superseded_later),
         "run_id": run.result.run_id,
     }
     if locate is not None:
@@ -291,6 +306,7 @@ def _from_log(
         details |= {"rank": rank, "watermark_ms": met_ms}
         met = "there was no watermark yet" if met_ms is None else f"the watermark was {show_instant(met_ms)}"
         sentence += f" It is at place {rank + 1:,} of its slice. When it arrived, {met}."
+    sentence += _other_spec(pipeline, spec, slice_id)
     return _explanation(record_id, "assigned", sentence, slice_id=slice_id, is_published=is_published, details=details)
 
 
@@ -302,7 +318,12 @@ def _windows_text(windows: RecordWindows, *, last: str) -> str:
         ("fired and {} superseded now", taken),
         (f"{{}} still open after slice {last}", windows.still_open),
     )
-    return ". ".join(_counted(texts, what) for what, texts in parts if texts)
+    texts = [_counted(texts, what) for what, texts in parts if texts]
+    for words, by_slice in (("fired", windows.fired_later), ("{} superseded", windows.superseded_later)):
+        for slice_id in sorted({*by_slice.values()}):
+            own = [bounds for bounds, place in by_slice.items() if place == slice_id]
+            texts.append(_counted(own, f"{words} in slice {slice_id}, which is not published"))
+    return ". ".join(texts)
 
 
 def _counted(windows: Sequence[str], what: str) -> str:

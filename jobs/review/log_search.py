@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -52,10 +53,23 @@ def slice_finder(pipeline: Pipeline, view: LedgerView) -> Callable[[Mapping[str,
     return slice_of
 
 
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """A record of the log, with the columns that are stored there."""
+
+    log: LogVersion
+    values: dict[str, Any]
+
+    def derived(self, spec: Pipeline) -> tuple[dict[str, Any], bool]:
+        """Return the record with the derived columns of a spec, and whether the filter of the spec keeps it."""
+        derived = derivation(spec, self.log.columns)
+        return _with_derived(self.log, derived, self.values) if derived else (self.values, True)
+
+
 def record_of(
     lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView, only: frozenset[str] | None
-) -> tuple[dict[str, Any], bool]:
-    """Return a record of the log with its derived columns, and whether the filter keeps it.
+) -> LogRecord:
+    """Return a record of the log.
 
     Args:
         lake: the lake.
@@ -84,7 +98,7 @@ def record_of(
             f"the log {pipeline.log.table} has no record whose {column} is {record_id!r}; take a value of that column "
             "from the log"
         )
-    return _with_derived(log, derived, record) if derived else (record, True)
+    return LogRecord(log, record)
 
 
 def _with_derived(log: LogVersion, derived: Derivation, record: dict[str, Any]) -> tuple[dict[str, Any], bool]:
