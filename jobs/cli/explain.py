@@ -110,7 +110,7 @@ def explain_command(  # noqa: PLR0913  (its options)
     view = work.ledger.view()
     locate = _locator(work.pipeline, places, view=view, master=master) if with_position else None
     explanation = explain(places.lake, work.pipeline, record_id, view=view, locate=locate)
-    return options.answer(as_json, explanation.to_json(), explanation.sentence)
+    return options.answer(as_json, explanation.to_json(), *explanation.lines)
 
 
 def _locator(pipeline: Pipeline, places: options.Places, *, view: LedgerView, master: str | None) -> Locator:

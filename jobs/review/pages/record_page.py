@@ -38,11 +38,11 @@ DEFAULT_LIMITS = SearchLimits()
 class Scope:
     """The slices that a search reads: a view that has no others. `older` is the last slice before them.
 
-    `onward` is a view of these slices and all after them, whose panes may replace those of the scope.
+    `whole` is the view with all slices.
     """
 
     view: LedgerView
-    onward: LedgerView
+    whole: LedgerView
     first: str
     last: str
     older: str | None
@@ -78,7 +78,7 @@ def search_scope(view: LedgerView, last: str | None = None, *, limits: SearchLim
     start = end - len(chosen)
     return Scope(
         view=_restricted(view, frozenset(chosen)),
-        onward=_restricted(view, frozenset(list(view.slices)[start:])),
+        whole=view,
         first=ids[start],
         last=ids[end - 1],
         older=ids[start - 1] if start else None,
@@ -99,7 +99,7 @@ def scope_after(view: LedgerView, slice_id: str, *, limits: SearchLimits = DEFAU
     chosen = list(_chosen(view, ids[place:][::-1], limits))
     return Scope(
         view=_restricted(view, frozenset(chosen)),
-        onward=_restricted(view, frozenset(ids[place:])),
+        whole=view,
         first=slice_id,
         last=chosen[-1],
         older=ids[place - 1] if place else None,
@@ -113,7 +113,7 @@ def spec_of_chain(pipeline: Pipeline, view: LedgerView) -> Pipeline:
 
 
 def find(lake: Lake, pipeline: Pipeline, record_id: str, *, scope: Scope) -> Found:
-    """Explain a record of the slices of a scope.
+    """Explain a record of the slices of a scope, and the first record of a duplicate if it is in an earlier slice.
 
     Raises:
         HindcastError: the rows or the log cannot be read.
@@ -123,7 +123,18 @@ def find(lake: Lake, pipeline: Pipeline, record_id: str, *, scope: Scope) -> Fou
     except RequestError as error:
         return Found(explanation=None, problem=str(error))
     more = "" if scope.is_newest else f" The slices after {scope.last} were not searched."
-    return Found(explanation=replace(told, sentence=told.sentence + more), problem=None)
+    told = replace(told, sentence=told.sentence + more)
+    return Found(explanation=_with_first(lake, pipeline, told, scope=scope), problem=None)
+
+
+def _with_first(lake: Lake, pipeline: Pipeline, told: Explanation, *, scope: Scope) -> Explanation:
+    """Return the explanation of a duplicate with that of its first record, if the scope has not its slice."""
+    slice_id = str(told.details.get("earlier_slice_id"))
+    if told.fate != "duplicate" or slice_id in scope.slices or slice_id not in scope.whole.slices:
+        return told
+    earlier = find(lake, pipeline, told.record_id, scope=scope_after(scope.whole, slice_id)).explanation
+    known = () if earlier is None else (replace(earlier, others=()), *earlier.others)
+    return replace(told, others=(*told.others, *(each for each in known if each.slice_id == slice_id)))
 
 
 def windows_of_key(
@@ -148,7 +159,9 @@ def windows_of_key(
 
     windows = _of_key(read_published(lake, pipeline.name, scope.view), key)
     if windows.num_rows and not scope.is_newest:
-        seen = read_published(lake, pipeline.name, scope.onward, chosen=_around(lake, pipeline.name, windows))
+        ids = list(scope.whole.slices)  # panes of later slices may replace those of the scope
+        onward = _restricted(scope.whole, frozenset(ids[ids.index(scope.first) :]))
+        seen = read_published(lake, pipeline.name, onward, chosen=_around(lake, pipeline.name, windows))
         windows = _of_key(seen, key)
         windows = windows.filter(pc.is_in(windows["slice_id"], pa.array(scope.slices, windows["slice_id"].type)))
     return windows.slice(0, most), windows.num_rows
