@@ -16,6 +16,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
+from jobs.plain_text import counted
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.reading.plain_values import plain
 from jobs.reading.published import HIDDEN
@@ -60,7 +61,7 @@ class Explanation:
             return (self.sentence,)
         told = 1 + len(self.others)
         cut = f"; {told} of them are explained" if self.left_out else ""
-        several = f"{told + self.left_out:,} records have the id {self.record_id}{cut}."
+        several = f"{counted(told + self.left_out, 'record')} have the id {self.record_id}{cut}."
         return (several, self.sentence, *(other.sentence for other in self.others))
 
     def to_json(self) -> dict[str, Any]:
