@@ -15,7 +15,7 @@ from jobs.pipeline.slices import parse_bound, show_instant
 from jobs.plain_text import counted
 from jobs.planning.chains import RunsByState
 from jobs.planning.published_spec import on_published_spec
-from jobs.planning.request_context import RequestContext
+from jobs.planning.request_context import RequestContext, stored_pipeline
 from jobs.review.explain import Locator, explain
 from jobs.runs import SHOWN_DIGITS
 
@@ -110,7 +110,7 @@ def explain_command(  # noqa: PLR0913  (its options)
     view = work.ledger.view()
     locate = _locator(work.pipeline, places, view=view, master=master) if with_position else None
     explanation = explain(places.lake, work.pipeline, record_id, view=view, locate=locate)
-    return options.answer(as_json, explanation.to_json(), explanation.sentence)
+    return options.answer(as_json, explanation.to_json(), *explanation.lines)
 
 
 def _locator(pipeline: Pipeline, places: options.Places, *, view: LedgerView, master: str | None) -> Locator:
@@ -119,12 +119,14 @@ def _locator(pipeline: Pipeline, places: options.Places, *, view: LedgerView, ma
         from jobs.review.position import Wanted, locate
         from jobs.spark.lazy_session import LazySession
 
+        spec = stored_pipeline(pipeline, view.requests[run.request_id])
+        spec = spec.model_copy(update={"log": spec.log.model_copy(update={"record_id": pipeline.log.record_id})})
         slice_, by_state = run.result.slice, RunsByState.of(view)
         before, warm_up = by_state.checkpoint_before(run), by_state.warm_up_before(run)
         known = known_log(view, [slice_])
         wanted = Wanted(one=slice_, record_id=record_id, before=before, warm_up=warm_up, known=known)
-        with explained(pipeline):
-            place = locate(LazySession.named("hindcast explain", master), pipeline, places.lake, wanted=wanted)
+        with explained(spec):
+            place = locate(LazySession.named("hindcast explain", master), spec, places.lake, wanted=wanted)
         return place.rank, place.watermark_ms
 
     return find

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
 READERS = 8
+MOST_OF_FILE = 100
+"""So many records with one value are taken from a file at most."""
 NOTHING = Derivation()
 _PARTITION_TYPES = {"date": "date32", "integer": "int32", "long": "int64", "short": "int16", "byte": "int8"}
 
@@ -42,10 +44,10 @@ class _SearchedFile(NamedTuple):
     deleted: DeletedRows | None
 
 
-def find_record(
+def find_records(
     log: LogVersion, column: str, value: str, *, search: Search | None = None, derivation: Derivation = NOTHING
-) -> dict[str, Any] | None:
-    """Return a record whose `column`, as text, equals `value`; None if there is no such record.
+) -> Iterator[dict[str, Any]]:
+    """Yield the records whose `column`, as text, equals `value`: at most `MOST_OF_FILE` of each file.
 
     Args:
         log: the log.
@@ -54,8 +56,8 @@ def find_record(
         search: chooses the files, and tells with which digest each is compared. None: all files, without a digest.
         derivation: may have the column.
 
-    Returns:
-        The record's values by logical column name, as plain Python values.
+    Yields:
+        A record's values by logical column name, as plain Python values.
 
     Raises:
         LogError: a data file is lost, damaged, or not as an earlier reading has found it.
@@ -67,7 +69,8 @@ def find_record(
         records = readers.map(
             lambda file: _in_file(log, system, file, wanted=(column, value), derivation=derivation), files
         )
-        return next((record for record in records if record is not None), None)
+        for own in records:
+            yield from own
 
 
 def values_with(
@@ -89,7 +92,7 @@ def values_with(
         The values, each with the values of the partition columns of its file.
 
     Raises:
-        LogError: as for `find_record`.
+        LogError: as for `find_records`.
     """
     system, root = file_system(log.uri)
     with ThreadPoolExecutor(max_workers=READERS) as readers:
@@ -228,7 +231,7 @@ def _in_file(
     *,
     wanted: tuple[str, str],
     derivation: Derivation,
-) -> dict[str, Any] | None:
+) -> list[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
@@ -237,24 +240,28 @@ def _in_file(
 
     (covered, partition, _), (column, value) = file, wanted
     if column in partition and str(partition[column]) != value:
-        return None
+        return []
     with log_errors(log.uri, f"reading the data file {covered.place}"):
         check_file(system, covered, footer_only=True)
         dataset = _dataset(log, system, file)
         if column in derivation.nodes:
             pairs = _derived_texts(log, dataset, partition, column=column, derivation=derivation)
             matching = (batch.filter(pc.equal(texts, value)) for batch, texts in pairs)
-            rows = pa.Table.from_batches([batch for batch in matching if batch.num_rows][:1], dataset.schema)
+            rows = pa.Table.from_batches([batch for batch in matching if batch.num_rows], dataset.schema)
         else:
             stored = log.physical[column]
             if column not in partition and stored not in dataset.schema.names:
-                return None
+                return []
             condition = None if column in partition else ds.field(stored).cast("string") == value
             rows = dataset.to_table(filter=condition)
-    if not rows.num_rows:
-        return None
-    first = {
-        name: without_undecodable(column.slice(0, 1).combine_chunks(), escaped)[0].as_py()
-        for name, column in zip(rows.column_names, rows.columns, strict=True)
+    first = rows.slice(0, MOST_OF_FILE)
+    values = {
+        name: without_undecodable(column.combine_chunks(), escaped).to_pylist()
+        for name, column in zip(first.column_names, first.columns, strict=True)
     }
-    return {name: partition[name] if name in partition else first.get(log.physical[name]) for name in log.nodes}
+    absent = [None] * first.num_rows
+    columns = [
+        [partition[name]] * first.num_rows if name in partition else values.get(log.physical[name], absent)
+        for name in log.nodes
+    ]
+    return [dict(zip(log.nodes, row, strict=True)) for row in zip(*columns, strict=True)]

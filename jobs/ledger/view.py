@@ -327,16 +327,17 @@ class LedgerView:
     def newest_runs(self) -> dict[str, StagedRun]:
         """Return slice -> the run that was staged last, published or not.
 
-        A run that only candidates or closed requests have, and that readers do not see, counts if there is no other.
+        Runs that no request uses do not count: those of warm-ups, and those that a complete repair has left out. A run
+        that only candidates or closed requests use, and that readers do not see, counts if there is no other.
         """
         requests = self.requests.values()
         aside = {each.request_id for each in requests if each.is_candidate or each.state is RequestState.CLOSED}
-        used = {run_id for each in requests if each.request_id not in aside for run_id in each.runs.values()}
-        used.update(self.published.values())
-        ordered = sorted(
-            self.runs.values(), key=lambda run: (run.request_id not in aside or run.result.run_id in used, run.seq)
-        )
-        return {run.result.slice.slice_id: run for run in ordered}
+        uses = {run_id: False for each in requests if each.request_id in aside for run_id in each.runs.values()}
+        uses |= {run_id: True for each in requests if each.request_id not in aside for run_id in each.runs.values()}
+        uses |= dict.fromkeys(self.published.values(), True)
+        used = [(is_first, self.runs[run_id]) for run_id, is_first in uses.items() if run_id in self.runs]
+        ordered = sorted(used, key=lambda use: (use[0], use[1].seq))
+        return {run.result.slice.slice_id: run for _, run in ordered}
 
     def rewrites_since(self, run: StagedRun) -> tuple[AcceptedRewrite, ...]:
         """Return the accepted commits that removed or changed records of a slice after a run had read it, in order."""

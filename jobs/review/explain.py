@@ -6,31 +6,33 @@ other record of a replayed slice is in windows: windows that fired are in window
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
-from jobs.durations import format_duration, human_duration
+from jobs.engine.fingerprints import relevant_document
 from jobs.lake.lake import Lake
 from jobs.lake.store import attempts_dataset
 from jobs.ledger.view import LedgerView, StagedRun
+from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
+from jobs.planning.spec_changes import in_one_sentence, spec_changes
 from jobs.reading.plain_values import plain
 from jobs.reading.published import HIDDEN
 from jobs.reading.stored_rows import IDS, StoredRuns
-from jobs.review.explain_windows import RecordWindows, interval, record_time, windows_of
-from jobs.review.log_search import record_of, slice_finder
+from jobs.reading.stored_tables import spec_of
+from jobs.review.explain_rows import Fate, duplicate, invalid, late, some, unassigned
+from jobs.review.explain_windows import RecordWindows, record_time, windows_of
+from jobs.review.log_search import LogRecord, records_of
 from windowlib.columnar.undecodable import readable
-from windowlib.errors import RequestError
+from windowlib.errors import LogError, RequestError
 from windowlib.records.tables import DUPLICATE_RECORDS, INVALID_RECORDS, LATE_RECORDS, ROW_ID, UNASSIGNED_RECORDS
 
-MAX_WINDOWS = 4
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,16}")  # fewer digits: without leading zeros, as older runs stored them
 _DECIMAL = re.compile(r"-?[0-9]{1,19}")
-Fate = Literal[
-    "late", "late for some windows", "unassigned", "invalid", "assigned", "filtered", "duplicate", "not replayed"
-]
+MOST_TOLD: Final = 10
+"""So many records with one id are explained at most."""
 NOT_PUBLISHED = " Readers do not see this yet: the run is staged, not published."
 
 
@@ -39,6 +41,8 @@ class Explanation:
     """The fate of one record. `details` is the row of its side table, or the record with its windows.
 
     `slice_id` is the slice in which the record arrived. `is_published`: readers see the run that decided the fate.
+    `others` are explanations of other records with this id, without others of their own. Of `left_out` more, there is
+    none.
     """
 
     record_id: str
@@ -47,9 +51,22 @@ class Explanation:
     slice_id: str | None
     is_published: bool
     details: Mapping[str, Any] = field(default_factory=dict)
+    others: "tuple[Explanation, ...]" = ()
+    left_out: int = 0
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The explanation in sentences; a line for each record, if several have this id."""
+        if not self.others:
+            return (self.sentence,)
+        told = 1 + len(self.others)
+        cut = f"; {told} of them are explained" if self.left_out else ""
+        several = f"{counted(told + self.left_out, 'record')} have the id {self.record_id}{cut}."
+        return (several, self.sentence, *(other.sentence for other in self.others))
 
     def to_json(self) -> dict[str, Any]:
         """Return the explanation as plain JSON data; times are ISO texts in UTC."""
+        others = {"others": [other.to_json() for other in self.others], "left_out": self.left_out}
         return {
             "record_id": self.record_id,
             "fate": self.fate,
@@ -57,6 +74,7 @@ class Explanation:
             "published": self.is_published,
             "sentence": self.sentence,
             "details": plain(self.details),
+            **(others if self.others else {}),
         }
 
 
@@ -70,9 +88,11 @@ def explain(
 ) -> Explanation:  # fmt: skip
     """Return the fate of a record in the published runs; for slices without one, in the runs of open requests.
 
+    If several records have the id, those of side tables come first: the others are in slice order after them.
+
     Args:
         lake: the lake.
-        pipeline: the spec of the chain.
+        pipeline: the spec of the chain. It finds the record. Its slice is explained with the spec of the slice's run.
         record_id: the value of the column `log.record_id`. Without such a column, the hash of a record of a side table:
             its `record_id` (16 hexadecimal digits), or its `record_hash` (a decimal number).
         view: the ledger version.
@@ -85,27 +105,73 @@ def explain(
         LogError: the log cannot be read.
         StoreError: stored rows cannot be read, or differ from those that were written.
     """
-    runs = _runs(view)
-    stored = StoredRuns(lake, pipeline.name, view)
-    wanted = ("record_id", [record_id]) if pipeline.log.record_id else ("record_hash", [*_hashes(record_id)])
-    side_tables = [(LATE_RECORDS, _late), (UNASSIGNED_RECORDS, _unassigned), (INVALID_RECORDS, _invalid)]
+    rows, told = _from_side_tables(lake, pipeline, record_id, view=view)
+    records: list[LogRecord] = []
+    problem = ""
+    if pipeline.log.record_id or not told:
+        try:
+            records = _without(rows, records_of(lake, pipeline, record_id, view=view, only=only))
+        except (LogError, RequestError) as error:
+            if not told:
+                raise
+            if isinstance(error, LogError):
+                problem = f" The log could not be searched for other records with this id: {error}"
+    for record in records[: max(0, MOST_TOLD - len(told))]:
+        is_first = sum(each.slice_id == record.slice_id for each in records) == 1 and all(
+            "earlier_rank" in row for row in rows if row["slice_id"] == record.slice_id
+        )
+        find = locate if is_first else None
+        told.append(_from_log(lake, pipeline, record_id, record=record, view=view, locate=find))
+    left_out = len(rows) + len(records) - len(told)
+    return replace(told[0], sentence=told[0].sentence + problem, others=tuple(told[1:]), left_out=left_out)
+
+
+def _from_side_tables(
+    lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView
+) -> tuple[list[dict[str, Any]], list[Explanation]]:
+    """Return the rows of the side tables with an id, and the explanations of the first ones."""
+    runs, stored = _runs(view), StoredRuns(lake, pipeline.name, view)
+    column = "record_id" if pipeline.log.record_id else "record_hash"
+    wanted = (column, [record_id] if pipeline.log.record_id else [*_hashes(record_id)])
+    side_tables = [(LATE_RECORDS, late), (UNASSIGNED_RECORDS, unassigned), (INVALID_RECORDS, invalid)]
     if any(DUPLICATE_RECORDS in run.result.digests for run in runs.values()):
-        side_tables.append((DUPLICATE_RECORDS, _duplicate))
+        side_tables.append((DUPLICATE_RECORDS, duplicate))
+    rows: list[dict[str, Any]] = []
+    told: list[Explanation] = []
     for table, explain_row in side_tables:
         for row in _side_rows(stored, table, [*runs.values()], wanted=wanted):
+            if rows and row[column] != rows[0][column]:  # the text is another hash in its other form
+                continue
+            rows.append(row)
+            if len(told) == MOST_TOLD:
+                continue
             shown = record_id if pipeline.log.record_id else _hash_text(row["record_hash"])
-            fate, sentence = explain_row(pipeline, shown, row)
+            spec = spec_of(view, runs[row["slice_id"]])
+            fate, sentence = explain_row(spec, shown, row)
+            sentence += _other_spec(pipeline, spec, row["slice_id"])
             details = {name: value for name, value in row.items() if name not in HIDDEN}
-            return _explanation(
-                shown, fate, sentence, slice_id=row["slice_id"], is_published=_is_published(view, row), details=details
-            )
-    record, is_kept = record_of(lake, pipeline, record_id, view=view, only=only)
-    slice_id = slice_finder(pipeline, view)(record).slice_id
-    if only is not None and slice_id not in only:
-        raise RequestError(f"record {record_id} is in slice {slice_id} of the log, which is not one of those searched")
-    return _from_log(
-        lake, pipeline, record_id, slice_id=slice_id, record=record, is_kept=is_kept, view=view, locate=locate
-    )
+            told.append(
+                _explanation(
+                    shown, fate, sentence, slice_id=row["slice_id"], is_published=_is_published(view, row),
+                    details=details,
+                )
+            )  # fmt: skip
+    return rows, told
+
+
+def _without(rows: Sequence[Mapping[str, Any]], records: Sequence[LogRecord]) -> list[LogRecord]:
+    """Return the records of the log that no row of a side table is of: each row is of the most similar one."""
+    left = [*records]
+    for row in rows:
+        stored = row.get("record") or {}
+        similar = [
+            (sum(stored.get(name) == value for name, value in record.values.items()), place)
+            for place, record in enumerate(left)
+            if record.slice_id == row["slice_id"]
+        ]
+        if similar:
+            del left[max(similar)[1]]
+    return left
 
 
 def _runs(view: LedgerView) -> dict[str, StagedRun]:
@@ -155,81 +221,6 @@ def _hashes(text: str) -> Iterator[int]:
         yield int(text)
 
 
-def _late(pipeline: Pipeline, record_id: str, row: Mapping[str, Any]) -> tuple[Fate, str]:
-    windows = [interval(each["window_start"], each["window_end"]) for each in row["missed_windows"] or ()]
-    which = "its only window" if len(windows) == 1 else f"all its {counted(len(windows), 'window')}"
-    if not row["missed_all"]:
-        which = f"{len(windows)} of its windows"
-    missed = f"for {which}: {_some(windows)}" if windows else "for any window"
-    sentence = (
-        f"Record {record_id} is late: it happened at {show_instant(row['event_time_ms'])}. When it arrived (slice "
-        f"{row['slice_id']}, place {row['rank'] + 1:,}), {_met_watermark(row)} {missed}. {_tolerance(pipeline)} "
-        "late_records stores it with all its columns."
-    )
-    return "late" if row["missed_all"] else "late for some windows", sentence
-
-
-def _met_watermark(row: Mapping[str, Any]) -> str:
-    """Return the watermark that a late record met and how late it was; "for" and the missed windows follow.
-
-    The watermark is null before the first one: the profile storm takes records before 1970 as late from the start.
-    """
-    watermark_ms, late_by_ms = row["watermark_ms"], row["late_by_ms"]
-    late = "late" if late_by_ms is None else f"{human_duration(late_by_ms)} too late"
-    if watermark_ms is None:
-        return f"there was no watermark yet. For the reason {row['reason']}, it was {late}"
-    return f"the watermark was {show_instant(watermark_ms)}, so it was {late}"
-
-
-def _tolerance(pipeline: Pipeline) -> str:
-    """Return how late a record may be in this pipeline, with the keys of the pipeline file that define it."""
-    watermark, windows = pipeline.watermark, pipeline.windows
-    if pipeline.front_end is not None or watermark is None or windows is None:
-        return f"The pipeline file defines under windows.{pipeline.front_end} how late a record may be."
-    if watermark.out_of_orderness_ms is not None or watermark.kind == "ascending":
-        bound = format_duration(watermark.out_of_orderness_ms or 0)
-        first = f"Records may be {bound} out of order (watermark.out_of_orderness)"
-    else:
-        first = f"The watermark is of kind {watermark.kind} (watermark.kind)"
-    lateness = format_duration(windows.allowed_lateness_ms)
-    return f"{first}. Windows accept records for another {lateness} (windows.allowed_lateness)."
-
-
-def _unassigned(pipeline: Pipeline, record_id: str, row: Mapping[str, Any]) -> tuple[Fate, str]:
-    sliding = None if pipeline.windows is None else pipeline.windows.sliding
-    gaps = (
-        f" (windows of {format_duration(sliding.size_ms)} every {format_duration(sliding.slide_ms)} leave gaps)"
-        if sliding
-        else ""
-    )
-    sentence = (
-        f"Record {record_id} is unassigned: it happened at {show_instant(row['event_time_ms'])}, between two "
-        f"windows{gaps}. It arrived in slice {row['slice_id']} (place {row['rank'] + 1:,}). unassigned_records stores "
-        "it with all its columns."
-    )
-    return "unassigned", sentence
-
-
-def _invalid(_pipeline: Pipeline, record_id: str, row: Mapping[str, Any]) -> tuple[Fate, str]:
-    detail = f" ({row['detail']})" if row.get("detail") else ""
-    sentence = (
-        f"Record {record_id} is invalid: {row['reason']}{detail}. It arrived in slice {row['slice_id']} (place "
-        f"{row['rank'] + 1:,}) and did not change the watermark. invalid_records stores it with all its columns."
-    )
-    return "invalid", sentence
-
-
-def _duplicate(pipeline: Pipeline, record_id: str, row: Mapping[str, Any]) -> tuple[Fate, str]:
-    distinct = pipeline.log.distinct
-    rule = "" if distinct is None else f" with the same {', '.join(distinct.by)}"
-    sentence = (
-        f"Record {record_id} is a duplicate: it arrived in slice {row['slice_id']} (place {row['rank'] + 1:,}), and a "
-        f"record{rule} arrived before it, in slice {row['earlier_slice_id']} (place {row['earlier_rank'] + 1:,}). The "
-        "duplicate is in no window and did not change the watermark. duplicate_records stores it with all its columns."
-    )
-    return "duplicate", sentence
-
-
 def _explanation(
     record_id: str, fate: Fate, sentence: str, *, slice_id: str, is_published: bool, details: Mapping[str, Any]
 ) -> Explanation:
@@ -244,46 +235,55 @@ def _explanation(
     )
 
 
+def _other_spec(pipeline: Pipeline, spec: Pipeline, slice_id: str) -> str:
+    """Return a sentence that a slice was computed with another spec than `pipeline`; empty if it was not."""
+    if relevant_document(pipeline_document(spec)) == relevant_document(pipeline_document(pipeline)):
+        return ""
+    changes = in_one_sentence(spec_changes(spec, pipeline))
+    return f" Slice {slice_id} was computed with another spec than the one in force: {changes}."
+
+
 def _from_log(
-    lake: Lake, pipeline: Pipeline, record_id: str, *, slice_id: str, record: Mapping[str, Any], is_kept: bool,
-    view: LedgerView, locate: Locator | None,
-) -> Explanation:  # fmt: skip
+    lake: Lake, pipeline: Pipeline, record_id: str, *, record: LogRecord, view: LedgerView, locate: Locator | None
+) -> Explanation:
     """Explain a record of the log that no side table has: filtered, in windows, or in a slice not yet replayed."""
-    runs = _runs(view)
+    runs, slice_id = _runs(view), record.slice_id
     run = runs.get(slice_id)
     if run is None:
         sentence = f"Record {record_id} is in the log, in slice {slice_id}, which has not been replayed yet."
         return Explanation(
-            record_id=record_id,
-            fate="not replayed",
-            sentence=sentence,
-            slice_id=slice_id,
-            is_published=False,
-            details={"record": record},
-        )
+            record_id=record_id, fate="not replayed", sentence=sentence, slice_id=slice_id, is_published=False,
+            details={"record": record.derived(pipeline)[0]},
+        )  # fmt: skip
+    spec = spec_of(view, run)
+    values, is_kept = record.derived(spec)
     is_published = view.published.get(slice_id) == run.result.run_id
     if not is_kept:
         sentence = (
-            f"Record {record_id} is filtered: it arrived in slice {slice_id}, and log.where ({pipeline.log.where}) "
+            f"Record {record_id} is filtered: it arrived in slice {slice_id}, and log.where ({spec.log.where}) "
             "does not keep it. It is counted, and it is in no window and in no other table."
-        )
-        own = {"record": record}
+        ) + _other_spec(pipeline, spec, slice_id)
+        own = {"record": values}
         return _explanation(record_id, "filtered", sentence, slice_id=slice_id, is_published=is_published, details=own)
-    happened = record_time(pipeline.log.event_time, record)
-    windows = windows_of(lake, pipeline, record, runs=runs)
-    key = ", ".join(f"{column} {record[column]}" for column in pipeline.log.key_columns) or "all records"
+    happened = record_time(spec.log.event_time, values)
+    same_keys = {name: run for name, run in runs.items() if spec_of(view, run).log.key_columns == spec.log.key_columns}
+    unpublished = runs.keys() - view.published.keys() if is_published else frozenset[str]()
+    windows = windows_of(lake, spec, values, runs=same_keys, unpublished=unpublished)
+    key = ", ".join(f"{column} {values[column]}" for column in spec.log.key_columns) or "all records"
     when = happened.problem if happened.ms is None else show_instant(happened.ms)
     sentence = (
         f"Record {record_id} is assigned: it happened at {when} and arrived in slice "
-        f"{slice_id}, in time for {_windows_word(pipeline)} of {key}. "
-        f"{_windows_text(windows, last=[*runs][-1]) or _no_windows_text(pipeline)}."
+        f"{slice_id}, in time for {_windows_word(spec)} of {key}. "
+        f"{_windows_text(windows, last=[*same_keys][-1]) or _no_windows_text(spec)}."
     )
     details = {
-        "record": record,
+        "record": values,
         "event_time_ms": happened.ms,
         "fired": list(windows.fired),
         "superseded": dict(windows.superseded),
         "open": list(windows.still_open),
+        "fired_not_published": dict(windows.fired_later),
+        "superseded_not_published": dict(windows.superseded_later),
         "run_id": run.result.run_id,
     }
     if locate is not None:
@@ -291,6 +291,7 @@ def _from_log(
         details |= {"rank": rank, "watermark_ms": met_ms}
         met = "there was no watermark yet" if met_ms is None else f"the watermark was {show_instant(met_ms)}"
         sentence += f" It is at place {rank + 1:,} of its slice. When it arrived, {met}."
+    sentence += _other_spec(pipeline, spec, slice_id)
     return _explanation(record_id, "assigned", sentence, slice_id=slice_id, is_published=is_published, details=details)
 
 
@@ -302,13 +303,18 @@ def _windows_text(windows: RecordWindows, *, last: str) -> str:
         ("fired and {} superseded now", taken),
         (f"{{}} still open after slice {last}", windows.still_open),
     )
-    return ". ".join(_counted(texts, what) for what, texts in parts if texts)
+    texts = [_counted(texts, what) for what, texts in parts if texts]
+    for words, by_slice in (("fired", windows.fired_later), ("{} superseded", windows.superseded_later)):
+        for slice_id in sorted({*by_slice.values()}):
+            own = [bounds for bounds, place in by_slice.items() if place == slice_id]
+            texts.append(_counted(own, f"{words} in slice {slice_id}, which is not published"))
+    return ". ".join(texts)
 
 
 def _counted(windows: Sequence[str], what: str) -> str:
     single = len(windows) == 1
     return (
-        f"{len(windows)} {'window' if single else 'windows'} {what.format('is' if single else 'are')}: {_some(windows)}"
+        f"{len(windows)} {'window' if single else 'windows'} {what.format('is' if single else 'are')}: {some(windows)}"
     )
 
 
@@ -323,8 +329,3 @@ def _no_windows_text(pipeline: Pipeline) -> str:
     if pipeline.windows.is_unbounded:
         return "The windows have no bounds in time, so the tables do not show in which panes of this key it is"
     return "They were merged into other windows, or closed without a firing"
-
-
-def _some(windows: Sequence[str]) -> str:
-    more = len(windows) - MAX_WINDOWS
-    return ", ".join(windows[:MAX_WINDOWS]) + (f" and {more} more" if more > 0 else "")

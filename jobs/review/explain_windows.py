@@ -1,7 +1,7 @@
 """Finds the windows of one record: those that fired, those that were superseded, and those still open. No Spark."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +30,16 @@ class RecordWindows:
 
     `superseded` maps a window that was withdrawn to the window that replaced it. The value is None if the tables do not
     show that window: it closed without records, or its bounds have changed since.
+
+    `fired_later` and `superseded_later` map windows to a slice that is not published and changes what readers see of
+    them: it fires a window that readers do not see yet, or withdraws one that they see.
     """
 
     fired: tuple[str, ...]
     superseded: Mapping[str, str | None]
     still_open: tuple[str, ...]
+    fired_later: Mapping[str, str] = field(default_factory=dict)
+    superseded_later: Mapping[str, str] = field(default_factory=dict)
 
 
 def record_time(time: TimeColumn, record: Mapping[str, Any]) -> InstantRead:
@@ -43,8 +48,9 @@ def record_time(time: TimeColumn, record: Mapping[str, Any]) -> InstantRead:
 
 
 def windows_of(
-    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, runs: Mapping[str, StagedRun]
-) -> RecordWindows:
+    lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, runs: Mapping[str, StagedRun],
+    unpublished: Collection[str] = (),
+) -> RecordWindows:  # fmt: skip
     """Return the windows of a record.
 
     Windows without bounds in time (global and count windows, Storm's queues) are not included.
@@ -54,6 +60,7 @@ def windows_of(
         pipeline: the spec.
         record: column -> value. The record must be valid, so that its time can be read.
         runs: slice -> run, in slice order. The state after the last run has the open windows.
+        unpublished: the slices whose panes change what readers will see, and not what they see.
     """
     at_ms = record_time(_windowed_by(pipeline), record).ms
     if at_ms is None:
@@ -61,18 +68,23 @@ def windows_of(
     holds = _Holds(at=_instant(at_ms), is_right_closed=pipeline.front_end == "storm")
     pairs = [(slice_id, run.result.attempt_id) for slice_id, run in runs.items()]
     panes = _panes(lake, pipeline, record, pairs=pairs, holds=holds)
-    shown = {bounds for bounds, kind in panes.items() if kind == "result"}
+    last = {_bounds(row): row for row in panes}
+    seen = {_bounds(row): row["kind"] for row in panes if row["slice_id"] not in unpublished}
+    shown = {bounds for bounds, kind in seen.items() if kind == "result"}
+    later = {bounds for bounds, row in last.items() if row["kind"] == "result"}
     still_open = {
         bounds
         for run in [*runs.values()][-1:]
         for bounds in open_windows(lake, pipeline, record, checkpoint=run.checkpoint, holds=holds)
     }
-    withdrawn = sorted(bounds for bounds in panes if bounds not in shown | still_open)
-    heirs = {bounds: _heir(bounds, shown | still_open) for bounds in withdrawn}
+    present = shown | later | still_open
+    heirs = {bounds: _heir(bounds, present) for bounds in sorted(seen) if bounds not in present}
     return RecordWindows(
         fired=tuple(interval(*bounds) for bounds in sorted(shown)),
         superseded={interval(*bounds): interval(*heir) if heir else None for bounds, heir in heirs.items()},
-        still_open=tuple(interval(*bounds) for bounds in sorted(still_open - shown)),
+        still_open=tuple(interval(*bounds) for bounds in sorted(still_open - shown - later)),
+        fired_later={interval(*bounds): last[bounds]["slice_id"] for bounds in sorted(later - shown)},
+        superseded_later={interval(*bounds): last[bounds]["slice_id"] for bounds in sorted(shown - later)},
     )
 
 
@@ -91,8 +103,8 @@ class _Holds:
 
 def _panes(
     lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, pairs: Sequence[tuple[str, str]], holds: _Holds
-) -> dict[Interval, str]:
-    """Return bounds that include the record's time -> the kind of the last row with these bounds."""
+) -> list[dict[str, Any]]:
+    """Return the panes whose bounds include the record's time, in the order of firing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -108,7 +120,11 @@ def _panes(
         ]
     # As in the published view, a row that withdraws another one sorts after it.
     own.sort(key=lambda row: (*(row[name] for name in _PLACE), row["kind"] != "result"))
-    return {(row["window_start"], row["window_end"]): row["kind"] for row in own}
+    return own
+
+
+def _bounds(pane: Mapping[str, Any]) -> Interval:
+    return pane["window_start"], pane["window_end"]
 
 
 def open_windows(

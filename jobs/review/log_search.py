@@ -2,16 +2,18 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from jobs.expressions.derived_columns import Derivation
 from jobs.lake.covered_files import CoveredFile, StoredDigests
 from jobs.lake.known_log import REWRITE
 from jobs.lake.lake import Lake
 from jobs.lake.log_cut import Cut, slice_value
-from jobs.lake.log_rows import Search, find_record, leaf_columns
+from jobs.lake.log_rows import Search, find_records, leaf_columns
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
@@ -52,10 +54,28 @@ def slice_finder(pipeline: Pipeline, view: LedgerView) -> Callable[[Mapping[str,
     return slice_of
 
 
-def record_of(
+MOST_RECORDS: Final = 1_000
+"""So many records with one id are found in the log at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """A record of the log and the slice in which it arrived, with the columns that are stored there."""
+
+    log: LogVersion
+    slice_id: str
+    values: dict[str, Any]
+
+    def derived(self, spec: Pipeline) -> tuple[dict[str, Any], bool]:
+        """Return the record with the derived columns of a spec, and whether the filter of the spec keeps it."""
+        derived = derivation(spec, self.log.columns)
+        return _with_derived(self.log, derived, self.values) if derived else (self.values, True)
+
+
+def records_of(
     lake: Lake, pipeline: Pipeline, record_id: str, *, view: LedgerView, only: frozenset[str] | None
-) -> tuple[dict[str, Any], bool]:
-    """Return a record of the log with its derived columns, and whether the filter keeps it.
+) -> list[LogRecord]:
+    """Return the records of the log with an id, in slice order: at most `MOST_RECORDS`.
 
     Args:
         lake: the lake.
@@ -65,7 +85,8 @@ def record_of(
         only: the slices to search; None: all.
 
     Raises:
-        RequestError: the log has no such record, or the pipeline names no column of ids.
+        RequestError: the log has no such record, or has it in a slice that is not among `only`, or the pipeline names
+            no column of ids.
         LogError: the log cannot be read.
     """
     column = pipeline.log.record_id
@@ -78,13 +99,22 @@ def record_of(
 
     log, search = log_search(lake, pipeline, view, only=only)
     derived = derivation(pipeline, log.columns)
-    record = find_record(log, column, record_id, search=search, derivation=derived)
-    if record is None:
+    values = [*islice(find_records(log, column, record_id, search=search, derivation=derived), MOST_RECORDS)]
+    if not values:
         raise RequestError(
             f"the log {pipeline.log.table} has no record whose {column} is {record_id!r}; take a value of that column "
             "from the log"
         )
-    return _with_derived(log, derived, record) if derived else (record, True)
+    slice_of = slice_finder(pipeline, view)
+    placed = [(slice_of(_with_derived(log, derived, own)[0] if derived else own), own) for own in values]
+    records = [
+        LogRecord(log, slice_.slice_id, own) for slice_, own in sorted(placed, key=lambda pair: pair[0].start_ms)
+    ]
+    wanted = [record for record in records if only is None or record.slice_id in only]
+    if not wanted:
+        where = records[0].slice_id
+        raise RequestError(f"record {record_id} is in slice {where} of the log, which is not one of those searched")
+    return wanted
 
 
 def _with_derived(log: LogVersion, derived: Derivation, record: dict[str, Any]) -> tuple[dict[str, Any], bool]:

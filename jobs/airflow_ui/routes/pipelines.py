@@ -13,7 +13,7 @@ from jobs.airflow_ui.rendering import linker, page
 from jobs.airflow_ui.security import may_backfill
 from jobs.review import links
 from jobs.review.pages.state import Awaited, pipeline_state
-from jobs.review.report.collect import Part, collect_view
+from jobs.review.report.collect import Part, collect_view, shown_slices
 from jobs.review.report.model import build_model
 from jobs.review.report.page import section_values
 from jobs.review.report.rows import LateRow, ReportRows
@@ -65,8 +65,9 @@ def pipeline(request: Request, context: PipelineDep, last: str | None = None) ->
     state = pipeline_state(context.request_context, context.view)
     model = build_model(_with_awaited(rows, state.awaits))
     values = section_values(model, lambda slice_id: str(to(links.slice_page(name, slice_id))))
-    ids = list(context.view.slices)
-    shown = [slice_.slice_id for slice_ in rows.slices if slice_.slice_id in context.view.slices]
+    wanted = shown_slices(context.view, context.view.newest_runs())
+    ids = [slice_id for slice_id in context.view.slices if slice_id in wanted]
+    shown = [slice_.slice_id for slice_ in rows.slices if slice_.slice_id in wanted]
     return page(
         request,
         "pipeline",

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.lake import Lake
+from jobs.lake.row_filter import RowFilter
+from jobs.lake.store import table_columns
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.reading.published import quote_duckdb, read_published
+from jobs.reading.published import BOUNDS, quote_duckdb, read_published
 from jobs.reading.stored_tables import spec_of
 from jobs.review.explain import Explanation, explain
+from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import RequestError
+from windowlib.records.tables import WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,9 +36,13 @@ DEFAULT_LIMITS = SearchLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The slices that a search reads: a view that has no others. `older` is the last slice before them."""
+    """The slices that a search reads: a view that has no others. `older` is the last slice before them.
+
+    `whole` is the view with all slices.
+    """
 
     view: LedgerView
+    whole: LedgerView
     first: str
     last: str
     older: str | None
@@ -70,6 +78,7 @@ def search_scope(view: LedgerView, last: str | None = None, *, limits: SearchLim
     start = end - len(chosen)
     return Scope(
         view=_restricted(view, frozenset(chosen)),
+        whole=view,
         first=ids[start],
         last=ids[end - 1],
         older=ids[start - 1] if start else None,
@@ -90,6 +99,7 @@ def scope_after(view: LedgerView, slice_id: str, *, limits: SearchLimits = DEFAU
     chosen = list(_chosen(view, ids[place:][::-1], limits))
     return Scope(
         view=_restricted(view, frozenset(chosen)),
+        whole=view,
         first=slice_id,
         last=chosen[-1],
         older=ids[place - 1] if place else None,
@@ -103,7 +113,7 @@ def spec_of_chain(pipeline: Pipeline, view: LedgerView) -> Pipeline:
 
 
 def find(lake: Lake, pipeline: Pipeline, record_id: str, *, scope: Scope) -> Found:
-    """Explain a record of the slices of a scope.
+    """Explain a record of the slices of a scope, and the first record of a duplicate if it is in an earlier slice.
 
     Raises:
         HindcastError: the rows or the log cannot be read.
@@ -113,13 +123,26 @@ def find(lake: Lake, pipeline: Pipeline, record_id: str, *, scope: Scope) -> Fou
     except RequestError as error:
         return Found(explanation=None, problem=str(error))
     more = "" if scope.is_newest else f" The slices after {scope.last} were not searched."
-    return Found(explanation=replace(told, sentence=told.sentence + more), problem=None)
+    told = replace(told, sentence=told.sentence + more)
+    return Found(explanation=_with_first(lake, pipeline, told, scope=scope), problem=None)
+
+
+def _with_first(lake: Lake, pipeline: Pipeline, told: Explanation, *, scope: Scope) -> Explanation:
+    """Return the explanation of a duplicate with that of its first record, if the scope has not its slice."""
+    slice_id = str(told.details.get("earlier_slice_id"))
+    if told.fate != "duplicate" or slice_id in scope.slices or slice_id not in scope.whole.slices:
+        return told
+    earlier = find(lake, pipeline, told.record_id, scope=scope_after(scope.whole, slice_id)).explanation
+    known = () if earlier is None else (replace(earlier, others=()), *earlier.others)
+    return replace(told, others=(*told.others, *(each for each in known if each.slice_id == slice_id)))
 
 
 def windows_of_key(
     lake: Lake, pipeline: Pipeline, key: Mapping[str, str], *, scope: Scope, most: int
 ) -> "tuple[pa.Table, int]":
-    """Return the newest windows of a key that the slices of a scope have published, and how many there are.
+    """Return the newest windows of a key that readers see in the slices of a scope, and how many there are.
+
+    A window that a slice after the scope has replaced is not among them.
 
     Args:
         lake: the lake.
@@ -131,16 +154,44 @@ def windows_of_key(
     Raises:
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
-    rows = read_published(lake, pipeline.name, scope.view)
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    windows = _of_key(read_published(lake, pipeline.name, scope.view), key)
+    if windows.num_rows and not scope.is_newest:
+        ids = list(scope.whole.slices)  # panes of later slices may replace those of the scope
+        onward = _restricted(scope.whole, frozenset(ids[ids.index(scope.first) :]))
+        seen = read_published(lake, pipeline.name, onward, chosen=_around(lake, pipeline.name, windows))
+        windows = _of_key(seen, key)
+        windows = windows.filter(pc.is_in(windows["slice_id"], pa.array(scope.slices, windows["slice_id"].type)))
+    return windows.slice(0, most), windows.num_rows
+
+
+def _of_key(rows: "pa.Table", key: Mapping[str, str]) -> "pa.Table":
+    """Return the rows of a key, the newest windows first."""
     wanted = {name: value for name, value in key.items() if value and name in rows.column_names}
     if not rows.num_rows:
-        return rows, 0
+        return rows
     # The names are key columns of the table and quoted; values are parameters.
     where = " AND ".join(f"CAST({quote_duckdb(name)} AS VARCHAR) = ?" for name in wanted) or "true"
     sql = f"SELECT * FROM rows WHERE {where} ORDER BY window_start DESC NULLS LAST, window_end DESC"  # noqa: S608
     with ArrowSql() as opened:
-        windows = opened.query({"rows": rows}, sql, list(wanted.values()))
-    return windows.slice(0, most), windows.num_rows
+        return opened.query({"rows": rows}, sql, list(wanted.values()))
+
+
+def _around(lake: Lake, pipeline: str, windows: "pa.Table") -> RowFilter:
+    """Return a filter that chooses all panes that start with some windows or between them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = arrow_type(table_columns(lake.table(pipeline, WINDOW_OUTPUTS))[BOUNDS[0]])
+    starts = windows[BOUNDS[0]].cast(kind)
+    ends = pc.min_max(starts)
+    if not ends["min"].is_valid:  # global windows
+        return RowFilter(values={BOUNDS[0]: pa.nulls(1, kind)})
+    if starts.null_count:
+        return RowFilter(from_=ends["min"], or_null=True)
+    return RowFilter(from_=ends["min"], to=pa.scalar(ends["max"].value + 1, kind))
 
 
 def _chosen(view: LedgerView, ids: list[str], limits: SearchLimits) -> Iterator[str]:

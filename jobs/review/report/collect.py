@@ -59,11 +59,13 @@ def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part
     Raises:
         StoreError: as for `collect`.
     """
-    known = tuple(view.slices.values())
+    newest = view.newest_runs()
+    wanted = shown_slices(view, newest) | ({part.last} if part is not None and part.last else set())
+    known = tuple(slice_ for slice_id, slice_ in view.slices.items() if slice_id in wanted)
     shown = known if part is None else _shown(known, part)
     slices = (*islice(_newest_first(pipeline, shown), None if part is None else part.count),)[::-1]
-    wanted = {slice_.slice_id for slice_ in slices}
-    newest = {slice_id: run for slice_id, run in view.newest_runs().items() if slice_id in wanted}
+    listed = {slice_.slice_id for slice_ in slices}
+    newest = {slice_id: run for slice_id, run in newest.items() if slice_id in listed}
     late, left_out = _late_of(StoredRuns(lake, pipeline.name, view), list(newest.values()), part)
     return ReportRows(
         pipeline=pipeline.name,
@@ -83,6 +85,12 @@ def collect_view(lake: "Lake", pipeline: "Pipeline", view: "LedgerView", *, part
         late=late,
         late_left_out=left_out,
     )
+
+
+def shown_slices(view: "LedgerView", newest: "Mapping[str, StagedRun]") -> set[str]:
+    """Return the slices of the ledger without those that only warm-ups have replayed. `newest` is of `newest_runs`."""
+    replayed = {run.result.slice.slice_id for run in view.runs.values()}
+    return view.slices.keys() - (replayed - newest.keys())
 
 
 def _shown(slices: "tuple[Slice, ...]", part: Part) -> "tuple[Slice, ...]":

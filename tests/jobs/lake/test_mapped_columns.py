@@ -15,7 +15,7 @@ from jobs.lake.delta_log import DeltaPlace
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import log_slices, touched_since
-from jobs.lake.log_rows import find_record, leaf_columns
+from jobs.lake.log_rows import find_records, leaf_columns
 from jobs.lake.rewrite_search import spans_with_records
 from jobs.lake.slice_instants import Span
 from jobs.pipeline.look_back import LookBack
@@ -77,7 +77,11 @@ def test_a_renamed_column_has_the_values_of_its_physical_name(tmp_path: Path) ->
             assert before_gone is not None, seed
             assert {*before_gone} == {_span(own[physical]) for own in [*files[after:], gone]}, seed
             own = derivation_of(tuple(opened.columns.items()), (("x", f"cast({name} as varchar)"), ("y", name)), None)
-            record = find_record(opened, "x", str(kept[-1][physical][0].date()), derivation=own) if kept else None
+            record = (
+                next(find_records(opened, "x", str(kept[-1][physical][0].date()), derivation=own), None)
+                if kept
+                else None
+            )
             if record is not None:
                 assert derive(leaf_columns(opened, own, record), own).rows["y"][0].as_py() == record[name], seed
             if physical in DATES:

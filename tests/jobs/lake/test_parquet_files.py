@@ -22,7 +22,7 @@ from jobs.lake.damage import data_problem
 from jobs.lake.delta_log import describe_log
 from jobs.lake.file_commits import append_rows, commit_files, new_path
 from jobs.lake.log_files import DeltaCheckpoint, LogFiles, checkpoint_entries
-from jobs.lake.log_rows import find_record
+from jobs.lake.log_rows import find_records
 from jobs.lake.parquet_files import open_parquet, scratch_writer, write_parquet
 from jobs.lake.store import attempt_batches, ensure_table, read_attempts
 from jobs.lake.table_files import TableFile
@@ -87,7 +87,7 @@ def read_part(root: Path, _file: Path) -> object:
 
 
 def find_row(root: Path, _file: Path) -> object:
-    return find_record(describe_log(str(root)), "attempt_id", ATTEMPT[1])
+    return next(find_records(describe_log(str(root)), "attempt_id", ATTEMPT[1]), None)
 
 
 def read_block(root: Path, file: Path) -> object:

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
-from jobs.lake.log_rows import find_record
+from jobs.lake.log_rows import find_records
 from jobs.planning.event_range import event_time_slices
 from jobs.publishing.accepting import rewrites_of
 from jobs.reading.log_places import log_place
@@ -193,7 +193,7 @@ def test_a_record_is_found_as_it_was_inserted(tmp_path: Path) -> None:
     shop.table.update(updates={"v": "-1"}, predicate="true")
     log = log_place(Lake(root=str(tmp_path)), shop.work.pipeline).open()
     for row in shop.inserted:
-        assert find_record(log, "seq", str(row["seq"])) == row
+        assert next(find_records(log, "seq", str(row["seq"])), None) == row
 
 
 def _refusal(shop: Shop) -> str:

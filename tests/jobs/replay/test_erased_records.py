@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from jobs.lake.delta_log import describe_log
-from jobs.lake.log_rows import find_record
+from jobs.lake.log_rows import find_records
 from jobs.planning.request_context import RequestContext
 from jobs.publishing.accepting import accept_rewrites, rewrites_of
 from jobs.reading.verified_log import verify_log
@@ -184,8 +184,8 @@ def test_the_runs_are_those_of_a_log_that_never_had_the_records(form: Form, tmp_
         assert digests[0] == digests[1]
         assert not verify(work.lake, "erased", views[0], span=ALL).findings
         log = describe_log(str(place / "a" / "log"))
-        assert all(find_record(log, "id", str(name)) is None for name in gone)
-        assert find_record(log, "id", str(kept[0][0].values[0])) is not None
+        assert all(next(find_records(log, "id", str(name)), None) is None for name in gone)
+        assert next(find_records(log, "id", str(kept[0][0].values[0])), None) is not None
 
 
 def test_a_file_that_was_changed_in_place_stays_an_error(tmp_path: Path) -> None:

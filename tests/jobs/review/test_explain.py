@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.delta_log import describe_log
 from jobs.lake.lake import Lake
-from jobs.lake.log_rows import find_record
+from jobs.lake.log_rows import find_records
 from jobs.lake.store import attempt_batches
 from jobs.ledger.removals import Removal, Why
 from jobs.orchestration.requests import run_request
@@ -276,11 +276,11 @@ def test_a_record_is_found_in_a_log_with_mapped_columns(tmp_path: Path) -> None:
     stored = pq.read_table(file)
     pq.write_table(stored.rename_columns([f"col-{name[::-1]}" for name in stored.column_names]), file)
     map_columns(log, "name")
-    found = find_record(describe_log(str(log)), "id", "2024-01-01/b/2")
+    found = next(find_records(describe_log(str(log)), "id", "2024-01-01/b/2"), None)
     assert found == {
         "id": "2024-01-01/b/2", "key": "b", "at_ms": AT_MS + 2 * 86_400_000, "amount": 2, "day": date(2024, 1, 1)
     }  # fmt: skip
-    assert find_record(describe_log(str(log)), "id", "nobody") is None
+    assert next(find_records(describe_log(str(log)), "id", "nobody"), None) is None
     cut_off(file, keep=0.5)
     with pytest.raises(LogError, match=f"reading the data file {file}"):
-        find_record(describe_log(str(log)), "id", "2024-01-01/b/2")
+        next(find_records(describe_log(str(log)), "id", "2024-01-01/b/2"), None)

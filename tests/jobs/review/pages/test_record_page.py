@@ -1,13 +1,16 @@
 """The scope of a search, and what it finds."""
 
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from jobs.ledger.view import LedgerView
 from jobs.planning.request_context import RequestContext
+from jobs.readers import published_table
 from jobs.review.pages.record_page import SearchLimits, find, search_scope, windows_of_key
 from tests.jobs.review.pages.conftest import DAYS, Made
+from tests.support.day_chains import Place, Put, run
 from tests.support.fuzzing import seeds
 from windowlib.errors import RequestError
 
@@ -63,3 +66,26 @@ def test_a_slice_that_the_ledger_does_not_have_is_refused(made: Made) -> None:
     work, _ = made(Random(9))
     with pytest.raises(RequestError, match="no slice"):
         search_scope(work.ledger.view(), "1999-01-01")
+
+
+def test_a_window_that_a_slice_after_the_scope_replaced_is_not_shown(tmp_path: Path) -> None:
+    """A record of the third day fires a window of the first day again."""
+    place = Place(tmp_path)
+    place.put(Put(0, 1), Put(0, 5, 5), Put(1, 25), Put(2, 49), Put(2, 5.5, 100), Put(3, 73))
+    work = place.work(lateness="3d")
+    run(work, 0, 4)
+    view = work.ledger.view()
+    newest = {row["window_start"]: row["total"] for row in published_table(str(tmp_path), "late").to_pylist()}
+    seen: list[tuple[str, int]] = []
+    for last in view.slices:
+        scope = search_scope(view, last, limits=SearchLimits(slices=1))
+        assert scope is not None
+        rows, count = windows_of_key(work.lake, work.pipeline, {"k": "1"}, scope=scope, most=50)
+        assert count == rows.num_rows
+        assert set(rows["slice_id"].to_pylist()) <= scope.slices
+        seen += [(row["window_start"].isoformat(), row["total"]) for row in rows.to_pylist()]
+    assert sorted(seen) == sorted((start.isoformat(), total) for start, total in newest.items())
+    whole = search_scope(view, "1970-01-06")
+    assert whole is not None
+    older, _ = windows_of_key(work.lake, work.pipeline, {"k": "1"}, scope=whole, most=50)
+    assert older["total"].to_pylist() == [1], "readers see the window [04:00, 06:00) in the third slice"

@@ -100,8 +100,15 @@ def test_the_history_of_a_proposal_is_published_not_waived_and_of_one_spec() -> 
     )  # fmt: skip
     runs[1] = replace(runs[1], waiver=waiver)
     ids = [run.result.slice.slice_id for run in runs]
+    candidate = Request(
+        request_id="c", kind=RequestKind.CANDIDATE, from_ms=0, to_ms=1, who="", reason="", spec_json="", opened_seq=1,
+        spec_fingerprint="edited", is_fresh=False, opened_at_ms=0,
+    )  # fmt: skip
+    held = replace(candidate, request_id="h", kind=RequestKind.RANGE, runs={ids[4]: runs[4].result.run_id})
     view = LedgerView(
         version=7,
+        requests={"h": held},
+        open_ids=("h",),
         runs={run.result.run_id: run for run in runs},
         published={run.result.slice.slice_id: run.result.run_id for run in runs[:4]},
     )
@@ -113,10 +120,12 @@ def test_the_history_of_a_proposal_is_published_not_waived_and_of_one_spec() -> 
     assert whole.left_out == {OTHER_SPEC: (ids[0],)}
     ahead = staged(5, counts, watermark_ms=0)
     ahead = replace(ahead, request_id="c", result=replace(ahead.result, spec_fingerprint="edited"), seq=99)
-    candidate = Request(
-        request_id="c", kind=RequestKind.CANDIDATE, from_ms=0, to_ms=1, who="", reason="", spec_json="", opened_seq=1,
-        spec_fingerprint="edited", is_fresh=False, opened_at_ms=0, runs={"x": ahead.result.run_id},
-    )  # fmt: skip
-    view = replace(view, runs={**view.runs, ahead.result.run_id: ahead}, requests={"c": candidate}, open_ids=("c",))
+    candidate = replace(candidate, runs={"x": ahead.result.run_id})
+    view = replace(
+        view,
+        runs={**view.runs, ahead.result.run_id: ahead},
+        requests={"h": held, "c": candidate},
+        open_ids=("h", "c"),
+    )
     assert whole_history("sales", view, Span()).slice_ids == tuple(ids[1:])
     assert good_history("sales", view, Span(from_ms=runs[3].result.slice.start_ms)).slice_ids == (ids[3],)
