@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from expectations import messages
-from expectations.suites import LATE_RECORDS, WINDOW_OUTPUTS
 from jobs.ledger.view import StagedRun
 from jobs.plain_text import counted, shortened
 from jobs.runs import SHOWN_DIGITS, CheckResult, Verdict
+from windowlib.records import tables
 
 MAX_NAMED = 8
 """Messages name so many slices."""
@@ -41,7 +41,7 @@ def describe_run(run: StagedRun, *, digits: int = SHOWN_DIGITS) -> str:
 
 def _missed(check: CheckResult) -> str:
     arguments, observed = _stored(check.arguments), _stored(check.observed)
-    place = f"{check.table}: " if check.table in {WINDOW_OUTPUTS, LATE_RECORDS} else ""
+    place = f"{check.table}: " if check.table in {tables.WINDOW_OUTPUTS, tables.LATE_RECORDS} else ""
     if check.verdict is Verdict.ERROR:
         why = f": {shortened(check.error, MAX_ERROR)}" if check.error else ""
         return f"{place}{messages.demand(check.check, check.column, arguments)}: the check itself failed{why}"
