@@ -110,14 +110,15 @@ def check_suite_file(path: Path, *, columns: Mapping[str, Collection[str]] | Non
         columns: table -> its columns, for the tables to check; the columns of `run` are always checked.
 
     Raises:
-        SpecError: as for `load_suite_file`, or a check reads a column that its table does not have.
+        SpecError: as for `load_suite_file`, or a check names a column that its table does not have.
     """
     loaded = load_suite_file(path)
     known: dict[str, Collection[str]] = {RUN: tuple(RUN_COLUMNS), **(columns or {})}
     for suite in loaded:
         if suite.table not in known:
             continue
-        for name in sorted((suite.columns or frozenset()) - set(known[suite.table])):
+        required = frozenset().union(*(check.required_columns for check in suite.checks))
+        for name in sorted(required - set(known[suite.table])):
             raise SpecError(
                 f"{path}: suite {suite.table}: a check reads the column {name!r}, which {suite.table} does not have; "
                 f"{_suggest(name, known[suite.table])}"

@@ -86,7 +86,7 @@ def shortfall(check: str, column: str | None, *, arguments: Mapping[str, Any], o
     subject = template.removesuffix("{range}").format(column=_SUBJECTS.get(column or "", column or "")).strip()
     words, limit = ("limit", most) if least is None or (most is not None and value >= most) else ("at least", least)
     texts = (spell(value, column), spell(limit, column)) if limit is None else spell_apart(value, limit, column)
-    return f"{subject} {texts[0]}, {words} {texts[1]}"
+    return f"{subject} {texts[0]}, {words} {texts[1]}{_where(arguments.get('row_condition'))}"
 
 
 def limits(check: str, arguments: Mapping[str, Any]) -> tuple[float | None, float | None]:

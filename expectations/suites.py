@@ -64,11 +64,17 @@ class Check:
         return tuple(dict.fromkeys([*(name for name in single if name is not None), *several]))
 
     @property
-    def read_columns(self) -> frozenset[str]:
-        """The columns whose values the check reads, also in its row condition; empty for a check of the columns."""
-        if self.type in SHAPE_CHECKS:
-            return frozenset()
+    def required_columns(self) -> frozenset[str]:
+        """The columns that the table must have: those of the arguments and of the row condition.
+
+        A set or a list of columns that a check compares with those of the table is not among them.
+        """
         return frozenset(self.columns) | condition_columns(self.kwargs.get("row_condition"))
+
+    @property
+    def read_columns(self) -> frozenset[str]:
+        """The columns whose values the check reads; empty for a check of the columns."""
+        return frozenset() if self.type in SHAPE_CHECKS else self.required_columns
 
     @property
     def arguments(self) -> str:

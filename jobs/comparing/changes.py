@@ -5,7 +5,7 @@ Rows are compared by their values, as `hindcast diff` does: not by how and when 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -74,7 +74,7 @@ def window_changes(lake: Lake, pipeline: str, sides: Sides, *, options: Comparis
     for compared, divided in compared_tables(stored, sides, all_panes=False):
         if compared.table != tables.WINDOW_OUTPUTS:
             continue
-        shape = _with_all_columns(compared)
+        shape = compared.with_columns_before().with_columns_after()
         match |= dict.fromkeys(shape.match)
         values |= dict.fromkeys(shape.values)
         with opened_parts(stored, shape, options.limits) as opened:
@@ -89,12 +89,6 @@ def window_changes(lake: Lake, pipeline: str, sides: Sides, *, options: Comparis
     order = ", ".join(map(quote_duckdb, schema.names[1:] or schema.names))
     rows = query({"changes": rows.cast(schema)}, f"FROM changes ORDER BY {order}")
     return WindowChanges(match=tuple(match), values=tuple(values), rows=rows.cast(schema))
-
-
-def _with_all_columns(shape: Shape) -> Shape:
-    """Compare the columns that only one of the specs has, too: they are null in the rows of the other one."""
-    values = (*shape.values, *shape.only_before, *shape.only_after)
-    return replace(shape, values=values, only_before=(), only_after=())
 
 
 def _changes(parts: Parts, part: pa.Table, shape: Shape) -> Iterator[pa.Table]:

@@ -1,7 +1,7 @@
 """What is compared in each table: the columns that match rows, those that are compared, and those that order rows."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from jobs.ledger.view import LedgerView, StagedRun
@@ -46,7 +46,8 @@ class Shape:
     - `values` are compared. A difference in one of them is a change.
     - `circumstances` are compared, too, but a difference in them alone is no change: they tell how a row came about.
     - `order` sorts the rows with equal `match`.
-    - `only_before`, `only_after` are value columns that only the specs of one view have. They are not compared.
+    - `only_before`, `only_after` are value columns that only the specs of one view have. They are not compared, except
+      after `with_columns_before` and `with_columns_after`: they are null in the rows of the other view then.
     """
 
     table: str
@@ -64,6 +65,14 @@ class Shape:
         """All columns that are read."""
         own = ("kind", "mode", "fired_rank") if self.unit.is_of_windows else ()
         return tuple(dict.fromkeys((*self.match, *self.values, *self.circumstances, "slice_id", *self.order, *own)))
+
+    def with_columns_before(self) -> "Shape":
+        """Return the shape that also compares the columns that only the specs of the view before have."""
+        return replace(self, values=(*self.values, *self.only_before), only_before=())
+
+    def with_columns_after(self) -> "Shape":
+        """Return the shape that also compares the columns that only the specs of the view after have."""
+        return replace(self, values=(*self.values, *self.only_after), only_after=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,9 +94,10 @@ def settled_change(
     """
     stored = StoredRuns(lake, pipeline, sides.view, options.content_rows)
     changes = _Changes(settled, sides)
-    for shape, divided in compared_tables(stored, sides, all_panes=False):
-        if shape.table != tables.WINDOW_OUTPUTS:
+    for compared, divided in compared_tables(stored, sides, all_panes=False):
+        if compared.table != tables.WINDOW_OUTPUTS:
             continue
+        shape = compared.with_columns_before()  # readers lose the values; a new column changes none that they know
         with opened_parts(stored, shape, options.limits) as parts:
             for part in parts.read(divided):
                 changes.add(parts.sql, match_rows(parts.sql, part, shape, with_hidden=True), shape)

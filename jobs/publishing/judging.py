@@ -81,8 +81,9 @@ def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -
     sides = request_sides(view, request.request_id)
     change = settled_change(work.lake, work.pipeline.name, sides, settled=settled)
     for slice_id in change.by_slice:
-        run_id = request.runs.get(slice_id, [*request.runs.values()][-1])  # a repair may end elsewhere
-        checks[run_id] = (*checks.get(run_id, ()), _check(rule, change, slice_id))
+        run_id = request.runs.get(slice_id)
+        judged = run_id if run_id in checks else [*checks][-1]  # the publication may also end a repair at other slices
+        checks[judged] = (*checks[judged], _check(rule, change, slice_id))
     return checks
 
 

@@ -67,9 +67,9 @@ def check_seen_run(view: LedgerView, run_id: str, by: By) -> None:
     """
     if by.seen is None:
         return
-    was, is_now = _shown(by.seen.runs.get(run_id)), _shown(view.runs.get(run_id))
-    if was != is_now:
-        raise _outdated(by, [f"there is {is_now}; it was {was}"])
+    change = _change(by.seen.runs.get(run_id), view.runs.get(run_id))
+    if change is not None:
+        raise _outdated(by, [f"there is {change[1]}; it was {change[0]}"])
 
 
 def check_seen_chain(view: LedgerView, by: By) -> None:
@@ -111,17 +111,39 @@ def _changes(seen: LedgerView, view: LedgerView, *, before: Request, now: Reques
     if before.changes != now.changes:
         yield f"the restatement was changed: {now.reason}"
     for slice_id in sorted(now.runs.keys() | before.runs.keys()):
-        old, new = _run(seen, before.runs.get(slice_id)), _run(view, now.runs.get(slice_id))
-        if (was := _shown(old)) != (is_now := _shown(new)):
-            yield f"slice {slice_id} has {is_now}; it had {was}"
+        change = _change(_run(seen, before.runs.get(slice_id)), _run(view, now.runs.get(slice_id)))
+        if change is not None:
+            yield f"slice {slice_id} has {change[1]}; it had {change[0]}"
 
 
 def _run(view: LedgerView, run_id: str | None) -> StagedRun | None:
     return None if run_id is None else view.runs.get(run_id)
 
 
+def _change(seen: StagedRun | None, now: StagedRun | None) -> tuple[str, str] | None:
+    """Return in words what the person saw and what there is now; None if a decision on both is the same one."""
+    if _decided_on(seen) == _decided_on(now):
+        return None
+    was, is_now = _shown(seen), _shown(now)
+    return was, is_now if is_now != was else f"{is_now}, by checks with other arguments"
+
+
+def _decided_on(run: StagedRun | None) -> tuple[object, ...] | None:
+    """Return what a decision depends on: the run, its attempt that counts, its verdict, failed checks and waiver.
+
+    The texts of two checks may be equal, so the checks are compared and not the texts.
+    """
+    if run is None:
+        return None
+    failed = frozenset(
+        (check.table, check.check, check.column, check.arguments, check.observed)
+        for check in run.result.checks
+        if check.verdict in {Verdict.FAIL, Verdict.ERROR}
+    )
+    return run.result.run_id, run.result.attempt_id, run.verdict, failed, run.waiver
+
+
 def _shown(run: StagedRun | None) -> str:
-    """Return what a decision depends on: the run, its attempt that counts, and its verdict with the waiver."""
     if run is None:
         return "no run"
     waived = "" if run.waiver is None else f", waived by {run.waiver.who} at {show_instant(run.waiver.at_ms)}"

@@ -8,6 +8,7 @@ from expectations import messages
 from jobs.ledger.view import StagedRun
 from jobs.plain_text import counted, shortened
 from jobs.runs import SHOWN_DIGITS, CheckResult, Verdict
+from windowlib.records import tables
 
 MAX_NAMED = 8
 """Messages name so many slices."""
@@ -16,7 +17,10 @@ MAX_ERROR = 300
 
 
 def stop_reasons(run: StagedRun) -> tuple[str, ...]:
-    """Return in words why a run stops publication: `share of invalid records 30.8 %, limit 25 %`, one per check."""
+    """Return in words why a run stops publication: `share of invalid records 30.8 %, limit 25 %`, one per check.
+
+    A check of the rows of a table names the table: `window_outputs: number of rows 2, limit 0`.
+    """
     if run.is_contradicted:
         run_id = run.result.run_id[:SHOWN_DIGITS]
         return (f"two attempts at run {run_id} left different rows, so the replay is not deterministic",)
@@ -37,10 +41,11 @@ def describe_run(run: StagedRun, *, digits: int = SHOWN_DIGITS) -> str:
 
 def _missed(check: CheckResult) -> str:
     arguments, observed = _stored(check.arguments), _stored(check.observed)
+    place = f"{check.table}: " if check.table in {tables.WINDOW_OUTPUTS, tables.LATE_RECORDS} else ""
     if check.verdict is Verdict.ERROR:
         why = f": {shortened(check.error, MAX_ERROR)}" if check.error else ""
-        return f"{messages.demand(check.check, check.column, arguments)}: the check itself failed{why}"
-    return messages.shortfall(check.check, check.column, arguments=arguments, observed=observed)
+        return f"{place}{messages.demand(check.check, check.column, arguments)}: the check itself failed{why}"
+    return place + messages.shortfall(check.check, check.column, arguments=arguments, observed=observed)
 
 
 def _stored(text: str | None) -> Mapping[str, Any]:

@@ -117,11 +117,12 @@ def _run_rows(computed: Computed) -> ArrowSlices:
 
 def _committed(computed: Computed, table: str) -> CommittedSlices:
     """The committed rows of all runs of the chunk in a table."""
-    counts = {run.slice.slice_id: computed.tallies.emitted(run.slice_no, table).count for run in computed.runs}
+    pinned = computed.pinned
     return CommittedSlices(
-        computed.pinned.uri(table),
-        attempt_id=computed.pinned.order.attempt_id,
-        counts=counts,
+        pinned.uri(table),
+        attempt_id=pinned.order.attempt_id,
+        columns=next(stored.stored_columns() for stored in pinned.tables.stored if stored.name == table),
+        counts={run.slice.slice_id: computed.tallies.emitted(run.slice_no, table).count for run in computed.runs},
     )
 
 

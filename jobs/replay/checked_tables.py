@@ -1,6 +1,6 @@
 """The tables that the checks of a chunk read: the rows of all its runs, by slice number."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -73,17 +73,27 @@ class CommittedSlices:
     gets the rows of one slice as a DataFrame, with the columns of the checks that it runs.
     """
 
-    def __init__(self, uri: str, *, attempt_id: str, counts: Mapping[str, int], batch_rows: int = BATCH_ROWS) -> None:
+    def __init__(
+        self,
+        uri: str,
+        *,
+        attempt_id: str,
+        columns: Collection[str],
+        counts: Mapping[str, int],
+        batch_rows: int = BATCH_ROWS,
+    ) -> None:
         """Describe the rows; nothing is read.
 
         Args:
             uri: the place of the table.
             attempt_id: the attempt that wrote the rows.
+            columns: the columns of the table by the spec of the attempt. The stored table may have those of others.
             counts: slice -> number of its rows, in the order of the slice numbers.
             batch_rows: batches are put together up to this many rows.
         """
         self._uri = uri
         self._attempt_id = attempt_id
+        self._columns = columns
         self._counts = counts
         self._slice_ids = tuple(counts)
         self._batch_rows = batch_rows
@@ -95,8 +105,9 @@ class CommittedSlices:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the stored table; none if it does not exist."""
-        return self._dataset.schema if self._dataset is not None else pa.schema([])
+        """The columns of the spec with their stored types, in the order of the spec; none without a stored table."""
+        stored = self._dataset.schema if self._dataset is not None else pa.schema([])
+        return pa.schema([stored.field(name) for name in self._columns if name in stored.names])
 
     @cached_property
     def _dataset(self) -> "pads.Dataset | None":

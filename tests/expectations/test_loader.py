@@ -277,6 +277,17 @@ def test_the_columns_of_a_known_table_are_checked(tmp_path: Path) -> None:
         check_suite_file(path, columns={"window_outputs": ["kind", "origin"]})
 
 
+def test_a_check_of_the_set_of_columns_does_not_hide_the_columns_of_the_others(tmp_path: Path) -> None:
+    columns = {"window_outputs": ["kind", "origin"]}
+    shape = {"type": "expect_table_columns_to_match_set", "kwargs": {"column_set": ["other"]}}
+    assert check_suite_file(write(tmp_path, suite_of(shape, NOT_NULL)), columns=columns).suites
+    exists = {"type": "expect_column_to_exist", "kwargs": {"column": "orign"}}
+    unknown = NOT_NULL | {"kwargs": {"column": "knd"}}
+    for check, name in ((unknown, "knd"), (exists, "orign")):
+        with pytest.raises(SpecError, match=f"the column '{name}'"):
+            check_suite_file(write(tmp_path, suite_of(shape, check)), columns=columns)
+
+
 def test_conditions_that_great_expectations_refuses_are_refused() -> None:
     flags = {"type": "comparison", "column": {"name": "late"}, "operator": "IN", "parameter": [True, False]}
     assert "booleans" in str(arguments.condition(flags))

@@ -501,7 +501,7 @@ def test_the_digest_is_a_page(clients: Clients, place: Place, monkeypatch: pytes
     text = html.unescape(clients("viewer").get(links.digest_page("sales")).text)
     assert "Since 2024-01-31 00:00:00 UTC" in text
     assert '<dt>Published</dt><dd class="wrap">none</dd>' in text
-    assert "2024-01-03 since 2024-02-01 00:00:00 UTC: total: failed" in text
+    assert "2024-01-03 since 2024-02-01 00:00:00 UTC: window_outputs: total: failed" in text
 
 
 @pytest.mark.parametrize("edited", ["timezone: America/New_York", "timezone: Asia/Tokyo"])

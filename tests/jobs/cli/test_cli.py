@@ -61,7 +61,7 @@ def test_spark_is_started_once_and_only_if_a_slice_is_replayed(shell: Shell, lim
 def test_a_failed_check_is_waived_published_and_rolled_back(shell: Shell) -> None:
     append_day(shell.root, "2024-01-03", {"c": 5_000})
     assert shell("run", "sales", *RANGE) == 1
-    assert "held by 2024-01-03: total: failed" in shell.err
+    assert "held by 2024-01-03: window_outputs: total: failed" in shell.err
     assert shell("show", "sales") == 0
     assert "has no published windows" in shell.out
     assert shell("publish", "sales") == 1

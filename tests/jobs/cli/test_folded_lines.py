@@ -33,7 +33,10 @@ def test_waived_slices_are_counted_as_waived(shell: Shell) -> None:
     assert "2024-01-01 … 2024-01-07: 7 slices, pass, read 12, late 0, invalid 0, panes 12, 3.5 s" in shell.err
     assert len(re.findall("^2024-01-0[89] +fail +[0-9a-f]{12} ", shell.out, re.MULTILINE)) == 2
     assert shell("status", "sales") == 0
-    assert "12 slices staged: 10 passed, 2 failed\n    held by 2024-01-08: total: failed; 2024-01-09" in shell.out
+    assert (
+        "12 slices staged: 10 passed, 2 failed\n    held by 2024-01-08: window_outputs: total: failed; 2024-01-09"
+        in shell.out
+    )
     for day in ("2024-01-08", "2024-01-09"):
         assert shell("waive", "sales", day, "--run", shell.failed_run(day), "--reason", "seen") == 0
     assert shell("status", "sales") == 0

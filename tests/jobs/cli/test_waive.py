@@ -136,7 +136,7 @@ def test_a_run_whose_checks_change_while_the_person_reads_is_not_waived(
     assert shell("waive", "sales", HELD, *REASON) == 1
     assert "since you looked" in shell.err
     assert f"there is run {run_id[:12]}" in shell.err
-    assert "total: failed; mean: failed" in shell.err
+    assert "window_outputs: total: failed; window_outputs: mean: failed" in shell.err
     assert waived_ids(shell.root) == []
 
 

@@ -127,6 +127,26 @@ def test_a_share_of_nothing_is_infinite_and_columns_have_to_be_numbers(tmp_path:
         settled_change(lake, NAME, sides, settled=Settled(until_ms=DAY_MS, columns=("stops",)))
 
 
+def test_a_removed_column_changes_the_windows_with_a_value_and_a_new_one_changes_none(tmp_path: Path) -> None:
+    views = Views(tmp_path, OUTPUTS)
+    wide, narrow = views.spec(["key"], list(OUTPUTS)), views.spec(["key"], ["total"])
+    rows = [_row(1, key="a", mean=0.5, stops=None), _row(1, key="b", mean=None, stops=None)]
+    before = views.run(0, wide, (TABLE, rows))
+    fewer = tables.window_outputs({"key": "string"}, {"total": "bigint"})
+    after = views.run(
+        0,
+        narrow,
+        (fewer, [{name: row[name] for name in row if name not in OUTPUTS or name == "total"} for row in rows]),
+    )
+    views.commit()
+    removed, added = sides_of(views, {0: before}, {0: after}), sides_of(views, {0: after}, {0: before})
+    limits = Settled(until_ms=DAY_MS)
+    change = settled_change(Lake(root=str(tmp_path)), NAME, removed, settled=limits)
+    assert (change.changed, change.seen) == (1, 2)
+    assert "key a" in change.windows[0]
+    assert settled_change(Lake(root=str(tmp_path)), NAME, added, settled=limits).changed == 0
+
+
 HOSTILE = st.floats() | st.sampled_from([math.inf, -math.inf, math.nan, 1.7e308, -1.7e308])
 
 

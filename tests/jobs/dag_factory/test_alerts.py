@@ -131,7 +131,13 @@ def test_held_slices_are_told_with_slice_check_and_what_to_do(
     [mail], [hook] = mails.messages, hooks.bodies
     assert (mail["subject"], mail["to"]) == ("sales: 1 slice held", "on-call@example.com")
     for text in (mails.texts[0].replace("&nbsp;", " "), hook["text"]):
-        for wanted in ("Pipeline: sales", "Slices: 2024-01-02", "2024-01-02: total: failed", "What to do: ", "dag-run"):
+        for wanted in (
+            "Pipeline: sales",
+            "Slices: 2024-01-02",
+            "2024-01-02: window_outputs: total: failed",
+            "What to do: ",
+            "dag-run",
+        ):
             assert wanted in text
     assert (hook["event"], hook["slices"]) == ("held", {"first": "2024-01-02", "last": "2024-01-02", "count": 1})
     assert hooks.headers[0]["x-team"] == "events"

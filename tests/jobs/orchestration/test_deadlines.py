@@ -192,7 +192,7 @@ def test_a_held_slice_is_told_with_the_time_since_when(place: Place) -> None:
     place.run("2024-01-03", "2024-01-04")
     alerts = place.at("2024-01-04T08:00")
     assert [one.event for one in alerts] == [Event.NOT_PUBLISHED, Event.HELD_LONG]
-    assert "2024-01-03: held since 2024-01-04 01:00:00 UTC: total: failed" in alerts[0].text
+    assert "2024-01-03: held since 2024-01-04 01:00:00 UTC: window_outputs: total: failed" in alerts[0].text
 
 
 def test_a_slice_that_is_held_too_long_is_told_once_and_again_when_another_run_is_held(place: Place) -> None:

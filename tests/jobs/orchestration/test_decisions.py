@@ -1,5 +1,6 @@
 """Decisions of persons: what is refused and why, retries, and two decisions at once."""
 
+import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.events import EventKind
 from jobs.ledger.leases import Holder
 from jobs.ledger.provenance import DagRunOrigin
-from jobs.ledger.view import RequestState
+from jobs.ledger.view import LedgerView, RequestState
 from jobs.orchestration import decisions, scheduling
 from jobs.orchestration.decision_fields import read_decision
 from jobs.orchestration.decisions import Decider
@@ -22,8 +23,10 @@ from jobs.orchestration.interval_backfill import plan_backfill_interval
 from jobs.orchestration.requests import run_request
 from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import Asked, Opened, RequestContext, open_request, open_request_context
-from jobs.publishing.optimistic_check import OutdatedDecision
+from jobs.publishing.optimistic_check import By, OutdatedDecision, check_seen_request, check_seen_run
 from jobs.publishing.publishing import publish
+from jobs.publishing.stop_reasons import stop_reasons
+from jobs.runs import CheckResult
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import BREAKS, FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.fuzzing import seeds
@@ -130,6 +133,34 @@ def test_a_retry_of_each_task_writes_nothing_and_returns_the_same(place: Place) 
     assert rolled.changed == list(DAYS)
     ended = place.decide(Decider(who="cid", decision_id="4"), {"action": "resume", "reason": "go"})
     assert ended == place.decide(Decider(who="cid", decision_id="4"), {"action": "resume", "reason": "go"})
+
+
+def test_a_decision_is_outdated_by_a_failed_check_of_another_table_or_with_other_arguments(place: Place) -> None:
+    """The rows of both tables miss the same limit, so only the table tells the two checks apart."""
+    view = place.work.ledger.view()
+    run = view.run(view.requests[place.request_id].runs[HELD[0]])
+    limits = json.dumps({"max_value": 0})
+    rows = replace(
+        run.result.checks[0], check="expect_table_row_count_to_be_between", arguments=limits, observed='{"value": 2}'
+    )
+    late = replace(rows, table="late_records")
+    strict = replace(rows, arguments=json.dumps({"max_value": 0, "strict_max": True}))
+
+    def with_checks(*checks: CheckResult) -> LedgerView:
+        shown = replace(run, result=replace(run.result, checks=checks))
+        return replace(view, runs={**view.runs, run.result.run_id: shown})
+
+    by = By(who="ann", decision_id="d", seen=with_checks(rows))
+    assert stop_reasons(with_checks(rows, late).run(run.result.run_id)) == (
+        "window_outputs: number of rows 2, limit 0",
+        "late_records: number of rows 2, limit 0",
+    )
+    check_seen_request(with_checks(rows), place.request_id, by)
+    for checks, told in (((rows, late), "late_records: number"), ((strict,), "with other arguments")):
+        with pytest.raises(OutdatedDecision, match=told):
+            check_seen_request(with_checks(*checks), place.request_id, by)
+        with pytest.raises(OutdatedDecision, match=told):
+            check_seen_run(with_checks(*checks), run.result.run_id, by)
 
 
 def test_an_outdated_decision_is_refused_with_what_happened(place: Place) -> None:

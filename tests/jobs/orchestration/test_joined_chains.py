@@ -23,6 +23,7 @@ from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
 from jobs.reading.published import published_runs
 from jobs.replay.restart import restart_before
+from jobs.runs import SETTLED, Verdict
 from tests.support.day_chains import (
     DAY_MS,
     FIRST_MS,
@@ -210,6 +211,25 @@ def test_a_replay_of_a_part_of_a_repair_ends_the_repair(place: Place) -> None:
     assert not [*work.ledger.view().repairs.keys() & {*work.ledger.view().published.values()}]
     roll_back(work)
     assert late(work) == [0, 0, 0]
+
+
+def test_a_run_that_readers_see_is_not_judged_for_a_repair_that_ends_beside_the_request(place: Place) -> None:
+    """The last run of the request is published already, so the change of the first day is told at the one before."""
+    place.put(Put(0, 1), Put(0, 5), Put(0, 2.5), Put(0, 23.99), Put(1, 25), Put(1, 0.5, 10), Put(1, 47.99))
+    place.put(Put(2, 60), Put(2, 71.99))
+    work = place.work()
+    run(work, 0, 3)
+    repair(work)
+    place.put(Put(1, 25.5), Put(2, 61))
+    staged = run(work, 1, 3, publish=False).request_id
+    assert run(work, 2, 3, kind=RequestKind.RESTATEMENT).is_published
+    work = place.work(more="publish: {settled: {after: 1h, change_at_most: {share: 0}}}\n")
+    attempt = publish_request(work, staged, who="ann")
+    assert attempt.stopped_by == ("1970-01-06",)
+    view = work.ledger.view()
+    first, last = map(view.run, view.requests[staged].runs.values())
+    assert [check.slice_id for check in first.result.checks if check.table == SETTLED] == ["1970-01-05", "1970-01-06"]
+    assert (view.published["1970-01-07"], last.verdict) == (last.result.run_id, Verdict.PASS)
 
 
 def test_a_replay_in_one_repair_ends_those_that_touch_it(place: Place) -> None:

@@ -104,7 +104,7 @@ def test_after_a_failed_check_readers_see_what_they_saw_before(lake: Path) -> No
     assert not outcome.is_published
     assert outcome.publication is not None
     assert outcome.publication.stopped_by == ("2024-01-06",)
-    assert "2024-01-06: total: failed" in outcome.publication.why
+    assert "2024-01-06: window_outputs: total: failed" in outcome.publication.why
     assert seen(work) == before
 
 

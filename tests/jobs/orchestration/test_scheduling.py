@@ -117,7 +117,7 @@ def test_a_failed_slice_holds_the_chain_until_it_is_waived(airflow: Airflow) -> 
     prefix = airflow.scheduled("2024-01-06")
     assert prefix.slices == ("2024-01-01", "2024-01-02")
     assert prefix.is_published
-    assert airflow.decide("2024-01-06") == Skip(why="held by 2024-01-03: total: failed")
+    assert airflow.decide("2024-01-06") == Skip(why="held by 2024-01-03: window_outputs: total: failed")
     waive_newest(airflow.work(day_ms("2024-01-06")), "2024-01-03", reason="it was real", who="ann")
     before = len(airflow.replayer.orders)
     assert airflow.scheduled("2024-01-06").is_published
@@ -136,7 +136,7 @@ def test_a_slice_whose_request_was_cancelled_is_held_again_for_a_person(airflow:
     assert again.slices == ("2024-01-01",)
     assert not again.is_published
     assert len(airflow.replayer.orders) == before, "the run of the cancelled request is used again"
-    assert airflow.decide("2024-01-05") == Skip(why="held by 2024-01-01: total: failed")
+    assert airflow.decide("2024-01-05") == Skip(why="held by 2024-01-01: window_outputs: total: failed")
     waive_newest(work, "2024-01-01", reason="it was real", who="ann")
     assert airflow.scheduled("2024-01-05").is_published
     assert airflow.seen == DAYS[:4]

@@ -65,6 +65,7 @@ def test_committed_rows_get_the_outcomes_of_the_same_rows_in_memory(tmp_path: Pa
         stored = CommittedSlices(
             uri,
             attempt_id=ATTEMPT,
+            columns=parts[0].schema.names,
             counts={name: len(rows) for name, rows in by_slice.items()},
             batch_rows=chance.choice([1, 3, 1000]),
         )
@@ -80,7 +81,8 @@ def test_committed_rows_get_the_outcomes_of_the_same_rows_in_memory(tmp_path: Pa
 
 
 def test_a_table_that_does_not_exist_has_no_columns_and_no_rows(tmp_path: Path) -> None:
-    absent = CommittedSlices(str(tmp_path / "absent"), attempt_id=ATTEMPT, counts=dict.fromkeys(SLICE_IDS, 0))
+    none = dict.fromkeys(SLICE_IDS, 0)
+    absent = CommittedSlices(str(tmp_path / "absent"), attempt_id=ATTEMPT, columns=["slice_id"], counts=none)
     assert (absent.schema.names, list(absent.batches([])), absent.slice_count) == ([], [], 3)
 
 
@@ -109,13 +111,14 @@ def test_the_table_run_has_one_row_per_slice() -> None:
 def test_each_slice_gets_the_results_of_its_own_rows(tmp_path: Path) -> None:
     good = Counts(read=900, assigned=900, late=0, unassigned=0, invalid=0, panes=9)
     bad = Counts(read=900, assigned=300, late=0, unassigned=0, invalid=600, panes=9)
-    stored = {
-        name: CommittedSlices(str(tmp_path / name), attempt_id=ATTEMPT, counts=dict.fromkeys(SLICE_IDS, 0))
-        for name in ("window_outputs", "late_records")
-    }
-    ensure_table(str(tmp_path / "late_records"), tables.late_records("string"))
     outputs = tables.window_outputs({"origin": "string"}, {"flights": "long"})
-    ensure_table(str(tmp_path / "window_outputs"), outputs)
+    stored = {}
+    for table in (outputs, tables.late_records("string")):
+        uri, columns = str(tmp_path / table.name), table.stored_columns()
+        ensure_table(uri, table)
+        stored[table.name] = CommittedSlices(
+            uri, attempt_id=ATTEMPT, columns=columns, counts=dict.fromkeys(SLICE_IDS, 0)
+        )
     checked: dict[str, slices.SlicedTable] = {**stored, "run": run_rows(SLICES, [(good, 5), (bad, 5), (good, 5)])}
     results = checks.run_checks(SUITES, SLICE_IDS, checked, fail_on="critical", confirm="none")
     assert [checks.verdict(found, "critical") for found in results] == [Verdict.PASS, Verdict.FAIL, Verdict.PASS]

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,19 @@ from deltalake import write_deltalake
 
 from expectations import runner
 from expectations.compiled.row_checks import RowCheck
+from expectations.loader import SUITES_VARIABLE
 from expectations.outcomes import Outcome
 from expectations.suites import Suite
+from jobs.lake.store import table_columns
+from jobs.ledger.view import RequestKind
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.planning.request_context import RequestContext
 from jobs.replay import replayer, written
+from jobs.replay.checks import checked_columns
 from jobs.replay.computed import Computed
 from jobs.runs import CheckResult, Verdict
 from tests.support.clicks_log import PIPELINE, day_rows
+from tests.support.day_chains import Place, Put, run
 from tests.support.delta_logs import track_rows
 from tests.support.places import ROOT
 from tests.support.replays import context_in, pipeline_of, run_range
@@ -121,3 +127,28 @@ def test_a_replay_that_passes_never_imports_great_expectations(lake: Path, end: 
     command = [sys.executable, "-c", PASSES, str(lake), end]
     done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == printed
+
+
+def test_checks_of_the_columns_read_those_of_the_spec_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Great Expectations runs the checks as well. A candidate has added a column to the stored table."""
+    monkeypatch.setenv(SUITES_VARIABLE, str(tmp_path / "suites"))
+    (tmp_path / "suites").mkdir()
+    place = Place(tmp_path)
+    for day in range(2):
+        place.put(Put(day, 24 * day + 1), Put(day, 24 * day + 20))
+    work = place.work(more="quality: {suite: expectations/s.json, confirm: all}\n")
+    columns = list(checked_columns(work.pipeline)["window_outputs"])
+    checks = [
+        {"type": "expect_table_columns_to_match_set", "kwargs": {"column_set": columns}},
+        {"type": "expect_table_columns_to_match_ordered_list", "kwargs": {"column_list": columns}},
+        {"type": "expect_table_column_count_to_equal", "kwargs": {"value": len(columns)}},
+    ]
+    suite = {"window_outputs": {"name": "columns", "expectations": checks}}
+    (tmp_path / "suites" / "s.json").write_text(json.dumps(suite), encoding="utf-8")
+    assert run(work, 0, 1).is_published
+    wider = replace(work, pipeline=pipeline_of(place.text(more="").replace("total:", "big: {max: v}, total:")))
+    run(wider, 0, 1, kind=RequestKind.CANDIDATE, publish=False)
+    assert "big" in table_columns(work.lake.table("late", "window_outputs"))
+    assert run(work, 1, 2).is_published
