@@ -22,8 +22,6 @@ from jobs.planning.event_time_progress import EventTimeProgress, progress_of
 from jobs.planning.log_state import LogState
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import ReadLog, RequestContext, context_of, is_live
-from jobs.planning.request_context import RequestContext, context_of, is_live
-from jobs.planning.standing import empty_slices
 from jobs.planning.standing import empty_slices, holes
 from jobs.publishing.current_tables import current_tables
 from jobs.publishing.rules import describe_hold, judge_publication
@@ -86,12 +84,9 @@ def status_command(*, pipeline_name: str | None, is_watched: bool, as_json: bool
 def _state(work: RequestContext) -> dict[str, Any]:
     view = work.ledger.view()
     published = list(view.published)
-<<<<<<< HEAD
-    on_chain, edited = on_published_spec(work, view)
-=======
     work = replace(work, read_log=_read_once(work.read_log))
     waits = awaited(work, view)
->>>>>>> 694f670be044b3f2c68134a2e2696ff3ebcc15e6
+    on_chain, edited = on_published_spec(work, view)
     return {
         "pipeline": work.pipeline.name,
         "ledger_version": view.version,
