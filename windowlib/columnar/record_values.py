@@ -127,13 +127,11 @@ _CLASSES: Final[Mapping[str, tuple[type, ...]]] = {
 def value_reader(layout: ValueLayout, types: Mapping[str, str]) -> Callable[[Any], Any]:
     """Return a function that makes a stored value a `Record.value`. It raises ValueError if the value has another form.
 
-    A column that the log has got since is null in a stored mapping, as in a record that is read now. `types` are those
-    of the columns.
+    A stored mapping gets the columns of a record that is read now: a column that the log has got since is null, and one
+    that it has lost is left out. `types` are those of the columns.
     """
     classes = [_classes_of(None if name is None else types[name]) for name in layout.columns]
     names = [str(name) for name in layout.columns]
-
-    known = frozenset(names)
 
     def fit(values: Iterable[Any]) -> bool:
         return all(
@@ -146,7 +144,7 @@ def value_reader(layout: ValueLayout, types: Mapping[str, str]) -> Callable[[Any
         if layout.kind == "tuple":
             has_form, values = type(value) is tuple and len(value) == len(classes), value
         elif layout.kind == "mapping":
-            has_form = type(value) is dict and value.keys() <= known
+            has_form = type(value) is dict
             value = {name: value.get(name) for name in names} if has_form else {}
             values = tuple(value.values())
         if not has_form or not fit(values):
