@@ -66,9 +66,14 @@ def request_sides(view: LedgerView, request_id: str | None = None) -> Sides:
     return Sides(
         view=view,
         before=_side(view, f"what readers see (ledger version {view.version})", view.published),
-        after=_side(view, what, {**view.published, **request.runs, **newly_shown(view, request)}),
+        after=_side(view, what, _after(view, request)),
         request_id=request.request_id,
     )
+
+
+def _after(view: LedgerView, request: Request) -> dict[str, str]:
+    """Return slice -> run of what readers would see after the publication of a request."""
+    return {**view.published, **request.runs, **newly_shown(view, request)}
 
 
 def two_requests_sides(view: LedgerView, before: str, after: str) -> Sides:
@@ -78,7 +83,7 @@ def two_requests_sides(view: LedgerView, before: str, after: str) -> Sides:
         RequestError: there is no such request, or several.
     """
     requests = [view.requests[_full_id("request", given, view.requests)] for given in (before, after)]
-    sides = [_side(view, _name(request), {**view.published, **request.runs}) for request in requests]
+    sides = [_side(view, _name(request), _after(view, request)) for request in requests]
     return Sides(view=view, before=sides[0], after=sides[1])
 
 

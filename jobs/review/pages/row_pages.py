@@ -320,18 +320,21 @@ def _typed(wanted: Filter, schema: "pa.Schema") -> str:
     kinds: tuple[tuple[Callable[[pa.DataType], bool], str, str], ...] = (
         (pa.types.is_timestamp, "TIMESTAMPTZ", "a time, such as 2013-02-08 05:00"),
         (pa.types.is_date, "DATE", "a date, such as 2013-02-08"),
-        (pa.types.is_integer, "DOUBLE", "a number"),
+        (pa.types.is_integer, "DECIMAL(38, 18)", "a number"),  # a double has not every integer beyond 2^53
+        (pa.types.is_integer, "DOUBLE", "a number"),  # larger than every integer
         (pa.types.is_floating, "DOUBLE", "a number"),
         (pa.types.is_decimal, "DOUBLE", "a number"),
     )
     kind = schema.field(wanted.column).type
-    for fits, name, words in kinds:
-        if fits(kind):
-            with ArrowSql() as opened:
-                cast = opened.query({}, f"SELECT TRY_CAST(? AS {name}) AS value", [wanted.value])
-            if cast["value"][0].as_py() is None:
-                raise RangeError(f"the column {wanted.column} is compared with {words}, found {wanted.value[:80]!r}")
+    fitting = [(name, words) for fits, name, words in kinds if fits(kind)]
+    for name, _ in fitting:
+        with ArrowSql() as opened:
+            cast = opened.query({}, f"SELECT TRY_CAST(? AS {name}) AS value", [wanted.value])
+        if cast["value"][0].as_py() is not None:
             return f"CAST(? AS {name})"
+    if fitting:
+        words = fitting[0][1]
+        raise RangeError(f"the column {wanted.column} is compared with {words}, found {wanted.value[:80]!r}")
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return "?"
     raise RangeError(

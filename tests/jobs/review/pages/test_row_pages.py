@@ -1,6 +1,7 @@
 """Pages of rows equal a filter, a sort and a cut of the rows in Python, for tables that are read whole or in parts."""
 
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -10,6 +11,7 @@ from jobs.reading.stored_rows import StoredRuns
 from jobs.review.pages import row_pages
 from jobs.review.pages.row_pages import Comparison, Filter, RowsAsk, RunRows
 from tests.jobs.review.pages.conftest import DAYS, Made
+from tests.support.day_chains import Place, Put, run
 from tests.support.fuzzing import seeds
 from windowlib.errors import RequestError
 
@@ -107,3 +109,22 @@ def test_an_unknown_column_and_a_value_of_another_type_are_refused(made: Made) -
     ):
         with pytest.raises(RequestError):
             own.page(ask)
+
+
+def test_large_integers_are_compared_exactly(tmp_path: Path) -> None:
+    """A double has 2^53, and not 2^53 + 1."""
+    place, large = Place(tmp_path), 2**53
+    place.put(Put(0, 1, large), Put(0, 5, large + 1), Put(0, 9, large + 2), Put(0, 20))
+    work = place.work()
+    run(work, 0, 1)
+    view = work.ledger.view()
+    own = RunRows(StoredRuns(work.lake, "late", view), view.run(view.published["1970-01-05"]), "window_outputs")
+
+    def totals(comparison: Comparison, value: str) -> list[int]:
+        page = own.page(RowsAsk(sort="total", filter=Filter(column="total", comparison=comparison, value=value)))
+        return [total - large for total in page.rows["total"].to_pylist()]
+
+    assert totals(Comparison.AT_LEAST, str(large + 1)) == [1, 2]
+    assert totals(Comparison.AT_MOST, str(large)) == [0]
+    assert totals(Comparison.AT_MOST, f"{large}.5") == [0]
+    assert totals(Comparison.AT_MOST, "1e300") == [0, 1, 2]
