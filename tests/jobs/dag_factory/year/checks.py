@@ -99,7 +99,16 @@ def _has_cause(world: World, slice_id: str, view: LedgerView, now: Standing) -> 
     told, is_published, _ = replays[-1].verdict.partition(" published together")
     went_on = bool(is_published) and any(day in told for day in list(view.published)[-1:])
     ended = {run.state for run in replays}
-    return went_on or is_asked or is_waited_for or is_unplanned or view.hold is not None or bool(ended - {"success"})
+    is_cancelled = world.cancelled_ms >= world.planned_ms
+    return (
+        went_on
+        or is_cancelled
+        or is_asked
+        or is_waited_for
+        or is_unplanned
+        or view.hold is not None
+        or bool(ended - {"success"})
+    )
 
 
 def _is_ready(world: World, slice_id: str, ready: str, now_ms: int) -> bool:

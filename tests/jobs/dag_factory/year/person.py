@@ -78,6 +78,7 @@ def _judge(world: World, view: LedgerView, request: Request, held: list[RunResul
     # A restatement that a person has cancelled is declined, and not proposed again.
     if request.kind is RequestKind.SCHEDULED and not world.is_quiet and world.happens(0.2):
         world.drawn["cancelled"] += 1
+        world.cancelled_ms = world.truth.ms
         _decided(world, "cancel", view, request_id=request.request_id, reason="not now")
         return
     world.drawn["waived"] += len(held)

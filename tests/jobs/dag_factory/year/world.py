@@ -31,7 +31,8 @@ class World:
     """The state of a simulated year.
 
     `truth` is the time of the producer. Airflow's clock may differ from it. `armed` is a task before which the file is
-    edited, and the kind of the edit. `planned_ms` is the true time of the newest decision of `replay_sales`, and
+    edited, and the kind of the edit. `planned_ms` is the true time of the newest decision of `replay_sales`,
+    `cancelled_ms` that at which a person has cancelled a request, and
     `is_plan_sound` whether Airflow's clock was right then. `asked_specs` maps DAG runs to the specs that the file had
     when they were planned, `asked_ready` to `log.ready` and the time of Airflow's clock then, `limits` attempts to the
     limit of the suite. `made_ms` maps a DAG to the newest time of its cron that has a DAG run. `rules` are the values
@@ -54,6 +55,7 @@ class World:
     steps_left: dict[str, int] = field(default_factory=lambda: {"jump": 0, "broken": 0})
     armed: tuple[str, str] | None = None
     planned_ms: int = 0
+    cancelled_ms: int = 0
     is_plan_sound: bool = True
     asked_specs: dict[str, set[str]] = field(default_factory=dict)
     asked_ready: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
