@@ -8,6 +8,7 @@ from expectations.suites import LATE_RECORDS, RUN, Suite
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, RequestKind, StagedRun
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
+from jobs.reading.stored_tables import spec_of
 from jobs.reading.verify import Span
 from jobs.replay.groups import groups_of
 from windowlib.records import tables
@@ -112,19 +113,25 @@ class PastTables:
         return {name: self.table(name, block, _columns(asked)) for name, asked in wanted.items()}
 
     def table(self, name: str, block: Sequence[StagedRun], columns: Collection[str] | None) -> "ArrowSlices":
-        """Return one table with these columns (None: all) for the runs of a block. Slices are numbered in its order."""
+        """Return one table for the runs of a block, with these columns (None: all of their spec).
+
+        Slices are numbered in the order of the block.
+        """
         import pyarrow as pa
         import pyarrow.compute as pc
 
         from expectations.arrow_slices import ArrowSlices
         from jobs.replay.checked_tables import arrow_schema, run_rows
+        from jobs.replay.checks import checked_columns
 
         if name == RUN:
             results = [run.result for run in block]
             return run_rows(
                 [result.slice for result in results], [(result.counts, result.watermark_ms) for result in results]
             )
-        needed = None if columns is None else sorted({*columns, "slice_id"})
+        if columns is None:  # the stored table also has those of other specs
+            columns = checked_columns(spec_of(self.view, block[0]))[name]
+        needed = [*dict.fromkeys((*columns, "slice_id"))]
         rows = StoredRuns(self.lake, self.history.pipeline, self.view).read(name, block, needed)
         if not rows.column_names and name == LATE_RECORDS:
             rows = arrow_schema(tables.late_records("string").stored_columns()).empty_table()
