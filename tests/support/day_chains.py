@@ -14,7 +14,7 @@ from jobs.ledger.view import LedgerView, RequestKind
 from jobs.orchestration.late_repair import asked_for, repair_of, repairing
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import run_request
-from jobs.orchestration.scheduling import Replay as Planned, plan_backfill_interval, publish_task, replay
+from jobs.orchestration.scheduling import Replay as Planned, plan_backfill_interval, publish_task
 from jobs.pipeline.slices import slices_between
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
@@ -26,6 +26,7 @@ from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult
+from tests.support.fake_replay import spark_task
 from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of
 
@@ -155,10 +156,7 @@ def of_airflow(work: RequestContext, day: int) -> Planned:
         now_ms=NOW_MS, who="airflow", lease_id=f"day {day}",
     )  # fmt: skip
     assert isinstance(planned, Planned)
-    replay(
-        work.pipeline, work.lake, opened=planned.opened, slices=planned.slices, replayer=replayed,
-        now_ms=lambda: NOW_MS,
-    )  # fmt: skip
+    spark_task(work, planned, replayed)
     return planned
 
 
