@@ -224,6 +224,18 @@ class RunResult:
     extras: Mapping[str, str] = field(default_factory=dict)
     checkpoint: CheckpointForm = field(default_factory=CheckpointForm)
 
+    @property
+    def stored_state(self) -> CheckpointRef:
+        """The checkpoint after the slice, as the attempt stored it."""
+        return CheckpointRef(
+            slice_id=self.slice.slice_id,
+            run_id=self.run_id,
+            attempt_id=self.attempt_id,
+            fingerprint=self.state_after,
+            digests=self.digests,
+            earlier=self.checkpoint.earlier,
+        )
+
 
 def warnings_of(slice_: Slice, *, clamped: int, clock: str | None) -> tuple[str, ...]:
     """Return the warnings on a run. `clamped` records arrived outside the slice, by the arrival time column `clock`."""

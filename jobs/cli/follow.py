@@ -9,11 +9,11 @@ from jobs.cli.plan import NoPlanYet, downstream_plans, show_downstream
 from jobs.cli.progress import progress_option
 from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option
-from jobs.orchestration.following import readers_of, slices_to_follow
+from jobs.orchestration.following import following, readers_of, slices_to_follow
 from jobs.orchestration.requests import Staging
 from jobs.planning.plan import Plan
 from jobs.planning.request_context import Asked
-from jobs.replay.suite_fingerprint import with_checks
+from windowlib.errors import RequestError
 
 
 @click.command(
@@ -38,7 +38,8 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
 
     A pipeline that reads another one comes after it. Each is one request, which is published whole or not at all, and
     reads one version of the other ledger. If a request is not published, the pipelines that read it are left out, and
-    the exit status is 1: run the command again after the decision. --json prints one object for each pipeline.
+    the exit status is 1: run the command again after the decision. A pipeline file that differs from what is published
+    is not used until it is adopted. --json prints one object for each pipeline.
     """
     name = places.pipeline(pipeline_name).name
     readers = readers_of(places.chosen(None).good, name)
@@ -46,13 +47,21 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
         _print_plans(name, downstream_plans(places, name), fold_from=None if as_json else fold_from)
         return options.OK
     shown = Shown(as_json=as_json, fold_from=fold_from, progress=progress)
-    stopped: set[str] = set()
+    stopped, exit_status = set[str](), options.OK
     for reader in readers:
         if reader.log.pipeline in stopped:
             stopped.add(reader.name)
             continue
-        work = with_checks(places.request_context(reader))
-        slices = slices_to_follow(work)
+        try:
+            work, warnings = following(places.request_context(reader))
+            slices = slices_to_follow(work)
+        except RequestError as error:  # the others are still followed (law L10)
+            options.complain(f"{reader.name}: {error}")
+            stopped.add(reader.name)
+            exit_status = options.REFUSED
+            continue
+        for warning in warnings:
+            options.complain(f"warning: {warning}")
         asked = Asked(
             from_ms=slices[0].start_ms,
             to_ms=slices[-1].end_ms,
@@ -62,7 +71,7 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
         status = run_asked(work, asked, staging=Staging(), publishes=not no_publish, master=master, shown=shown)
         if no_publish or status != options.OK:
             stopped.add(reader.name)
-    return options.REFUSED if stopped and not no_publish else options.OK
+    return options.REFUSED if stopped and not no_publish else exit_status
 
 
 def _print_plans(name: str, plans: Sequence[Plan | NoPlanYet], *, fold_from: int | None) -> None:

@@ -155,18 +155,19 @@ def downstream_plans(places: options.Places, name: str) -> list[Plan | NoPlanYet
     Raises:
         SpecError, LogError, RequestError: as for `RequestContext.plan`, or pipelines read each other.
     """
-    from jobs.orchestration.following import readers_of, slices_to_follow
+    from jobs.orchestration.following import following, readers_of, slices_to_follow
     from jobs.planning.change_reach import with_reach
 
     plans: list[Plan | NoPlanYet] = []
     for reader in readers_of(places.chosen(None).good, name):
-        work = with_checks(places.request_context(reader))
         try:
+            work, warnings = following(places.request_context(reader))
             ask = Ask(slices=slices_to_follow(work))
         except RequestError as error:
             plans.append(NoPlanYet(pipeline=reader.name, why=str(error)))
         else:
-            plans.append(with_reach(reader, work.plan(work.ledger.view(), ask)))
+            planned = with_reach(work.pipeline, work.plan(work.ledger.view(), ask))
+            plans.append(replace(planned, warnings=(*warnings, *planned.warnings)))
     return plans
 
 
@@ -247,7 +248,9 @@ def chosen_restart(
     return restart_of(work, slices, master=master)
 
 
-def restart_of(work: RequestContext, slices: Sequence[Slice], *, master: str | None) -> WarmUp | None:
+def restart_of(
+    work: RequestContext, slices: Sequence[Slice], *, beginning: Slice | None = None, master: str | None
+) -> WarmUp | None:
     """Return the warm-up of a chain that begins with these slices, and tell that the log is read; None without one.
 
     Raises:
@@ -256,4 +259,4 @@ def restart_of(work: RequestContext, slices: Sequence[Slice], *, master: str | N
     from jobs.orchestration import stored_warm_up
 
     with options.err().status(READING_TIMES):
-        return stored_warm_up.restart_of(work, slices, master=master)
+        return stored_warm_up.restart_of(work, slices, beginning=beginning, master=master)

@@ -11,8 +11,9 @@ from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option
 from jobs.durations import human_duration
 from jobs.folding import fold, folded_line
-from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing
+from jobs.orchestration.late_repair import asked_for, check_current, repairing
 from jobs.orchestration.repair_proposals import propose
+from jobs.orchestration.repair_range import LateRepair, repair_of
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
@@ -82,7 +83,7 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
         _show(repair, at_least=fold_from)
         return options.OK
     repaired = repairing(work, repair)
-    warm_up = restart_of(repaired, repair.slices, master=master)
+    warm_up = restart_of(repaired, repair.slices, beginning=repair.beginning, master=master)
     if proposes:
         return _propose(work, repair, warm_up, reason=reason, as_json=as_json)
     check_current(work, repair, warm_up)

@@ -38,7 +38,7 @@ def show_plan(planned: Plan, *, at_least: int = FOLD_FROM) -> None:
     rows = plan_rows(planned, at_least=at_least)
     options.print_table(plan_title(planned), PLAN_COLUMNS, rows, right=PLAN_NUMBERS, whole=("slice",))
     options.say(plan_end(planned))
-    for warning in planned.warnings:
+    for warning in planned.cautions:
         options.say(f"warning: {warning}")
 
 

@@ -18,7 +18,7 @@ from jobs.planning.change_sentences import told_changes
 from jobs.planning.event_time_progress import EventTimeProgress, progress_of
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import RequestContext, context_of, is_live
-from jobs.planning.standing import empty_slices
+from jobs.planning.standing import empty_slices, holes
 from jobs.publishing.current_tables import current_tables
 from jobs.publishing.rules import describe_hold, judge_publication
 from jobs.review.freshness import freshness_line
@@ -80,6 +80,7 @@ def status_command(*, pipeline_name: str | None, is_watched: bool, as_json: bool
 def _state(work: RequestContext) -> dict[str, Any]:
     view = work.ledger.view()
     published = list(view.published)
+    on_chain, edited = on_published_spec(work, view)
     return {
         "pipeline": work.pipeline.name,
         "ledger_version": view.version,
@@ -96,7 +97,8 @@ def _state(work: RequestContext) -> dict[str, Any]:
         "waits": None if (waits := awaited(work, view)) is None else waits.line,
         "current_tables": [table.to_json() | {"line": str(table)} for table in current_tables(work)],
         "held": None if view.hold is None else describe_hold(view.hold),
-        "edited": list(on_published_spec(work)[1]),
+        "holes": [{"slices": hole.ids, "line": hole.sentence} for hole in holes(on_chain, view)],
+        "edited": list(edited),
         "changed": told_changes(work, view).to_json(),
         "requests": [_request(in_its_cut(work, request), view, request) for request in view.open_requests()],
     }
@@ -230,6 +232,7 @@ def _show_state(state: Mapping[str, Any]) -> None:
     options.say(f"  {state['freshness']}")
     if state["waits"]:
         options.say(f"  the schedule {state['waits']}")
+    options.say(*(f"  {hole['line']}" for hole in state["holes"]))
     options.say(*(f"  {table['line']}" for table in state["current_tables"] if table["behind"]))
     if state["held"]:
         options.say(f"  {state['held']}")

@@ -5,7 +5,7 @@ A fingerprint is the lower-case hex of the SHA-256 of canonical JSON (sorted key
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jobs.engine.user_functions import Functions
@@ -53,9 +53,9 @@ def fingerprint(value: object) -> str:
 def spec_fingerprint(pipeline: Pipeline) -> str:
     """Return the fingerprint of all fields that can change a row, the profile, and the versions of semantics and state.
 
-    A default is equal to the same value written out. Units (`60m` is `1h`) and the order of aggregates do not matter. A
-    user's function contributes its source, or the `version` that the pipeline file gives it, and a pipeline with one
-    the version of the rules for functions.
+    A default is equal to the same value written out. Units (`60m` is `1h`) do not matter, and the order of keys only
+    where it can change a row (`key_orders`). A user's function contributes its source, or the `version` that the
+    pipeline file gives it, and a pipeline with one the version of the rules for functions.
 
     Raises:
         SpecError: the module of a function does not exist or cannot be read.
@@ -79,7 +79,43 @@ def relevant_document(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a pipeline that can change a row of a run. `document` is of `pipeline_document`."""
     log = {key: value for key, value in document["log"].items() if key not in _IRRELEVANT_OF_LOG}
     log["slice"] = {key: value for key, value in log["slice"].items() if key not in _IRRELEVANT_OF_SLICE}
-    return {key: value for key, value in document.items() if key not in _IRRELEVANT} | {"log": log}
+    orders = {place: keys for place, keys in key_orders(document).items() if keys != sorted(keys)}
+    order = {"order": orders} if orders else {}  # specs in alphabetical order are those of earlier versions
+    return {key: value for key, value in document.items() if key not in _IRRELEVANT} | {"log": log} | order
+
+
+def key_orders(document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return place -> keys, of the mappings in a pipeline whose order can change a row.
+
+    A function returns the values of `output` in order, and gets columns and aggregates in order. Windows that keep
+    records store them by the place of each column. MongoDB documents, and `$sort`, are ordered.
+    """
+    windows, process = document.get("windows", {}), document.get("process", {})
+    keeps_records = "evictor" in windows or "storm" in windows or "slide" in windows.get("count", {})
+    outputs = {f"process.side_outputs.{tag}": columns for tag, columns in process.get("side_outputs", {}).items()}
+    places = {
+        "process.output": process.get("output", {}),
+        "aggregates": document.get("aggregates", {}) if process or keeps_records else {},
+        "log.columns": document["log"].get("columns", {}) if process or "atlas" in windows else {},
+        **outputs,
+    }
+    orders = {place: list(mapping) for place, mapping in places.items() if len(mapping) > 1}
+    for kind, window in windows.get("atlas", {}).items():
+        stages = window.get("pipeline", []) if isinstance(window, Mapping) else []
+        orders |= dict(_orders_in(f"windows.atlas.{kind}.pipeline", stages))
+    return orders
+
+
+def _orders_in(place: str, value: object) -> Iterator[tuple[str, list[str]]]:
+    """Yield the places and the keys of all mappings in a document that have several keys."""
+    if isinstance(value, Mapping):
+        if len(value) > 1:
+            yield place, list(value)
+        for key, inner in value.items():
+            yield from _orders_in(f"{place}.{key}", inner)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _orders_in(f"{place}[{number}]", inner)
 
 
 def checks_fingerprint(pipeline: Pipeline, suite: Mapping[str, object] | None) -> str:

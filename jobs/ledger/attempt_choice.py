@@ -1,6 +1,7 @@
 """Which attempt counts for a run, during the fold of a ledger: the first one that was staged and not condemned.
 
 If a run was mended, its newest mended attempt counts instead. Attempts whose rows a clean-up has removed do not count.
+If only the state of the attempt was removed, the next one that has stored it again counts.
 """
 
 from collections.abc import Sequence
@@ -88,6 +89,9 @@ class AttemptChoice:
             return first  # fast path: most runs have one attempt
         if (mended := self.mended.get(first.result.run_id)) is not None:
             chosen = next((run for run in stored if run.result.attempt_id == mended.result.attempt_id), first)
+        if self._checkpoint_removal(chosen.result) is not None:
+            later = stored[stored.index(chosen) + 1 :]
+            chosen = next((run for run in later if self._checkpoint_removal(run.result) is None), chosen)
         return replace(
             first,
             result=chosen.result,

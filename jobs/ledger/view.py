@@ -136,14 +136,7 @@ class StagedRun:
         result = self.result
         if self.checkpoint_removal is not None:
             raise self.checkpoint_removal.state_error(result.slice.slice_id)
-        return CheckpointRef(
-            slice_id=result.slice.slice_id,
-            run_id=result.run_id,
-            attempt_id=result.attempt_id,
-            fingerprint=result.state_after,
-            digests=result.digests,
-            earlier=result.checkpoint.earlier,
-        )
+        return result.stored_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

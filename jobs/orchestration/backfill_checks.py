@@ -82,9 +82,8 @@ def check_log_end(work: RequestContext, form: BackfillForm) -> None:
         LogError, SpecError: the log is missing or does not fit the pipeline.
     """
     pipeline, grid = work.pipeline, slice_grid(work.pipeline)
-    last = work.log_state(work.ledger.view(), ()).last_data
-    slices = slices_between(pipeline, form.from_ms, form.to_ms)
-    late = tuple(slice_ for slice_ in slices if last is None or slice_.start_ms > last.start_ms)
+    log = work.log_state(work.ledger.view(), ())
+    last, late = log.last_data, log.after_data(slices_between(pipeline, form.from_ms, form.to_ms))
     late = late[_arrived(work, late) :]
     if not late:
         return
@@ -140,6 +139,8 @@ def _chain_problem(work: RequestContext, gap: ChainGap, form: BackfillForm) -> s
     would_be = f"Otherwise right would be {right}, and If open replace" if staged else f"Right would be {right}"
     warm_up = f" Or run `hindcast run {work.pipeline.name} --warm-up` for the range." if gap.is_warm_up else ""
     or_set = "Set" if gap.nearest == gap.first else f"{would_be}. Or set"
+    if gap.is_code:
+        or_set = f"Run `hindcast adopt {work.pipeline.name}`, or restore that version. {or_set}"
     return (
         f"From {show_ms(grid, form.from_ms)}: {gap.why}.{staged} {or_set} Fresh: a new chain then begins at "
         f"From, and its windows do not contain earlier records.{warm_up}"

@@ -23,6 +23,7 @@ from jobs.orchestration.dag_orders import Order, order_of
 from jobs.orchestration.deadlines import Checked, Told, look
 from jobs.orchestration.decisions import settled_runs, was_settled
 from jobs.orchestration.gating import Gate, settled_elsewhere
+from jobs.orchestration.interval_backfill import AskAirflow, plan_backfill_interval
 from jobs.orchestration.open_ranges import in_the_way
 from jobs.orchestration.repair_proposals import propose_repairs
 from jobs.orchestration.requests import Progress, Staging
@@ -136,8 +137,7 @@ def plan(
         place,
         run=run,
         who=who,
-        events=events,
-        is_interval_before_running=is_interval_before_running,
+        airflow=AskAirflow(events=events, is_interval_before_running=is_interval_before_running),
         is_again=is_again,
     )
     match decision:
@@ -292,8 +292,7 @@ def _decide(
     *,
     run: DagRun,
     who: str,
-    events: EventsSince,
-    is_interval_before_running: Callable[[], bool],
+    airflow: AskAirflow,
     is_again: bool,
 ) -> Decision:
     if kind == "backfill":
@@ -306,7 +305,7 @@ def _decide(
             f"backfill_{pipeline.name} replays a range"
         )
     if run.run_type == "backfill":
-        return scheduling.plan_backfill_interval(
+        return plan_backfill_interval(
             pipeline,
             lake,
             interval_ms=(_ms(run.interval_start), _ms(run.interval_end)),
@@ -314,7 +313,7 @@ def _decide(
             who=who,
             lease_id=request_id(run),
             origin=_origin(run),
-            is_interval_before_running=is_interval_before_running,
+            airflow=airflow,
         )
     # Only a run of a cron schedule has an interval that counts. Other runs take all slices that are over now.
     until_ms = _ms(run.interval_end) if run.run_type == "scheduled" else now_ms()
@@ -327,7 +326,7 @@ def _decide(
         who=who,
         request_id=request_id(run),
         origin=_origin(run),
-        events=events,
+        events=airflow.events,
     )
     repairs = propose_repairs(pipeline, lake, now_ms=now_ms(), who=who, is_again=is_again)
     return replace(decision, changes=(*told.sentences, *repairs), proposal=told.request_id or "")

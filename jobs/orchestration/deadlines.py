@@ -18,9 +18,9 @@ from jobs.orchestration.plan_outline import folded
 from jobs.pipeline.models.alerts import AlertsGrammar
 from jobs.pipeline.slices import local_midnight_ms, show_instant, slice_grid, slices_ending_in
 from jobs.plain_text import counted, escaped, shortened
-from jobs.planning.published_spec import on_published_spec
+from jobs.planning.published_spec import on_published_spec, why_lost
 from jobs.planning.request_context import RequestContext, covers, is_live
-from jobs.planning.standing import Standing, due_slices, empty_slices, standing
+from jobs.planning.standing import Standing, due_slices, empty_slices, holes, standing
 from jobs.publishing.rules import describe_hold
 from jobs.publishing.stop_reasons import stop_reasons
 from jobs.review import links
@@ -113,8 +113,8 @@ def look(
     Raises:
         LedgerError: the ledger cannot be read.
     """
-    work, _ = on_published_spec(work)
     now_ms, view = work.ledger.now_ms(), work.ledger.view()
+    work, _ = on_published_spec(work, view)
     # A clock that was ahead has left a time in the future. With it, the messages of days would be left out.
     times = {key: at_ms if at_ms <= now_ms else now_ms - _DAY_MS for key, at_ms in told.times.items()}
     due = {key for key, time in alerts.times.items() if everything or _is_due(time, times.get(key), now_ms)}
@@ -232,6 +232,8 @@ def _is_due(time: str, looked_ms: int | None, now_ms: int) -> bool:
 def _not_published(place: _Place) -> Message | None:
     """Return the message on slices of the days before that readers do not see, or that were published empty.
 
+    Slices that the schedule never comes back to are told each day.
+
     Raises:
         LogError: the log cannot be read, and readers see all slices that are over.
     """
@@ -243,12 +245,15 @@ def _not_published(place: _Place) -> Message | None:
         if not missing:
             raise
         reasons = [f"{folded([slice_.slice_id for slice_ in missing])}: {error}"]
-    empty = _newly_empty(place)
-    if not missing and not empty:
+    empty, left_out = _newly_empty(place), tuple(holes(place.work, place.view))
+    if not missing and not empty and not left_out:
         return None
+    reasons += [hole.sentence for hole in left_out]
     reasons += [f"{folded(empty)}: published empty, without a record"] if empty else []
-    slices = tuple(sorted({*(slice_.slice_id for slice_ in missing), *empty}))
+    of_holes = [slice_id for hole in left_out for slice_id in hole.ids]
+    slices = tuple(sorted({*(slice_.slice_id for slice_ in missing), *empty, *of_holes}))
     parts = [f"{folded([slice_.slice_id for slice_ in missing])} not visible to readers"] if missing else []
+    parts += [f"{' … '.join(hole.ids)} left out" for hole in left_out]
     parts += [f"{folded(empty)} published empty"] if empty else []
     hold = [] if place.view.hold is None else [describe_hold(place.view.hold)]
     at = show_instant(place.work.ledger.now_ms() // 1000 * 1000)
@@ -277,7 +282,7 @@ def _grouped(place: _Place, state: Standing, missing: Sequence[Slice]) -> Iterat
     if not missing:
         return
     coordinates = place.work.log_state(place.view, missing).coordinates
-    unarrived = {slice_.slice_id for slice_ in state.unarrived}
+    unarrived, lost = {slice_.slice_id for slice_ in state.unarrived}, why_lost(place.work, place.view)
 
     def why(slice_: Slice) -> str:
         in_request = _of_a_request(place, slice_)
@@ -292,7 +297,7 @@ def _grouped(place: _Place, state: Standing, missing: Sequence[Slice]) -> Iterat
             return f"not complete since {show_instant(waiting.since_ms)}{until}: {waiting.missing}"
         if slice_.slice_id in unarrived:
             return f"{counted(records, 'record')}; an earlier slice is not complete"
-        return "complete, but no request has replayed it; perhaps the DAG is paused"
+        return f"complete, but no request has replayed it; {lost or 'perhaps the DAG is paused'}"
 
     for reason, group in groupby(missing, key=why):
         yield [slice_.slice_id for slice_ in group], reason

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from jobs.ledger.ledger import Ledger
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_grid, slice_of_id
+from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import RequestContext
+from jobs.replay.suite_fingerprint import with_checks
 from jobs.runs import Slice
 from windowlib.errors import RequestError, SpecError
 
@@ -26,6 +28,24 @@ def readers_of(pipelines: Sequence[Pipeline], name: str) -> tuple[Pipeline, ...]
         ordered += nearest
         reached = [pipeline.name for pipeline in nearest]
     return tuple(ordered)
+
+
+def following(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
+    """Return the context in which a pipeline follows the one that it reads, and warnings.
+
+    It has the spec of the published chain. An edit of the pipeline file waits for `hindcast adopt`, as in the schedule.
+
+    Raises:
+        RequestError: the published chain cannot be computed any more, or reads another log than the pipeline file.
+    """
+    view, upstream = work.ledger.view(), work.pipeline.log.pipeline
+    work, warnings = on_published_spec(work, view)
+    refuse_lost(work, view)
+    if work.pipeline.log.pipeline != upstream:
+        raise RequestError(
+            f"the published chain of pipeline {work.pipeline.name} does not read {upstream}: {warnings[0]}"
+        )
+    return with_checks(work), warnings
 
 
 def slices_to_follow(work: RequestContext) -> tuple[Slice, ...]:

@@ -7,156 +7,31 @@ in both. That is compared, not assumed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from jobs.durations import format_duration, human_duration
+from jobs.durations import human_duration
 from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
 from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
+from jobs.orchestration.repair_range import LateRepair, reach_of_late
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import counted
-from jobs.planning.chains import RunsByState
+from jobs.planning.chains import RunsByState, continues_chain, run_before
 from jobs.planning.changed_slices import changed_slices, in_words
-from jobs.planning.event_times import log_engine
-from jobs.planning.published_spec import refuse_lost
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.publishing.chain_rules import greater_repairs, lateness_ms
-from jobs.reading.log_places import log_place
-from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import CheckpointRef, Slice, WarmUp
-from windowlib.errors import InvariantBroken, RequestError, SpecError
+from windowlib.errors import InvariantBroken, RequestError
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
-from windowlib.windows.reach import Reach, reach_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _NO_ROWS: Final = IdSum().digest()
 _STATE_COLUMNS: Final = ("window_end_ms", "edge_count", "fired_count", "is_orphan", tables.ROW_ID)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LateSlice:
-    """The late records of a published slice that a repair would take, and the windows that they have missed."""
-
-    slice: Slice
-    records: int
-    windows: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LateRepair:
-    """A repair that may be made.
-
-    `slices` is the range that it computes; it is empty if no record can be taken. `lateness_ms` is the allowed lateness
-    that takes the records of `late`, and `own_ms` that of the pipeline. `left` records are later than the person wants,
-    and stay late.
-    """
-
-    pipeline: str
-    late: tuple[LateSlice, ...]
-    slices: tuple[Slice, ...]
-    lateness_ms: int
-    own_ms: int
-    left: int
-
-    @property
-    def records(self) -> int:
-        """The number of late records that the repair takes."""
-        return sum(late.records for late in self.late)
-
-    @property
-    def reason(self) -> str:
-        """Why the request exists, for the ledger."""
-        return (
-            f"late repair: {counted(self.records, 'late record')} of {counted(len(self.late), 'slice')}, with allowed "
-            f"lateness {human_duration(self.lateness_ms)} in place of {human_duration(self.own_ms)}"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the repair as plain data."""
-        return {
-            "pipeline": self.pipeline,
-            "slices": [slice_.slice_id for slice_ in self.slices],
-            "allowed_lateness": format_duration(self.lateness_ms),
-            "records": self.records,
-            "left": self.left,
-            "late": [
-                {"slice_id": late.slice.slice_id, "records": late.records, "windows": late.windows}
-                for late in self.late
-            ],
-        }
-
-
-def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, at_most_ms: int | None) -> LateRepair:
-    """Return the repair of the late records that published slices of a range have.
-
-    Args:
-        work: the context with the spec of the published chain.
-        from_ms: the first instant of the range; None: of the first published slice.
-        to_ms: its end, not included; None: that of the published head.
-        at_most_ms: records that are later than this stay late; None: all are taken. Slices that an earlier repair
-            computed with a greater lateness, and those that are replayed with them, take records up to that one.
-
-    Raises:
-        RequestError: nothing is published, the published spec cannot be computed any more, or records of the pipeline
-            matter for ever, so that no restart point exists.
-        StoreError: stored rows cannot be read.
-    """
-    view, pipeline = work.ledger.view(), work.pipeline
-    refuse_lost(work, view)
-    published = [run for name in view.published if (run := view.published_run(name)) is not None]
-    chosen = [run for run in published if _is_between(run.result.slice, from_ms, to_ms)]
-    if not chosen:
-        raise RequestError(f"pipeline {pipeline.name} has no published slice in the range, so nothing can be repaired")
-    reach, limits = _reach(work), dict[str, int]()
-    while True:
-        repair = _repair_of(work, view, chosen, reach=reach, at_most_ms=at_most_ms, limits=limits)
-        highest_ms = max(limits.values(), default=at_most_ms)
-        if highest_ms is None or not repair.slices or repair.lateness_ms <= highest_ms:
-            return repair
-        limits = {slice_.slice_id: repair.lateness_ms for slice_ in repair.slices}
-
-
-def _repair_of(
-    work: RequestContext,
-    view: LedgerView,
-    chosen: Sequence[StagedRun],
-    *,
-    reach: Reach,
-    at_most_ms: int | None,
-    limits: Mapping[str, int],
-) -> LateRepair:
-    """Return the repair of the late records of some runs. `limits` has the slices with another limit than `at_most_ms`.
-
-    Slices keep the allowed lateness of an earlier repair of them. So the lateness of the repair can be greater.
-    """
-    late, left, own_ms = list[LateSlice](), 0, lateness_ms(work.pipeline)
-    needed_ms, event_times = own_ms, list[int]()
-    for run in chosen:
-        most_ms = limits.get(run.result.slice.slice_id, at_most_ms)
-        late_rows = [*_late_rows(work, view, run, margin_ms=reach.margin_ms - own_ms)]
-        taken = [row for row in late_rows if most_ms is None or row.lateness_ms <= most_ms]
-        left += len(late_rows) - len(taken)
-        if not taken:
-            continue
-        windows = {(row.key, window) for row in taken for window in row.missed}
-        late.append(LateSlice(slice=run.result.slice, records=len(taken), windows=len(windows)))
-        needed_ms = max(needed_ms, *(row.lateness_ms for row in taken))
-        event_times.append(max(row.event_time_ms for row in taken))
-    slices: tuple[Slice, ...] = ()
-    if event_times:
-        end = _end(view, late[-1].slice, reach, latest_ms=max(event_times))
-        slices = slices_between(work.pipeline, late[0].slice.start_ms, end.end_ms)
-        shown = (view.published_run(slice_.slice_id) for slice_ in slices)
-        kept = (lateness_ms(spec_of(view, published)) for published in shown if published is not None)
-        needed_ms = max(needed_ms, *kept)
-    return LateRepair(
-        pipeline=work.pipeline.name, late=tuple(late), slices=slices, lateness_ms=needed_ms, own_ms=own_ms, left=left
-    )
 
 
 def repairing(work: RequestContext, repair: LateRepair) -> RequestContext:
@@ -172,11 +47,18 @@ def check_current(work: RequestContext, repair: LateRepair, warm_up: WarmUp | No
     """Refuse to replay a repair if its slices or its warm-up have other records in the log than published runs read.
 
     Raises:
-        RequestError: a slice has other records now; the message has the command that replays them.
+        RequestError: a slice has other records now; the message has the command that replays them. Or the pipeline file
+            leaves out records that the published chain has read.
         LogError: the log is missing, or cannot be read.
     """
+    view = work.ledger.view()
     first, end_ms = repair.slices[0] if warm_up is None else warm_up.first, repair.slices[-1].end_ms
-    changes = changed_slices(work, work.ledger.view())
+    if warm_up is not None and (before := _left_out(work, view, first)) is not None:
+        raise RequestError(
+            f"a repair from {first.slice_id} on needs records of {before.slice_id}, which the published chain has read "
+            f"and log.slice.first leaves out. Set log.slice.first to an earlier slice, and repair again"
+        )
+    changes = changed_slices(work, view)
     read = [change for change in changes if first.start_ms <= change.slice.start_ms < end_ms]
     changed = [change for change in read if change.match is not Match.UNKNOWN]
     if not changed:
@@ -187,6 +69,15 @@ def check_current(work: RequestContext, repair: LateRepair, warm_up: WarmUp | No
         f"{in_words(work, changed)}. A repair needs the records that the published runs read. Replay the changed "
         f"slices first: hindcast run {name} --from {start} --to {end}"
     )
+
+
+def _left_out(work: RequestContext, view: LedgerView, first: Slice) -> Slice | None:
+    """Return the slice before `log.slice.first` with whose state the published chain goes on there; None without."""
+    run = view.published_chain_run(first.slice_id)
+    if run is None or first.start_ms != slice_grid(work.pipeline).first_ms or not continues_chain(view, run.result):
+        return None
+    before = run_before(view, first)
+    return None if before is None else before.result.slice
 
 
 def asked_for(repair: LateRepair, *, who: str, warm_up: WarmUp | None, reason: str = "") -> Asked:
@@ -285,69 +176,6 @@ def _digests(run: StagedRun) -> Mapping[str, str]:
     return {name: digest for name, digest in run.result.digests.items() if name not in tables.CHECKPOINT_TABLES}
 
 
-def _is_between(slice_: Slice, from_ms: int | None, to_ms: int | None) -> bool:
-    return (from_ms is None or slice_.start_ms >= from_ms) and (to_ms is None or slice_.end_ms <= to_ms)
-
-
-def _reach(work: RequestContext) -> Reach:
-    pipeline = work.pipeline
-    engine = log_engine(pipeline, log_place(work.lake, pipeline).open())
-    try:
-        reach = reach_of(engine.operator)
-    except SpecError as error:
-        raise RequestError(f"late records of pipeline {pipeline.name} cannot be repaired: {error}") from error
-    if reach.is_on_clock:
-        raise RequestError(f"windows of pipeline {pipeline.name} are on processing time, so no record is late")
-    return reach
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LateRow:
-    """A late record: the allowed lateness with which it would have missed no window, its key, and the windows."""
-
-    lateness_ms: int
-    event_time_ms: int
-    key: tuple[Any, ...]
-    missed: tuple[tuple[int, int], ...]
-
-
-def _late_rows(work: RequestContext, view: LedgerView, run: StagedRun, *, margin_ms: int) -> Iterator[_LateRow]:
-    """Yield the late records of a run that have missed windows. `margin_ms` is that of the windows without lateness."""
-    import pyarrow as pa
-
-    if run.result.digests.get(tables.LATE_RECORDS, _NO_ROWS) == _NO_ROWS:
-        return
-    stored = StoredRuns(work.lake, work.pipeline.name, view).read(tables.LATE_RECORDS, [run])
-    bounds = stored["missed_windows"].combine_chunks()
-    each = bounds.flatten()
-    ends = [each.field(name).cast(pa.int64()).to_pylist() for name in ("window_start", "window_end")]
-    windows = [(int(start) // 1_000, int(end) // 1_000) for start, end in zip(*ends, strict=True)]
-    first = 0
-    plain = stored.select(["event_time_ms", "watermark_ms"]).to_pylist()
-    keys = [stored["record"].combine_chunks().field(name).to_pylist() for name in work.pipeline.log.key_columns]
-    for number, (row, count) in enumerate(zip(plain, bounds.value_lengths().to_pylist(), strict=True)):
-        missed = tuple(windows[first : first + (count or 0)])
-        first += len(missed)
-        if not missed:
-            continue
-        lateness_ms = row["watermark_ms"] - (min(end_ms for _, end_ms in missed) + margin_ms) + 1
-        key = tuple(column[number] for column in keys)
-        yield _LateRow(lateness_ms=lateness_ms, event_time_ms=row["event_time_ms"], key=key, missed=missed)
-
-
-def _end(view: LedgerView, last: Slice, reach: Reach, *, latest_ms: int) -> Slice:
-    """Return the last slice of the range: the last one with late records, or where their sessions have ended."""
-    if reach.gap_ms is None:
-        return last
-    for run in (view.published_chain_run(name) for name in view.published):
-        if run is None or run.result.slice.start_ms < last.start_ms:
-            continue
-        last = run.result.slice
-        if run.result.watermark_ms is not None and run.result.watermark_ms >= latest_ms + reach.after_ms:
-            break
-    return last
-
-
 def _check_states(work: RequestContext, repaired: StagedRun, own: StagedRun, *, request: Request) -> None:
     """Compare the windows that are open in the chain at the end of the range with those of the repair.
 
@@ -359,7 +187,7 @@ def _check_states(work: RequestContext, repaired: StagedRun, own: StagedRun, *, 
 
     if own.result.watermark_ms is None:
         return
-    margin_ms = _reach(work).margin_ms - lateness_ms(work.pipeline)
+    margin_ms = reach_of_late(work).margin_ms - lateness_ms(work.pipeline)
     limit_ms = own.result.watermark_ms - margin_ms - lateness_ms(spec_of(work.ledger.view(), own))
     own_rows, rows = (_windows(work, run.checkpoint) for run in (own, repaired))
     is_open = pc.greater(rows["window_end_ms"], limit_ms)

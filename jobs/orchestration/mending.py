@@ -6,18 +6,20 @@ removed. Publications stay as they are.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from jobs.lake.leftover_files import LakeFiles
 from jobs.lake.log_match import Match, match_input
-from jobs.ledger.events import LedgerEvent, mended_event, staged_event
+from jobs.ledger.events import LedgerEvent, checked_event, mended_event, staged_event
 from jobs.ledger.removals import Why, removed_event
 from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.attempts import AttemptCondemned
+from jobs.orchestration.stored_warm_up import restart_of
 from jobs.pipeline.look_back import look_back
-from jobs.planning.chains import RunsByState
+from jobs.pipeline.slices import slices_between
+from jobs.planning.chains import RunsByState, fresh_beginnings
 from jobs.planning.request_context import RequestContext, context_of
 from jobs.publishing.cleaning import delete_removed
 from jobs.reading.quality_ids import quality_digest
@@ -130,7 +132,7 @@ def _damages(work: RequestContext, view: LedgerView, slice_: Slice) -> list[Dama
 
 
 def _order(work: RequestContext, view: LedgerView, run: StagedRun) -> ReplayOrder:
-    """Return the order that makes a run again.
+    """Return the order that makes a run again: its slice, after those of a warm-up if the state before was removed.
 
     Raises:
         RequestError: its spec, its records or the state before are not there any more.
@@ -150,19 +152,32 @@ def _order(work: RequestContext, view: LedgerView, run: StagedRun) -> ReplayOrde
             raise _other_records(name, run)
         case other:
             assert_never(other)
-    before, warm_up = _before(name, view, run, warm_up=request.warm_up)
-    _check_state(own, view, run, before=before)
+    slices: Sequence[Slice] = (result.slice,)
+    if _is_state_removed(view, run):
+        beginning = fresh_beginnings(view, own.log_state(view, ())).get(result.slice.slice_id)
+        before, warm_up = None, restart_of(own, slices, beginning=beginning)
+        first_ms = result.slice.start_ms if warm_up is None else warm_up.first.start_ms
+        slices = slices_between(own.pipeline, first_ms, result.slice.end_ms)
+    else:
+        before, warm_up = _before(name, view, run, warm_up=request.warm_up)
+        _check_state(own, view, run, before=before)
     return ReplayOrder(
         pipeline=own.pipeline,
         lake=own.lake,
-        slices=(result.slice,),
+        slices=tuple(slices),
         before=before,
         warm_up=warm_up,
         request_id=run.request_id,
         attempt_id=own.new_id(),
-        known_log=known_log(view, look_back(own.pipeline, (result.slice,)).every),
+        known_log=known_log(view, look_back(own.pipeline, slices).every),
         ledger=own.ledger.newest(),
     )
+
+
+def _is_state_removed(view: LedgerView, run: StagedRun) -> bool:
+    """Return whether a clean-up has removed the state that a run started from."""
+    before = RunsByState.of(view).before(run)
+    return run.result.state_before != EMPTY_STATE and before is not None and before.checkpoint_removal is not None
 
 
 def _before(
@@ -171,7 +186,7 @@ def _before(
     """Return what a run started from: a checkpoint, or the time of a warm-up, or nothing.
 
     Raises:
-        RequestError: no run has left that state, or a clean-up has removed it.
+        RequestError: no run has left that state.
     """
     state = run.result.state_before
     if state == EMPTY_STATE:
@@ -218,6 +233,9 @@ def _make_again(
 ) -> str:
     """Replay one run, compare it with the ledger, and let the new attempt count. Return its id."""
     old = damage.run
+    warmed = _warmed_up(order, old, replayer=replayer)
+    if warmed:
+        order = replace(order, slices=order.slices[-1:], before=warmed[-1].stored_state, warm_up=None)
     [made] = replayer(order)
     _compare(work.pipeline.name, old, made)
     digest = quality_digest(made.checks, made.extras.get("checks_fingerprint"))
@@ -231,12 +249,40 @@ def _make_again(
             raise AttemptCondemned(f"attempt {order.attempt_id} was condemned while it ran; run the same command again")
         if view.run(old.result.run_id).result.attempt_id != old.result.attempt_id:
             raise RequestError(f"run {old.result.run_id[:SHOWN_DIGITS]} was mended by another process meanwhile")
-        events = [mended_event(staged, who=who, reason=why, owns_checks=owns_checks)]
+        before = [event for result in warmed for event in _warm_up_events(view, old.request_id, result)]
+        events = [*before, mended_event(staged, who=who, reason=why, owns_checks=owns_checks)]
         return [*events, *([removed_event(dict.fromkeys(places, Why.MENDED), who=who, reason=why)] if places else [])]
 
     work.ledger.write(decide)
     delete_removed(work, LakeFiles(lake=work.lake, pipeline=work.pipeline.name))
     return order.attempt_id
+
+
+def _warmed_up(order: ReplayOrder, run: StagedRun, *, replayer: Replayer) -> list[RunResult]:
+    """Replay the slices before that of a run, of which a clean-up has removed the states.
+
+    Raises:
+        RequestError: they leave another state than the run started from.
+    """
+    *earlier, slice_ = order.slices
+    warmed = (
+        replayer(replace(order, slices=tuple(earlier), attempt_id=f"{order.attempt_id}-warm-up")) if earlier else []
+    )
+    state = warmed[-1].state_after if warmed else order.state_before
+    if state != run.result.state_before:
+        name, slice_id = order.pipeline.name, slice_.slice_id
+        raise RequestError(
+            f"slice {slice_id} of pipeline {name} cannot be made again: a clean-up has removed the state before it, "
+            "and the log leaves another one now. Replay it, and the slices after it: "
+            f"hindcast run {name} --from {slice_id} --to .. --warm-up"
+        )
+    return warmed
+
+
+def _warm_up_events(view: LedgerView, request_id: str, result: RunResult) -> list[LedgerEvent]:
+    """Return the events of a slice of a warm-up. Its state is a part of the state after the slice that is mended."""
+    staged = staged_event(request_id, result, is_chain_start=False, warms_up=True)
+    return [staged] if result.run_id in view.runs else [staged, checked_event(request_id, result)]
 
 
 def _compare(name: str, old: StagedRun, made: RunResult) -> None:

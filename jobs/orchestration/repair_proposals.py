@@ -7,13 +7,15 @@ from jobs.durations import format_duration, human_duration
 from jobs.lake.lake import Lake
 from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
-from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing
+from jobs.orchestration.late_repair import asked_for, check_current, repairing
+from jobs.orchestration.repair_range import LateRepair, repair_of
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
 from jobs.pipeline.slices import slices_between
 from jobs.planning.estimate import Estimate, estimator
 from jobs.planning.published_spec import is_lost, on_published_spec
 from jobs.planning.request_context import SHOWN_ID, RequestContext, is_live, open_request_context, requested_event
+from jobs.publishing.chain_rules import replaced_since
 from jobs.replay.restart import restart_before
 from jobs.runs import WarmUp
 from windowlib.errors import InvariantBroken, LogError, RequestError, StoreError
@@ -68,7 +70,7 @@ def _outdated(work: RequestContext, view: LedgerView) -> list[LedgerEvent]:
         for request in view.open_requests(RequestKind.REPAIR)
         if request.request_id not in closed
         and not is_live(work, request)
-        and (replaced := _replaced_since(view, request))
+        and (replaced := replaced_since(view, request, end_ms=request.to_ms))
     ]
 
 
@@ -106,7 +108,7 @@ def within_budget(
         repair = repair_of(work, from_ms=from_ms, to_ms=to_ms, at_most_ms=rule.at_most_lateness_ms)
         if not repair.late:
             return repair, None
-        warm_up = restart_before(None, repairing(work, repair), repair.slices)
+        warm_up = restart_before(None, repairing(work, repair), repair.slices, beginning=repair.beginning)
         start = repair.slices[0] if warm_up is None else warm_up.first
         replayed = slices_between(work.pipeline, start.start_ms, repair.slices[-1].end_ms)
         runs = (run for slice_ in replayed if (run := view.published_run(slice_.slice_id)) is not None)
@@ -121,18 +123,6 @@ def within_budget(
                 f"{format_duration(rule.daily_budget_ms)}. Allow more, or a smaller repair.at_most_lateness"
             )
         to_ms = repair.late[len(repair.late) // 2 - 1].slice.end_ms
-
-
-def _replaced_since(view: LedgerView, request: Request) -> tuple[str, ...]:
-    """Return the slices that a repair reads of which the published chain has other runs than when it was opened."""
-    then, to_ms = view.published_at(request.opened_seq), request.to_ms or 0
-    from_ms = (request.from_ms or 0) if request.warm_up is None else request.warm_up.first.start_ms
-    return tuple(
-        slice_id
-        for slice_id, run_id in view.published.items()
-        if from_ms <= view.slices[slice_id].start_ms < to_ms
-        and view.chain_run_id(then.get(slice_id, "")) != view.chain_run_id(run_id)
-    )
 
 
 def _first_ms(view: LedgerView, *, oldest_ms: int) -> int | None:
@@ -152,4 +142,4 @@ def _is_declined(view: LedgerView, request: Request) -> bool:
     if request.state is not RequestState.CLOSED or request.ended_by is not None or request.failure == LOST:
         return False
     decided = [decision for decision in view.decisions.values() if decision.request_id == request.request_id]
-    return (bool(decided) and decided[-1].action == "cancel") or not _replaced_since(view, request)
+    return (bool(decided) and decided[-1].action == "cancel") or not replaced_since(view, request, end_ms=request.to_ms)

@@ -117,7 +117,7 @@ def run_request(
     if all(step.is_published and step.reason is Reason.CURRENT for step in planned.range):
         move_current_tables(work)  # a process may have been killed after its publication
         return _nothing_to_do(work, view, planned)
-    for warning in planned.warnings:
+    for warning in planned.cautions:
         log.warning("%s", warning)
     opened = open_range(work, asked)
     with leased(work, opened):

@@ -14,10 +14,11 @@ from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.planning.assessing import open_proposal, restate_rule
 from jobs.planning.change_sentences import ToldChanges, told
 from jobs.planning.published_spec import on_published_spec, why_lost
 from jobs.planning.request_context import Asked, RequestContext, is_live, open_request_context, with_cut_of
-from jobs.planning.restating import open_proposal, propose, request_slices, request_to_continue, restate_rule
+from jobs.planning.restating import propose, request_slices, request_to_continue
 from jobs.planning.steps import Ask
 from jobs.planning.watching import watch_ledger
 from jobs.publishing.rules import describe_hold

@@ -1,8 +1,8 @@
 """The decisions and steps of a DAG run, without Airflow: which slices to replay, the replay, the gate, the publication.
 
-The ledger decides the order of slices. A scheduled run takes every ready slice after the published head. A DAG run of
-Airflow's own backfill takes the slices of its interval; all DAG runs of the backfill share one request. A backfill by
-hand takes its range. `jobs.orchestration.dag_tasks` calls these functions and turns their results into plain data.
+The ledger decides the order of slices. A scheduled run takes every ready slice after the published head. A backfill by
+hand takes its range. `jobs.orchestration.interval_backfill` decides for Airflow's own backfill.
+`jobs.orchestration.dag_tasks` calls these functions and turns their results into plain data.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +22,8 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import (
     check_range,
     show_instant,
-    show_ms,
-    slice_grid,
     slice_of_id,
-    slices_ending_in,
 )
-from jobs.planning.chains import ChainError, ChainGap
 from jobs.planning.lease_keeping import leased, release
 from jobs.planning.plan import Plan, make_plan
 from jobs.planning.published_spec import on_published_spec, refuse_lost
@@ -40,7 +36,6 @@ from jobs.planning.request_context import (
     context_of,
     open_request,
     open_request_context,
-    shared_request,
 )
 from jobs.planning.standing import due_slices
 from jobs.planning.steps import Ask, Step
@@ -163,74 +158,6 @@ def plan_scheduled(
             assert_never(decided)
 
 
-def plan_backfill_interval(
-    pipeline: Pipeline,
-    lake: Lake,
-    *,
-    interval_ms: tuple[int, int],
-    now_ms: int,
-    who: str,
-    lease_id: str | None = None,
-    origin: DagRunOrigin | None = None,
-    is_interval_before_running: Callable[[], bool] = lambda: False,
-) -> Decision:
-    """Decide what one DAG run of Airflow's own backfill replays: those that end in its interval, end included.
-
-    All DAG runs share one open request of the pipeline. `lease_id` is the same for every retry of one DAG run, which
-    `origin` names. Airflow may run several intervals at once: each waits for the one before if it needs its state.
-    Raises as `plan_scheduled` does.
-    """
-    work, warnings = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
-    slices = tuple(slice_ for slice_ in slices_ending_in(work.pipeline, *interval_ms) if slice_.end_ms <= now_ms)
-    if not slices:
-        interval = f"({show_instant(interval_ms[0])}, {show_instant(interval_ms[1])}]"
-        return Skip(why=f"no slice of pipeline {pipeline.name} that is over ends in {interval}", warnings=warnings)
-    view = work.ledger.view()
-    if view.hold is not None:
-        return Skip(why=describe_hold(view.hold), warnings=warnings)
-    refuse_lost(work, view)
-    busy = busy_with(
-        work, view, slices, own=None, kinds=(RequestKind.SCHEDULED, RequestKind.RANGE, RequestKind.RESTATEMENT)
-    )
-    if busy is not None:
-        return Wait(why=busy, warnings=warnings, watch=watch_ledger(work, view))
-    shared = shared_request(work, view)
-    try:
-        own = shared.request_id if shared else None
-        planned = with_checks(work).plan(view, Ask(slices=slices, request_id=own))
-    except ChainError as error:
-        if is_interval_before_running():
-            why = f"slice {slices[0].slice_id} needs the state after the interval before, whose DAG run is not over yet"
-            return Wait(why=why, warnings=warnings, watch=watch_ledger(work, view))
-        raise RequestError(_in_words_of_the_backfill(work, error.gap)) from error
-    asked = Asked(
-        from_ms=None,
-        to_ms=None,
-        who=who,
-        reason="Airflow backfill",
-        kind=RequestKind.AIRFLOW_BACKFILL,
-        lease_id=lease_id,
-        origin=origin,
-    )
-    return replace(_open_unless_current(work, planned, asked, shared=shared), warnings=warnings)
-
-
-def _in_words_of_the_backfill(work: RequestContext, gap: ChainGap) -> str:
-    """Return why a range of Airflow's own backfill cannot begin, with the words of its dialog and of our form."""
-    named = [f"request {request.request_id} of {request.who} ({request.reason})" for request in gap.staged_by]
-    staged = (
-        f" It is staged in {', '.join(named)}: publish that first, on its page (Hindcast, Requests)." if named else ""
-    )
-    warm_up = f" Run `hindcast run {work.pipeline.name} --warm-up` for it." if gap.is_warm_up else ""
-    begin = f" Let the date range of the backfill begin with slice {gap.nearest.slice_id}."
-    nearest = "" if gap.nearest == gap.first else begin
-    return (
-        f"{gap.why}.{staged}{nearest}{warm_up} {'Or trigger' if nearest or warm_up else 'Trigger'} "
-        f"backfill_{work.pipeline.name} with From {show_ms(slice_grid(work.pipeline), gap.first.start_ms)} and Fresh: "
-        "a new chain then begins there, and its windows do not contain earlier records"
-    )
-
-
 def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -> Decision:
     """Decide what a backfill by hand replays: all of its half-open range, with the spec of the file.
 
@@ -251,7 +178,7 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
         ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=request_id)
         planned = with_checks(work).plan(view, ask)
         refuse_without_work(work, view, asked, resumed=resumed, planned=planned)
-        return _open_unless_current(work, planned, asked)
+        return open_unless_current(work, planned, asked)
     except RangeTaken as error:
         if asked.if_open is IfOpen.WAIT:
             queued = f"If you clear another run of backfill_{pipeline.name}, it is queued until this one has ended"
@@ -361,7 +288,7 @@ def _scheduled(
     return _Due(slices=passing, planned=planned, unarrived=unarrived, given_up=prefix.given_up, waiting=left)
 
 
-def _open_unless_current(
+def open_unless_current(
     work: RequestContext, planned: Plan, asked: Asked, *, shared: Request | None = None
 ) -> Replay | Skip:
     """Open the request for all slices of a plan; skip if each is current, published, and the same in `shared`."""

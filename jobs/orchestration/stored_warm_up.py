@@ -4,24 +4,26 @@ from collections.abc import Sequence
 
 from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request
+from jobs.planning.chains import fresh_beginnings
 from jobs.planning.request_context import RequestContext
 from jobs.planning.restating import request_slices
 from jobs.runs import Slice, WarmUp
 from windowlib.errors import RequestError
 
 
-def restart_of(work: RequestContext, slices: Sequence[Slice], *, master: str | None = None) -> WarmUp | None:
+def restart_of(
+    work: RequestContext, slices: Sequence[Slice], *, beginning: Slice | None = None, master: str | None = None
+) -> WarmUp | None:
     """Return the warm-up of a chain that begins with these slices; None if it needs none.
 
-    Raises:
-        RequestError, LogError: as for `jobs.replay.restart.restart_before`.
+    Args, and raises: as `jobs.replay.restart.restart_before`. `master` is a Spark master URL.
     """
     from jobs.replay.restart import restart_before
     from jobs.spark.lazy_session import LazySession
 
     session = LazySession.named("hindcast --warm-up", master)
     try:
-        return restart_before(session, work, slices)
+        return restart_before(session, work, slices, beginning=beginning)
     finally:
         session.stop()
 
@@ -41,7 +43,9 @@ def check_warm_up(work: RequestContext, request: Request, *, master: str | None 
     if request.warm_up is None or not request.is_open:
         return
     first, *_ = slices = request_slices(work, request)
-    if restart_of(work, slices, master=master) == request.warm_up:
+    view = work.ledger.view()
+    beginning = fresh_beginnings(view, work.log_state(view, ())).get(first.slice_id) if request.is_repair else None
+    if restart_of(work, slices, beginning=beginning, master=master) == request.warm_up:
         return
     why = (
         f"the log before slice {first.slice_id}, or what is published of it, has changed since request "

@@ -83,6 +83,14 @@ def next_slice(grid: SliceGrid, slice_: Slice) -> Slice | None:
     return None if is_last else slice_at(grid, slice_.end_ms)
 
 
+def next_from_first(grid: SliceGrid, slice_: Slice) -> Slice | None:
+    """Return the slice after this one; the first one of the pipeline file if this one is earlier."""
+    after = next_slice(grid, slice_)
+    if after is None or grid.first_ms is None or after.start_ms >= grid.first_ms:
+        return after
+    return slice_at(grid, grid.first_ms)
+
+
 def previous_slice(grid: SliceGrid, slice_: Slice) -> Slice | None:
     """Return the slice before this one; None before the first slice."""
     edges_ms = (first_edge_ms(grid), grid.first_ms)

@@ -157,6 +157,24 @@ def continues_chain(view: LedgerView, result: RunResult) -> bool:
     return before is not None and before.result.state_after == result.state_before
 
 
+def fresh_beginnings(view: LedgerView, log: LogState) -> dict[str, Slice | None]:
+    """Return published slice -> the slice with which its chain began without earlier records (`--fresh`).
+
+    None: all earlier records of the log matter to the chain.
+    """
+    first_ms = 0 if log.first_data is None else log.first_data.start_ms
+    beginnings, beginning = dict[str, Slice | None](), None
+    before: RunResult | None = None
+    for name, run_id in view.published.items():
+        result = view.chain_run(run_id).result
+        is_next = before is not None and before.slice.end_ms == result.slice.start_ms
+        if before is None or not is_next or before.state_after != result.state_before:
+            is_fresh = result.state_before == EMPTY_STATE and result.slice.start_ms > first_ms
+            beginning = result.slice if is_fresh else None
+        beginnings[name], before = beginning, result
+    return beginnings
+
+
 def newly_shown(view: LedgerView, request: Request) -> dict[str, str]:
     """Return slice -> run of what readers see anew if a request is published.
 

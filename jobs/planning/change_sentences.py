@@ -8,10 +8,11 @@ from jobs.folding import first_lines
 from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.planning.assessing import OTHER_SPEC, Assessed, Restating, restate_rule
 from jobs.planning.changed_slices import in_words, named_spans
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import SHOWN_ID, RequestContext
-from jobs.planning.restating import OTHER_SPEC, Assessed, Restating, restate_rule, restating
+from jobs.planning.restating import restating
 from windowlib.errors import LogError
 
 
@@ -65,10 +66,11 @@ def sentences(work: RequestContext, restating: Restating) -> tuple[str, ...]:
     """
     if not restating.assessed:
         return ()
-    groups: dict[tuple[str, ...], list[Assessed]] = {}
+    groups: dict[tuple[str, str, str, bool], list[Assessed]] = {}
     for assessed in restating.assessed:
         request_id = "" if assessed.request is None else assessed.request.request_id
-        groups.setdefault((request_id, assessed.why_not, assessed.until.slice_id), []).append(assessed)
+        fate = request_id, assessed.why_not, assessed.until.slice_id, assessed.is_replayable
+        groups.setdefault(fate, []).append(assessed)
     fates = [_fate(work, group) for group in groups.values()]
     return in_words(work, restating.changed), *first_lines(fates)
 
@@ -82,11 +84,14 @@ def _fate(work: RequestContext, group: Sequence[Assessed]) -> str:
     if not first.why_not:
         return f"{which}: the next scheduled run proposes to restate {'it' if len(group) == 1 else 'them'}"
     why = f"{which}: not proposed, because {first.why_not}"
-    if first.change.removed:
+    if not first.is_replayable:
         return why
     to = show_ms(slice_grid(work.pipeline), first.until.end_ms)
     of_range = f"{work.pipeline.name} --from {first.change.slice.slice_id} --to {to}"
+    verify = f"`hindcast plan {of_range} --verify` compares the records"
     if first.change.match is Match.UNKNOWN:
-        return f"{why}: `hindcast plan {of_range} --verify` compares the records"
+        return f"{why}: {verify}"
+    if first.change.is_of_other_table and not first.is_declined:
+        why = f"{why}: {verify}"
     warm_up = " --warm-up" if first.why_not == OTHER_SPEC else ""
     return f"{why}. To restate {'it' if len(group) == 1 else 'them'}: hindcast run {of_range}{warm_up}"

@@ -55,6 +55,11 @@ class ChangedSlice:
         return self.run.result.slice
 
     @property
+    def is_of_other_table(self) -> bool:
+        """Whether the log is another table than the ones in which the run's records were seen."""
+        return all(seen.log.table_id != self.now.table_id for seen in self.run.sightings if seen.is_equal)
+
+    @property
     def records_then(self) -> int:
         """The number of records that the run read."""
         return self.run.result.log.records

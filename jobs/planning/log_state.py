@@ -1,7 +1,7 @@
 """The state of the event log for a range of slices, from the Delta log and the ledger. No record is read."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobs.lake.covered_files import Cover, cover_of
@@ -48,6 +48,11 @@ class LogState:
         """Return whether a slice has a record."""
         place = bisect_left(self.data_ms, slice_.start_ms)
         return place < len(self.data_ms) and self.data_ms[place] < slice_.end_ms
+
+    def after_data(self, slices: Iterable[Slice]) -> tuple[Slice, ...]:
+        """Return the slices after the last one with records: nothing in the log tells whether they have arrived."""
+        last = self.last_data
+        return tuple(slice_ for slice_ in slices if last is None or slice_.start_ms > last.start_ms)
 
 
 def read_log_state(

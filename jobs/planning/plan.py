@@ -92,6 +92,26 @@ class Plan:
         """The steps that replay a slice for certain, or possibly and within the reach of a change."""
         return tuple(step for step in self.stale if not step.is_beyond)
 
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """The warnings for a person who is about to run the plan: also on slices that have perhaps not arrived."""
+        log = None if self.basis is None else self.basis.log
+        # If the log is a table of a pipeline (`missing`), each of its published slices has arrived.
+        late = () if log is None or log.missing is not None else log.after_data(step.slice for step in self._unseen)
+        if log is None or not late:
+            return self.warnings
+        which = late[0].slice_id if len(late) == 1 else f"{late[0].slice_id} to {late[-1].slice_id}"
+        has = "no record" if log.last_data is None else f"no record after {log.last_data.slice_id}"
+        return (
+            *self.warnings,
+            f"the log has {has}, so {which} may not have arrived. If you publish now, readers see the slices without "
+            "records, and the schedule goes on after them: records that arrive later change published slices",
+        )
+
+    @property
+    def _unseen(self) -> tuple[Step, ...]:
+        return tuple(step for step in self.range if not step.is_published)
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain data, as `hindcast plan --json` prints it.
 
@@ -108,7 +128,7 @@ class Plan:
             "log_version": self.log_version,
             "chain": self.start.note,
             "state_before": self.start.state,
-            "warnings": list(self.warnings),
+            "warnings": list(self.cautions),
             "certain": len(self.certain),
             "at_most": len(self.at_most),
             "steps": [

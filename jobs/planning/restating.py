@@ -1,82 +1,39 @@
-"""What becomes of published slices whose records have changed: proposed, replayed already, declined, or told why not.
+"""The proposal to restate published slices whose records have changed, and how a request is continued.
 
 A proposal is an open request of kind `restatement` without an attempt. A pipeline has at most one. It covers the
-slices from the first changed one to the published head, because later slices follow from the state of earlier ones.
+slices from the first changed one to the published head, because later slices follow from the state of earlier ones. If
+the log is the table of another pipeline, it ends before the first slice that this pipeline does not publish now.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from typing import Final
 
-from jobs.durations import format_duration
 from jobs.engine.fingerprints import spec_fingerprint
-from jobs.lake.log_match import Match, compare_coordinates, match_input
 from jobs.ledger.events import EventKind, LedgerEvent, closed_event
 from jobs.ledger.looks import changes_details, looked_event
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.files import pipeline_to_json
 from jobs.pipeline.models.restate import RestateGrammar
-from jobs.pipeline.slices import slices_between
-from jobs.plain_text import counted, shortened
-from jobs.planning.chains import begins_chain, run_before
-from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
-from jobs.planning.published_spec import why_lost
-from jobs.planning.request_context import (
-    RequestContext,
-    context_of,
-    covers,
-    declined_requests,
-    holders,
-    is_live,
-    is_overtaken,
+from jobs.pipeline.slices import show_ms, slice_grid, slices_between
+from jobs.plain_text import shortened
+from jobs.planning.assessing import (
+    Assessed,
+    Restating,
+    assess,
+    chain_ends,
+    is_for,
+    is_wanted,
+    not_in_upstream,
+    restate_rule,
 )
+from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
+from jobs.planning.request_context import RequestContext, context_of, holders, is_overtaken
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
 GONE: Final = "no changed slice is left to restate"
 OVERTAKEN: Final = "it was left unfinished, and later slices were published without it"
-OTHER_SPEC: Final = "it was published with another spec than the published head"
 _MAX_REASON: Final = 300
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assessed:
-    """A changed slice, and what becomes of it.
-
-    `request` is the open request that replays its present records, if there is one. `why_not` tells why the schedule
-    does not propose it; empty if it does, or if there is a request. `is_declined`: a person has declined it, or rolled
-    it back. `until` is the last slice of its chain.
-    """
-
-    change: ChangedSlice
-    until: Slice
-    request: Request | None = None
-    why_not: str = ""
-    is_declined: bool = False
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether no person has to look: declined, replayed by a request, or without the records to replay."""
-        is_replayed = self.request is not None and not self.request.is_proposed
-        return self.is_declined or is_replayed or bool(self.change.removed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restating:
-    """All changed slices of a pipeline, oldest first, and the open proposal, if there is one."""
-
-    assessed: tuple[Assessed, ...]
-    proposal: Request | None = None
-
-    @property
-    def changed(self) -> tuple[ChangedSlice, ...]:
-        """The changed slices."""
-        return tuple(assessed.change for assessed in self.assessed)
-
-
-def restate_rule(work: RequestContext) -> RestateGrammar:
-    """Return the `restate` part of the pipeline file, or its defaults."""
-    return work.pipeline.restate or RestateGrammar()
 
 
 def restating(work: RequestContext, view: LedgerView, *, rule: RestateGrammar | None = None) -> Restating:
@@ -110,164 +67,6 @@ def propose(work: RequestContext, *, rule: RestateGrammar, who: str) -> Restatin
     return restating(work, view, rule=rule)
 
 
-def open_proposal(
-    work: RequestContext, view: LedgerView, kind: RequestKind = RequestKind.RESTATEMENT
-) -> Request | None:
-    """Return the restatement, or the late repair, that waits to be started; None if there is none."""
-    requests = view.open_requests(kind)
-    return next((request for request in reversed(requests) if request.is_proposed and not is_live(work, request)), None)
-
-
-def assess(
-    work: RequestContext, view: LedgerView, changed: Sequence[ChangedSlice], *, rule: RestateGrammar
-) -> Restating:
-    """Return what becomes of changed slices. This function reads neither the log nor the ledger."""
-    proposal = open_proposal(work, view)
-    if not changed:
-        return Restating(assessed=(), proposal=proposal)
-    assessor = _Assessor(
-        work=work,
-        view=view,
-        rule=rule,
-        proposal=proposal,
-        begun=_begun(work, view, proposal),
-        declined=declined_requests(view),
-        ends=_chain_ends(view),
-        removed={change.slice.slice_id: change.removed for change in changed if change.removed},
-    )
-    slices = [assessor.assessed(change) for change in changed]
-    new = [assessed for assessed in slices if _is_wanted(assessed, proposal)]
-    if len(new) > rule.at_most_slices:
-        why = f"{counted(len(new), 'slice')} have changed, and restate.at_most_slices is {rule.at_most_slices:,}"
-        slices = [replace(each, why_not=why) if not each.why_not and each.request is None else each for each in slices]
-    return Restating(assessed=tuple(slices), proposal=proposal)
-
-
-def _is_wanted(assessed: Assessed, proposal: Request | None) -> bool:
-    return not assessed.why_not and (assessed.request is None or assessed.request is proposal)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Assessor:
-    """Finds what becomes of one changed slice.
-
-    `begun` and `declined` are what `_begun` and `declined_requests` return. `ends` maps a published slice to the last
-    slice of its chain, `removed` a slice to the commit that removed records.
-    """
-
-    work: RequestContext
-    view: LedgerView
-    rule: RestateGrammar
-    proposal: Request | None
-    begun: Sequence[Request]
-    declined: Mapping[str, Sequence[tuple[Request, str]]]
-    ends: Mapping[str, Slice]
-    removed: Mapping[str, str]
-
-    def assessed(self, change: ChangedSlice) -> Assessed:
-        """Return what becomes of a slice, without the limit of their number."""
-        assessed = Assessed(change=change, until=self.ends[change.slice.slice_id])
-        request = self._replayed_by(change)
-        if request is not None:
-            return replace(assessed, request=request)
-        declined = self.declined.get(change.slice.slice_id, ())
-        why = next((why for by, why in declined if _is_in(by, change) or self._has_run_of(by, change)), "")
-        if why:
-            return replace(assessed, why_not=why, is_declined=True)
-        why = self._unreadable(assessed) or why_lost(self.work, self.view) or self._of_another_chain(assessed)
-        if not why and self.proposal is not None and _is_in(self.proposal, change):
-            return replace(assessed, request=self.proposal)
-        return replace(assessed, why_not=why or self._beyond(change))
-
-    def _replayed_by(self, change: ChangedSlice) -> Request | None:
-        """Return the open request that replays a slice now, or has a run of its present records."""
-        for request in self.begun:
-            if self._has_run_of(request, change):
-                return request
-            if covers(request, change.slice) and (is_live(self.work, request) or _is_in(request, change)):
-                return request
-        return None
-
-    def _has_run_of(self, request: Request, change: ChangedSlice) -> bool:
-        """Return whether a request has, or had before a clean-up, a run of the present records of a slice."""
-        run_id = request.runs.get(change.slice.slice_id, "")
-        run = self.view.runs.get(run_id) or self.view.removed_runs.get(run_id)
-        return run is not None and match_input(run.sightings, change.now) is Match.SAME
-
-    def _unreadable(self, assessed: Assessed) -> str:
-        """Return why the records of a slice, or of one after it, must not be replayed; empty if they may."""
-        change, name = assessed.change, assessed.change.slice.slice_id
-        if change.removed and self.work.pipeline.log.changes is not None:  # nobody can accept it
-            return (
-                f"it is not known which records {change.removed} inserted, so it cannot be replayed "
-                "(docs/reference/logs.md)"
-            )
-        if change.removed:
-            accept = f"hindcast accept-rewrite {self.work.pipeline.name} --reason …"
-            return (
-                f"{change.removed} removed or changed records, so it cannot be replayed until a person accepts that "
-                f"(`{accept}`) or restores the log (docs/reference/logs.md)"
-            )
-        if change.match is Match.UNKNOWN:
-            return (
-                "its files differ from those that its run read, and the commits that would tell whether its records "
-                "differ are gone"
-            )
-        later = next((after for after in self.removed if name < after <= assessed.until.slice_id), None)
-        if later is not None:
-            return f"slice {later} after it cannot be replayed ({self.removed[later]} removed or changed records)"
-        return ""
-
-    def _of_another_chain(self, assessed: Assessed) -> str:
-        """Return why a slice is not replayed together with the newest ones; empty if it can be."""
-        change, head = assessed.change, self.view.head
-        chain_run = self.view.chain_run(change.run.result.run_id)
-        if head is not None and assessed.until != head.result.slice:
-            last = assessed.until.slice_id
-            return f"its chain ends at {last}, before the published head {head.result.slice.slice_id}"
-        if head is not None and chain_run.result.spec_fingerprint != head.result.spec_fingerprint:
-            return OTHER_SPEC
-        if begins_chain(self.view, chain_run) and run_before(self.view, change.slice) is not None:
-            return "it begins a chain, and only a person begins a chain (--fresh)"
-        return ""
-
-    def _beyond(self, change: ChangedSlice) -> str:
-        """Return why the pipeline file or a hold does not let the schedule propose a slice; empty if they do."""
-        if self.rule.mode == "off":
-            return "restate.mode is off"
-        if self.view.hold is not None:
-            return "the chain is held after a rollback"
-        if self.work.ledger.now_ms() - change.slice.end_ms > self.rule.at_most_age_ms:
-            return f"it ended more than {format_duration(self.rule.at_most_age_ms)} ago (restate.at_most_age)"
-        return ""
-
-
-def _is_in(request: Request, change: ChangedSlice) -> bool:
-    """Return whether a restatement is for the present records of a slice."""
-    asked = request.changes.get(change.slice.slice_id)
-    return asked is not None and compare_coordinates(asked, change.now) is Match.SAME
-
-
-def _begun(work: RequestContext, view: LedgerView, proposal: Request | None) -> list[Request]:
-    """Return the open requests that may replay changed slices, newest first, without the proposal."""
-    awaited = (request for request in reversed(view.awaited_requests()) if request is not proposal)
-    return [request for request in awaited if not is_overtaken(work, view, request)]
-
-
-def _chain_ends(view: LedgerView) -> dict[str, Slice]:
-    """Return the last slice of the published chain of each published slice."""
-    ends: dict[str, Slice] = {}
-    after: Slice | None = None
-    for slice_id in reversed(list(view.published)):
-        slice_ = view.slices[slice_id]
-        goes_on = after is not None and after.start_ms == slice_.end_ms
-        run = None if after is None else view.runs.get(view.chain_run_id(view.published[after.slice_id]))
-        goes_on = goes_on and run is not None and not begins_chain(view, run)
-        ends[slice_id] = ends[after.slice_id] if goes_on and after is not None else slice_
-        after = slice_
-    return ends
-
-
 def _proposal_events(
     work: RequestContext,
     view: LedgerView,
@@ -280,7 +79,7 @@ def _proposal_events(
     """Return the events that open, change or close the proposal, and close restatements that were overtaken."""
     restating = assess(work, view, changed, rule=rule)
     proposal = restating.proposal
-    wanted = [assessed for assessed in restating.assessed if _is_wanted(assessed, proposal)]
+    wanted = [assessed for assessed in restating.assessed if is_wanted(assessed, proposal)]
     request_id = new_id if proposal is None else proposal.request_id
     names = {assessed.change.slice.slice_id for assessed in wanted}
     events = [
@@ -303,7 +102,7 @@ def _is_equal(proposal: Request, wanted: Sequence[Assessed], work: RequestContex
         (proposal.from_ms, proposal.to_ms) == (wanted[0].change.slice.start_ms, wanted[0].until.end_ms)
         and proposal.spec_fingerprint == spec_fingerprint(work.pipeline)
         and proposal.changes.keys() == {assessed.change.slice.slice_id for assessed in wanted}
-        and all(_is_in(proposal, assessed.change) for assessed in wanted)
+        and all(is_for(proposal, assessed.change) for assessed in wanted)
     )
 
 
@@ -334,14 +133,17 @@ def request_to_continue(
     A proposal is extended to the published head. `lease_id`: the caller's lease from an earlier try.
 
     Raises:
-        RequestError: there is no such request, it is not open or has no range, or another holder works on it.
+        RequestError: there is no such request, it is not open or has no range, or another holder works on it; or as
+            `request_slices` raises.
     """
     request = up_to_head(work, request_id)
     others = [lease for lease in holders(work, request) if lease.lease_id != lease_id]
     if others:
         who = ", ".join(str(lease.holder) if lease.holder else "a DAG run" for lease in others)
         raise RequestError(f"request {request_id} of pipeline {work.pipeline.name} is being worked on by {who}")
-    return context_of(work, request_id)
+    work, request = context_of(work, request_id)
+    request_slices(work, request)
+    return work, request
 
 
 def up_to_head(work: RequestContext, request_id: str) -> Request:
@@ -355,7 +157,7 @@ def up_to_head(work: RequestContext, request_id: str) -> Request:
         request = view.requests.get(request_id)
         if request is None or not request.is_proposed or request.from_ms is None or request.to_ms is None:
             return []
-        ends = _chain_ends(view)
+        ends = chain_ends(view, without=not_in_upstream(work, view))
         first = next((slice_id for slice_id in request.changes if slice_id in ends), None)
         if first is None or ends[first].end_ms <= request.to_ms:
             return []
@@ -394,7 +196,17 @@ def request_slices(work: RequestContext, request: Request) -> tuple[Slice, ...]:
 
     Raises:
         RangeError: the pipeline file has slices with other bounds now.
+        RequestError: `log.slice` of the pipeline file leaves slices of the range out.
     """
     if request.from_ms is None or request.to_ms is None:
         return ()
-    return slices_between(work.pipeline, request.from_ms, request.to_ms)
+    slices = slices_between(work.pipeline, request.from_ms, request.to_ms)
+    if slices and (slices[0].start_ms, slices[-1].end_ms) == (request.from_ms, request.to_ms):
+        return slices
+    name, grid, bounds = work.pipeline.name, slice_grid(work.pipeline), work.pipeline.log.slice
+    raise RequestError(
+        f"request {request.request_id} of pipeline {name} has the slices of [{show_ms(grid, request.from_ms)}, "
+        f"{show_ms(grid, request.to_ms)}), and `log.slice` leaves some of them out now (first: {bounds.first}, last: "
+        f"{bounds.last}). Set these back, or cancel the request: `hindcast cancel {name} --request "
+        f"{request.request_id} --reason …`"
+    )

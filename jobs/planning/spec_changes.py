@@ -1,10 +1,10 @@
 """The differences between two specs of a pipeline, key by key, as a person reads them in a pipeline file."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from jobs.engine.fingerprints import relevant_document
+from jobs.engine.fingerprints import key_orders, relevant_document
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import shortened
@@ -18,8 +18,10 @@ def spec_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
 
     If only a user's function, or a version of Hindcast, makes the specs differ, the one text tells that.
     """
-    old, new = (relevant_document(pipeline_document(pipeline)) for pipeline in (before, after))
-    return tuple(_changes("", old, new)) or ("a function, or Hindcast itself, has changed",)
+    documents = [pipeline_document(pipeline) for pipeline in (before, after)]
+    old, new = ({**relevant_document(document), "order": {}} for document in documents)
+    changes = (*_changes("", old, new), *_other_orders(*map(key_orders, documents)))
+    return changes or ("a function, or Hindcast itself, has changed",)
 
 
 def in_one_sentence(changes: tuple[str, ...]) -> str:
@@ -36,6 +38,13 @@ def _changes(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> 
             yield from _changes(place, old, new)
         elif old != new:
             yield f"{place}: {_shown(old)} -> {_shown(new)}"
+
+
+def _other_orders(before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for place in before.keys() & after.keys():
+        old, new = before[place], after[place]
+        if old != new and sorted(old) == sorted(new):
+            yield f"{place}: keys in the order {', '.join(old)} -> {', '.join(new)}"
 
 
 def _shown(value: object) -> str:

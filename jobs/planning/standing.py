@@ -1,19 +1,43 @@
-"""Where a pipeline stands: what is due, what waits for data, which published slices are empty, and which have changed.
+"""Where a pipeline stands: what is due, what waits for data, which slices are left out, empty or changed.
 
 The schedule, the messages, the pages, `hindcast status` and the gauges all read the same answer.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 from jobs.ledger.run_projection import briefs_among
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.pipeline.slices import MAX_SLICES, next_slice, slice_grid
+from jobs.pipeline.slices import MAX_SLICES, next_from_first, next_slice, show_ms, slice_at, slice_grid
 from jobs.planning.changed_slices import ChangedSlice, changed_slices
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.readiness import Waiting, ready_prefix
 from jobs.planning.request_context import RequestContext
 from jobs.runs import Slice
 from windowlib.errors import RequestError
+
+
+class Hole(NamedTuple):
+    """Slices between published ones that readers do not see: from the `first` to the `last`. `command` replays them."""
+
+    first: Slice
+    last: Slice
+    command: str
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the first and the last slice."""
+        return tuple(dict.fromkeys((self.first.slice_id, self.last.slice_id)))
+
+    @property
+    def sentence(self) -> str:
+        """What is left out, and what a person can do."""
+        return (
+            f"{' … '.join(self.ids)}: left out, because the schedule goes on after the published head. Run "
+            f"`{self.command}`, or set `log.slice.first` to a later slice"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +51,7 @@ class Standing:
         due: the slices that are over and come after the head, oldest first.
         ready: the first ones of `due`, which are complete.
         waiting: the slice of `due` after `ready`, and what it waits for; None if all are ready.
+        holes: the slices before the head that readers do not see, and that the schedule never replays.
         empty: the published slices without a record.
         changed: the published slices whose input has changed, oldest first.
     """
@@ -37,6 +62,7 @@ class Standing:
     due: tuple[Slice, ...]
     ready: tuple[Slice, ...]
     waiting: Waiting | None
+    holes: tuple[Hole, ...]
     empty: tuple[Slice, ...]
     changed: tuple[ChangedSlice, ...]
 
@@ -67,13 +93,14 @@ def standing(work: RequestContext, view: LedgerView, *, until_ms: int | None = N
         due=due,
         ready=prefix.slices,
         waiting=prefix.waiting,
+        holes=tuple(holes(work, view)),
         empty=empty_slices(view),
         changed=changed_slices(work, view),
     )
 
 
 def awaited_slice(work: RequestContext, view: LedgerView, *, until_ms: int) -> Waiting | None:
-    """Return the slice that the schedule waits for: the one after the published head, if it has ended by `until_ms`.
+    """Return the slice that the schedule waits for: the first after the published head, if it has ended by `until_ms`.
 
     None: there is no such slice, it is complete, or a person has to decide before it is replayed.
 
@@ -82,11 +109,33 @@ def awaited_slice(work: RequestContext, view: LedgerView, *, until_ms: int) -> W
     """
     if work.pipeline.schedule is None or view.head is None or view.hold is not None:
         return None
-    slice_ = next_slice(slice_grid(work.pipeline), view.head.result.slice)
+    slice_ = next_from_first(slice_grid(work.pipeline), view.head.result.slice)
     if slice_ is None or slice_.end_ms > until_ms:
         return None
     waiting = ready_prefix(work, view, (slice_,), log=work.log_state(view, (slice_,))).waiting
     return None if waiting is None or waiting.is_held(work.ledger.now_ms()) else waiting
+
+
+def holes(work: RequestContext, view: LedgerView) -> Iterator[Hole]:
+    """Yield the holes in what is published, oldest first: a person has begun a chain after the next slice.
+
+    Without a schedule, a person chooses all slices. Slices before `log.slice.first` are left out on purpose.
+    """
+    if work.pipeline.schedule is None:
+        return
+    grid = slice_grid(work.pipeline)
+    for before, after in pairwise(view.slices[slice_id] for slice_id in view.published):
+        start_ms = before.end_ms if grid.first_ms is None else max(before.end_ms, grid.first_ms)
+        if start_ms < after.start_ms:
+            first, last = slice_at(grid, start_ms), slice_at(grid, after.start_ms - 1)
+            ends = f"--from {first.slice_id} --to {show_ms(grid, last.end_ms)}"
+            other = "" if _has_spec_of_head(view, before) else " --warm-up"
+            yield Hole(first, last, f"hindcast run {work.pipeline.name} {ends}{other}")
+
+
+def _has_spec_of_head(view: LedgerView, slice_: Slice) -> bool:
+    run, head = view.published_chain_run(slice_.slice_id), view.head
+    return run is None or head is None or run.result.spec_fingerprint == head.result.spec_fingerprint
 
 
 def empty_slices(view: LedgerView) -> tuple[Slice, ...]:
@@ -98,13 +147,13 @@ def empty_slices(view: LedgerView) -> tuple[Slice, ...]:
 def due_slices(work: RequestContext, view: LedgerView, until_ms: int, *, most: int = MAX_SLICES) -> tuple[Slice, ...]:
     """Return the slices that end by `until_ms`, from the published head (or the beginning of the log's data) on.
 
-    After the last slice with records, at most `most` slices are returned.
+    Slices before `log.slice.first` are left out. After the last slice with records, at most `most` slices are returned.
 
     Raises:
         RequestError: there are more than `most` slices, and the log has records after these.
     """
     grid = slice_grid(work.pipeline)
-    first = next_slice(grid, view.head.result.slice) if view.head else work.log_state(view, ()).first_data
+    first = next_from_first(grid, view.head.result.slice) if view.head else work.log_state(view, ()).first_data
     due: list[Slice] = []
     while first is not None and first.end_ms <= until_ms:
         if len(due) == most:

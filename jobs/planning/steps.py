@@ -164,6 +164,7 @@ class StepJudge:
             and result.spec_fingerprint == self.spec
             and result.slice == self.slice
             and (not self.ask.is_fresh or is_own)
+            and (not self.ask.is_warm_up(self.slice) or run.checkpoint_removal is None)
             and (
                 (is_own and self.slice.slice_id in self.ask.trusted)
                 or match_input(run.sightings, self.input) is Match.SAME

@@ -15,7 +15,8 @@ from jobs.lake.log_match import Match, match_input
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms, slice_grid
-from jobs.planning.chains import begins_chain, run_before, shown_for_other_spec
+from jobs.planning.chains import CODE_CHANGED, begins_chain, run_before, shown_for_other_spec
+from jobs.planning.published_spec import is_lost
 from jobs.planning.request_context import RequestContext, stored_pipeline
 from jobs.publishing.stop_reasons import listed
 from jobs.reading.stored_tables import spec_of
@@ -45,10 +46,10 @@ def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Ob
 
     for run_id in request.runs.values():
         slice_ = view.run(run_id).result.slice  # after an update of tzdata, that of the view has other bounds
-        before, after = _slice_before(view, grid, slice_), next_slice(grid, slice_)
+        before, after = _slice_before(view, request, slice_, grid=grid), next_slice(grid, slice_)
         run, follower = merged(slice_), merged(after)
         if run is not None and not _joins(view, request, before=merged(before), run=run):
-            return _gap_before(work, slice_=slice_, before=before)
+            return _gap_before(work, request, slice_=slice_, before=before)
         if after is None or after.slice_id in request.runs or follower is None:
             continue
         if not _joins(view, request, before=run, run=follower):
@@ -56,27 +57,30 @@ def broken_chain(work: RequestContext, view: LedgerView, request: Request) -> Ob
     return None
 
 
-def _slice_before(view: LedgerView, grid: SliceGrid, slice_: Slice) -> Slice | None:
-    """Return the slice before; of the first slice of the pipeline file, the published one that ends there."""
+def _slice_before(view: LedgerView, request: Request, slice_: Slice, *, grid: SliceGrid) -> Slice | None:
+    """Return the slice before. Up to the first slice of the pipeline file: of the request or published, if it is."""
     before = previous_slice(grid, slice_)
     if before is not None:
         return before
+    own = (view.run(run_id).result.slice for run_id in request.runs.values())
     published = run_before(view, slice_)
-    return None if published is None else published.result.slice
+    ending = (before for before in own if before.end_ms == slice_.start_ms)
+    return next(ending, None if published is None else published.result.slice)
 
 
 def _joins(view: LedgerView, request: Request, *, before: StagedRun | None, run: StagedRun) -> bool:
     """Return whether a run starts from the state before it, or begins a chain because a person wants it to."""
-    state = EMPTY_STATE if before is None else before.result.state_after
-    if run.result.state_before == state:
-        return True
+    if before is None:
+        return run.is_chain_start or run.result.state_before == EMPTY_STATE
+    is_same_spec = before.result.spec_fingerprint == run.result.spec_fingerprint
+    if run.result.state_before == before.result.state_after:
+        is_new = run.result.run_id in request.runs.values() and not view.is_in_chain(run.result.run_id)
+        return is_same_spec or not is_new or run.is_chain_start or _is_wanted(view, request, run)
     if not run.is_chain_start:
         return False
-    if before is None:
-        return True
     if view.is_in_chain(run.result.run_id) and not begins_chain(view, run):
         return False  # it continues what readers see now
-    return before.result.spec_fingerprint != run.result.spec_fingerprint or _is_wanted(view, request, run)
+    return not is_same_spec or _is_wanted(view, request, run)
 
 
 def _is_wanted(view: LedgerView, request: Request, run: StagedRun) -> bool:
@@ -98,7 +102,7 @@ def of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> 
         return None
     shown, runs = {name: view.published.get(name, "") for name in request.runs}, request.runs.items()
     other = tuple(name for name, run_id in runs if view.chain_run_id(shown[name]) != view.chain_run_id(run_id))
-    if other:
+    if other := other or replaced_since(view, request, end_ms=request.from_ms):
         why = (
             f"the repair is of other runs than readers see of {listed(other)} now. Cancel request "
             f"{request.request_id}, and run `hindcast repair {work.pipeline.name} --run` again"
@@ -112,6 +116,33 @@ def of_other_chain(work: RequestContext, view: LedgerView, request: Request) -> 
         f"{request.request_id} would undo. Run `hindcast repair {work.pipeline.name} --run` again"
     )
     return Obstacle(why, greater)
+
+
+def replaced_since(view: LedgerView, request: Request, *, end_ms: int | None) -> tuple[str, ...]:
+    """Return the slices of which the published chain has other runs than when a request was opened.
+
+    They are those up to `end_ms`, from the warm-up of the request or else from its range on.
+    """
+    then, from_ms = view.published_at(request.opened_seq), request.from_ms
+    first_ms = from_ms if request.warm_up is None else request.warm_up.first.start_ms
+    return tuple(
+        slice_id
+        for slice_id, run_id in view.published.items()
+        if (first_ms or 0) <= view.slices[slice_id].start_ms < (end_ms or 0)
+        and view.chain_run_id(then.get(slice_id, "")) != view.chain_run_id(run_id)
+    )
+
+
+def of_changed_warm_up(view: LedgerView, request: Request) -> Obstacle | None:
+    """Refuse a request of which slices of the warm-up were published again since it was opened."""
+    replaced = () if request.is_repair else replaced_since(view, request, end_ms=request.from_ms)
+    if not replaced:
+        return None
+    why = (
+        f"{listed(replaced)} before the range of request {request.request_id} was published again since it was opened, "
+        "so its warm-up does not fit any more. Cancel it, and make a new request"
+    )
+    return Obstacle(why, tuple(request.runs))
 
 
 def greater_repairs(view: LedgerView, names: Iterable[str], own_ms: int) -> tuple[str, ...]:
@@ -137,14 +168,9 @@ def outdated(work: RequestContext, view: LedgerView, request: Request) -> Obstac
     older = tuple(name for name, run_id in request.runs.items() if name in replaced and is_older(view, name, run_id))
     if not older:
         return None
-    how = (
-        "Clear the DAG runs of these slices, or cancel the request"
-        if request.kind is RequestKind.AIRFLOW_BACKFILL
-        else f"Run the request again: it replays what has changed (pipeline {work.pipeline.name}). Or cancel it"
-    )
     why = (
         f"readers see newer records of {listed(older)} than request {request.request_id} has read, because another "
-        f"request was published since. {how}"
+        f"request was published since. {_again(work, request, then='it replays what has changed. Or cancel it')}"
     )
     return Obstacle(why, older)
 
@@ -162,14 +188,22 @@ def is_older(view: LedgerView, slice_id: str, run_id: str) -> bool:
     return is_newer and match_input(run.sightings, now.log) in {Match.CHANGED, Match.DIFFERENT}
 
 
-def _gap_before(work: RequestContext, *, slice_: Slice, before: Slice | None) -> Obstacle:
+def _gap_before(work: RequestContext, request: Request, *, slice_: Slice, before: Slice | None) -> Obstacle:
     name = before.slice_id if before else "nothing"
     why = (
-        f"slice {slice_.slice_id} was replayed from another state than the one that {name} has for readers now, "
-        f"because another request was published since. Run the request again (pipeline {work.pipeline.name}): it then "
-        "starts from what is published"
+        f"slice {slice_.slice_id} was replayed from another state or spec than {name} has for readers now, because "
+        f"another request was published since. {_again(work, request, then='it starts from what is published')}"
     )
     return Obstacle(why, (slice_.slice_id,))
+
+
+def _again(work: RequestContext, request: Request, *, then: str) -> str:
+    """Return how a request is run again, and what comes of it."""
+    if is_lost(work, request):
+        return f"Cancel it, and make a new request: {CODE_CHANGED}"
+    if request.kind is RequestKind.AIRFLOW_BACKFILL:
+        return "Clear the DAG runs of these slices, or cancel the request"
+    return f"Run the request again (pipeline {work.pipeline.name}): {then}"
 
 
 def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, after: Slice) -> Obstacle:

@@ -14,7 +14,14 @@ from jobs.plain_text import counted
 from jobs.planning.chains import newly_shown
 from jobs.planning.published_spec import is_lost
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
-from jobs.publishing.chain_rules import broken_chain, followed_by, moved_since, of_other_chain, outdated
+from jobs.publishing.chain_rules import (
+    broken_chain,
+    followed_by,
+    moved_since,
+    of_changed_warm_up,
+    of_other_chain,
+    outdated,
+)
 from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, listed, waiver_advice
 from jobs.runs import Verdict
 from windowlib.errors import LedgerError
@@ -304,7 +311,12 @@ def _empty(request: Request) -> PublicationAttempt:
 
 def _broken_chain(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:
     """Refuse runs that would not fit the published chain."""
-    obstacle = broken_chain(work, view, request) or of_other_chain(work, view, request) or outdated(work, view, request)
+    obstacle = (
+        broken_chain(work, view, request)
+        or of_other_chain(work, view, request)
+        or of_changed_warm_up(view, request)
+        or outdated(work, view, request)
+    )
     if obstacle is None:
         return None
     return _refused(request, obstacle.why, stopped_by=obstacle.slices, waits_for=obstacle.waits_for)

@@ -23,7 +23,7 @@ from jobs.ledger.seen_log import known_log
 from jobs.ledger.view import LedgerView
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.pipeline.slices import previous_slice, slice_grid, slices_between
+from jobs.pipeline.slices import previous_slice, show_ms, slice_grid, slices_between
 from jobs.planning.event_times import log_engine
 from jobs.planning.log_pin import pin_input
 from jobs.planning.request_context import RequestContext
@@ -65,8 +65,10 @@ class SliceTime:
         return combined(self.after).watermark_ms
 
 
-def restart_before(session: LazySession | None, work: RequestContext, slices: Sequence[Slice]) -> WarmUp | None:
-    """Return the warm-up after which the state before some slices equals that of the chain over the whole log.
+def restart_before(
+    session: LazySession | None, work: RequestContext, slices: Sequence[Slice], *, beginning: Slice | None = None
+) -> WarmUp | None:
+    """Return the warm-up after which the state before some slices equals that of a chain.
 
     None if the chain needs no warm-up: the slice before has a published run of the same spec, and its state is stored.
 
@@ -74,6 +76,7 @@ def restart_before(session: LazySession | None, work: RequestContext, slices: Se
         session: is started if the work needs it. None: no record is read.
         work: the context.
         slices: the first of them is the first slice whose rows are wanted.
+        beginning: the slice with which the chain begins without earlier records; None: the first one of the log.
 
     Raises:
         RequestError: nothing bounds how long a record matters to the pipeline's windows; or the log has to be read, and
@@ -82,17 +85,19 @@ def restart_before(session: LazySession | None, work: RequestContext, slices: Se
     """
     view, at, pipeline = work.ledger.view(), slices[0], work.pipeline
     previous = previous_slice(slice_grid(pipeline), at)
+    if beginning is not None and at.start_ms == beginning.start_ms:
+        return WarmUp(first=at)
     published = None if previous is None else view.published_chain_run(previous.slice_id)
     is_own = published is not None and published.result.spec_fingerprint == spec_fingerprint(pipeline)
     if is_own and published is not None and published.checkpoint_removal is None:
         return None
     log_state = work.log_state(view, slices)
-    first = log_state.first_data
+    first = beginning or log_state.first_data
     if first is None or first.start_ms >= at.start_ms:
         return WarmUp(first=at)
     before = slices_between(pipeline, first.start_ms, at.start_ms)
     log = log_state.known.opened or log_place(work.lake, pipeline).open()
-    reach = _reach(pipeline, log_engine(pipeline, log), at)
+    reach = _reach(pipeline, log_engine(pipeline, log), first=first, at=at)
     passed = None if reach.gap_ms is not None else times_of_chain(work, view, before)
     if passed is None and session is None:
         raise RequestError(
@@ -167,14 +172,16 @@ def _of_rows(slice_: Slice, rows: Sequence[SourceRow]) -> SliceTime:
     )
 
 
-def _reach(pipeline: Pipeline, engine: Engine, at: Slice) -> Reach:
+def _reach(pipeline: Pipeline, engine: Engine, *, first: Slice, at: Slice) -> Reach:
+    grid = slice_grid(pipeline)
     try:
         return reach_of(engine.operator)
     except SpecError as error:
         raise RequestError(
             f"the chain of pipeline {pipeline.name} cannot begin at {at.slice_id} with a warm-up: {error}. So every "
-            "record before may matter. Replay from the log's first slice, or begin a new chain with --fresh: its "
-            "windows do not contain earlier records"
+            f"record before may matter. Replay from the log's first slice (hindcast run {pipeline.name} --from "
+            f"{show_ms(grid, first.start_ms)} --to ..), or begin a new chain (hindcast run {pipeline.name} --from "
+            f"{show_ms(grid, at.start_ms)} --to .. --fresh): its windows do not contain earlier records"
         ) from error
 
 

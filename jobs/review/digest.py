@@ -32,6 +32,7 @@ class Digest:
         held: each held slice with its failed checks.
         waits: what the schedule waits for; empty: for nothing.
         unarrived: the slices that are due and not complete.
+        left_out: each stretch of slices before the head that readers do not see, and what replays it.
         empty: the published slices without a record, of the new ones.
         changed: the published slices whose input in the log is another one now.
     """
@@ -46,6 +47,7 @@ class Digest:
     held: tuple[str, ...]
     waits: str
     unarrived: tuple[str, ...]
+    left_out: tuple[str, ...]
     empty: tuple[str, ...]
     changed: tuple[str, ...]
 
@@ -65,6 +67,7 @@ class Digest:
             ("Taken back", _named(self.withdrawn)),
             ("Held", "; ".join(self.held) or "none"),
             ("Waiting", f"{_named(self.unarrived)}: {self.waits}" if self.waits else _named(self.unarrived)),
+            ("Left out", "; ".join(self.left_out) or "none"),
             ("Empty", _named(self.empty)),
             ("Changed in the log", _named(self.changed)),
         )
@@ -77,6 +80,7 @@ class Digest:
             (self.unarrived, "waiting"), (self.empty, "empty"), (self.changed, "changed"),
         )  # fmt: skip
         words = [f"{len(slices):,} {name}" for slices, name in groups if slices]
+        words += [f"{counted(len(self.left_out), 'gap')} before the head"] if self.left_out else []
         return ", ".join(words) or "no news"
 
 
@@ -108,6 +112,7 @@ def digest(
         ),
         waits="" if state.waiting is None else state.waiting.missing,
         unarrived=tuple(slice_.slice_id for slice_ in state.unarrived),
+        left_out=tuple(hole.sentence for hole in state.holes),
         empty=tuple(slice_.slice_id for slice_ in state.empty if slice_.slice_id in {*published, *restated}),
         changed=tuple(change.slice.slice_id for change in state.changed),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.ledger.view import LedgerView, StagedRun
-from jobs.pipeline.slices import SliceGrid, next_slice, slice_grid
+from jobs.pipeline.slices import SliceGrid, next_from_first, next_slice, slice_grid
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import RequestContext
 
@@ -80,7 +80,7 @@ def _waiting(view: LedgerView, grid: SliceGrid, now_ms: int) -> Iterator[tuple[s
     yield "empty_slices", sum(run is not None and not run.result.counts.read for run in published)
     if not view.published:
         return
-    first = next_slice(grid, view.slices[list(view.published)[-1]])
+    first = next_from_first(grid, view.slices[list(view.published)[-1]])
     waiting, count = first, 0
     while waiting is not None and waiting.end_ms <= now_ms and count < MAX_COUNTED:
         waiting, count = next_slice(grid, waiting), count + 1

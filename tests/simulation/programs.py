@@ -8,6 +8,7 @@ from random import Random
 from jobs.lake.rewrites import Rewrite, RewrittenSlice
 from jobs.ledger.view import LedgerView, RequestKind, StagedRun
 from jobs.orchestration import gating, scheduling
+from jobs.orchestration.interval_backfill import plan_backfill_interval
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
@@ -125,7 +126,7 @@ def _planned(world: World, kind: str, name: str, *, end: int) -> Decision:
             PLAIN, LAKE, interval_end_ms=end_ms, now_ms=now_ms, who="airflow", request_id=name
         )
     if kind == "backfill":
-        return scheduling.plan_backfill_interval(
+        return plan_backfill_interval(
             PLAIN, LAKE, interval_ms=(end_ms - DAY_MS, end_ms), now_ms=now_ms, who="airflow", lease_id=name
         )
     asked = Asked(

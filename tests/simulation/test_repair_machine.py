@@ -17,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, Phase, event, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from jobs.engine import fingerprints
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
@@ -25,11 +26,15 @@ from jobs.ledger.events import LedgerEvent
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.publications import Publication
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState, StagedRun
-from jobs.orchestration.late_repair import asked_for, repair_of, repairing
+from jobs.orchestration.interval_backfill import plan_backfill_interval
+from jobs.orchestration.late_repair import asked_for, repairing
 from jobs.orchestration.outcomes import RequestOutcome
+from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import Staging, run_request
+from jobs.orchestration.scheduling import Replay, leave_staged, publish_task, replay
+from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.retention import RetentionGrammar
-from jobs.pipeline.slices import slices_between
+from jobs.pipeline.slices import slice_grid, slices_between
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.planning.steps import Ask, Reason
@@ -60,6 +65,7 @@ from tests.support.repair_model import (
     day_text,
     expected_rows,
     expected_view,
+    pipeline_from,
     rows_of,
     view_rows,
 )
@@ -78,7 +84,11 @@ WINDOWS: Final = (
     "session: {gap: 1h}",
 )
 SPECS: Final = st.builds(
-    Spec, st.sampled_from(WINDOWS), st.sampled_from(("0s", "6h")), st.sampled_from((0, 1_800_000, 10_800_000))
+    Spec,
+    st.sampled_from(WINDOWS),
+    st.sampled_from(("0s", "6h")),
+    st.sampled_from((0, 1_800_000, 10_800_000)),
+    st.just(0),
 )
 RECORDS: Final = st.lists(
     st.tuples(st.integers(0, 1), st.integers(-36, 47).map(lambda half: half * DAY_MS // 48), st.integers(1, 9)),
@@ -93,6 +103,9 @@ DEATHS: Final = st.one_of(
     st.tuples(st.sampled_from(("before commit", "after commit")), st.integers(1, 12)),
 )
 """Where the process of a step is killed: at a chunk or a commit of the ledger, before or after it was written."""
+FRESH, WARM_UP = "fresh", "warm-up"
+BEGINNINGS: Final = st.sampled_from(("", "", WARM_UP, WARM_UP, FRESH))
+"""How a range begins: from what is published, with a warm-up, or without earlier records."""
 CHECKS: Final = st.sampled_from((None, "an edited suite"))
 """The fingerprint of the suite of a candidate. Its own runs are then checked again, and those of the chain are not."""
 RETENTIONS: Final = st.tuples(*(st.sampled_from((None, 1, 1, 2)) for _ in range(3)))
@@ -189,8 +202,11 @@ class RepairMachine(RuleBasedStateMachine):
         self.joined: set[str] = set()  # the runs that start from the state before them
         self.now_ms = NOW_MS
         self.kept_ms = 100 * DAY_MS  # the shortest retention of superseded rows that a clean-up has had
+        self.semantics_version = fingerprints.SEMANTICS_VERSION
+        self.first = 0  # the day of log.slice.first
 
     def teardown(self) -> None:
+        fingerprints.SEMANTICS_VERSION = self.semantics_version
         self._directory.cleanup()
 
     # The log and the pipeline file
@@ -242,18 +258,74 @@ class RepairMachine(RuleBasedStateMachine):
 
     @rule(spec=SPECS)
     def edit(self, spec: Spec) -> None:
-        self.spec = spec
+        self.spec = spec._replace(code=self.spec.code)
+
+    @rule(is_left_out=st.integers(0, 3))
+    def upgrade(self, is_left_out: int) -> None:
+        """Install a version of Hindcast that may compute other rows. Specs of before cannot be computed any more."""
+        if is_left_out == 0:
+            self.spec = self.spec._replace(code=self.spec.code + 1)
+            fingerprints.SEMANTICS_VERSION = self.semantics_version + self.spec.code
+
+    @precondition(lambda self: self.first + 1 < len(self.log))
+    @rule(is_left_out=st.integers(0, 3))
+    def leave_out(self, is_left_out: int) -> None:
+        """Let `log.slice.first` leave out one more day."""
+        if is_left_out == 0:
+            self.first += 1
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The present pipeline file."""
+        return pipeline_from(self.spec, self.first)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the published chain is of code that has changed since."""
+        return bool(self.shown) and self.shown[max(self.shown)].chain.spec.code != self.spec.code
 
     # What persons do
 
-    @rule(
-        days=st.tuples(DAY, DAY), publishes=st.booleans(), chunk=st.integers(1, 3), death=DEATHS, warms_up=st.booleans()
-    )
+    @rule(days=st.tuples(DAY, DAY), publishes=st.booleans(), chunk=st.integers(1, 3), death=DEATHS, begins=BEGINNINGS)
     def run(
-        self, *, days: tuple[int, int], publishes: bool, chunk: int, death: tuple[str, int] | None, warms_up: bool
+        self, *, days: tuple[int, int], publishes: bool, chunk: int, death: tuple[str, int] | None, begins: str
     ) -> None:
         first, last = sorted(day % len(self.log) for day in days)
-        self._run_range(self._work(death), range(first, last + 1), publishes=publishes, chunk=chunk, warms_up=warms_up)
+        self._run_range(self._work(death), range(first, last + 1), publishes=publishes, chunk=chunk, begins=begins)
+
+    @rule(day=DAY, publishes=st.booleans())
+    def airflow_interval(self, day: int, *, publishes: bool) -> None:
+        """One DAG run of Airflow's own backfill. All of them share a request, and each publishes what is whole."""
+        day %= len(self.log)
+        work, _ = on_published_spec(self._work())
+        interval_ms = day_start_ms(day), day_start_ms(day + 1)
+        try:
+            planned = plan_backfill_interval(
+                self.pipeline, work.lake, interval_ms=interval_ms, now_ms=self.now_ms, who=WHO, lease_id=f"{day}"
+            )
+        except RequestError as error:
+            self._note_refusal(error)
+            return
+        if not isinstance(planned, Replay):
+            return
+        assert not self.is_lost, "new code continues the chain of the old one"
+        opened, replayer = planned.opened, Process().replayer()
+        spec = self.shown[max(self.shown)].chain.spec if self.shown else self.spec
+        own = self.pending.get((opened.request_id, day - 1))
+        is_own = day_text(day - 1) in work.ledger.view().requests[opened.request_id].runs
+        start = own if is_own else self._start(day, spec, _first_day(work))
+        fresh = None if start is None else self._after(start, range(day, day + 1))
+        replay(
+            self.pipeline, work.lake, opened=opened, slices=planned.slices, replayer=replayer,
+            now_ms=lambda: self.now_ms,
+        )  # fmt: skip
+        assert fresh is not None, "a request without a start was not refused"
+        self._take_in(fresh, may_publish=False)
+        if publishes:
+            publish_task(self.pipeline, work.lake, opened=opened, who=WHO, now_ms=self.now_ms, slices=planned.slices)
+        else:
+            leave_staged(self.pipeline, work.lake, opened=opened, now_ms=self.now_ms)
+        self._take_in({}, may_publish=publishes)
 
     @rule(publishes=st.booleans(), death=DEATHS)
     def run_all(self, *, publishes: bool, death: tuple[str, int] | None) -> None:
@@ -263,24 +335,24 @@ class RepairMachine(RuleBasedStateMachine):
     @rule(day=DAY, publishes=st.booleans(), death=DEATHS)
     def adopt(self, *, day: int, publishes: bool, death: tuple[str, int] | None) -> None:
         head = max(self.shown)
-        self._run_range(self._work(death), range(min(day, head), head + 1), publishes=publishes, warms_up=True)
+        self._run_range(self._work(death), range(min(day, head), head + 1), publishes=publishes, begins=WARM_UP)
 
     @rule(
-        days=st.tuples(DAY, DAY), to_head=st.booleans(), warms_up=st.booleans(), checks=CHECKS, death=DEATHS,
+        days=st.tuples(DAY, DAY), to_head=st.booleans(), begins=BEGINNINGS, checks=CHECKS, death=DEATHS,
         edited=st.one_of(st.none(), SPECS), promotes=st.booleans(),
     )  # fmt: skip
     def candidate(
-        self, *, days: tuple[int, int], to_head: bool, warms_up: bool, checks: str | None,
+        self, *, days: tuple[int, int], to_head: bool, begins: str, checks: str | None,
         death: tuple[str, int] | None, edited: Spec | None, promotes: bool,
     ) -> None:  # fmt: skip
         """Run a candidate. Neither readers, nor the runs of the chain, nor what the schedule does next change."""
-        self.spec = edited or self.spec
+        self.edit(edited or self.spec)
         first, last = sorted(day % len(self.log) for day in days)
         if to_head and self.shown:
             first, last = min(first, max(self.shown)), max(self.shown)
         before = self._of_the_chain(self.seen)
         work = replace(self._work(death), checks=checks)
-        self._run_range(work, range(first, last + 1), publishes=False, warms_up=warms_up, kind=RequestKind.CANDIDATE)
+        self._run_range(work, range(first, last + 1), publishes=False, begins=begins, kind=RequestKind.CANDIDATE)
         assert self._of_the_chain(self.seen) == before
         if promotes and death is None and self._candidates():
             self.promote(number=0, death=None)
@@ -322,43 +394,66 @@ class RepairMachine(RuleBasedStateMachine):
         return [request for request in self.seen.requests.values() if request.is_candidate and request.state in states]
 
     def _run_range(
-        self, work: RequestContext, days: range, *, publishes: bool, chunk: int = 2, warms_up: bool = False,
+        self, work: RequestContext, days: range, *, publishes: bool, chunk: int = 2, begins: str = "",
         replaces: bool = False, kind: RequestKind = RequestKind.RANGE,
     ) -> None:  # fmt: skip
+        days = range(max(days[0], self.first), days[-1] + 1)
+        if not days:
+            return
         slices = slices_between(work.pipeline, day_start_ms(days[0]), day_start_ms(days[-1] + 1))
         warm_up: WarmUp | None = None
-        if warms_up:
+        if begins == WARM_UP:
             with suppress(RequestError):
                 warm_up = restart_before(SESSION, work, slices)
-        start = self._start(days[0]) if warm_up is None else self._whole(self.spec, days[0])
+        start = self._start(days[0], self.spec, self.first)
+        if warm_up is not None:
+            start = self._whole(self.spec, days[0], self.first)
+        if begins == FRESH:
+            start = Chain(self.spec, days[0])
         asked = self._asked(slices, warm_up=warm_up, if_open=IfOpen.REPLACE if replaces else IfOpen.REFUSE)
-        asked = replace(asked, kind=kind)
+        asked = replace(asked, kind=kind, is_fresh=begins == FRESH)
         fresh = None if start is None else self._after(start, days)
         outcome = self._request(work, asked, fresh, publishes=publishes, chunk=chunk)
         if outcome is not None and outcome.is_published and fresh is not None:
             for day, chain in fresh.items():
                 assert expected_rows(self.shown[day].chain) == expected_rows(chain), day
-            planned = work.plan(work.ledger.view(), Ask.of_range(slices, pipeline=work.pipeline, warm_up=warm_up))
+            if begins == FRESH:
+                return
+            ask = Ask.of_range(slices, pipeline=work.pipeline, warm_up=warm_up)
+            planned = replace(work, checks=None).plan(work.ledger.view(), ask)
             assert {step.reason for step in planned.range} == {Reason.CURRENT}
             assert all(step.is_published for step in planned.range)
 
-    def _start(self, day: int) -> Chain | None:
-        """Return the chain that a run from a day on continues; None if there is none."""
+    def _start(self, day: int, spec: Spec, first: int) -> Chain | None:
+        """Return the chain that a run from a day on continues with a spec; None if there is none.
+
+        The pipeline file leaves out the days before `first`.
+        """
         before = self.shown.get(day - 1)
         if before is not None:
-            return before.chain if before.chain.spec == self.spec else None
-        if not any(self.log[:day]):
-            return Chain(self.spec, day)
+            return before.chain if before.chain.spec == spec else None
+        if not any(self.log[first:day]):
+            return Chain(spec, day)
         begun = self.shown.get(day)
         if begun is None:
             return None
-        if begun.chain.spec != self.spec and any(begun.chain.days[:-1]):
+        if begun.chain.spec != spec and any(begun.chain.days[:-1]):
             return None  # the state before is of another spec
-        return begun.chain._replace(spec=self.spec, days=begun.chain.days[:-1])
+        return begun.chain._replace(spec=spec, days=begun.chain.days[:-1])
 
-    def _whole(self, spec: Spec, day: int) -> Chain:
-        """Return the chain over all days before a day."""
-        return self._after(Chain(spec, 0), range(day))[day - 1] if day else Chain(spec, 0)
+    def _whole(self, spec: Spec, day: int, first: int) -> Chain:
+        """Return the chain over all days before a day, from a first one on."""
+        return self._after(Chain(spec, first), range(first, day))[day - 1] if day > first else Chain(spec, first)
+
+    def _beginning(self, day: int) -> int:
+        """Return the day from which on records matter to the published chain of a day."""
+        results = {
+            _day_of(self.seen, name): self.seen.chain_run(id_).result for name, id_ in self.seen.published.items()
+        }
+        while day - 1 in results and results[day - 1].state_after == results[day].state_before:
+            day -= 1
+        first = self.shown[day].chain.first
+        return first if any(self.log[:first]) else 0
 
     def _after(self, start: Chain, days: range) -> dict[int, Chain]:
         """Return day -> the chain up to it, which continues a chain with the records that the log has now."""
@@ -369,32 +464,38 @@ class RepairMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.shown)
     @rule(
-        publishes=st.booleans(), death=DEATHS, hours=st.one_of(st.none(), st.integers(1, 40)), days=st.tuples(DAY, DAY)
+        publishes=st.booleans(),
+        death=DEATHS,
+        hours=st.one_of(st.none(), st.integers(1, 40)),
+        bounds=st.tuples(DAY, DAY),
     )
     def repair(
-        self, *, publishes: bool, death: tuple[str, int] | None, hours: int | None, days: tuple[int, int]
+        self, *, publishes: bool, death: tuple[str, int] | None, hours: int | None, bounds: tuple[int, int]
     ) -> None:
         work, _ = on_published_spec(self._work(death))
-        first, last = sorted(days)
-        bounds = (day_start_ms(first), day_start_ms(last + 1)) if first < last else (None, None)
+        first, last = sorted(bounds)
+        from_ms, to_ms = (day_start_ms(first), day_start_ms(last + 1)) if first < last else (None, None)
         try:
             found = repair_of(
                 work,
-                from_ms=bounds[0],
-                to_ms=bounds[1],
+                from_ms=from_ms,
+                to_ms=to_ms,
                 at_most_ms=None if hours is None else hours * 3_600_000,
             )
             if not found.late:
                 return
             repaired = repairing(work, found)
-            warm_up = restart_before(SESSION, repaired, found.slices)
+            warm_up = restart_before(SESSION, repaired, found.slices, beginning=found.beginning)
         except RequestError as error:
             self._note_refusal(error)
             return
+        assert not self.is_lost, "new code repairs the chain of the old one"
         head = self.shown[max(self.shown)].chain.spec
         spec = head._replace(lateness_ms=found.lateness_ms)
         first = (found.slices[0].start_ms - day_start_ms(0)) // DAY_MS
-        fresh = self._after(self._whole(spec, first), range(first, first + len(found.slices)))
+        days = range(first, first + len(found.slices))
+        [beginning] = {self._beginning(day) for day in days}
+        fresh = self._after(self._whole(spec, first, beginning), days)
         assert spec.lateness_ms >= max(self.shown[day].visible.spec.lateness_ms for day in fresh), "a repair is undone"
         outcome = self._request(repaired, asked_for(found, who=WHO, warm_up=warm_up), fresh, publishes=publishes)
         event("repair: " + ("refused or killed" if outcome is None else "done"))
@@ -465,12 +566,14 @@ class RepairMachine(RuleBasedStateMachine):
         self._take_in({}, may_publish=False)
         self.verify_all()
 
-    @precondition(lambda self: self.shown and max(self.shown) + 1 < len(self.log))
+    @precondition(lambda self: self.shown and max(self.shown) + 1 < len(self.log) and not self.is_lost)
     @rule()
     def run_next(self) -> None:
         """The schedule's next slice finds its state, whatever was cleaned up."""
         day = max(self.shown) + 1
         work, _ = on_published_spec(self._work())
+        if day < _first_day(work):
+            return
         slices = slices_between(work.pipeline, day_start_ms(day), day_start_ms(day + 1))
         assert work.plan(work.ledger.view(), Ask(slices=slices)).start.before == self._head().checkpoint
         fresh = {day: self.shown[day - 1].chain.then(self.log[day])}
@@ -518,7 +621,7 @@ class RepairMachine(RuleBasedStateMachine):
     def _work(self, death: tuple[str, int] | None = None) -> RequestContext:
         """Return the context of a new process. All processes before it are dead."""
         process = Process(*(death or ("", 0)))
-        work = open_request_context(self.spec.pipeline, Lake(root=str(self.root)), now_ms=lambda: self.now_ms)
+        work = open_request_context(self.pipeline, Lake(root=str(self.root)), now_ms=lambda: self.now_ms)
         ledger = MortalLedger(work.ledger.uri, now_ms=lambda: self.now_ms)
         ledger.process = process
         return replace(work, ledger=ledger, is_alive=lambda _holder: False)
@@ -605,7 +708,7 @@ class RepairMachine(RuleBasedStateMachine):
         return {day for day, shown in self.shown.items() if shown.request_id in ended}
 
     def _ledger(self) -> Ledger:
-        return open_request_context(self.spec.pipeline, Lake(root=str(self.root)), now_ms=lambda: self.now_ms).ledger
+        return open_request_context(self.pipeline, Lake(root=str(self.root)), now_ms=lambda: self.now_ms).ledger
 
     # The laws
 
@@ -642,6 +745,12 @@ class RepairMachine(RuleBasedStateMachine):
                 assert is_undone or run.result.run_id not in self.joined, slice_id
             before = run
         self.joined = joined
+
+
+def _first_day(work: RequestContext) -> int:
+    """Return the day of `log.slice.first`. While an edit is not adopted, that is the one of the published chain."""
+    first_ms = slice_grid(work.pipeline).first_ms
+    return 0 if first_ms is None else (first_ms - day_start_ms(0)) // DAY_MS
 
 
 def _day_of(view: LedgerView, slice_id: str) -> int:

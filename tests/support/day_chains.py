@@ -11,10 +11,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, RequestKind
-from jobs.orchestration.late_repair import asked_for, repair_of, repairing
+from jobs.orchestration.interval_backfill import plan_backfill_interval
+from jobs.orchestration.late_repair import asked_for, repairing
 from jobs.orchestration.outcomes import RequestOutcome
+from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import run_request
-from jobs.orchestration.scheduling import Replay as Planned, plan_backfill_interval, publish_task
+from jobs.orchestration.scheduling import Replay as Planned, publish_task, replay
 from jobs.pipeline.slices import slices_between
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
 from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
@@ -26,7 +28,6 @@ from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
 from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult
-from tests.support.fake_replay import spark_task
 from tests.support.no_spark import threads
 from tests.support.replays import NOW_MS, pipeline_of
 
@@ -116,7 +117,7 @@ def repair(
     bounds = [None if day is None else FIRST_MS + day * DAY_MS for day in (first, end)]
     wanted = repair_of(work, from_ms=bounds[0], to_ms=bounds[1], at_most_ms=at_most_ms)
     repaired = repairing(work, wanted)
-    warm_up = restart_before(SESSION, repaired, wanted.slices)
+    warm_up = restart_before(SESSION, repaired, wanted.slices, beginning=wanted.beginning)
     outcome = run_request(repaired, asked_for(wanted, who="ann", warm_up=warm_up), replayed)
     assert outcome.is_published
     return outcome.request_id
@@ -156,7 +157,10 @@ def of_airflow(work: RequestContext, day: int) -> Planned:
         now_ms=NOW_MS, who="airflow", lease_id=f"day {day}",
     )  # fmt: skip
     assert isinstance(planned, Planned)
-    spark_task(work, planned, replayed)
+    replay(
+        work.pipeline, work.lake, opened=planned.opened, slices=planned.slices, replayer=replayed,
+        now_ms=lambda: NOW_MS,
+    )  # fmt: skip
     return planned
 
 

@@ -45,16 +45,17 @@ class LogRecord(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """The part of a pipeline file that the tests edit."""
+    """The part of a pipeline file that the tests edit, and the version of the code that computes it."""
 
     windows: str
     bound: str
     lateness_ms: int
+    code: int = 0
 
     @property
     def pipeline(self) -> Pipeline:
         """The pipeline of a file with this spec."""
-        return _pipeline(self)
+        return pipeline_from(self, 0)
 
 
 class Chain(NamedTuple):
@@ -78,9 +79,11 @@ def day_text(day: int) -> str:
 
 
 @lru_cache(maxsize=1_000)
-def _pipeline(spec: Spec) -> Pipeline:
+def pipeline_from(spec: Spec, first: int) -> Pipeline:
+    """Return the pipeline of a file with a spec and the day of `log.slice.first`. That is no part of the spec."""
     return pipeline_of(
-        "pipeline: late\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
+        "pipeline: late\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n  slice: "
+        f"{{by: day{f', first: {day_text(first)}' if first else ''}}}\n"
         f"  order: [seq]\nwatermark: {{kind: bounded, out_of_orderness: {spec.bound}}}\nwindows:\n  {spec.windows}\n"
         f"  allowed_lateness: {spec.lateness_ms}ms\naggregates: {{n: {{count: {{}}}}, total: {{sum: v}}}}\n"
     )

@@ -12,7 +12,7 @@ from windowlib.columnar.batch_columns import BatchColumns
 from windowlib.columnar.executor import BucketTallies, Emission, StateColumns, arrow_columns
 from windowlib.columnar.output_rows import OutputRows
 from windowlib.columnar.plan import BucketPlan
-from windowlib.columnar.record_values import KeyReader, value_test
+from windowlib.columnar.record_values import KeyReader, value_reader
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.columnar.state_rows import NamedRow, StateRows
 from windowlib.columnar.watermark_steps import Int64s, Walk
@@ -38,8 +38,8 @@ class OperatorExecutor:
         self._operator = plan.spec.build(KeyGroupRange(0, plan.max_parallelism, plan.max_parallelism))
         self._walk = Walk(self._operator, plan.steps, plan.beginning)
         self._stored = {table.name: table for table in plan.tables if table.name in tables.CHECKPOINT_TABLES}
-        are_values = value_test(plan.layout, plan.inputs)
-        self._state = StateRows(self._stored.values(), plan.accumulators, plan.last, are_values=are_values)
+        read_value = value_reader(plan.layout, plan.inputs)
+        self._state = StateRows(self._stored.values(), plan.accumulators, plan.last, read_value=read_value)
         self._outputs = OutputRows(plan.tables, plan.outputs, plan.side_outputs)
         self._identities = {name: RowIdentity(table) for name, table in self._stored.items()}
         self._keys = KeyReader(len(plan.keys))

@@ -124,10 +124,16 @@ _CLASSES: Final[Mapping[str, tuple[type, ...]]] = {
 """The classes of the values of a column type (windowlib.columnar.arrow.plain_values)."""
 
 
-def value_test(layout: ValueLayout, types: Mapping[str, str]) -> Callable[[Any], bool]:
-    """Return a function that tells whether a value has the form of `Record.value`. `types` are those of the columns."""
+def value_reader(layout: ValueLayout, types: Mapping[str, str]) -> Callable[[Any], Any]:
+    """Return a function that makes a stored value a `Record.value`. It raises ValueError if the value has another form.
+
+    A column that the log has got since is null in a stored mapping, as in a record that is read now. `types` are those
+    of the columns.
+    """
     classes = [_classes_of(None if name is None else types[name]) for name in layout.columns]
     names = [str(name) for name in layout.columns]
+
+    known = frozenset(names)
 
     def fit(values: Iterable[Any]) -> bool:
         return all(
@@ -135,13 +141,19 @@ def value_test(layout: ValueLayout, types: Mapping[str, str]) -> Callable[[Any],
             for value, allowed in zip(values, classes, strict=True)
         )
 
-    match layout.kind:
-        case "single":
-            return lambda value: fit((value,))
-        case "tuple":
-            return lambda value: type(value) is tuple and len(value) == len(classes) and fit(value)
-        case _:
-            return lambda value: type(value) is dict and [*value] == names and fit(value.values())
+    def read(value: Any) -> Any:  # noqa: ANN401 - of any column
+        has_form, values = True, (value,)
+        if layout.kind == "tuple":
+            has_form, values = type(value) is tuple and len(value) == len(classes), value
+        elif layout.kind == "mapping":
+            has_form = type(value) is dict and value.keys() <= known
+            value = {name: value.get(name) for name in names} if has_form else {}
+            values = tuple(value.values())
+        if not has_form or not fit(values):
+            raise ValueError
+        return value
+
+    return read
 
 
 def _classes_of(kind: str | None) -> tuple[type, ...] | None:

@@ -46,7 +46,7 @@ class StateRows:
         accumulators: Mapping[str, Iterable[str]],
         last: Iterable[str] = (),
         *,
-        are_values: Callable[[Any], bool] = lambda _value: True,
+        read_value: Callable[[Any], Any] = lambda value: value,
     ) -> None:
         """Prepare for the checkpoints of one pipeline.
 
@@ -54,11 +54,11 @@ class StateRows:
             state_tables: `window_state`, `timers`, and `user_state` if the pipeline has user state.
             accumulators: aggregate -> the columns of its state, the aggregates in the order of the pipeline.
             last: the columns of a pane's values, if a retraction may take a pane back.
-            are_values: returns whether a value of a stored record is one of the pipeline (record_values.value_test).
+            read_value: makes a value of a stored record one of the pipeline (record_values.value_reader).
         """
         self._accumulators = {f"acc_{name}": tuple(columns) for name, columns in accumulators.items()}
         self._last = tuple(last)
-        self._are_values = are_values
+        self._read_value = read_value
         given = {
             tables.WINDOW_STATE: (
                 *_SAME_NAMES,
@@ -94,9 +94,11 @@ class StateRows:
 
     def _stored(self, record: NamedRow, key: tuple[Any, ...], row: NamedRow) -> Stored:
         value = _read(tables.WINDOW_STATE, "contents", record["value"], key=key, row=row)
-        if not self._are_values(value):
+        try:
+            value = self._read_value(value)
+        except ValueError:
             allowed = "the columns of a record that the pipeline reads, each with a value of its type"
-            raise _wrong(tables.WINDOW_STATE, "contents", value, key=key, row=row, allowed=allowed)
+            raise _wrong(tables.WINDOW_STATE, "contents", value, key=key, row=row, allowed=allowed) from None
         position = (record["slice_start_ms"], record["rank"])
         return Stored(position, record["event_time_ms"], value, record["edge_id"])
 

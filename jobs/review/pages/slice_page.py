@@ -261,7 +261,7 @@ def _provenance(run: StagedRun | None) -> Mapping[str, str]:
         if not earlier
         else f"the changes after {earlier[-1].slice_id}, in {counted(len(earlier) + 1, 'part')}",
         "checks": run.checks_fingerprint or "none",
-        "ledger": f"staged in version {run.seq}{', begins a chain' if run.is_chain_start else ''}",
+        "ledger": f"staged in version {run.seq}{', to begin a chain' if run.is_chain_start else ''}",
         **{f"rows of {table}": digest for table, digest in sorted(result.digests.items())},
     }
 

@@ -12,7 +12,7 @@ from jobs.plain_text import counted
 from jobs.planning.change_sentences import ToldChanges, told_changes
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import RequestContext, holders, with_cut_of
-from jobs.planning.standing import awaited_slice, empty_slices
+from jobs.planning.standing import awaited_slice, empty_slices, holes
 from jobs.publishing.rules import UNVERIFIED, judge_publication, unverified_slices
 from jobs.publishing.stop_reasons import listed, stop_reasons
 from jobs.review.freshness import last_tick_ms
@@ -98,7 +98,8 @@ class Cause(Enum):
 class PipelineState:
     """One pipeline on the overview. `sees` tells the slices that readers see; `watermark` how far these have come.
 
-    `changes` are the published slices whose records in the log are others now. `ended` tells that the log has ended.
+    `changes` are the published slices whose records in the log are others now. `ended` tells that the log has ended,
+    `holes` which slices before the head are left out.
     `awaits` is what the schedule waits for. `repair` is a late repair that is proposed.
     """
 
@@ -114,6 +115,7 @@ class PipelineState:
     requests: tuple[OpenRequest, ...]
     changes: ToldChanges
     ended: str | None = None
+    holes: tuple[str, ...] = ()
     awaits: Awaited | None = None
     repair: OpenRequest | None = None
 
@@ -157,7 +159,7 @@ def held_slices(view: LedgerView) -> tuple[HeldSlice, ...]:
 
 def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
     """Return the state of a pipeline in a view of its ledger."""
-    head = view.head
+    head, on_chain = view.head, on_published_spec(work, view)[0]
     watermark = head.result.watermark_ms if head else None
     repairs = (request for request in view.open_requests(RequestKind.REPAIR) if request.is_proposed)
     repair = next(repairs, None)
@@ -172,7 +174,8 @@ def pipeline_state(work: RequestContext, view: LedgerView) -> PipelineState:
         hold=_hold(view),
         held=held_slices(view),
         changes=told_changes(work, view),
-        ended=past_end(on_published_spec(work, view)[0].pipeline, work.ledger.now_ms()),
+        ended=past_end(on_chain.pipeline, work.ledger.now_ms()),
+        holes=tuple(hole.sentence for hole in holes(on_chain, view)),
         awaits=awaited(work, view),
         requests=tuple(open_request(work, view, request) for request in reversed(view.open_requests())),
         repair=None if repair is None else open_request(work, view, repair),

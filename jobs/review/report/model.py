@@ -350,7 +350,7 @@ def _origin(run: StagedRun) -> Mapping[str, str]:
         f"{log.table_id[:SHORT]}",
         "watermark": "none" if result.watermark_ms is None else str(result.watermark_ms),
         "seconds": f"{result.seconds:.1f}",
-        "staged": f"in ledger version {run.seq}{', begins a chain' if run.is_chain_start else ''}",
+        "staged": f"in ledger version {run.seq}{', to begin a chain' if run.is_chain_start else ''}",
         "checks": f"{(run.checks_fingerprint or 'none')[:SHORT]} of attempt {run.checks_attempt_id[:SHORT]}",
         "digests": ", ".join(f"{table} {digest[:SHORT]}" for table, digest in sorted(result.digests.items())),
         **{name: text[:SHORT] for name, text in sorted(result.extras.items())},

@@ -176,6 +176,17 @@ def test_the_page_of_a_pipeline_tells_that_its_log_has_ended(clients: Clients, p
     assert sentence in client.get(links.pipeline_page("sales")).text
 
 
+def test_the_page_of_a_pipeline_tells_which_slices_before_the_head_are_left_out(clients: Clients, place: Place) -> None:
+    client, sentence = clients("viewer"), "left out, because the schedule goes on after the published head"
+    replay(place, "2024-01-01", "2024-01-03")
+    assert sentence not in client.get(links.pipeline_page("sales")).text
+    append_day(place.lake, "2024-01-07", {"a": 1})
+    from_ms, to_ms = day_ms("2024-01-07"), day_ms("2024-01-08")
+    asked = Asked(from_ms=from_ms, to_ms=to_ms, who="me", reason="a test", is_fresh=True)
+    run_request(place.work, asked, FakeReplayer())
+    assert sentence in client.get(links.pipeline_page("sales")).text
+
+
 def test_a_broken_file_and_a_missing_lake_do_not_hide_other_pipelines(
     clients: Clients, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from deltalake import write_deltalake
 
+from jobs.engine import fingerprints
 from jobs.replay import replayer
 from jobs.replay.orders import Replayer
 from jobs.replay.replayer import replay_chunk
@@ -119,6 +120,41 @@ def test_what_follows_is_replayed_and_nothing_else(shell: Shell) -> None:
     assert shell.out.count("0 of 5 slices to replay") == 2
     for name in ("hours", "days", "pairs"):
         assert shell("verify", name) == 0, shell.out
+
+
+def test_an_edit_of_a_reader_waits_for_its_adoption(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its slices are replayed with the spec that readers see, as by its schedule, and a warning tells it."""
+    files, days = shell.root / "pipelines", [str(FIRST + timedelta(days=day)) for day in range(DAYS)]
+    (files / "pairs.yaml").unlink()
+    assert shell("run", "hours", "--from", days[0], "--to", days[2]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    (files / "days.yaml").write_text(READER.replace("NAME", "days").replace("READS", "hours").replace("SIZE", "12h"))
+    assert shell("run", "hours", "--from", days[2], "--to", days[3]) == 0, shell.err
+    [planned] = shell.json("plan", "hours", "--from", days[0], "--to", days[3], "--with-downstream")["downstream"]
+    assert ([step["reason"] for step in planned["steps"]]) == ["current", "current", "missing"]
+    assert "hindcast adopt days" in planned["warnings"][0]
+    assert shell("follow", "hours") == 0, shell.err
+    assert "hindcast adopt days" in " ".join(shell.err.split())
+    assert "1 slice replayed, 3 in the range" in shell.out
+    assert shell("run", "hours", "--from", days[3], "--to", days[4]) == 0, shell.err
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    assert shell("follow", "hours", "--dry-run") == 0
+    assert "cannot be computed any more" in " ".join(shell.out.split())
+    assert shell("follow", "hours") == 1
+    assert "cannot be computed any more" in " ".join(shell.err.split())
+
+
+def test_a_reader_that_cannot_follow_does_not_stop_the_others(shell: Shell) -> None:
+    """The published chain of pairs reads days, and its edited file, with other windows, reads hours."""
+    first = str(FIRST)
+    assert shell("run", "hours", "--from", first, "--to", str(FIRST + timedelta(days=1))) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    for name in ("pairs", "zeros"):
+        text = READER.replace("NAME", name).replace("READS", "hours").replace("SIZE", "3d")
+        (shell.root / "pipelines" / f"{name}.yaml").write_text(text)
+    assert shell("follow", "hours") == 1
+    assert "pairs: the published chain of pipeline pairs does not read hours" in " ".join(shell.err.split())
+    assert shell.json("status", "zeros")["pipelines"][0]["published"]["slices"] == 1
 
 
 def test_a_pipeline_that_nobody_reads_and_a_cycle(shell: Shell) -> None:

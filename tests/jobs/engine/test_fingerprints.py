@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.engine.fingerprints import checks_fingerprint, fingerprint, run_id, spec_fingerprint
-from jobs.pipeline.files import parse_pipeline
+from jobs.engine.fingerprints import checks_fingerprint, fingerprint, relevant_document, run_id, spec_fingerprint
+from jobs.pipeline.files import parse_pipeline, pipeline_document
+from jobs.planning.spec_changes import spec_changes
 from jobs.runs import Slice
 from tests.support.places import ROOT
 
@@ -111,3 +112,52 @@ def test_a_fingerprint_depends_on_the_content_and_not_on_the_order_of_keys() -> 
     assert fingerprint({"a": 1}) != fingerprint({"a": "1"})
     with pytest.raises(ValueError, match="float"):
         fingerprint(float("nan"))
+
+
+LOG = (
+    "pipeline: p\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
+    "  order: [seq]\n"
+)
+WATERMARK = "watermark: {kind: ascending}\n"
+FUNCTION = "process: {function: {name: 'm:f', version: '1'}, output: %s%s}\n"
+TUMBLING = LOG + WATERMARK + "windows: {tumbling: {size: 1h}}\n"
+ATLAS = (
+    LOG.replace("  key: [k]\n", "  over: all\n") + "semantics: mongodb\nwindows:\n  atlas:\n    $tumblingWindow:\n"
+    "      interval: {size: 1, unit: day}\n      pipeline: [%s]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "mapping", "place"),
+    [
+        (TUMBLING + FUNCTION % ("%s", ""), "{low: bigint, high: bigint}", "process.output"),
+        (TUMBLING + FUNCTION % ("{n: bigint}", ", side_outputs: {late: %s}"), "{b: bigint, a: bigint}", "side_outputs"),
+        (TUMBLING + FUNCTION % ("{n: bigint}", "") + "aggregates: %s\n", "{b: {min: v}, a: {max: v}}", "aggregates"),
+        (TUMBLING.replace("1h}", "1h}, evictor: {count: {keep: 2}}") + "aggregates: %s\n", "{b: {min: v}, a: {max: v}}",
+         "aggregates"),
+        (LOG + "windows: {count: {size: 3, slide: 1}}\naggregates: %s\n", "{b: {min: v}, a: {max: v}}", "aggregates"),
+        (ATLAS % "{$sort: %s}, {$limit: 1}", "{v: 1, seq: -1}", "pipeline[0].$sort"),
+        (ATLAS % "{$project: {out: %s}}", "{v: $v, seq: $seq}", "pipeline[0].$project.out"),
+        (ATLAS.replace("  order:", "  columns: %%s\n  order:") % "{$limit: 1}", "{b: v + 1, a: v + 2}", "log.columns"),
+    ],
+)  # fmt: skip
+def test_the_order_of_keys_is_a_part_of_the_spec_where_it_changes_rows(text: str, mapping: str, place: str) -> None:
+    """Keys in alphabetical order have the fingerprint that they had before the order counted."""
+    entries = mapping[1:-1].split(", ")
+    other = "{" + ", ".join(reversed(entries)) + "}"
+    one, two = (parse_pipeline(text % shown, source="p.yaml") for shown in (mapping, other))
+    assert spec_fingerprint(one) != spec_fingerprint(two)
+    [change] = spec_changes(one, two)
+    assert place in change
+    assert "keys in the order" in change
+    orders = [relevant_document(pipeline_document(pipeline)).get("order", {}) for pipeline in (one, two)]
+    assert sorted(map(bool, orders)) == [False, True]
+
+
+def test_the_order_of_aggregates_without_a_function_is_no_part_of_the_spec() -> None:
+    text = TUMBLING + "aggregates: {%s}\n"
+    one, two = (
+        parse_pipeline(text % shown, source="p.yaml")
+        for shown in ("b: {min: v}, a: {max: v}", "a: {max: v}, b: {min: v}")
+    )
+    assert spec_fingerprint(one) == spec_fingerprint(two)

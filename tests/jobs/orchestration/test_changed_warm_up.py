@@ -10,8 +10,9 @@ import pytest
 from deltalake import write_deltalake
 
 from jobs.ledger.view import RequestKind
-from jobs.orchestration.late_repair import LateRepair, check_current, repair_of, repairing
+from jobs.orchestration.late_repair import check_current, repairing
 from jobs.orchestration.repair_proposals import propose, propose_repairs
+from jobs.orchestration.repair_range import LateRepair, repair_of
 from jobs.orchestration.restatements import plan_request
 from jobs.orchestration.scheduling import Replay
 from jobs.planning.request_context import Asked, RequestContext

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from jobs.engine import fingerprints
 from jobs.lake.lake import Lake
 from jobs.orchestration.alerts import Alert, Event
 from jobs.orchestration.deadlines import Checked, Told, look
@@ -132,6 +133,17 @@ def test_a_day_that_arrived_in_time_is_told_by_nobody(place: Place) -> None:
     assert [one.event for one in place.at("2024-01-04T09:00")] == [Event.DIGEST]
 
 
+def test_a_schedule_that_stops_because_the_code_has_changed_is_told_so(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_day(place.root, "2024-01-03", {"a": 1})
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    [alert] = place.at("2024-01-04T08:00")
+    assert "a function or Hindcast itself has changed since" in alert.text
+    assert "`hindcast adopt sales`" in alert.text
+    assert "paused" not in alert.text
+
+
 def test_an_outage_is_told_each_day_because_each_day_a_slice_is_missing(place: Place) -> None:
     assert told(place.at("2024-01-04T07:00")) == [(Event.NOT_THERE, "2024-01-03: the data is not there")]
     [alert, *_] = place.at("2024-01-06T07:00")
@@ -238,6 +250,7 @@ def test_the_digest_tells_the_news_since_the_digest_before(place: Place) -> None
         "  Restated: 1 slice: 2024-01-02",
         "  Held: none",
         "  Waiting: none",
+        "  Left out: none",
         "  Empty: none",
         "  Changed in the log: 1 slice: 2024-01-01",
     ):

@@ -18,6 +18,7 @@ from jobs.ledger.view import RequestState
 from jobs.orchestration import decisions, scheduling
 from jobs.orchestration.decision_fields import read_decision
 from jobs.orchestration.decisions import Decider
+from jobs.orchestration.interval_backfill import plan_backfill_interval
 from jobs.orchestration.requests import run_request
 from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import Asked, Opened, RequestContext, open_request, open_request_context
@@ -217,7 +218,7 @@ def test_a_dag_run_of_airflows_backfill_is_cleared_when_its_own_slices_may_pass(
     cid = Decider(who="cid", decision_id="decide_sales/cid")
     place.decide(cid, {"action": "cancel", "request_id": place.request_id, "reason": "another way"})
     for day, end in zip(DAYS, (*DAYS[1:], "2024-01-05"), strict=True):
-        planned = scheduling.plan_backfill_interval(
+        planned = plan_backfill_interval(
             sales(), lake, interval_ms=(day_ms(day), day_ms(end)), now_ms=NOW_MS, who="airflow", lease_id=day,
             origin=DagRunOrigin(dag_id="replay_sales", run_id=f"backfill__{day}", slice_ids=()),
         )  # fmt: skip

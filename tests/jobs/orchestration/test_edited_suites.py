@@ -13,6 +13,7 @@ from jobs.lake.lake import Lake
 from jobs.orchestration import scheduling
 from jobs.orchestration.backfill_checks import checked_form
 from jobs.orchestration.backfill_plan import backfill_plan
+from jobs.orchestration.interval_backfill import plan_backfill_interval
 from jobs.orchestration.restatements import plan_request
 from jobs.orchestration.scheduling import Decision, Replay, Skip
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
@@ -56,7 +57,7 @@ class Dags:
 
     def interval(self) -> Decision:
         interval_ms = (day_ms(DAYS[0]), day_ms(DAYS[-1]))
-        return scheduling.plan_backfill_interval(
+        return plan_backfill_interval(
             self.pipeline, self.lake, interval_ms=interval_ms, now_ms=NOW_MS, who="a test", lease_id="interval"
         )
 

@@ -5,22 +5,30 @@ from pathlib import Path
 import pytest
 
 from jobs.engine import fingerprints
+from jobs.lake.lake import Lake
 from jobs.ledger.view import RequestKind
-from jobs.orchestration.repair_proposals import LOST, propose_repairs
+from jobs.orchestration.backfill_checks import checked_form
+from jobs.orchestration.backfill_form import FormError
+from jobs.orchestration.late_repair import asked_for, repairing
+from jobs.orchestration.repair_proposals import LOST, propose, propose_repairs
+from jobs.orchestration.repair_range import repair_of
+from jobs.orchestration.requests import run_request
 from jobs.orchestration.restatements import propose_changes
 from jobs.orchestration.scheduling import leave_staged, plan_scheduled
 from jobs.planning.published_spec import on_published_spec
-from jobs.planning.request_context import IfOpen, RequestContext
+from jobs.planning.request_context import IfOpen, RequestContext, open_request_context
 from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
 from jobs.reading.published import published_runs
+from jobs.replay.restart import restart_before
 from tests.support.day_chains import (
     DAY_MS,
     FIRST_MS,
     GRACE,
     HOUR_MS,
+    SESSION,
     Place,
     Put,
     gaps,
@@ -28,12 +36,13 @@ from tests.support.day_chains import (
     of_airflow,
     published_by_airflow,
     repair,
+    replayed,
     roll_back,
     run,
     totals,
     why,
 )
-from tests.support.replays import NOW_MS
+from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import RequestError
 
 
@@ -313,8 +322,21 @@ def test_after_a_change_of_the_code_the_schedule_stops_and_adopt_goes_on(
     assert "has changed since, so that spec cannot be computed any more" in warning
     with pytest.raises(RequestError, match=r"the same pipeline is spec \w+ now, and .* `hindcast adopt late`, or"):
         run(work, 2, 3)
+    day = {"from": "1970-01-07", "to": "1970-01-08", "reason": "a test"}
+    with pytest.raises(FormError, match=r"Run `hindcast adopt late`, or restore that version\."):
+        checked_form(place.work(), day, now_ms=NOW_MS)
     run(place.work(), 1, 2, warms_up=True)
     assert run(on_published_spec(place.work())[0], 2, 3).is_published
+
+
+def test_windows_without_a_restart_point_name_the_two_commands_that_go_on(place: Place) -> None:
+    three_days(place)
+    text = place.text().replace("tumbling: {size: 2h}", "global: {}\n  trigger: {count: 2}")
+    pipeline = pipeline_of(text)
+    work = open_request_context(pipeline, Lake(root=str(place.root)), now_ms=lambda: NOW_MS)
+    two = r"hindcast run late --from 1970-01-05 --to \.\.\), or .*hindcast run late --from 1970-01-07 --to \.\. --fresh"
+    with pytest.raises(RequestError, match=two):
+        run(work, 2, 3, warms_up=True)
 
 
 def test_after_a_change_of_the_code_nothing_is_repaired_or_restated_before_a_person_adopts_it(
@@ -354,3 +376,81 @@ def test_a_candidate_of_code_that_has_changed_is_not_promoted(place: Place, monk
     attempt = publish_request(place.work(), candidate.request_id, who="ann")
     assert not attempt.is_published
     assert "is of code that has changed since" in attempt.why
+
+
+def test_old_code_is_not_published_after_a_person_has_adopted_the_new_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although its state is equal. The message names no command that would replay with the old code."""
+    place.put(Put(0, 1), Put(1, 25), Put(2, 49), Put(3, 73))
+    run(place.work(), 0, 2)
+    staged = run(place.work(), 2, 3, publish=False)
+    monkeypatch.setattr(fingerprints, "SEMANTICS_VERSION", fingerprints.SEMANTICS_VERSION + 1)
+    work = place.work()
+    adopted = run(work, 1, 2, warms_up=True)
+    assert adopted.is_published
+    view = work.ledger.view()
+    old, new = (view.run(view.requests[staged.request_id].runs["1970-01-07"]), view.published_run("1970-01-06"))
+    assert new is not None
+    assert old.result.state_before == new.result.state_after
+    attempt = publish_request(work, staged.request_id, who="ann")
+    assert not attempt.is_published
+    assert "Cancel it, and make a new request: a function or Hindcast itself has changed" in attempt.why
+
+
+@pytest.mark.parametrize("is_repair", [True, False])
+def test_a_request_that_waits_is_not_published_after_its_warm_up_was_published_again(
+    place: Place, *, is_repair: bool
+) -> None:
+    """The state before its range is equal, because the new record is late there."""
+    place.put(Put(0, 1), Put(1, 25), Put(1, 47.9), Put(2, 49), Put(2, 47.5), Put(2, 60), Put(3, 73))
+    work = place.work()
+    run(work, 0, 4)
+    if is_repair:
+        repaired = repairing(work, wanted := repair_of(work, from_ms=None, to_ms=None, at_most_ms=None))
+        warm_up = restart_before(SESSION, repaired, wanted.slices)
+        waiting = run_request(repaired, asked_for(wanted, who="ann", warm_up=warm_up), replayed, publish=False)
+    else:
+        waiting = run(place.work(lateness=GRACE), 2, 4, warms_up=True, publish=False)
+    place.put(Put(1, 26, 50))
+    assert run(work, 1, 2).is_published
+    attempt = publish_request(work, waiting.request_id, who="ann")
+    assert not attempt.is_published
+    assert "1970-01-06" in attempt.why
+    assert "Cancel" in attempt.why
+
+
+def test_a_repair_of_a_chain_without_earlier_records_reads_none_of_them(place: Place) -> None:
+    """Each of two such chains is repaired by a request of its own."""
+    place.put(Put(0, 1), Put(1, 25, 1_000), Put(1, 40, 1_000), Put(1, 5, 300), Put(2, 50), Put(2, 60, 4))
+    place.put(Put(2, 51, 2), Put(2, 70, 8), Put(3, 80, 16), Put(3, 90))
+    work = place.work(size="30h", lateness="2h")
+    run(work, 0, 4)
+    run(work, 2, 4, is_fresh=True)
+    assert (totals(work), late(work)) == ([1, 1, 28], [0, 1, 1, 0])
+    first = repair(work)
+    assert (totals(work), late(work)) == ([1, 28, 301], [0, 0, 1, 0])
+    second = repair(work)
+    assert (totals(work), late(work)) == ([3, 28, 301], [0, 0, 0, 0])
+    requests = work.ledger.view().requests
+    assert [requests[name].from_ms for name in (first, second)] == [FIRST_MS + DAY_MS, FIRST_MS + 2 * DAY_MS]
+
+
+def test_late_records_that_the_pipeline_file_leaves_out_are_not_repaired(place: Place) -> None:
+    """A window of the first slice has records of the slice before it, which the file leaves out."""
+    place.put(Put(0, 1), Put(1, 25, 1_000), Put(1, 40), Put(1, 5, 300), Put(2, 50), Put(2, 60, 4), Put(2, 51, 2))
+    place.put(Put(3, 80, 16), Put(3, 90), Put(4, 125), Put(4, 100, 5), Put(4, 126))
+    run(place.work(size="30h"), 0, 5)
+    work = place.work(size="30h", slices="{by: day, first: 1970-01-07}")
+    seen = totals(work)
+    with pytest.raises(RequestError, match=r"from 1970-01-07 on needs records of 1970-01-06, .* log\.slice\.first"):
+        propose_late(work)
+    assert (totals(work), late(work)) == (seen, [0, 1, 1, 0, 1])
+    repair(work, 4, 5)
+    assert late(work) == [0, 1, 1, 0, 0]
+
+
+def propose_late(work: RequestContext) -> None:
+    wanted = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    warm_up = restart_before(SESSION, repairing(work, wanted), wanted.slices, beginning=wanted.beginning)
+    propose(work, wanted, warm_up=warm_up, who="ann")

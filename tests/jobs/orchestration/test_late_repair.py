@@ -15,9 +15,10 @@ from deltalake import write_deltalake
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import Request, RequestKind, StagedRun
 from jobs.orchestration import repair_proposals
-from jobs.orchestration.late_repair import LateRepair, asked_for, check_current, repair_of, repairing
+from jobs.orchestration.late_repair import asked_for, check_current, repairing
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.repair_proposals import propose_repairs, within_budget
+from jobs.orchestration.repair_range import LateRepair, repair_of
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.restatements import BackfillStart, plan_request, to_start
 from jobs.orchestration.scheduling import Replay, leave_staged, replay

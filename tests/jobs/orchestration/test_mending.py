@@ -7,12 +7,15 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.orchestration.mending import Mended, mend
+from jobs.pipeline.models.retention import RetentionGrammar
+from jobs.publishing.cleaning import clean_lake
 from jobs.reading.verify import verify
 from tests.support.flipped_bits import bits_in_pages, flip
 from tests.support.fuzzing import seeds
-from tests.support.repair_model import day_text
+from tests.support.repair_model import DAY_MS, day_text
 from tests.support.small_lake import WHO, SmallLake, replay
 from windowlib.errors import RequestError
+from windowlib.records import tables
 
 DAYS = 6
 
@@ -120,3 +123,30 @@ def test_a_slice_without_damage_is_left_alone(tmp_path: Path) -> None:
     assert lake.view().version == version
     with pytest.raises(RequestError, match="has no run in the ledger"):
         mended(lake, DAYS - 1)
+
+
+def test_a_slice_whose_state_before_was_removed_is_made_again_from_a_restart_point(tmp_path: Path) -> None:
+    for seed in seeds(2):
+        rng = Random(seed)
+        lake = a_lake(tmp_path / str(seed), rng)
+        lake.run(DAYS - 1, DAYS - 1)
+        lake.now_ms += 30 * DAY_MS
+        lake.retention = RetentionGrammar().model_copy(update={"checkpoints_ms": DAY_MS})
+        clean_lake(lake.work(), older_than_ms=0, who=WHO, dry_run=False)
+        before, seen, runs = (
+            content(lake),
+            lake.rows(),
+            [lake.view().run(id_) for id_ in lake.view().published.values()],
+        )
+        damageable = [day for day, run in enumerate(runs[:-1], start=1) if run.checkpoint_removal is not None]
+        day = rng.choice(damageable)
+        paths = [path for path in files_that_count(lake) if f"slice_id={day_text(day)}" in str(path)]
+        damage(rng.choice([path for path in paths if path.parts[-4] not in tables.STATE_TABLES]), rng)
+        assert mended(lake, day, dry_run=True).damaged
+        done = mended(lake, day)
+        assert (done.left, [*done.attempts]) == ((), [runs[day].result.run_id])
+        clean_lake(lake.work(), older_than_ms=0, who=WHO, dry_run=False)
+        assert verify(lake.work().lake, "late", lake.view()).findings == ()
+        after = content(lake)
+        assert {run_id: after[run_id] for run_id in before} == before  # it has the runs of the warm-up, too
+        assert lake.rows() == seen

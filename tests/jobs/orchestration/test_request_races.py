@@ -21,6 +21,7 @@ from jobs.ledger.ledger import Ledger
 from jobs.ledger.table import ConflictError, LedgerTable
 from jobs.ledger.view import RequestKind, RequestState
 from jobs.orchestration import scheduling
+from jobs.orchestration.interval_backfill import plan_backfill_interval
 from jobs.orchestration.requests import Staging, run_request, stage
 from jobs.orchestration.scheduling import Decision, Replay, Skip
 from jobs.pipeline.slices import slices_between
@@ -420,7 +421,7 @@ class Dag:
         self.work, self.clock = work, clock
 
     def decided(self, start: str, end: str) -> Decision:
-        return scheduling.plan_backfill_interval(
+        return plan_backfill_interval(
             self.work.pipeline, self.work.lake, interval_ms=(day_ms(start), day_ms(end)), now_ms=self.clock(),
             who="airflow", lease_id=end,
         )  # fmt: skip

@@ -19,8 +19,9 @@ from jobs.orchestration.restatements import BackfillStart, restatement_conf
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning import changed_slices
+from jobs.planning.assessing import open_proposal
 from jobs.planning.request_context import RequestContext, open_request_context
-from jobs.planning.restating import OVERTAKEN, open_proposal
+from jobs.planning.restating import OVERTAKEN
 from jobs.publishing.decisions import cancel, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request

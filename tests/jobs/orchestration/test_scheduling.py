@@ -10,6 +10,7 @@ import pytest
 from jobs.lake.lake import Lake
 from jobs.orchestration import gating, scheduling
 from jobs.orchestration.gating import Gate
+from jobs.orchestration.interval_backfill import plan_backfill_interval
 from jobs.orchestration.requests import Staging, run_request
 from jobs.orchestration.scheduling import Decision, Replay, Skip, Wait
 from jobs.planning.readiness import AssetEvent
@@ -69,7 +70,7 @@ class Airflow:
 
     def decide_backfill(self, start: str, end: str) -> Decision:
         """The decision of a DAG run of Airflow's own backfill."""
-        return scheduling.plan_backfill_interval(
+        return plan_backfill_interval(
             sales(self.text), self.lake, interval_ms=(day_ms(start), day_ms(end)), now_ms=LATER_MS, who="airflow"
         )
 

@@ -16,6 +16,7 @@ from jobs.lake.log_match import Match
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import parse_bound, slices_between
+from jobs.planning.change_sentences import sentences
 from jobs.planning.changed_slices import look_at_log
 from jobs.planning.log_state import read_log_state
 from jobs.planning.readiness import ready_prefix
@@ -175,12 +176,21 @@ def test_records_that_are_written_again_give_the_same_runs(shop: Shop) -> None:
     assert shop.changed() == {}
 
 
-def test_a_removed_file_is_a_change_and_an_empty_slice_is_replayed(shop: Shop) -> None:
+def test_a_removed_file_is_a_change_that_a_person_replays(shop: Shop) -> None:
     [file] = (shop.log / "day=2026-03-02").iterdir()
     file.unlink()
     assert shop.changed() == {"2026-03-02": Match.CHANGED}
+    shop.write([{**_rows(random.Random(3), 0, 1)[0], "seq": 500}])
+    rule = RestateGrammar.model_validate({"at_most_age": "9999d"})
+    restated = propose(shop.work, rule=rule, who="schedule")
+    told = sentences(shop.work, restated)
+    assert restated.proposal is None
+    assert told[1].startswith("2026-03-01: not proposed, because slice 2026-03-02 after it would be replayed with it: ")
+    assert "2026-03-02: not proposed, because the log has fewer records than its run has read" in told[2]
     assert shop.run().is_published
     assert shop.work.ledger.view().runs[shop.published()["2026-03-02"]].result.counts.read == 0
+    shop.write([{**_rows(random.Random(3), 0, 1)[0], "seq": 501}])
+    assert propose(shop.work, rule=rule, who="schedule").proposal is not None
 
 
 def test_a_look_is_written_once_and_compared_with_by_the_next(shop: Shop) -> None:

@@ -21,11 +21,12 @@ from jobs.ledger.view import LedgerView, Request
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.planning import changed_slices as looking
+from jobs.planning.assessing import Assessed, Restating
 from jobs.planning.change_sentences import sentences, told_changes
 from jobs.planning.changed_slices import ChangedSlice
 from jobs.planning.event_range import event_time_slices
 from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
-from jobs.planning.restating import Assessed, Restating, propose, restating
+from jobs.planning.restating import propose, restating
 from jobs.planning.standing import standing
 from jobs.publishing.accepting import rewrites_of
 from jobs.publishing.decisions import cancel, resume, rollback
@@ -332,6 +333,32 @@ def test_a_change_that_an_open_request_has_replayed_is_not_proposed(shop: Shop) 
     assert sentences(shop.work, found)[1] == f"2024-01-02: replayed by request {staged[:8]}"
     append_day(shop.root, "2024-01-02", {"later": 5})
     assert list(proposal_of(shop.propose()).changes) == ["2024-01-02"]
+
+
+@pytest.mark.parametrize("how", ["declined", "rolled back"])
+def test_a_slice_before_one_that_a_person_did_not_want_waits_for_a_person(shop: Shop, how: str) -> None:
+    """The proposal of the earlier slice replayed the later one, too, and `mode: auto` published rejected records."""
+    append_day(shop.root, "2024-01-03", {"wrong": 7})
+    if how == "declined":
+        shop.decline(proposal_of(shop.propose()))
+    else:
+        shop.run("2024-01-03", "2024-01-05")
+        rollback(shop.work, shop.work.ledger.view().standing[-1].seq, reason="wrong", who="ann")
+        resume(shop.work, reason="known", who="ann")
+    append_day(shop.root, "2024-01-02", {"late": 5})
+    append_day(shop.root, "2024-01-04", {"late": 5})
+    restated = shop.propose()
+    assert list(proposal_of(restated).changes) == ["2024-01-04"]
+    told = sentences(shop.work, restated)
+    why = "declined by ann: known" if how == "declined" else "was rolled back"
+    assert told[1].startswith("2024-01-02: not proposed, because slice 2024-01-03 after it would be replayed with it: ")
+    assert why in told[1]
+    assert told[1].endswith(". To restate it: hindcast run sales --from 2024-01-02 --to 2024-01-05")
+    assert told_changes(shop.work, shop.work.ledger.view()).waits == 2
+    append_day(shop.root, "2024-01-03", {"right": 1})
+    assert list(proposal_of(shop.propose()).changes) == ["2024-01-02", "2024-01-03", "2024-01-04"]
+    shop.run("2024-01-02", "2024-01-05")
+    assert shop.changed() == []
 
 
 def test_a_restatement_that_was_rolled_back_is_not_proposed_again(shop: Shop) -> None:

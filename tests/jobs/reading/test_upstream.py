@@ -18,8 +18,8 @@ from jobs.durability import durable_files
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import StagedRun
-from jobs.orchestration.late_repair import repair_of
 from jobs.orchestration.outcomes import RequestOutcome
+from jobs.orchestration.repair_range import repair_of
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.plan import Plan

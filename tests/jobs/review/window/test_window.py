@@ -16,7 +16,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
-from jobs.orchestration.late_repair import asked_for, repair_of, repairing
+from jobs.orchestration.late_repair import asked_for, repairing
+from jobs.orchestration.repair_range import repair_of
 from jobs.orchestration.requests import run_request
 from jobs.reading.plain_values import plain
 from jobs.reading.published import read_published

@@ -1,0 +1,125 @@
+"""What a DAG run of Airflow's own backfill replays: the slices of its interval. All its DAG runs share one request."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from jobs.lake.lake import Lake
+from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.view import LedgerView, RequestKind
+from jobs.orchestration.open_ranges import busy_with
+from jobs.orchestration.scheduling import Decision, Skip, Wait, open_unless_current
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import show_instant, show_ms, slice_grid, slices_ending_in
+from jobs.planning.chains import ChainError, ChainGap
+from jobs.planning.log_state import LogState
+from jobs.planning.plan import make_plan
+from jobs.planning.published_spec import on_published_spec, refuse_lost
+from jobs.planning.readiness import EventsSince, ready_prefix
+from jobs.planning.request_context import Asked, RequestContext, open_request_context, shared_request
+from jobs.planning.steps import Ask
+from jobs.planning.watching import watch_ledger, watch_log
+from jobs.publishing.rules import describe_hold
+from jobs.replay.suite_fingerprint import suite_fingerprint
+from jobs.runs import Slice
+from windowlib.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskAirflow:
+    """What a decision asks Airflow; by default, Airflow tells nothing.
+
+    Attributes:
+        events: returns the events of the assets that `ready.producer` names.
+        is_interval_before_running: returns whether Airflow's own backfill replays the interval before now.
+    """
+
+    events: EventsSince = lambda _since_ms: ()
+    is_interval_before_running: Callable[[], bool] = lambda: False
+
+
+def plan_backfill_interval(
+    pipeline: Pipeline,
+    lake: Lake,
+    *,
+    interval_ms: tuple[int, int],
+    now_ms: int,
+    who: str,
+    lease_id: str | None = None,
+    origin: DagRunOrigin | None = None,
+    airflow: AskAirflow | None = None,
+) -> Decision:
+    """Decide what one DAG run of Airflow's own backfill replays: those that end in its interval, end included.
+
+    All DAG runs share one open request of the pipeline. `lease_id` is the same for every retry of one DAG run, which
+    `origin` names. Airflow may run several intervals at once: each waits for the one before if it needs its state.
+    Slices after the last record of the log wait until they are complete, as those of the schedule do.
+    Raises as `jobs.orchestration.scheduling.plan_scheduled` does.
+    """
+    airflow = airflow or AskAirflow()
+    work, warnings = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
+    slices = tuple(slice_ for slice_ in slices_ending_in(work.pipeline, *interval_ms) if slice_.end_ms <= now_ms)
+    if not slices:
+        interval = f"({show_instant(interval_ms[0])}, {show_instant(interval_ms[1])}]"
+        return Skip(why=f"no slice of pipeline {pipeline.name} that is over ends in {interval}", warnings=warnings)
+    view = work.ledger.view()
+    if view.hold is not None:
+        return Skip(why=describe_hold(view.hold), warnings=warnings)
+    refuse_lost(work, view)
+    busy = busy_with(
+        work, view, slices, own=None, kinds=(RequestKind.SCHEDULED, RequestKind.RANGE, RequestKind.RESTATEMENT)
+    )
+    if busy is not None:
+        return Wait(why=busy, warnings=warnings, watch=watch_ledger(work, view))
+    log = work.log_state(view, slices)
+    waits = _until_arrived(work, view, log, slices=slices, events=airflow.events)
+    if waits is not None:
+        return replace(waits, warnings=warnings)
+    shared = shared_request(work, view)
+    try:
+        own, checks = shared.request_id if shared else None, suite_fingerprint(work.pipeline)
+        planned = make_plan(work.pipeline, view, log, ask=Ask(slices=slices, request_id=own, checks=checks))
+    except ChainError as error:
+        if airflow.is_interval_before_running():
+            why = f"slice {slices[0].slice_id} needs the state after the interval before, whose DAG run is not over yet"
+            return Wait(why=why, warnings=warnings, watch=watch_ledger(work, view))
+        raise RequestError(_in_words_of_the_backfill(work, error.gap)) from error
+    asked = Asked(
+        from_ms=None,
+        to_ms=None,
+        who=who,
+        reason="Airflow backfill",
+        kind=RequestKind.AIRFLOW_BACKFILL,
+        lease_id=lease_id,
+        origin=origin,
+    )
+    return replace(open_unless_current(work, planned, asked, shared=shared), warnings=warnings)
+
+
+def _until_arrived(
+    work: RequestContext, view: LedgerView, log: LogState, *, slices: Sequence[Slice], events: EventsSince
+) -> Wait | None:
+    """Return what the first slice waits for that readers do not see, and that the log gives no sign of."""
+    late = tuple(slice_ for slice_ in log.after_data(slices) if slice_.slice_id not in view.published)
+    if not late:
+        return None
+    waiting = ready_prefix(work, view, late, log=log, events=events(late[0].start_ms)).waiting
+    if waiting is None:
+        return None
+    watch = watch_log(work, view, waiting, version=log.version)
+    return Wait(why=waiting.line(work.ledger.now_ms()), waiting=waiting, watch=watch)
+
+
+def _in_words_of_the_backfill(work: RequestContext, gap: ChainGap) -> str:
+    """Return why a range of Airflow's own backfill cannot begin, with the words of its dialog and of our form."""
+    named = [f"request {request.request_id} of {request.who} ({request.reason})" for request in gap.staged_by]
+    staged = (
+        f" It is staged in {', '.join(named)}: publish that first, on its page (Hindcast, Requests)." if named else ""
+    )
+    warm_up = f" Run `hindcast run {work.pipeline.name} --warm-up` for it." if gap.is_warm_up else ""
+    begin = f" Let the date range of the backfill begin with slice {gap.nearest.slice_id}."
+    nearest = "" if gap.nearest == gap.first else begin
+    return (
+        f"{gap.why}.{staged}{nearest}{warm_up} {'Or trigger' if nearest or warm_up else 'Trigger'} "
+        f"backfill_{work.pipeline.name} with From {show_ms(slice_grid(work.pipeline), gap.first.start_ms)} and Fresh: "
+        "a new chain then begins there, and its windows do not contain earlier records"
+    )

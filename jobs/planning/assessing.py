@@ -1,0 +1,312 @@
+"""What becomes of a changed slice: proposed to be restated, replayed already, declined, or told why not.
+
+A restatement replays the slices from the first changed one to the end of its chain, because later slices follow from
+the state of earlier ones. So a later slice may be the reason why an earlier one is not proposed.
+"""
+
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Final
+
+from jobs.durations import format_duration
+from jobs.lake.log_match import Match, compare_coordinates, match_input
+from jobs.ledger.ledger import Ledger
+from jobs.ledger.view import LedgerView, Request, RequestKind
+from jobs.pipeline.models.restate import RestateGrammar
+from jobs.pipeline.slices import slice_grid
+from jobs.plain_text import counted
+from jobs.planning.chains import begins_chain, run_before
+from jobs.planning.changed_slices import ChangedSlice
+from jobs.planning.published_spec import why_lost
+from jobs.planning.request_context import RequestContext, covers, declined_requests, is_live, is_overtaken
+from jobs.runs import Slice
+
+OTHER_SPEC: Final = "it was published with another spec than the published head"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessed:
+    """A changed slice, and what becomes of it.
+
+    `request` is the open request that replays its present records, if there is one. `why_not` tells why the schedule
+    does not propose it; empty if it does, or if there is a request. `is_declined`: a person has declined it, or rolled
+    it back. `is_replayable`: a person can replay it now; if not, `why_not` tells what comes before. `until` is the last
+    slice that is replayed with it.
+    """
+
+    change: ChangedSlice
+    until: Slice
+    request: Request | None = None
+    why_not: str = ""
+    is_declined: bool = False
+    is_replayable: bool = True
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no person has to look: declined, replayed by a request, or without the records to replay."""
+        is_replayed = self.request is not None and not self.request.is_proposed
+        return self.is_declined or is_replayed or bool(self.change.removed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restating:
+    """All changed slices of a pipeline, oldest first, and the open proposal, if there is one."""
+
+    assessed: tuple[Assessed, ...]
+    proposal: Request | None = None
+
+    @property
+    def changed(self) -> tuple[ChangedSlice, ...]:
+        """The changed slices."""
+        return tuple(assessed.change for assessed in self.assessed)
+
+
+def restate_rule(work: RequestContext) -> RestateGrammar:
+    """Return the `restate` part of the pipeline file, or its defaults."""
+    return work.pipeline.restate or RestateGrammar()
+
+
+def open_proposal(
+    work: RequestContext, view: LedgerView, kind: RequestKind = RequestKind.RESTATEMENT
+) -> Request | None:
+    """Return the restatement, or the late repair, that waits to be started; None if there is none."""
+    requests = view.open_requests(kind)
+    return next((request for request in reversed(requests) if request.is_proposed and not is_live(work, request)), None)
+
+
+def assess(
+    work: RequestContext, view: LedgerView, changed: Sequence[ChangedSlice], *, rule: RestateGrammar
+) -> Restating:
+    """Return what becomes of changed slices. The log is not read; if it is a pipeline's table, that ledger is."""
+    proposal = open_proposal(work, view)
+    if not changed:
+        return Restating(assessed=(), proposal=proposal)
+    declined, unpublished, ends = _declined(view, changed), not_in_upstream(work, view), chain_ends(view)
+    assessor = _Assessor(
+        work=work,
+        view=view,
+        rule=rule,
+        proposal=proposal,
+        begun=_begun(work, view, proposal),
+        declined=declined,
+        ends=ends,
+        until=chain_ends(view, without=unpublished) if unpublished else ends,
+        unpublished=unpublished,
+        removed=[(change.slice.slice_id, change.removed) for change in changed if change.removed],
+        undecided=_undecided(work, changed, declined),
+    )
+    slices = [assessor.assessed(change) for change in changed]
+    new = [assessed for assessed in slices if is_wanted(assessed, proposal)]
+    if len(new) > rule.at_most_slices:
+        why = f"{counted(len(new), 'slice')} have changed, and restate.at_most_slices is {rule.at_most_slices:,}"
+        slices = [replace(each, why_not=why) if not each.why_not and each.request is None else each for each in slices]
+    return Restating(assessed=tuple(slices), proposal=proposal)
+
+
+def is_wanted(assessed: Assessed, proposal: Request | None) -> bool:
+    """Return whether the proposal should have a slice."""
+    return not assessed.why_not and (assessed.request is None or assessed.request is proposal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Assessor:
+    """Finds what becomes of one changed slice.
+
+    `begun` is what `_begun` returns, `declined` what `_declined` returns. `ends` maps a published slice to the last
+    slice of its chain, `until` to the last one before a slice of `unpublished`, which `not_in_upstream` returns.
+    `removed` has the slices with a commit that removed records, `undecided` those whose records only a person replays,
+    with the reason; both are ascending.
+    """
+
+    work: RequestContext
+    view: LedgerView
+    rule: RestateGrammar
+    proposal: Request | None
+    begun: Sequence[Request]
+    declined: Mapping[str, str]
+    ends: Mapping[str, Slice]
+    until: Mapping[str, Slice]
+    unpublished: Collection[str]
+    removed: Sequence[tuple[str, str]]
+    undecided: Sequence[tuple[str, str]]
+
+    def assessed(self, change: ChangedSlice) -> Assessed:
+        """Return what becomes of a slice, without the limit of their number."""
+        assessed = Assessed(change=change, until=self.until[change.slice.slice_id])
+        request = self._replayed_by(change)
+        if request is not None:
+            return replace(assessed, request=request)
+        impossible, declined = self._impossible(assessed), self.declined.get(change.slice.slice_id, "")
+        assessed = replace(assessed, is_replayable=not impossible)
+        if declined:
+            return replace(assessed, why_not=declined, is_declined=True)
+        why = (
+            impossible
+            or self._of_a_person(assessed)
+            or why_lost(self.work, self.view)
+            or self._of_another_chain(assessed)
+        )
+        if not why and self.proposal is not None and is_for(self.proposal, change):
+            return replace(assessed, request=self.proposal)
+        return replace(assessed, why_not=why or self._beyond(change))
+
+    def _replayed_by(self, change: ChangedSlice) -> Request | None:
+        """Return the open request that replays a slice now, or has a run of its present records."""
+        for request in self.begun:
+            if _has_run_of(self.view, request, change):
+                return request
+            if covers(request, change.slice) and (is_live(self.work, request) or is_for(request, change)):
+                return request
+        return None
+
+    def _impossible(self, assessed: Assessed) -> str:
+        """Return why the records of a slice, or of one after it, cannot be replayed; empty if they can."""
+        change = assessed.change
+        if change.removed and self.work.pipeline.log.changes is not None:  # nobody can accept it
+            return (
+                f"it is not known which records {change.removed} inserted, so it cannot be replayed "
+                "(docs/reference/logs.md)"
+            )
+        if change.removed:
+            accept = f"hindcast accept-rewrite {self.work.pipeline.name} --reason …"
+            return (
+                f"{change.removed} removed or changed records, so it cannot be replayed until a person accepts that "
+                f"(`{accept}`) or restores the log (docs/reference/logs.md)"
+            )
+        if change.slice.slice_id in self.unpublished:
+            return f"pipeline {self.work.pipeline.log.pipeline} does not publish it now. Publish it there first"
+        later = _first_after(assessed, self.removed)
+        if later is not None:
+            return "slice {} after it cannot be replayed ({} removed or changed records)".format(*later)
+        return self._outside(assessed)
+
+    def _outside(self, assessed: Assessed) -> str:
+        """Return which bound of `log.slice` leaves out a slice, or one after it; empty if none does."""
+        grid, bounds = slice_grid(self.work.pipeline), self.work.pipeline.log.slice
+        if grid.first_ms is not None and assessed.change.slice.start_ms < grid.first_ms:
+            return (
+                f"it is before log.slice.first ({bounds.first}). To restate it, set that to its slice or an earlier one"
+            )
+        if grid.last_ms is not None and assessed.until.start_ms > grid.last_ms:
+            return (
+                f"its restatement ends with {assessed.until.slice_id}, which is after log.slice.last ({bounds.last}). "
+                "To restate it, set log.slice.last to that slice or a later one"
+            )
+        return ""
+
+    def _of_a_person(self, assessed: Assessed) -> str:
+        """Return why only a person replays a slice, or one after it; empty if the schedule may, too."""
+        if assessed.change.match is Match.UNKNOWN:
+            return (
+                "its files differ from those that its run read, and the commits that would tell whether its records "
+                "differ are gone"
+            )
+        if why := _other_log(self.work, assessed.change):
+            return why
+        later = _first_after(assessed, self.undecided)
+        return "" if later is None else "slice {} after it would be replayed with it: {}".format(*later)
+
+    def _of_another_chain(self, assessed: Assessed) -> str:
+        """Return why a slice is not replayed together with the newest ones; empty if it can be."""
+        change, head = assessed.change, self.view.head
+        end = self.ends[change.slice.slice_id]
+        chain_run = self.view.chain_run(change.run.result.run_id)
+        if head is not None and end != head.result.slice:
+            return f"its chain ends at {end.slice_id}, before the published head {head.result.slice.slice_id}"
+        if head is not None and chain_run.result.spec_fingerprint != head.result.spec_fingerprint:
+            return OTHER_SPEC
+        if begins_chain(self.view, chain_run) and run_before(self.view, change.slice) is not None:
+            return "it begins a chain, and only a person begins a chain (--fresh)"
+        return ""
+
+    def _beyond(self, change: ChangedSlice) -> str:
+        """Return why the pipeline file or a hold does not let the schedule propose a slice; empty if they do."""
+        if self.rule.mode == "off":
+            return "restate.mode is off"
+        if self.view.hold is not None:
+            return "the chain is held after a rollback"
+        if self.work.ledger.now_ms() - change.slice.end_ms > self.rule.at_most_age_ms:
+            return f"it ended more than {format_duration(self.rule.at_most_age_ms)} ago (restate.at_most_age)"
+        return ""
+
+
+def _other_log(work: RequestContext, change: ChangedSlice) -> str:
+    """Return why the log may have lost records of a slice without a commit that tells it; empty if it has not."""
+    then, now = change.run.result.log, change.now
+    if change.is_of_other_table:
+        return "the log is another table than the one that its run has read"
+    has_fewer = now.records < then.records or now.earlier_records < then.earlier_records
+    if work.pipeline.log.format == "parquet" and has_fewer:
+        return "the log has fewer records than its run has read, and without commits, it does not tell why"
+    return ""
+
+
+def _undecided(
+    work: RequestContext, changed: Sequence[ChangedSlice], declined: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Return the slices whose records only a person replays, ascending, and why."""
+    whys = (
+        (change.slice.slice_id, declined.get(change.slice.slice_id) or _other_log(work, change)) for change in changed
+    )
+    return [(name, why) for name, why in whys if why]
+
+
+def _first_after(assessed: Assessed, barred: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
+    """Return the first of some slices that a restatement of a slice replays after it, with its text."""
+    place = bisect_right(barred, assessed.change.slice.slice_id, key=itemgetter(0))
+    return barred[place] if place < len(barred) and barred[place][0] <= assessed.until.slice_id else None
+
+
+def _declined(view: LedgerView, changed: Sequence[ChangedSlice]) -> dict[str, str]:
+    """Return slice -> why a person wants no restatement with its present records."""
+    requests, whys = declined_requests(view), dict[str, str]()
+    for change in changed:
+        name = change.slice.slice_id
+        for request, why in requests.get(name, ()):
+            if is_for(request, change) or _has_run_of(view, request, change):
+                whys.setdefault(name, why)
+    return whys
+
+
+def _has_run_of(view: LedgerView, request: Request, change: ChangedSlice) -> bool:
+    """Return whether a request has, or had before a clean-up, a run of the present records of a slice."""
+    run_id = request.runs.get(change.slice.slice_id, "")
+    run = view.runs.get(run_id) or view.removed_runs.get(run_id)
+    return run is not None and match_input(run.sightings, change.now) is Match.SAME
+
+
+def is_for(request: Request, change: ChangedSlice) -> bool:
+    """Return whether a restatement is for the present records of a slice."""
+    asked = request.changes.get(change.slice.slice_id)
+    return asked is not None and compare_coordinates(asked, change.now) is Match.SAME
+
+
+def _begun(work: RequestContext, view: LedgerView, proposal: Request | None) -> list[Request]:
+    """Return the open requests that may replay changed slices, newest first, without the proposal."""
+    awaited = (request for request in reversed(view.awaited_requests()) if request is not proposal)
+    return [request for request in awaited if not is_overtaken(work, view, request)]
+
+
+def not_in_upstream(work: RequestContext, view: LedgerView) -> frozenset[str]:
+    """Return the published slices that the pipeline whose table is the log does not publish now. Others have none."""
+    upstream = work.pipeline.log.pipeline
+    if upstream is None:
+        return frozenset()
+    theirs = Ledger(work.lake.ledger(upstream), now_ms=work.ledger.now_ms).view()
+    return frozenset(view.published.keys() - theirs.published.keys())
+
+
+def chain_ends(view: LedgerView, *, without: Collection[str] = ()) -> dict[str, Slice]:
+    """Return the last slice of the published chain of each published slice, or the last before one of `without`."""
+    ends: dict[str, Slice] = {}
+    after: Slice | None = None
+    for slice_id in reversed(list(view.published)):
+        slice_ = view.slices[slice_id]
+        goes_on = after is not None and after.start_ms == slice_.end_ms and after.slice_id not in without
+        run = None if after is None else view.runs.get(view.chain_run_id(view.published[after.slice_id]))
+        goes_on = goes_on and run is not None and not begins_chain(view, run)
+        ends[slice_id] = ends[after.slice_id] if goes_on and after is not None else slice_
+        after = slice_
+    return ends

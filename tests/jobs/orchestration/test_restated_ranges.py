@@ -1,0 +1,163 @@
+"""Which slices the schedule restates by itself, and what a person runs for the others, played with small lakes."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from jobs.orchestration.restatements import plan_request, propose_changes
+from jobs.orchestration.scheduling import Replay, publish_task, replay
+from jobs.pipeline.slices import slices_between
+from jobs.planning.change_sentences import ToldChanges
+from jobs.planning.changed_slices import changed_slices
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
+from jobs.planning.restating import request_to_continue
+from jobs.planning.steps import Ask
+from jobs.review.verify_input import verify_inputs
+from tests.support.day_chains import DAY_MS, FIRST_MS, SESSION, Place, Put, replayed, roll_back, run, totals
+from tests.support.replays import pipeline_of
+from windowlib.errors import RequestError
+
+AUTO = "restate: {mode: auto, at_most_age: 30000d}\n"
+DAYS = range(5)
+DOWN = (
+    "pipeline: down\nlog:\n  pipeline: late\n  key: [k]\n  event_time: window_time\nwatermark: {kind: ascending}\n"
+    f"windows: {{tumbling: {{size: 1d}}}}\naggregates: {{total: {{sum: total}}}}\n{AUTO}"
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Five days with two records each. No window is open at the end of a day."""
+    place = Place(tmp_path)
+    for day in DAYS:
+        place.put(Put(day, 24 * day + 1), Put(day, 24 * day + 20))
+    return place
+
+
+def proposed(work: RequestContext) -> ToldChanges:
+    return propose_changes(work.pipeline, work.lake, now_ms=work.ledger.now_ms(), who="schedule")
+
+
+def restated(work: RequestContext) -> ToldChanges:
+    """Propose to restate, and restate as the DAG run does that the schedule starts."""
+    now_ms = work.ledger.now_ms()
+    told = proposed(work)
+    if told.request_id is not None:
+        asked = Asked(from_ms=None, to_ms=None, who="x", reason="", request_id=told.request_id, lease_id="dag run")
+        planned = plan_request(work.pipeline, work.lake, asked=asked, now_ms=now_ms)
+        assert isinstance(planned, Replay)
+        opened, slices = planned.opened, planned.slices
+        replay(work.pipeline, work.lake, opened=opened, slices=slices, replayer=replayed, now_ms=lambda: now_ms)
+        attempt = publish_task(work.pipeline, work.lake, opened=opened, who="x", now_ms=now_ms, slices=slices)
+        assert attempt.is_published, attempt.why
+    return told
+
+
+def changed(work: RequestContext) -> list[str]:
+    return [change.slice.slice_id for change in changed_slices(work, work.ledger.view())]
+
+
+def test_a_log_that_was_dropped_and_made_again_empties_no_published_day_by_itself(place: Place) -> None:
+    work = place.work(more=AUTO)
+    run(work, 0, 5)
+    shutil.rmtree(place.root / "log")
+    place.put(Put(4, 24 * 4 + 1), Put(4, 24 * 4 + 20))
+    told = restated(work)
+    assert totals(work) == [1] * 9
+    assert told.sentences == (
+        "5 published days changed: 1970-01-05 … 1970-01-09, 10 records then, 2 now",
+        "1970-01-05 … 1970-01-09: not proposed, because the log is another table than the one that its run has read: "
+        "`hindcast plan late --from 1970-01-05 --to 1970-01-10 --verify` compares the records. To restate them: "
+        "hindcast run late --from 1970-01-05 --to 1970-01-10",
+    )
+    assert told.waits == 5
+    assert run(work, 0, 5).is_published
+    assert (totals(work), changed(work)) == ([1], [])
+    place.put(Put(4, 24 * 4 + 22, 7))
+    restated(work)
+    assert totals(work) == [1, 1], "a change of the new table is restated again"
+
+
+def test_a_table_with_the_same_records_is_the_log_after_a_comparison(place: Place) -> None:
+    work = place.work(more=AUTO)
+    run(work, 0, 5)
+    records = DeltaTable(str(place.root / "log")).to_pyarrow_table()
+    shutil.rmtree(place.root / "log")
+    write_deltalake(str(place.root / "log"), records, partition_by=["day"])
+    assert restated(work).request_id is None
+    slices = slices_between(work.pipeline, FIRST_MS, FIRST_MS + 5 * DAY_MS)
+    verified = verify_inputs(SESSION, work, work.plan(work.ledger.view(), Ask(slices=slices)), who="ann")
+    assert not verified.different
+    assert restated(work).sentences == ()
+    place.put(Put(1, 24 + 22, 7))
+    restated(work)
+    assert totals(work) == [*[1] * 9, 7]
+
+
+@pytest.mark.parametrize(
+    ("bound", "day", "words"),
+    [
+        ("first: 1970-01-07", 0, "it is before log.slice.first (1970-01-07). To restate it, set that to its slice"),
+        ("last: 1970-01-07", 1, "its restatement ends with 1970-01-09, which is after log.slice.last (1970-01-07)"),
+        ("last: 1970-01-07", 4, "its restatement ends with 1970-01-09, which is after log.slice.last (1970-01-07)"),
+    ],
+)
+def test_a_change_that_log_slice_leaves_out_is_told_and_restated_after_that(
+    place: Place, bound: str, day: int, words: str
+) -> None:
+    """It was proposed, published without it, and proposed again, without end; or the plan ended in an IndexError."""
+    work = place.work(more=AUTO)
+    run(work, 0, 5)
+    place.put(Put(day, 24 * day + 22, 7))
+    told = restated(place.work(slices=f"{{by: day, {bound}}}", more=AUTO))
+    assert told.request_id is None
+    assert words in told.sentences[1]
+    assert "hindcast run" not in told.sentences[1]
+    assert told.waits == 1
+    assert totals(work) == [1] * 9
+    assert restated(work).request_id is not None
+    assert totals(work) != [1] * 9
+    assert changed(work) == []
+
+
+@pytest.mark.parametrize("bound", ["first: 1970-01-08", "last: 1970-01-07"])
+def test_a_request_of_slices_that_log_slice_leaves_out_is_refused(place: Place, bound: str) -> None:
+    work = place.work(more=AUTO)
+    run(work, 0, 5)
+    place.put(Put(2, 24 * 2 + 22, 7))
+    request_id = proposed(work).request_id
+    assert request_id is not None
+    edited = place.work(slices=f"{{by: day, {bound}}}", more=AUTO)
+    with pytest.raises(
+        RequestError, match=r"has the slices of \[1970-01-07, 1970-01-10\), and `log.slice` leaves some"
+    ):
+        request_to_continue(edited, request_id)
+    assert proposed(edited).request_id is None
+    assert not work.ledger.view().requests[request_id].is_open
+
+
+def test_a_restatement_ends_before_the_slices_that_the_other_pipeline_has_rolled_back(place: Place) -> None:
+    """It spanned them, and was refused each day; what the other pipeline had corrected before was never shown."""
+    place.put(Put(2, 24 * 2 + 22, 5))
+    work = place.work()
+    run(work, 0, 4)
+    run(work, 4, 5)
+    down = open_request_context(pipeline_of(DOWN), work.lake, now_ms=lambda: place.now_ms)
+    assert run(down, 0, 5).is_published
+    roll_back(work)
+    told = restated(down)
+    why = "not proposed, because pipeline late does not publish it now. Publish it there first"
+    assert (told.sentences[1:], told.request_id) == ((f"1970-01-09: {why}",), None)
+    place.erase(5)
+    assert run(work, 2, 4, if_open=IfOpen.REPLACE).is_published
+    told = restated(down)
+    assert told.sentences[0] == "3 published days changed: 1970-01-07 … 1970-01-09, 7 records then, 4 now"
+    assert told.sentences[1].startswith("1970-01-07 … 1970-01-08: proposed as request ")
+    assert told.sentences[2] == f"1970-01-09: {why}"
+    assert changed(down) == ["1970-01-09"]
+    assert restated(down).request_id is None
+    assert run(work, 4, 5, if_open=IfOpen.REPLACE).is_published
+    restated(down)
+    assert changed(down) == []
