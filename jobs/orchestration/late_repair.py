@@ -14,7 +14,7 @@ from jobs.durations import human_duration
 from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
 from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
-from jobs.orchestration.repair_range import LateRepair, reach_of_late
+from jobs.orchestration.repair_range import LateRepair, reach_of_late, with_lateness
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import counted
 from jobs.planning.chains import RunsByState, continues_chain, run_before
@@ -36,11 +36,7 @@ _STATE_COLUMNS: Final = ("window_end_ms", "edge_count", "fired_count", "is_orpha
 
 def repairing(work: RequestContext, repair: LateRepair) -> RequestContext:
     """Return the context with the allowed lateness of a repair, which changes its spec fingerprint."""
-    windows = work.pipeline.windows
-    if windows is None:
-        raise InvariantBroken("a pipeline without windows has no late records; please report this")
-    windows = windows.model_copy(update={"allowed_lateness_ms": repair.lateness_ms})
-    return replace(work, pipeline=work.pipeline.model_copy(update={"windows": windows}))
+    return with_lateness(work, repair.lateness_ms)
 
 
 def check_current(work: RequestContext, repair: LateRepair, warm_up: WarmUp | None) -> None:
