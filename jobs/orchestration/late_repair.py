@@ -7,7 +7,6 @@ in both. That is compared, not assumed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from jobs.durations import human_duration
@@ -23,7 +22,7 @@ from jobs.planning.request_context import Asked, RequestContext
 from jobs.publishing.chain_rules import greater_repairs, lateness_ms
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import CheckpointRef, Slice, WarmUp
-from windowlib.errors import InvariantBroken, RequestError
+from windowlib.errors import RequestError
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 
