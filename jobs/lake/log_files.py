@@ -4,7 +4,6 @@ A commit file is read and parsed once for each `LogFiles`. The bytes of each fil
 (covered_files). Format of the files: the Delta protocol, sections "Delta Log Entries" and "Checkpoints".
 """
 
-import os
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from jobs.lake.covered_files import CoveredFile, StoredDigests, check_file, dige
 from jobs.lake.damage import log_errors
 from jobs.lake.json_lines import json_lines
 from jobs.lake.parquet_files import open_parquet
-from jobs.storage import is_remote
+from jobs.storage import is_remote, names_in
 from windowlib.errors import LogError
 
 if TYPE_CHECKING:
@@ -183,11 +182,13 @@ def list_log_files(
     digests: dict[str, bytes | None] | None = None,
 ) -> LogFiles:
     """Return the files of `_delta_log` up to a version. The directory is listed once; no file is read."""
+    import pyarrow.fs as pafs
+
     commits: dict[int, str] = {}
     names: list[str] = []
     parts: dict[tuple[int, int], list[str]] = {}
     place = f"{root}/_delta_log"
-    for name in _names(system, place):
+    for name in names_in(place if isinstance(system, pafs.LocalFileSystem) else f"{uri}/_delta_log"):
         if not name[:_DIGITS].isdigit() or int(name[:_DIGITS]) > version:  # or Hadoop's checksum file of a file
             continue
         if commit := _COMMIT.fullmatch(name):
@@ -209,18 +210,6 @@ def list_log_files(
         stored=stored,
         digests={} if digests is None else digests,
     )
-
-
-def _names(system: "pafs.FileSystem", place: str) -> list[str]:
-    """Return the names in a directory; none if it does not exist. On this machine, no file is asked for its size."""
-    import pyarrow.fs as pafs
-
-    if isinstance(system, pafs.LocalFileSystem):
-        try:
-            return os.listdir(place)  # noqa: PTH208 - a Path for each name would take most of the time
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-    return [info.base_name for info in system.get_file_info(pafs.FileSelector(place, allow_not_found=True))]
 
 
 def _newest(parts: Mapping[tuple[int, int], Sequence[str]]) -> DeltaCheckpoint | None:

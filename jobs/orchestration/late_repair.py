@@ -7,14 +7,13 @@ in both. That is compared, not assumed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from jobs.durations import human_duration
 from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
 from jobs.lake.log_match import Match
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
-from jobs.orchestration.repair_range import LateRepair, reach_of_late
+from jobs.orchestration.repair_range import LateRepair, reach_of_late, with_lateness
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import counted
 from jobs.planning.chains import RunsByState, continues_chain, run_before
@@ -23,7 +22,7 @@ from jobs.planning.request_context import Asked, RequestContext
 from jobs.publishing.chain_rules import greater_repairs, lateness_ms
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import CheckpointRef, Slice, WarmUp
-from windowlib.errors import InvariantBroken, RequestError
+from windowlib.errors import RequestError
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 
@@ -36,11 +35,7 @@ _STATE_COLUMNS: Final = ("window_end_ms", "edge_count", "fired_count", "is_orpha
 
 def repairing(work: RequestContext, repair: LateRepair) -> RequestContext:
     """Return the context with the allowed lateness of a repair, which changes its spec fingerprint."""
-    windows = work.pipeline.windows
-    if windows is None:
-        raise InvariantBroken("a pipeline without windows has no late records; please report this")
-    windows = windows.model_copy(update={"allowed_lateness_ms": repair.lateness_ms})
-    return replace(work, pipeline=work.pipeline.model_copy(update={"windows": windows}))
+    return with_lateness(work, repair.lateness_ms)
 
 
 def check_current(work: RequestContext, repair: LateRepair, warm_up: WarmUp | None) -> None:

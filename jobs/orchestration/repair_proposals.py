@@ -18,7 +18,7 @@ from jobs.planning.request_context import SHOWN_ID, RequestContext, is_live, ope
 from jobs.publishing.chain_rules import replaced_since
 from jobs.replay.restart import restart_before
 from jobs.runs import WarmUp
-from windowlib.errors import InvariantBroken, LogError, RequestError, StoreError
+from windowlib.errors import InvariantBroken, LogError, RequestError, SpecError, StoreError
 
 LOST: Final = "a function or Hindcast itself has changed since it was opened"
 """Why a repair was closed that nobody has declined."""
@@ -52,7 +52,7 @@ def propose_repairs(
         if not repair.late:
             return ()
         request = propose(work, repair, warm_up=warm_up, who=who)
-    except (LogError, RequestError, StoreError) as error:
+    except (LogError, RequestError, SpecError, StoreError) as error:
         return (f"no late repair is proposed: {error}",)
     return (f"{repair.reason}: proposed as request {request.request_id[:SHOWN_ID]}",)
 

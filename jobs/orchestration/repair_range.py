@@ -18,7 +18,7 @@ from jobs.reading.log_places import log_place
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import Slice
-from windowlib.errors import RequestError, SpecError
+from windowlib.errors import InvariantBroken, RequestError, SpecError
 from windowlib.records import tables
 from windowlib.records.row_ids import IdSum
 from windowlib.windows.reach import Reach, reach_of
@@ -94,8 +94,8 @@ def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, a
             computed with a greater lateness, and those that are replayed with them, take records up to that one.
 
     Raises:
-        RequestError: nothing is published, the published spec cannot be computed any more, or records of the pipeline
-            matter for ever, so that no restart point exists.
+        RequestError: nothing is published, the published spec cannot be computed any more, records of the pipeline
+            matter for ever, so that no restart point exists, or its trigger allows no late records.
         LogError: the log cannot be read.
         StoreError: stored rows cannot be read.
     """
@@ -108,6 +108,7 @@ def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, a
     if not chosen:
         raise RequestError(f"pipeline {pipeline.name} has no published slice in the range, so nothing can be repaired")
     reach, left = reach_of_late(work), 0
+    _refuse_without_lateness(work)
     beginnings = fresh_beginnings(view, work.log_state(view, ()))
     repair = LateRepair(pipeline=pipeline.name, late=(), slices=(), lateness_ms=0, own_ms=0, left=0)
     for beginning, runs in groupby(chosen, lambda run: beginnings[run.result.slice.slice_id]):
@@ -196,6 +197,27 @@ def reach_of_late(work: RequestContext) -> Reach:
     if reach.is_on_clock:
         raise RequestError(f"windows of pipeline {pipeline.name} are on processing time, so no record is late")
     return reach
+
+
+def with_lateness(work: RequestContext, lateness_ms: int) -> RequestContext:
+    """Return the context with another allowed lateness, which changes its spec fingerprint."""
+    windows = work.pipeline.windows
+    if windows is None:
+        raise InvariantBroken("a pipeline without windows has no late records; please report this")
+    windows = windows.model_copy(update={"allowed_lateness_ms": lateness_ms})
+    return replace(work, pipeline=work.pipeline.model_copy(update={"windows": windows}))
+
+
+def _refuse_without_lateness(work: RequestContext) -> None:
+    """Refuse a pipeline that is not valid with an allowed lateness: its trigger would show no late record."""
+    pipeline = with_lateness(work, max(lateness_ms(work.pipeline), 1)).pipeline
+    try:
+        log_engine(pipeline, log_place(work.lake, pipeline).open())
+    except SpecError as error:
+        raise RequestError(
+            f"late records of pipeline {pipeline.name} cannot be repaired, because its file is not valid with a "
+            f"greater allowed_lateness: {error}"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

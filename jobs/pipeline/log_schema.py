@@ -13,6 +13,7 @@ from jobs.pipeline.models.kafka import is_partition_by_partition
 from jobs.pipeline.models.log import DATE_AND_HOUR, LogGrammar, SliceGrammar, TimeColumn
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.suggestions import did_you_mean
+from jobs.pipeline.models.watermarks import WatermarkGrammar
 from jobs.pipeline.models.windows import WindowsGrammar
 from windowlib.errors import SpecError
 from windowlib.records.column_types import spell_type
@@ -107,16 +108,53 @@ def validate_against_schema(pipeline: Pipeline, columns: Mapping[str, str]) -> N
 
 
 def _partition_by_partition(pipeline: Pipeline) -> Iterator[str]:
-    """Yield the problem of a log in Kafka's order whose watermark does not know the partitions."""
-    order, watermark = pipeline.log.order_columns, pipeline.watermark
-    if order is None or watermark is None or watermark.sources is not None or watermark.kind == "ingestion":
+    """Yield the problem of a log in Kafka's order whose watermark or clock does not know the partitions."""
+    order, kafka = pipeline.log.order_columns, pipeline.log.kafka
+    if order is None or not is_partition_by_partition(order) or (kafka is not None and kafka.partitions == 1):
         return
-    if is_partition_by_partition(order):
-        yield (
-            f"log.order: [{', '.join(order)}] puts all records of a partition before those of the next one, so most of "
-            "them would be late; write log.kafka: {partitions: N} instead of order, or watermark.sources: {column: "
-            f"{order[-2]}, expected: ['0', '1']}} with all partitions"
-        )
+    problem = _one_watermark(pipeline.watermark, order[-2]) or _one_clock(pipeline.windows, order[-2])
+    if problem is None:
+        return
+    key, instead = problem
+    columns, arrival = ", ".join(order), pipeline.log.arrival_time
+    by_arrival = f"log.order: [{'ARRIVAL' if arrival is None else arrival.column}, {columns}]"
+    yield (
+        f"log.order: [{columns}] puts all records of a partition before those of the next one, so with {key} most of "
+        f"them would be late or in a later window; write {instead}{by_arrival} with log.key and log.event_time in "
+        "place of log.kafka"
+    )
+
+
+def _sources(partition: str) -> str:
+    return f"{{column: {partition}, expected: ['0', '1']}} with all partitions that have records, or "
+
+
+def _one_watermark(watermark: WatermarkGrammar | None, partition: str) -> tuple[str, str] | None:
+    """Return the key of a watermark that not each partition has, and what to write instead; None without."""
+    if watermark is None:
+        return None
+    if watermark.kind == "ingestion":
+        return "watermark.kind: ingestion", ""
+    sources, instead = watermark.sources, f"watermark.sources: {_sources(partition)}"
+    if sources is None:
+        return "one watermark", f"log.kafka: {{partitions: N}}, or {instead}"
+    if sources.idle_timeout_ms is not None:
+        return "watermark.sources.idle_timeout", instead
+    return ("watermark.sources without `expected`", instead) if sources.expected is None else None
+
+
+def _one_clock(windows: WindowsGrammar | None, partition: str) -> tuple[str, str] | None:
+    """Return the key of windows with a clock or a watermark of all partitions, and what to write; None without."""
+    if windows is None:
+        return None
+    if windows.atlas is not None:
+        return "windows.atlas", ""
+    if windows.is_processing_time:
+        return "time: processing", ""
+    storm = windows.storm
+    if storm is None or (storm.streams is not None and storm.streams.expected is not None):
+        return None
+    return "the watermark of windows.storm", f"windows.storm.streams: {_sources(partition)}"
 
 
 def _uses(pipeline: Pipeline) -> Iterator[_Use]:

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 
 from jobs.lake.log_match import Match
-from tests.jobs.planning.test_iceberg_logs import records
 from tests.s3.test_parquet_log_s3 import StoreShop
 from tests.support.iceberg_logs import BY_DAY, IcebergShop, iceberg_table
-from tests.support.log_shop import SCHEMA
+from tests.support.log_shop import SCHEMA, records
 
 pytestmark = pytest.mark.s3
 

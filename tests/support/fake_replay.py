@@ -19,11 +19,15 @@ from jobs.engine.fingerprints import fingerprint, run_id, spec_fingerprint
 from jobs.lake.event_log import pin_log
 from jobs.lake.file_commits import append_rows
 from jobs.lake.store import ensure_table
+from jobs.orchestration.dag_orders import Order
+from jobs.orchestration.requests import Staging
+from jobs.orchestration.scheduling import Replay, replay
 from jobs.pipeline.files import parse_pipeline
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.planning.request_context import RequestContext
 from jobs.reading.log_places import log_place
 from jobs.replay.checks import load_checks
-from jobs.replay.orders import ReplayOrder
+from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, RunResult, Slice, Verdict
 from windowlib.columnar.arrow import arrow_type
 from windowlib.columnar.row_identity import RowIdentity
@@ -170,6 +174,16 @@ class FakeReplayer:
             "verdict": verdict,
             "checks": (check,),
         }
+
+
+def spark_task(
+    work: RequestContext, planned: Replay | Order, replayer: Replayer | None = None, *, staging: Staging | None = None
+) -> None:
+    """Do the work of the Spark task of a DAG run, by default with a fake replayer."""
+    replay(
+        work.pipeline, work.lake, opened=planned.opened, slices=planned.slices, replayer=replayer or FakeReplayer(),
+        now_ms=work.ledger.now_ms, staging=staging,
+    )  # fmt: skip
 
 
 def _totals(order: ReplayOrder, rows: Sequence[dict[str, object]]) -> dict[str, int]:

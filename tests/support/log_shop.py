@@ -1,10 +1,14 @@
 """A lake with one log of any format, whose pipeline is replayed without Spark."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
+from deltalake import write_deltalake
 
 from jobs.lake.log_match import Match
 from jobs.orchestration.outcomes import RequestOutcome
@@ -38,6 +42,27 @@ SCHEMA = pa.schema(
 """The columns of the records. The first day begins at FIRST_MS."""
 
 
+DAYS = ("2026-03-01", "2026-03-02", "2026-03-03")
+
+
+def records(chance: Random, first: int, count: int, day: int | None = None) -> list[Row]:
+    """Return records of a day, or of random days, with numbers from `first` on."""
+    found = []
+    for seq in range(first, first + count):
+        own = chance.randrange(3) if day is None else day
+        found.append(
+            {
+                "k": chance.choice(("ann", "bob", None)),
+                "at": FIRST_MS + own * DAY_MS + chance.randrange(DAY_MS),
+                "v": chance.choice((None, chance.randrange(100))),
+                "text": chance.choice((None, "", "é%3A", f"t{chance.randrange(9)}")),
+                "seq": seq,
+                "day": date.fromisoformat(DAYS[own]),
+            }
+        )
+    return found
+
+
 @dataclass
 class LogShop:
     """A lake, and the further lines of `log` of its pipeline."""
@@ -58,6 +83,11 @@ class LogShop:
     @property
     def work(self) -> RequestContext:
         return context_in(self.root, pipeline_of(self.text))
+
+    def put(self, rows: Sequence[Row], schema: pa.Schema = SCHEMA, *, by: str | None = "day", **options: Any) -> None:  # noqa: ANN401
+        """Append records to the log, a Delta table, in one commit."""
+        table = pa.Table.from_pylist(list(rows), schema)
+        write_deltalake(str(self.log), table, mode="append", partition_by=by and [by], **options)
 
     def run(self, first: int = 0, end: int = 3) -> RequestOutcome:
         """Replay and publish days, by their numbers from 0; `end` is not included."""

@@ -39,7 +39,9 @@ def why_not_combined(spec: OperatorSpec, layout: ValueLayout) -> str | None:
     assert isinstance(spec, WindowSpec), "the columnar executor covers no other specs"
     if not isinstance(spec.assigner, Tumbling | Sliding):
         return f"windows of {type(spec.assigner).__name__} have no slices of time"
-    return "an aggregate depends on the order of the records" if choice.reads_order(spec) else None
+    if choice.reads_order(spec):
+        return "an aggregate depends on the order of the records"
+    return "a sum of some of the decimals may have more than 38 digits" if choice.sums_wide_decimals(spec) else None
 
 
 def _why_not_options(spec: WindowSpec) -> str | None:

@@ -1,7 +1,7 @@
 """Column types: conversion between Spark's spelling (`bigint`, `struct<a:int>`) and the JSON nodes of Delta schemas."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from windowlib.errors import SpecError
@@ -68,37 +68,24 @@ def without_variants(node: Node) -> Node:
     """
     if isinstance(node, str):
         return "string" if node == "variant" else node
-    match node["type"]:
-        case "struct":
-            fields = [{**field, "type": without_variants(field["type"])} for field in node["fields"]]
-            return {**node, "fields": fields}
-        case "array":
-            return {**node, "elementType": without_variants(node["elementType"])}
-        case "map":
-            return {
-                **node,
-                "keyType": without_variants(node["keyType"]),
-                "valueType": without_variants(node["valueType"]),
-            }
-        case _:
-            return node
+    if node["type"] == "struct":
+        return {**node, "fields": [{**field, "type": without_variants(field["type"])} for field in node["fields"]]}
+    return _with_parts(node, without_variants)
 
 
 def without_metadata(node: Node) -> Node:
     """Return the type without the metadata of its fields, such as the physical names of mapped columns."""
     if isinstance(node, str):
         return node
-    match node["type"]:
-        case "struct":
-            return struct_type({field["name"]: without_metadata(field["type"]) for field in node["fields"]})
-        case "array":
-            return {**node, "elementType": without_metadata(node["elementType"])}
-        case _:
-            return {
-                **node,
-                "keyType": without_metadata(node["keyType"]),
-                "valueType": without_metadata(node["valueType"]),
-            }
+    if node["type"] == "struct":
+        return struct_type({field["name"]: without_metadata(field["type"]) for field in node["fields"]})
+    return _with_parts(node, without_metadata)
+
+
+def _with_parts(node: Mapping[str, Any], change: Callable[[Node], Node]) -> Node:
+    """Return the type of an array or a map with other types of its parts."""
+    parts = ("elementType", "keyType", "valueType")
+    return {**node, **{part: change(node[part]) for part in parts if part in node}}
 
 
 def struct_type(fields: Mapping[str, Node]) -> Node:

@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
-from jobs.pipeline.models.grammar import Choice, ColumnName
+from jobs.pipeline.models.grammar import Choice, ColumnName, is_stored
 from windowlib.errors import SpecError
 
 if TYPE_CHECKING:
@@ -39,6 +39,15 @@ class AtlasGrammar(Choice):
             self.windows()
         except SpecError as error:
             raise ValueError(str(error)) from error
+        return self
+
+    @model_validator(mode="after")
+    def _partition_of_time_out(self, info: ValidationInfo) -> Self:
+        if "partitionIdleTimeout" in self.source and self.partition is None and not is_stored(info):
+            raise ValueError(
+                "source.partitionIdleTimeout needs partition, the column with a record's partition; without it, no "
+                "partition waits for another one"
+            )
         return self
 
     @property

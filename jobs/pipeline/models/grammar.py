@@ -15,6 +15,7 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     Strict,
     StringConstraints,
+    ValidationInfo,
     field_validator,
     model_serializer,
     model_validator,
@@ -72,6 +73,11 @@ Columns = Annotated[tuple[ColumnName, ...], Strict(strict=False), Field(min_leng
 
 IS_STORED: Final = "is_stored"
 """The key of the validation context that tells that a ledger stores the spec, so that it is no file to be corrected."""
+
+
+def is_stored(info: ValidationInfo) -> bool:
+    """Return whether a spec of a ledger is read, which an earlier version may have accepted in a file."""
+    return bool((info.context or {}).get(IS_STORED))
 
 
 class Nothing(GrammarModel):

@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PrivateAttr, Strict, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PrivateAttr,
+    Strict,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from jobs.durations import format_duration
 from jobs.pipeline.models.alerts import AlertsGrammar
@@ -17,6 +26,7 @@ from jobs.pipeline.models.column_names import check_apart, check_output_names
 from jobs.pipeline.models.grammar import (
     FunctionGrammar,
     GrammarModel,
+    is_stored,
     refuse_control_characters,
     refuse_controls_but_lines,
 )
@@ -116,6 +126,16 @@ class Pipeline(GrammarModel):
         return self
 
     @model_validator(mode="after")
+    def _function_of_records(self, info: ValidationInfo) -> Self:
+        columns = None if self.process is None else self.process.function.columns
+        if columns is not None and self.aggregates and not is_stored(info):
+            raise ValueError(
+                f"process.function.columns: found {list(columns)}; with aggregates, the function gets their values and "
+                "no record; leave columns out, or aggregates"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _reads_another_pipeline(self) -> Self:
         if self.log.pipeline == self.name:
             raise ValueError(f"log.pipeline: {self.name} is this pipeline; a pipeline cannot read its own results")
@@ -158,12 +178,14 @@ class Pipeline(GrammarModel):
         return self
 
     @model_validator(mode="after")
-    def _settled_fits_windows(self) -> Self:
+    def _settled_fits_windows(self, info: ValidationInfo) -> Self:
         settled = self.publish.settled if self.publish is not None else None
         if settled is None:
             return self
         if self.windows is None:
             raise ValueError("publish.settled needs windows: without windows, no output has an end")
+        if self.windows.is_unbounded and not is_stored(info):
+            raise ValueError("publish.settled needs windows that end; count and global windows are never settled")
         known = (*self.output_columns, "record_count")
         for name in settled.change_at_most.columns:
             if name not in known:
@@ -171,6 +193,18 @@ class Pipeline(GrammarModel):
                     f"publish.settled.change_at_most.columns: found {name!r}, allowed: {', '.join(known)}"
                     f"{did_you_mean(name, known)}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _repair_fits_windows(self, info: ValidationInfo) -> Self:
+        if self.repair is None or self.repair.mode == "off" or is_stored(info):
+            return self
+        windows = self.windows
+        if windows is None or windows.is_unbounded or windows.is_processing_time or self.front_end is not None:
+            raise ValueError(
+                "repair needs windows that end by event time and allow late records: tumbling, sliding, session or "
+                "dynamic_session, without time: processing; leave repair out"
+            )
         return self
 
     @model_validator(mode="after")

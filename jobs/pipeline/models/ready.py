@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from jobs.durations import Duration, PositiveDuration
-from jobs.pipeline.models.grammar import IS_STORED, Choice, ColumnName, GrammarModel, one_of
+from jobs.pipeline.models.grammar import Choice, ColumnName, GrammarModel, is_stored, one_of
 from jobs.plain_text import shortened
 
 MAX_DEPTH = 4
@@ -38,7 +38,7 @@ def _check_asset_uri(value: str) -> str:
 
 
 def _check_marker(value: str, info: ValidationInfo) -> str:
-    if "{slice_id}" not in value and not (info.context or {}).get(IS_STORED):
+    if "{slice_id}" not in value and not is_stored(info):
         raise ValueError(
             "expected a path with {slice_id}, such as done/{slice_id}, because each slice has its own marker; found "
             f"{shortened(value)!r}"

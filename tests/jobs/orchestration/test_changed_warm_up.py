@@ -1,6 +1,7 @@
 """A warm-up reads the records that the published chain has read, or the request with it is refused."""
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from jobs.orchestration.late_repair import check_current, repairing
 from jobs.orchestration.repair_proposals import propose, propose_repairs
 from jobs.orchestration.repair_range import LateRepair, repair_of
 from jobs.orchestration.restatements import plan_request
-from jobs.orchestration.scheduling import Replay, replay
+from jobs.orchestration.scheduling import Replay
 from jobs.planning.request_context import Asked, RequestContext
 from jobs.replay.replayer import replay_chunk
 from jobs.replay.restart import restart_before
@@ -28,6 +29,7 @@ from tests.jobs.orchestration.test_late_repair import (
     start_ms,
 )
 from tests.jobs.replay.test_without_spark import FIRST
+from tests.support.fake_replay import spark_task
 from tests.support.replays import NOW_MS, context_in, pipeline_of
 from windowlib.errors import RequestError
 
@@ -104,14 +106,7 @@ def test_a_request_of_airflow_with_a_changed_warm_up_is_refused(work: RequestCon
     decision = plan_request(work.pipeline, work.lake, asked=asked, now_ms=NOW_MS)
     assert isinstance(decision, Replay)
     with pytest.raises(RequestError, match=rf"the log before slice {FIRST + timedelta(days=2)}, .*\. Repair again$"):
-        replay(
-            work.pipeline,
-            work.lake,
-            opened=decision.opened,
-            slices=decision.slices,
-            replayer=lambda order: replay_chunk(SESSION, order, sizes=SIZES),
-            now_ms=lambda: NOW_MS,
-        )
+        spark_task(work, decision, partial(replay_chunk, SESSION, sizes=SIZES))
     assert not work.ledger.view().open_requests()
 
 

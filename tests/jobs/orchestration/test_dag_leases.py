@@ -22,7 +22,7 @@ from jobs.publishing.decisions import cancel
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.rules import other_holders
 from jobs.replay.orders import ReplayOrder
-from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
 from windowlib.errors import LogError, RequestError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
@@ -86,10 +86,7 @@ class Place:
             self.replay(self.order, FakeReplayer(on_order=die), chunk=1)
 
     def replay(self, order: Order, replayer: FakeReplayer, *, chunk: int = 31) -> None:
-        scheduling.replay(
-            sales(), self.lake, opened=order.opened, slices=order.slices, replayer=replayer,
-            now_ms=lambda: self.now_ms, staging=Staging(chunk=chunk),
-        )  # fmt: skip
+        spark_task(self.work, order, replayer, staging=Staging(chunk=chunk))
 
 
 @pytest.fixture

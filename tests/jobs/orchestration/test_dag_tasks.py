@@ -19,7 +19,7 @@ from jobs.planning.request_context import open_request_context
 from jobs.publishing.publishing import publish_request
 from jobs.publishing.stop_reasons import describe_stop
 from jobs.wall_clock import now_ms
-from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales, spark_task
 from tests.support.waiving import waive_newest
 from windowlib.errors import LogError, RequestError
 
@@ -58,14 +58,7 @@ class Dag:
     def replay(self, order: Order) -> None:
         """The work of the Spark task, with a replayer that needs no Spark."""
         order = dag_orders.read_order(json.dumps(order.to_json()))
-        scheduling.replay(
-            sales(),
-            Lake(root=order.lake),
-            opened=order.opened,
-            slices=order.slices,
-            replayer=FakeReplayer(),
-            now_ms=now_ms,
-        )
+        spark_task(open_request_context(sales(), Lake(root=order.lake), now_ms=now_ms), order)
 
     @property
     def seen(self) -> list[str]:

@@ -28,7 +28,7 @@ from jobs.publishing.publishing import publish
 from jobs.publishing.stop_reasons import stop_reasons
 from jobs.runs import CheckResult
 from jobs.wall_clock import now_ms
-from tests.support.fake_replay import BREAKS, FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.fake_replay import BREAKS, FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
 from tests.support.fuzzing import seeds
 from windowlib.errors import HindcastError, RequestError
 
@@ -254,9 +254,7 @@ def test_a_dag_run_of_airflows_backfill_is_cleared_when_its_own_slices_may_pass(
             origin=DagRunOrigin(dag_id="replay_sales", run_id=f"backfill__{day}", slice_ids=()),
         )  # fmt: skip
         assert isinstance(planned, scheduling.Replay)
-        scheduling.replay(
-            sales(), lake, opened=planned.opened, slices=planned.slices, replayer=FakeReplayer(), now_ms=lambda: NOW_MS
-        )
+        spark_task(place.request_context(), planned)
         scheduling.leave_staged(sales(), lake, opened=planned.opened, now_ms=NOW_MS)
         place.request_id = planned.opened.request_id
     first = place.decide(ANN, place.waiver(slices=HELD[:1]))

@@ -20,7 +20,7 @@ from jobs.planning.request_context import Asked, RequestContext, open_request_co
 from jobs.replay.checks import load_checks
 from jobs.review.pages.request_page import plan_of
 from jobs.runs import RunResult
-from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
 
 DAYS: Final = ("2024-01-01", "2024-01-02", "2024-01-03")
 TEXT: Final = f"{PIPELINE}quality: {{suite: expectations/sales.json, fail_on: critical}}\n"
@@ -69,10 +69,7 @@ class Dags:
         """Return the slices that the tasks after a decision replay."""
         assert isinstance(decision, Replay), decision
         before, opened = len(self.replayer.orders), decision.opened
-        scheduling.replay(
-            self.pipeline, self.lake, opened=opened, slices=decision.slices, replayer=self.replayer,
-            now_ms=lambda: NOW_MS,
-        )  # fmt: skip
+        spark_task(self.work(), decision, self.replayer)
         if publish:
             done = scheduling.publish_task(self.pipeline, self.lake, opened=opened, who="a test", now_ms=NOW_MS)
             assert done.is_published, done.why

@@ -372,6 +372,18 @@ def test_a_trigger_that_does_not_fire_for_late_records_is_refused(tmp_path: Path
     assert propose_repairs(rule, work.lake, now_ms=NOW_MS, who="the schedule") == (), "it would be refused again"
 
 
+def test_a_trigger_that_is_not_valid_with_a_lateness_does_not_stop_the_schedule(tmp_path: Path) -> None:
+    """`after_watermark` without `late` is allowed only without lateness, and a repair computes with a lateness."""
+    work = make_small(tmp_path, trigger="\n  trigger: {after_watermark: {early: {after_count: 2}}}")
+    run_days(work, 0, DAYS)
+    with pytest.raises(RequestError, match=r"cannot be repaired, because its file is not valid .* `late` trigger"):
+        repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
+    rule = work.pipeline.model_copy(update={"repair": RepairGrammar.model_validate({"at_most_age": "36500d"})})
+    [sentence] = propose_repairs(rule, work.lake, now_ms=NOW_MS, who="the schedule")
+    assert sentence.startswith("no late repair is proposed: late records of pipeline late cannot be repaired")
+    assert not work.ledger.view().open_requests()
+
+
 def test_windows_without_end_are_refused(tmp_path: Path) -> None:
     make_log(tmp_path / "log", Random(3), keys=[*range(4)], share=0.9)
     text = pipeline_text(windows="count: {size: 2}", bound="0s", lateness="0s").replace("  allowed_lateness: 0s\n", "")

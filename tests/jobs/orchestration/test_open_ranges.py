@@ -21,7 +21,7 @@ from jobs.orchestration.scheduling import Replay, Skip, Wait
 from jobs.planning.lease_keeping import release
 from jobs.planning.request_context import Asked, IfOpen, Opened, RequestContext, open_request, open_request_context
 from jobs.publishing.publishing import publish_request
-from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
 HELD = DAYS[2]
@@ -170,10 +170,7 @@ def by_hand(work: RequestContext, name: str, start: str, end: str, *, if_open: I
 
 def replayed(work: RequestContext, decision: object) -> Replay:
     assert isinstance(decision, Replay)
-    scheduling.replay(
-        sales(), work.lake, opened=decision.opened, slices=decision.slices, replayer=FakeReplayer(),
-        now_ms=lambda: NOW_MS,
-    )  # fmt: skip
+    spark_task(work, decision)
     return decision
 
 
@@ -257,9 +254,7 @@ def test_a_cleared_dag_run_whose_request_was_settled_ends_and_replays_nothing(
     assert run_request(work, asked(DAYS[0], DAYS[2]), FakeReplayer()).is_published
     order = dag_tasks.plan("replay", str(file), run, lake=work.lake.root)
     assert isinstance(order, dag_orders.Order)
-    scheduling.replay(
-        sales(), work.lake, opened=order.opened, slices=order.slices, replayer=FakeReplayer(), now_ms=lambda: NOW_MS
-    )
+    spark_task(work, order)
     assert not dag_tasks.gate(order).is_passed
     correct(work)
     wanted = asked(HELD, "2024-01-06", who="bob", if_open=IfOpen.REPLACE)

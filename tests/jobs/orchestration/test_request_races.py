@@ -33,7 +33,7 @@ from jobs.publishing.publishing import publish, publish_request
 from jobs.publishing.rules import PublicationAttempt
 from jobs.publishing.waivers import waive
 from jobs.replay.orders import ReplayOrder
-from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
 from tests.support.waiving import waive_newest
 from windowlib.errors import LedgerError, LogError, RequestError, StoreError
 
@@ -432,10 +432,7 @@ class Dag:
         return decision
 
     def replayed(self, planned: Replay) -> None:
-        scheduling.replay(
-            self.work.pipeline, self.work.lake, opened=planned.opened, slices=planned.slices, replayer=FakeReplayer(),
-            now_ms=self.clock,
-        )  # fmt: skip
+        spark_task(self.work, planned)
 
     def published(self, planned: Replay) -> PublicationAttempt:
         return scheduling.publish_task(

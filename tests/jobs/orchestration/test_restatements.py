@@ -27,7 +27,7 @@ from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
 from jobs.replay.orders import ReplayOrder
 from jobs.wall_clock import now_ms
-from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
 from windowlib.errors import LedgerError, RequestError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
@@ -83,14 +83,7 @@ class Dags:
     def replay(self, planned: Order | Wait | Skip, *, pipeline: Pipeline | None = None) -> Order:
         """The work of the Spark task."""
         assert isinstance(planned, Order)
-        scheduling.replay(
-            pipeline or sales(),
-            self.lake,
-            opened=planned.opened,
-            slices=planned.slices,
-            replayer=self.replayer,
-            now_ms=now_ms,
-        )
+        spark_task(replace(self.work, pipeline=pipeline or sales()), planned, self.replayer)
         return planned
 
     def clicked(self) -> dict[str, object]:

@@ -22,7 +22,7 @@ from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
 from jobs.publishing.rules import PublicationAttempt
 from jobs.publishing.stop_reasons import describe_stop
-from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales
+from tests.support.fake_replay import PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
 from tests.support.waiving import waive_newest
 from windowlib.errors import RequestError
 
@@ -80,9 +80,7 @@ class Airflow:
     def tasks(self, decision: Decision, now_ms: int) -> Played:
         assert isinstance(decision, Replay)
         pipeline, opened, slices = sales(self.text), decision.opened, decision.slices
-        scheduling.replay(
-            pipeline, self.lake, opened=opened, slices=slices, replayer=self.replayer, now_ms=lambda: now_ms
-        )
+        spark_task(self.work(now_ms), decision, self.replayer)
         gate = gating.gate(pipeline, self.lake, opened=opened, now_ms=now_ms, slices=slices)
         if not gate.is_passed:
             return Played(decision=decision, gate=gate)
@@ -282,10 +280,7 @@ def test_a_daily_run_stops_at_the_first_failed_chunk(airflow: Airflow) -> None:
     append_day(Path(airflow.lake.root), "2024-01-02", {"c": 5_000})
     decision = airflow.decide("2024-01-07")
     assert isinstance(decision, Replay)
-    scheduling.replay(
-        sales(), airflow.lake, opened=decision.opened, slices=decision.slices, replayer=airflow.replayer,
-        now_ms=lambda: day_ms("2024-01-08"), staging=Staging(chunk=2),
-    )  # fmt: skip
+    spark_task(airflow.work(day_ms("2024-01-08")), decision, airflow.replayer, staging=Staging(chunk=2))
     assert airflow.replayer.replayed == [DAYS[:2]]
 
 

@@ -1,9 +1,10 @@
 """Every form of the grammar is read, written as JSON, compiled and hashed. Invalid forms are refused by their key."""
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 import pytest
 import yaml
@@ -69,6 +70,9 @@ def test_tags_and_alerts_survive_json_and_change_no_row() -> None:
     assert spec_fingerprint(one) == spec_fingerprint(pipeline())
 
 
+SETTLED: Final = {"settled": {"after": "7d", "change_at_most": {"share": 0}}}
+
+
 @pytest.mark.parametrize(
     "limits", [{"share": 0.01}, {"columns": {"delay": 0.05}}, {"share": 0, "columns": {"delay": 0}}]
 )
@@ -97,6 +101,13 @@ def test_repairs_survive_json_and_change_no_row(
         mode, age_days * 86_400_000, late_days * 86_400_000, budget_h * 3_600_000
     )  # fmt: skip
     assert spec_fingerprint(written) == spec_fingerprint(pipeline())
+
+
+@pytest.mark.parametrize("part", [{"repair": {"mode": "off"}}, {"repair": {"mode": "auto"}}, {"publish": SETTLED}])
+def test_a_stored_spec_keeps_what_an_earlier_version_accepted(part: dict[str, Any]) -> None:
+    """Windows that are never settled, and whose records are never late. Only a file can be corrected."""
+    stored = json.loads(pipeline_to_json(pipeline(windows={"count": {"size": 3}}, watermark=None)))
+    assert pipeline_from_json(json.dumps({**stored, **part}), source="ledger").windows is not None
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ BEYOND: Final = frozenset({
     "output", "output-key", "side-output-key", "side-output-name", "no-output", "tag", "state-twice", "window-state",
     "storm-watermark", "storm-trigger", "storm-lag", "storm-semantics", "atlas-aggregates", "atlas-stage", "mongodb",
     "alerts-two-kinds", "alerts-address", "alerts-time", "alerts-no-event",
+    "settled-count", "settled-global", "repair-count", "repair-global", "repair-processing", "repair-storm",
+    "repair-atlas", "repair-windowless", "atlas-idle-partition", "columns-of-aggregates",
 })  # fmt: skip
 """Refused for a rule about several keys, or about the text of a value, which the schema does not state."""
 LOGS: Final[tuple[dict[str, Any], ...]] = (

@@ -57,7 +57,7 @@ def test_the_keys_of_the_file_win() -> None:
             "key": ["user_id"],
             "event_time": {"column": "at", "unit": "ms"},
         },
-        {**BOUNDED, "sources": {"column": "partition"}},
+        {**BOUNDED, "sources": {"column": "partition", "expected": ["1"]}},
     )
     validate_against_schema(found, COLUMNS)
     assert found.log.order == ("topic", "partition", "offset")
@@ -66,7 +66,7 @@ def test_the_keys_of_the_file_win() -> None:
     assert found.log.event_time.column == "at"
     assert found.watermark is not None
     assert found.watermark.sources is not None
-    assert found.watermark.sources.expected is None
+    assert found.watermark.sources.expected == ("1",)
 
 
 @pytest.mark.parametrize("over", [{}, {"over": "all"}])
@@ -82,10 +82,63 @@ def test_the_stored_form_is_the_same_pipeline(over: dict[str, str]) -> None:
 def test_the_order_of_kafka_without_sources_is_refused(order: list[str]) -> None:
     """By hand, 59 % of the records of such a log were late."""
     log = {"order": order, "over": "all", "event_time": "timestamp"}
-    with pytest.raises(SpecError, match=r"log\.order: .* would be late; write log\.kafka: \{partitions: N\}"):
+    with pytest.raises(SpecError, match=r"log\.order: .* would be late .*; write log\.kafka: \{partitions: N\}"):
         validate_against_schema(pipeline(log), COLUMNS)
-    validate_against_schema(pipeline(log, {**BOUNDED, "sources": {"column": "partition"}}), COLUMNS)
+    sources = {"column": "partition", "expected": ["0", "1"]}
+    validate_against_schema(pipeline(log, {**BOUNDED, "sources": sources}), COLUMNS)
     validate_against_schema(pipeline({**log, "order": ["timestamp", *order]}), COLUMNS)
+
+
+ATLAS: Final = {"interval": {"size": 1, "unit": "hour"}, "pipeline": [{"$group": {"_id": None, "n": {"$sum": 1}}}]}
+STORM: Final = {"length": "1h", "slide": "1h"}
+STREAMS: Final = {"column": "partition", "expected": ["0", "1"]}
+TUMBLING: Final = {"tumbling": {"size": "1h"}}
+ONE_CLOCK: Final[dict[str, tuple[dict[str, Any], str]]] = {
+    "ingestion": (
+        {"watermark": {"kind": "ingestion", "every": "1m"}, "windows": TUMBLING},
+        r"with watermark\.kind: ingestion .* write log\.order: \[day, partition, offset\] with log\.key",
+    ),
+    "idle time-out": (
+        {"watermark": {**BOUNDED, "sources": {**STREAMS, "idle_timeout": "2h"}}, "windows": TUMBLING},
+        r"with watermark\.sources\.idle_timeout .* write watermark\.sources: \{column: partition, expected",
+    ),
+    "no expected sources": (
+        {"watermark": {**BOUNDED, "sources": {"column": "partition"}}, "windows": TUMBLING},
+        "with watermark.sources without `expected`",
+    ),
+    "processing time": ({"windows": {**TUMBLING, "time": "processing"}}, "with time: processing"),
+    "storm": ({"windows": {"storm": STORM}}, r"write windows\.storm\.streams: \{column: partition, expected"),
+    "storm, no expected streams": (
+        {"windows": {"storm": {**STORM, "streams": {"column": "partition"}}}}, "with the watermark of windows.storm"
+    ),
+    "storm on processing time": ({"windows": {"storm": {**STORM, "time": "processing"}}}, "with time: processing"),
+    "atlas": ({"windows": {"atlas": {"$tumblingWindow": ATLAS, "partition": "partition"}}}, r"with windows\.atlas"),
+}  # fmt: skip
+PER_PARTITION: Final[dict[str, dict[str, Any]]] = {
+    "ticks": {"watermark": {**BOUNDED, "emit": {"every": "1m"}}, "windows": TUMBLING},
+    "storm with all streams": {"windows": {"storm": {**STORM, "streams": STREAMS}}},
+    "count windows": {"windows": {"count": {"size": 2}}},
+}
+
+
+def clocked(parts: dict[str, Any], *, partitions: int) -> Pipeline:
+    log = {"table": "m", "slice": {"by": "day"}, "kafka": {"partitions": partitions}, "arrival_time": "day"}
+    aggregates: dict[str, Any] = {} if "atlas" in parts["windows"] else {"aggregates": {"n": {"count": {}}}}
+    return build_pipeline({"pipeline": "sample", "log": log, **aggregates, **parts}, source="sample.yaml")
+
+
+@pytest.mark.parametrize("name", ONE_CLOCK)
+def test_one_clock_for_all_partitions_is_refused(name: str) -> None:
+    """The clock is at the end of the slice before the second partition begins: 66 of 144 records were late."""
+    parts, message = ONE_CLOCK[name]
+    with pytest.raises(SpecError, match=message):
+        validate_against_schema(clocked(parts, partitions=2), COLUMNS)
+    validate_against_schema(clocked(parts, partitions=1), COLUMNS)
+
+
+@pytest.mark.parametrize("name", PER_PARTITION)
+def test_a_watermark_of_each_partition_is_allowed(name: str) -> None:
+    validate_against_schema(clocked(PER_PARTITION[name], partitions=2), COLUMNS)
 
 
 WRONG: Final[dict[str, tuple[dict[str, Any], str]]] = {

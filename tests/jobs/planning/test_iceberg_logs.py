@@ -1,14 +1,13 @@
 """An Iceberg table is replayed as the same records in a Delta table, and its changes follow the same rules."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 from pyiceberg.transforms import DayTransform, Transform
 from pyiceberg.types import LongType, StringType
 
@@ -18,35 +17,11 @@ from jobs.planning.watching import Watch, read_watch, sign_of
 from jobs.publishing.accepting import accept_rewrites, chosen_rewrites, rewrites_of
 from tests.support.fuzzing import seeds
 from tests.support.iceberg_logs import IcebergShop, change_metadata, compact, delete_on_read
-from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row
+from tests.support.log_shop import DAY_MS, DAYS, FIRST_MS, SCHEMA, LogShop, Row, records
 from tests.support.replays import NOW_MS, pipeline_of
 from windowlib.errors import LogError, SpecError
 
-DAYS = ("2026-03-01", "2026-03-02", "2026-03-03")
 APPENDED = "format: iceberg\norder: appended"
-
-
-def records(chance: random.Random, first: int, count: int, day: int | None = None) -> list[Row]:
-    """Return records of a day, or of random days, with numbers from `first` on."""
-    found = []
-    for seq in range(first, first + count):
-        own = chance.randrange(3) if day is None else day
-        found.append(
-            {
-                "k": chance.choice(("ann", "bob", None)),
-                "at": FIRST_MS + own * DAY_MS + chance.randrange(DAY_MS),
-                "v": chance.choice((None, chance.randrange(100))),
-                "text": chance.choice((None, "", "é%3A", f"t{chance.randrange(9)}")),
-                "seq": seq,
-                "day": pa.scalar(DAYS[own]).cast(pa.date32()).as_py(),
-            }
-        )
-    return found
-
-
-def _append(shop: LogShop, rows: Sequence[Row], schema: pa.Schema = SCHEMA, by: str | None = "day") -> None:
-    table = pa.Table.from_pylist(list(rows), schema=schema)
-    write_deltalake(str(shop.log), table, mode="append", partition_by=by and [by])
 
 
 def _filled(root: Path, form: str = "format: iceberg") -> IcebergShop:
@@ -88,7 +63,7 @@ def test_values_of_all_types_have_the_runs_of_the_same_records_in_a_delta_table(
     rows = [_more(chance, row) for row in records(chance, 0, 40)]
     ice, delta = IcebergShop(tmp_path / "ice", schema=schema), LogShop(tmp_path / "delta")
     ice.append(rows, schema)
-    _append(delta, rows, schema)
+    delta.put(rows, schema)
     ice.run()
     delta.run()
     assert ice.published() == delta.published()
@@ -102,7 +77,7 @@ def test_random_appends_have_the_runs_of_the_same_records_in_a_delta_table(tmp_p
         delta = LogShop(tmp_path / f"delta{seed}", f"order: {order}")
         for number in range(chance.randint(2, 5)):
             rows = records(chance, 100 * number, chance.randint(1, 30))
-            _append(delta, rows)
+            delta.put(rows)
             ice.append(rows if order == "appended" else chance.sample(rows, len(rows)))
         ice.run()
         delta.run()
@@ -121,7 +96,7 @@ def test_a_column_tells_the_slices_also_if_its_partition_is_hidden(
     ice.by = delta.by = "received"
     for part in (rows[:20], rows[20:]):
         ice.append(part, schema)
-    _append(delta, rows, schema, by=None)
+    delta.put(rows, schema, by=None)
     ice.run()
     delta.run()
     assert ice.published() == delta.published()

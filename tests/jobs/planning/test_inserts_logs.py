@@ -3,7 +3,6 @@
 import random
 import shutil
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from jobs.publishing.accepting import rewrites_of
 from jobs.reading.log_places import log_place
 from tests.support.delta_logs import commits_of
 from tests.support.fuzzing import seeds
-from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row
+from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row, records
 from tests.support.replays import pipeline_of
 from windowlib.errors import LogError, RequestError, SpecError
 
@@ -37,9 +36,7 @@ class Shop(LogShop):
         return DeltaTable(str(self.log))
 
     def append(self, rows: Sequence[Row], *, feed: bool = True) -> None:
-        write_deltalake(
-            str(self.log), _table(rows), mode="append", partition_by=["day"], configuration=FEED if feed else None
-        )
+        self.put(rows, configuration=FEED if feed else None)
         self.inserted += rows
 
     def merge(self, rows: Sequence[Row], chance: random.Random) -> None:
@@ -55,25 +52,10 @@ def _table(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=SCHEMA)
 
 
-def _rows(chance: random.Random, first: int, count: int, day: int | None = None) -> list[Row]:
-    """Return records of random days, with numbers from `first` on."""
-    found = []
-    for seq in range(first, first + count):
-        own = chance.randrange(3) if day is None else day
-        at = FIRST_MS + own * DAY_MS + chance.randrange(DAY_MS)
-        found.append(
-            {
-                "k": chance.choice(("ann", "bob")), "at": at, "v": chance.randrange(100), "text": f"t{seq}",
-                "seq": seq, "day": date(2026, 3, 1 + own),
-            }
-        )  # fmt: skip
-    return found
-
-
 def _filled(root: Path) -> Shop:
     shop = Shop(root)
     for day in range(3):
-        shop.append(_rows(random.Random(day), 10 * day, 6, day))
+        shop.append(records(random.Random(day), 10 * day, 6, day))
     return shop
 
 
@@ -81,17 +63,17 @@ def _change(shop: Shop, chance: random.Random, first: int) -> None:
     """Change the table at random; what it inserts has numbers from `first` on."""
     match chance.choice(("append", "update", "delete", "merge", "compact", "restore", "overwrite")):
         case "append":
-            shop.append(_rows(chance, first, chance.randint(1, 4)))
+            shop.append(records(chance, first, chance.randint(1, 4)))
         case "update":
             shop.table.update(updates={"text": "'updated'"}, predicate=f"v % 3 = {chance.randrange(3)}")
         case "delete":
             shop.table.delete(chance.choice(("v % 4 = 1", "v % 4 = 2", "day = '2026-03-01'", "day = '2026-03-02'")))
         case "merge":
-            shop.merge(_rows(chance, first, chance.randint(1, 4)), chance)
+            shop.merge(records(chance, first, chance.randint(1, 4)), chance)
         case "compact":
             shop.table.optimize.compact()
         case "overwrite":
-            rows = _rows(chance, first, 2)
+            rows = records(chance, first, 2)
             write_deltalake(str(shop.log), _table(rows), mode="overwrite")
             shop.inserted += rows
         case _:
@@ -104,10 +86,10 @@ def test_random_changes_leave_the_runs_of_the_same_appends(tmp_path: Path) -> No
     for seed in seeds(2):
         chance = random.Random(seed)
         shop, plain = Shop(tmp_path / f"{seed}"), LogShop(tmp_path / f"plain{seed}")
-        shop.append(_rows(chance, 0, 12))
+        shop.append(records(chance, 0, 12))
         for number in range(6):
             _change(shop, chance, 100 * (1 + number))
-        write_deltalake(str(plain.log), _table(shop.inserted), mode="append", partition_by=["day"])
+        plain.put(shop.inserted)
         shop.run()
         plain.run()
         assert shop.published() == plain.published()
@@ -122,7 +104,7 @@ def test_an_update_and_a_delete_change_no_slice_and_an_insert_changes_its_own(tm
     shop.table.delete("seq = 20")
     shop.table.optimize.compact()
     assert shop.changed() == {}
-    shop.merge(_rows(random.Random(9), 100, 2, day=1), random.Random(9))
+    shop.merge(records(random.Random(9), 100, 2, day=1), random.Random(9))
     assert shop.changed() == {"2026-03-02": Match.CHANGED}
     assert shop.run().is_published
     after = shop.published()
@@ -134,13 +116,11 @@ def test_the_order_of_appending_is_that_of_the_commits(tmp_path: Path) -> None:
     """`order: appended` reads the inserts as it reads the same commits of a table that is only appended to."""
     shop, plain = _filled(tmp_path / "changed"), LogShop(tmp_path / "plain")
     for number in range(3):
-        write_deltalake(
-            str(plain.log), _table(shop.inserted[6 * number : 6 * number + 6]), mode="append", partition_by=["day"]
-        )
+        plain.put(shop.inserted[6 * number : 6 * number + 6])
     shop.table.update(updates={"text": "'x'"}, predicate="v % 2 = 0")
-    late = _rows(random.Random(9), 1, 1, day=0)
+    late = records(random.Random(9), 1, 1, day=0)
     shop.append(late)
-    write_deltalake(str(plain.log), _table(late), mode="append")
+    plain.put(late)
     for one in (shop, plain):
         one.form += "\norder: appended"
     for one in (shop, plain):
@@ -153,12 +133,12 @@ def test_distinct_finds_records_that_were_updated_or_deleted(tmp_path: Path) -> 
     shop = Shop(tmp_path / "changed", f"changes: inserts\n{distinct}")
     plain = LogShop(tmp_path / "plain", distinct)
     for day in range(3):
-        rows = [row | {"text": f"t{row['seq'] % 4}"} for row in _rows(random.Random(day), 10 * day, 6, day)]
+        rows = [row | {"text": f"t{row['seq'] % 4}"} for row in records(random.Random(day), 10 * day, 6, day)]
         shop.append(rows)
-        write_deltalake(str(plain.log), _table(rows), mode="append", partition_by=["day"])
+        plain.put(rows)
     shop.table.delete("day = '2026-03-01'")
-    shop.merge(_rows(random.Random(9), 100, 1, day=1), random.Random(9))
-    write_deltalake(str(plain.log), _table(shop.inserted[-1:]), mode="append")
+    shop.merge(records(random.Random(9), 100, 1, day=1), random.Random(9))
+    plain.put(shop.inserted[-1:])
     shop.table.update(updates={"text": "'x'"}, predicate="v % 2 = 0")
     found = shop.run()
     assert sum(one.result.counts.duplicate for one in found.runs) > 0
@@ -166,7 +146,7 @@ def test_distinct_finds_records_that_were_updated_or_deleted(tmp_path: Path) -> 
     assert shop.published() == plain.published()
 
 
-def test_the_bounds_of_a_file_are_those_of_its_inserted_rows(tmp_path: Path) -> None:
+def test_the_bounds_of_a_file_are_those_of_its_insertedrecords(tmp_path: Path) -> None:
     """Nothing is known of a file that the table does not have any more."""
     shop, last = _filled(tmp_path), FIRST_MS + 3 * DAY_MS
     days = event_time_slices(shop.work, "2026-03-02T03:00..2026-03-03")
@@ -189,7 +169,7 @@ def test_no_commit_can_be_accepted(tmp_path: Path) -> None:
 
 def test_a_record_is_found_as_it_was_inserted(tmp_path: Path) -> None:
     shop = _filled(tmp_path)
-    shop.merge(_rows(random.Random(9), 100, 1, day=1), random.Random(9))
+    shop.merge(records(random.Random(9), 100, 1, day=1), random.Random(9))
     shop.table.update(updates={"v": "-1"}, predicate="true")
     log = log_place(Lake(root=str(tmp_path)), shop.work.pipeline).open()
     for row in shop.inserted:
@@ -204,17 +184,17 @@ def _refusal(shop: Shop) -> str:
 
 def test_a_table_without_a_feed_is_refused(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
-    shop.append(_rows(random.Random(1), 0, 3), feed=False)
+    shop.append(records(random.Random(1), 0, 3), feed=False)
     assert "has no change data feed" in _refusal(shop)
 
 
 def test_a_merge_before_the_feed_was_switched_on_is_refused_for_its_slices(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     for day in range(3):
-        shop.append(_rows(random.Random(day), 10 * day, 6, day), feed=False)
+        shop.append(records(random.Random(day), 10 * day, 6, day), feed=False)
     shop.table.update(updates={"text": "'x'"}, predicate="seq = 12")
     present = [row for row in shop.table.to_pyarrow_table().to_pylist() if row["seq"] == 2]
-    new = _rows(random.Random(9), 100, 1, day=0)
+    new = records(random.Random(9), 100, 1, day=0)
     merge = shop.table.merge(_table([*present, *new]), "s.seq = t.seq", source_alias="s", target_alias="t")
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
     shop.table.alter.set_table_properties(FEED)
@@ -228,7 +208,7 @@ def test_a_merge_before_the_feed_was_switched_on_is_refused_for_its_slices(tmp_p
 
 def test_a_slice_whose_files_are_gone_is_refused(tmp_path: Path) -> None:
     shop = _filled(tmp_path)
-    shop.merge(_rows(random.Random(9), 100, 1, day=1), random.Random(9))
+    shop.merge(records(random.Random(9), 100, 1, day=1), random.Random(9))
     shutil.rmtree(shop.log / "_change_data")
     assert "has removed this file of the change data feed" in _refusal(shop)
     shop = _filled(tmp_path / "vacuumed")
@@ -241,7 +221,7 @@ def test_a_slice_whose_files_are_gone_is_refused(tmp_path: Path) -> None:
 def test_slices_of_commits_that_are_gone_are_refused(tmp_path: Path) -> None:
     shop = _filled(tmp_path)
     shop.table.create_checkpoint()
-    shop.append(_rows(random.Random(9), 100, 3, day=2))
+    shop.append(records(random.Random(9), 100, 3, day=2))
     for commit in commits_of(shop.log)[:2]:
         commit.unlink()
     assert "Log retention has removed commits of the table before version 2" in _refusal(shop)
@@ -263,8 +243,7 @@ def test_what_the_feed_does_not_have_is_refused(tmp_path: Path, lines: str, word
 
 def test_slices_by_a_column_of_times_are_refused(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
-    rows = _table(_rows(random.Random(1), 0, 3))
-    write_deltalake(str(shop.log), rows, mode="append", configuration=FEED)
+    shop.put(records(random.Random(1), 0, 3), by=None, configuration=FEED)
     assert "is no partition column; name partition columns in `log.slice.by`, or write" in _refusal(shop)
     assert log_place(Lake(root=str(tmp_path)), pipeline_of(shop.text)).open().table_id.endswith("-inserts")
 
@@ -275,5 +254,5 @@ def test_a_commit_that_is_not_the_one_of_an_earlier_run_is_refused(tmp_path: Pat
     assert shop.run().is_published
     first = commits_of(shop.log)[0]
     first.write_text(first.read_text("utf-8").replace('"operation":"WRITE"', '"operation":"wRITE"'), "utf-8")
-    shop.append(_rows(random.Random(9), 100, 1, day=1))
+    shop.append(records(random.Random(9), 100, 1, day=1))
     assert "is not the file that an earlier run has read" in _refusal(shop)

@@ -10,7 +10,6 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
 
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
@@ -26,28 +25,13 @@ from jobs.planning.watching import Watch, read_watch, sign_of
 from jobs.publishing.accepting import rewrites_of
 from jobs.reading.log_places import log_place
 from tests.support.fuzzing import seeds
-from tests.support.log_shop import DAY_MS, FIRST_MS, SCHEMA, LogShop, Row
+from tests.support.log_shop import DAY_MS, DAYS, FIRST_MS, SCHEMA, LogShop, Row, records
 from tests.support.places import ROOT
 from tests.support.replays import NOW_MS, context_in, pipeline_of
 from windowlib.errors import LogError, RequestError, SpecError
 
 FORM = "format: parquet\npartitions: {day: date}"
 DISTINCT = "distinct: {by: [text], within: 1d}"
-DAYS = ("2026-03-01", "2026-03-02", "2026-03-03")
-
-
-def _rows(chance: random.Random, day: int, count: int) -> list[Row]:
-    return [
-        {
-            "k": chance.choice(("ann", "bob", None)),
-            "at": FIRST_MS + day * DAY_MS + chance.randrange(DAY_MS),
-            "v": chance.choice((None, chance.randrange(100))),
-            "text": chance.choice((None, "", "é%3A", f"t{chance.randrange(9)}")),
-            "seq": day * 1_000 + number,
-            "day": DAYS[day],
-        }
-        for number in range(count)
-    ]
 
 
 def _what(outcome: RequestOutcome) -> list[tuple[str, str, str]]:
@@ -74,7 +58,7 @@ class Shop(LogShop):
 def shop(tmp_path: Path) -> Shop:
     made, chance = Shop(tmp_path, FORM), random.Random(1)
     for day in range(3):
-        made.write(_rows(chance, day, 6))
+        made.write(records(chance, day * 1_000, 6, day))
     assert made.run().is_published
     return made
 
@@ -82,20 +66,15 @@ def shop(tmp_path: Path) -> Shop:
 def test_random_directories_have_the_runs_of_the_same_records_in_a_delta_table(tmp_path: Path) -> None:
     for seed in seeds(2):
         chance = random.Random(seed)
-        days = [_rows(chance, day, chance.randint(1, 30)) for day in range(3)]
+        days = [records(chance, day * 1_000, chance.randint(1, 30), day) for day in range(3)]
         hive, delta = Shop(tmp_path / f"hive{seed}", FORM), LogShop(tmp_path / f"delta{seed}")
         for day in days:
             for rows in _dealt(chance, day):
                 text = quote(str(chance.random()), safe="")
                 hive.write(rows, f"{text}.parquet")
         for rows in days:
-            table = pa.Table.from_pylist([row | {"day": _date(row)} for row in rows], schema=SCHEMA)
-            write_deltalake(str(delta.log), table, mode="append", partition_by=["day"])
+            delta.put(rows)
         assert _what(hive.run()) == _what(delta.run())
-
-
-def _date(row: Row) -> object:
-    return pa.scalar(row["day"]).cast(pa.date32()).as_py()
 
 
 def _dealt(chance: random.Random, rows: Sequence[Row]) -> list[list[Row]]:
@@ -108,15 +87,13 @@ def _dealt(chance: random.Random, rows: Sequence[Row]) -> list[list[Row]]:
 def test_a_file_of_several_slices_may_lack_a_column(tmp_path: Path) -> None:
     """One file has records of all days, and no column `text`; the slices are told by a column of the file."""
     flat, delta = Shop(tmp_path / "flat", "format: parquet"), LogShop(tmp_path / "delta")
-    rows = [row for day in range(3) for row in _rows(random.Random(day), day, 1 + 2 * day)]
-    for row in rows:
-        row["day"] = _date(row)
+    rows = [row for day in range(3) for row in records(random.Random(day), day * 1_000, 1 + 2 * day, day)]
     other = [{**rows[0], "seq": 9_000}]
     flat.log.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA).drop_columns("text"), flat.log / "a.parquet")
     pq.write_table(pa.Table.from_pylist(other, schema=SCHEMA), flat.log / "b.parquet")
     without = [row | {"text": None} for row in rows]
-    write_deltalake(str(delta.log), pa.Table.from_pylist([*without, *other], schema=SCHEMA), partition_by=["day"])
+    delta.put([*without, *other])
     assert _what(flat.run()) == _what(delta.run())
 
 
@@ -125,14 +102,13 @@ def test_distinct_looks_back_into_slices_before(tmp_path: Path) -> None:
     forms = (f"{FORM}\n{DISTINCT}", DISTINCT)
     hive, delta = Shop(tmp_path / "hive", forms[0]), LogShop(tmp_path / "delta", forms[1])
     for day in range(3):
-        rows = _rows(random.Random(day), day, 6)
+        rows = records(random.Random(day), day * 1_000, 6, day)
         hive.write(rows)
-        table = pa.Table.from_pylist([row | {"day": _date(row)} for row in rows], schema=SCHEMA)
-        write_deltalake(str(delta.log), table, mode="append", partition_by=["day"])
+        delta.put(rows)
     outcome = hive.run()
     assert sum(one.result.counts.duplicate for one in outcome.runs) > 0
     assert _what(outcome) == _what(delta.run())
-    hive.write([{**_rows(random.Random(3), 0, 1)[0], "seq": 500}])
+    hive.write(records(random.Random(3), 500, 1, 0))
     assert hive.changed() == dict.fromkeys(DAYS[:2], Match.CHANGED)  # the second day looks one day back
 
 
@@ -161,7 +137,7 @@ def test_the_marker_of_the_page_completes_its_hour(tmp_path: Path) -> None:
 
 def test_no_commit_can_be_accepted(tmp_path: Path) -> None:
     shop = Shop(tmp_path, FORM)
-    shop.write(_rows(random.Random(3), 0, 1))
+    shop.write(records(random.Random(3), 0, 1, 0))
     with pytest.raises(RequestError, match="a directory of Parquet files has no commits"):
         rewrites_of(shop.work, shop.work.ledger.view())
 
@@ -169,10 +145,8 @@ def test_no_commit_can_be_accepted(tmp_path: Path) -> None:
 def test_a_wider_column_keeps_the_runs_of_the_slices_before(shop: Shop) -> None:
     before = shop.published()
     wide = SCHEMA.set(2, pa.field("v", pa.int64()))
-    at_ms = FIRST_MS + 2 * DAY_MS
-    rows = [
-        row | {"v": 2**40, "k": "ann", "at": at_ms + number} for number, row in enumerate(_rows(random.Random(2), 2, 3))
-    ]
+    at_ms, added = FIRST_MS + 2 * DAY_MS, records(random.Random(2), 2_000, 3, 2)
+    rows = [row | {"v": 2**40, "k": "ann", "at": at_ms + number} for number, row in enumerate(added)]
     shop.write(rows, schema=wide)
     shop.log.joinpath("day=2026-03-03", "part-3.parquet").unlink()
     assert shop.changed() == {"2026-03-03": Match.CHANGED}
@@ -183,7 +157,7 @@ def test_a_wider_column_keeps_the_runs_of_the_slices_before(shop: Shop) -> None:
 
 def test_a_file_that_is_added_changes_its_slice_only(shop: Shop) -> None:
     assert shop.changed() == {}
-    shop.write([{**_rows(random.Random(3), 1, 1)[0], "seq": 1_500}])
+    shop.write(records(random.Random(3), 1_500, 1, 1))
     assert shop.changed() == {"2026-03-02": Match.CHANGED}
     assert shop.run().is_published
     assert shop.changed() == {}
@@ -224,7 +198,7 @@ def test_a_look_is_written_once_and_compared_with_by_the_next(shop: Shop) -> Non
     assert first.is_due
     propose(shop.work, rule=RestateGrammar(), who="schedule")
     assert not look_at_log(shop.work, shop.work.ledger.view()).is_due
-    shop.write([{**_rows(random.Random(3), 1, 1)[0], "seq": 1_500}])
+    shop.write(records(random.Random(3), 1_500, 1, 1))
     assert look_at_log(shop.work, shop.work.ledger.view()).is_due
     propose(shop.work, rule=RestateGrammar(), who="schedule")
     assert shop.changed() == {"2026-03-02": Match.CHANGED}
@@ -239,7 +213,7 @@ def test_other_bytes_with_the_same_size_and_time_are_damage(shop: Shop) -> None:
     raw[len(raw) // 3] ^= 1
     file.write_bytes(raw)
     os.utime(file, ns=(at.st_atime_ns, at.st_mtime_ns))
-    shop.write([{**_rows(random.Random(3), 0, 1)[0], "seq": 500}])
+    shop.write(records(random.Random(3), 500, 1, 0))
     with pytest.raises(LogError, match="is not the file that an earlier run has read"):
         shop.run()
 
@@ -248,13 +222,13 @@ def test_a_waiting_run_sees_a_new_file(shop: Shop) -> None:
     state = read_log_state(shop.work.pipeline, shop.work.lake, ())
     watch = read_watch(Watch(wake_ms=NOW_MS + 1, log=(str(shop.log), state.version), log_format="parquet").to_json())
     assert sign_of(watch, now_ms=NOW_MS) is None
-    shop.write(_rows(random.Random(3), 2, 1))
+    shop.write(records(random.Random(3), 2_000, 1, 2))
     assert sign_of(watch, now_ms=NOW_MS) == "log"
 
 
 def test_a_log_among_the_tables_of_the_pipeline_is_refused(tmp_path: Path) -> None:
     shop = Shop(tmp_path, FORM)
-    shop.write(_rows(random.Random(3), 0, 1)).parent.rename(tmp_path / "day=2026-03-01")
+    shop.write(records(random.Random(3), 0, 1, 0)).parent.rename(tmp_path / "day=2026-03-01")
     for table in ("clicks", str(tmp_path)):
         pipeline = pipeline_of(shop.text.replace("table: log", f"table: {table}"))
         with pytest.raises(SpecError, match="the pipeline clicks writes its tables below"):

@@ -58,6 +58,9 @@ def test_a_small_size_has_a_small_unit(size: int, text: str) -> None:
         (BOUNDED, "{sliding: {size: 1h, slide: 5m}}", COUNT, None),
         (BOUNDED, "{session: {gap: 1h}}", COUNT, "windows of Session have no slices of time"),
         (BOUNDED, HOURS, "{one: {first: v}}", "an aggregate depends on the order of the records"),
+        (BOUNDED, HOURS, "{one: {sum: d28}}", None),
+        (BOUNDED, HOURS, "{one: {sum: d29}}", "a sum of some of the decimals may have more than 38 digits"),
+        (BOUNDED, HOURS, "{one: {max: d29}}", None),
         (BOUNDED, "{count: {size: 3}}", COUNT, "windows of Global have no slices of time"),
         (
             "{kind: bounded, out_of_orderness: 1h, emit: {every: 1m}}",
@@ -71,5 +74,6 @@ def test_records_are_combined_where_the_contents_of_windows_do_not_depend_on_sin
     watermark: str, windows: str, aggregates: str, reason: str | None
 ) -> None:
     pipeline = pipeline_of(PIPELINE.format(watermark=watermark, windows=windows, aggregates=aggregates))
-    columns = {"k": "string", "at": "bigint", "v": "bigint", "day": "date"}
+    decimals = {"d28": "decimal(28,2)", "d29": "decimal(29,2)"}
+    columns = {"k": "string", "at": "bigint", "v": "bigint", "day": "date", **decimals}
     assert why_not_partials(engine(pipeline, columns, pipeline_functions(pipeline))) == reason

@@ -22,7 +22,7 @@ from windowlib.atlas import AtlasProfile, AtlasSpec
 from windowlib.atlas.dead_letters import DeadLetterWriter
 from windowlib.atlas.documents.places import Json
 from windowlib.bounds import TimeWindow, wrap_int64
-from windowlib.errors import CheckpointError, InvariantBroken
+from windowlib.errors import CheckpointError
 from windowlib.keyed.timers import KeyGroupRange
 from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Record
 
@@ -344,13 +344,6 @@ def test_a_session_that_was_merged_away_leaves_no_timer() -> None:
     for place, at_ms in enumerate([0, 9]):
         operator.process(Record((), at_ms, {"n": at_ms}, (0, place), place))
     assert operator.next_event_timer_ms() == 18
-
-
-def test_a_watermark_that_goes_back_is_an_error() -> None:
-    operator = tumbling(10).build()
-    operator.advance_watermark(5)
-    with pytest.raises(InvariantBroken, match="from 5 to 4"):
-        operator.advance_watermark(4)
 
 
 @pytest.mark.parametrize(

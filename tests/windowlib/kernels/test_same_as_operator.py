@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from tests.support.fuzzing import seeds
-from tests.windowlib.kernels.random_chains import INPUTS, RandomLog, base_plan, play, random_aggregates
+from tests.windowlib.kernels import random_chains
+from tests.windowlib.kernels.random_chains import INPUTS, Chunk, RandomLog, Slice, base_plan, play, random_aggregates
 from windowlib.bounds import MAX_TIME_MS
+from windowlib.errors import SpecError
 from windowlib.functions.window_functions import aggregate
 from windowlib.kernels import grouping
 from windowlib.kernels.coverage import why_not
@@ -29,6 +32,7 @@ KINDS: Final[Sequence[tuple[str, str | None]]] = [
     *(("sum", column) for column in NUMBERS if column != "bigint"),  # the extremes of bigint have no sum
     *((kind, column) for kind in ("min", "max", "first", "last", "collect_list") for column in INPUTS),
 ]
+WIDE: Final = "decimal(38,0)"
 ANY: Final = (aggregate("count"),)
 
 
@@ -73,6 +77,33 @@ def test_a_chain_of_chunks_gives_the_same_with_either_executor(kind: str, monkey
         plan = base_plan(random, MAKERS[kind](random), random_aggregates(random, KINDS))
         assert why_not(plan.spec, plan.layout) is None
         check_chain(random, RandomLog(random, plan, spread_ms=random.choice([0, 10, 40, 100])))
+
+
+def test_sums_of_wide_decimals_fit_with_either_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The total of a window may fit 38 digits if that of some of its records does not. So no partial holds it."""
+    greatest = Decimal(9 * 10**37)
+    monkeypatch.setitem(INPUTS, WIDE, [greatest, -greatest])
+    monkeypatch.setattr(random_chains, "KEYS", {kind: values[:1] for kind, values in random_chains.KEYS.items()})
+    fit = 0
+    for seed in seeds(80):
+        random = Random(seed)
+        plan = base_plan(random, WindowSpec(assigner=Tumbling(size_ms=1_000), function=ANY), [("sum", WIDE)])
+        chunk = RandomLog(random, plan).chunk(1, 12)
+        expected, found = (
+            played_if_it_fits(random, replace(chunk, plan=replace(chunk.plan, executor=executor)))
+            for executor in ("operator", "kernel")
+        )
+        assert found == expected
+        fit += expected is not None
+    assert fit, "no sum fits 38 digits"
+
+
+def played_if_it_fits(random: Random, chunk: Chunk) -> list[Slice] | None:
+    """Return what the executor of a chunk made of each slice; None if a sum does not fit its type."""
+    try:
+        return play(random, chunk, {})[0]
+    except SpecError:
+        return None
 
 
 def check_chain(random: Random, log: RandomLog) -> None:

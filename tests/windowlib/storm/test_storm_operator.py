@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.storm import Driven, Fired, lists_spec
 from windowlib.bounds import GLOBAL_WINDOW, MAX_TIME_MS, TimeWindow, Window
-from windowlib.errors import CheckpointError, InvariantBroken, SpecError
+from windowlib.errors import CheckpointError, SpecError
 from windowlib.functions.window_functions import (
     Aggregates,
     Place,
@@ -388,13 +388,6 @@ def test_begin_after_a_restore_sets_the_timers_of_the_keys() -> None:
     assert resumed.operator.next_processing_timer_ms() is None
     resumed.operator.begin(3)
     assert resumed.operator.next_processing_timer_ms() == 43
-
-
-def test_the_watermark_does_not_go_back() -> None:
-    driven = Driven(lists_spec(length=TEN, slide=TEN))
-    driven.watermark(10)
-    with pytest.raises(InvariantBroken, match="go back from 9 to 8"):
-        driven.watermark(9)
 
 
 def full_snapshot() -> tuple[StormSpec, Snapshot]:

@@ -17,6 +17,8 @@ from windowlib.kernels.aggregates.ordered import ColumnCollectList, ColumnFirstO
 from windowlib.kernels.aggregates.variances import ColumnVariance
 from windowlib.windows.spec import WindowSpec
 
+_DIGITS_OF_PARTIALS: Final = 28
+"""The totals of 10^10 decimals with so many digits have 38 digits, which is what the column of a partial can hold."""
 _FORMS: Final[Mapping[type, Callable[[Any], AnyAggregate]]] = {
     Count: ColumnCount,
     SumInteger: ColumnSumInteger,
@@ -60,6 +62,15 @@ def reads_order(spec: WindowSpec) -> bool:
     function = spec.effective_function()
     ordered = (FirstOrLast, CollectList)
     return isinstance(function, Aggregates) and any(isinstance(aggregate, ordered) for aggregate in function.aggregates)
+
+
+def sums_wide_decimals(spec: WindowSpec) -> bool:
+    """Return whether the total of some records may have more digits than a partial holds, although all together fit."""
+    function = spec.effective_function()
+    return isinstance(function, Aggregates) and any(
+        isinstance(aggregate, SumDecimal) and aggregate.precision > _DIGITS_OF_PARTIALS
+        for aggregate in function.aggregates
+    )
 
 
 def why_not(aggregate: object) -> str | None:
