@@ -180,7 +180,7 @@ def test_a_removed_file_is_a_change_that_a_person_replays(shop: Shop) -> None:
     [file] = (shop.log / "day=2026-03-02").iterdir()
     file.unlink()
     assert shop.changed() == {"2026-03-02": Match.CHANGED}
-    shop.write([{**_rows(random.Random(3), 0, 1)[0], "seq": 500}])
+    shop.write(records(random.Random(3), 500, 1, 0))
     rule = RestateGrammar.model_validate({"at_most_age": "9999d"})
     restated = propose(shop.work, rule=rule, who="schedule")
     told = sentences(shop.work, restated)
@@ -189,7 +189,7 @@ def test_a_removed_file_is_a_change_that_a_person_replays(shop: Shop) -> None:
     assert "2026-03-02: not proposed, because the log has fewer records than its run has read" in told[2]
     assert shop.run().is_published
     assert shop.work.ledger.view().runs[shop.published()["2026-03-02"]].result.counts.read == 0
-    shop.write([{**_rows(random.Random(3), 0, 1)[0], "seq": 501}])
+    shop.write(records(random.Random(3), 501, 1, 0))
     assert propose(shop.work, rule=rule, who="schedule").proposal is not None
 
 
