@@ -39,6 +39,7 @@ _OPERATORS: Final[Mapping[type[exp.Expr], str]] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.And: "and", exp.Or: "or",
     exp.NullSafeEQ: "is not distinct from", exp.NullSafeNEQ: "is distinct from",
 }  # fmt: skip
+_COMPARISONS: Final = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _NAMES: Final[Mapping[str, str]] = {
     "Anonymous": "this function", "Select": "a query", "Subquery": "a query", "Window": "a window function",
     "Bracket": "an index in []", "Star": "*", "Alias": "a second word after the expression", "Tuple": "a list in ()",
@@ -171,6 +172,8 @@ class _Writer:
 
     def _chain(self, node: exp.Expr, operator: str) -> str:
         """Write an operator, and without further brackets the same operator in its left operand."""
+        if isinstance(node, _COMPARISONS):
+            return self._comparison(node, operator)
         operands: list[str] = []
         first: object = node
         while isinstance(first, exp.Expr) and type(first) is type(node):
@@ -178,6 +181,15 @@ class _Writer:
             operands.append(self.write(first.expression))
             first = _without_brackets(first.this)
         return f"({f' {operator} '.join([self.write(first), *reversed(operands)])})"
+
+    def _comparison(self, node: exp.Binary, operator: str) -> str:
+        """Write a comparison. One beside it without brackets has no order that all dialects of SQL share."""
+        _only(node, "this", "expression", flags=("typed", "safe"))
+        if isinstance(node.this, _COMPARISONS) or isinstance(node.expression, _COMPARISONS):
+            raise ValueError(  # noqa: TRY004 - for pydantic
+                f"the comparison {operator!r} is beside another one; write brackets, (a = b) = c, or a < b and b < c"
+            )
+        return f"({self.write(node.this)} {operator} {self.write(node.expression)})"
 
     def name(self, node: exp.Expr) -> str:
         """Write a column or a path."""
