@@ -167,7 +167,7 @@ def test_each_field_of_a_result_and_of_a_staged_run_arrives_in_the_report(replay
     staged = {
         "request_id": f"request {run.request_id}",
         "seq": f"in ledger version {run.seq}",
-        "is_chain_start": "begins a chain",
+        "is_chain_start": "to begin a chain",
         "checks_attempt_id": f"of attempt {run.checks_attempt_id[:SHORT]}",
         "checks_fingerprint": f"checks {str(run.checks_fingerprint)[:SHORT]}",
     }
