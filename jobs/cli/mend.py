@@ -36,7 +36,7 @@ def mend_command(
     work = places.request_context(places.pipeline(pipeline_name))
     slice_ = slice_of_id(work.pipeline, slice_id, known=work.ledger.view().slices)
     with spark_replayer(master) as replayer:
-        mended = mend(work, slice_, replayer, who=options.who(), reason=reason, dry_run=dry_run)
+        mended = mend(work, slice_, replayer, who=options.who(), reason=reason, dry_run=dry_run, master=master)
     options.answer(as_json, mended.to_json(), *_lines(mended, dry_run=dry_run))
     return options.REFUSED if mended.left else options.OK
 

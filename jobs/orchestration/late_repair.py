@@ -16,9 +16,9 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.orchestration.repair_range import LateRepair, reach_of_late, with_lateness
 from jobs.pipeline.slices import show_ms, slice_grid, slices_between
 from jobs.plain_text import counted
-from jobs.planning.chains import RunsByState, continues_chain, run_before
+from jobs.planning.chains import RunsByState
 from jobs.planning.changed_slices import changed_slices, in_words
-from jobs.planning.request_context import Asked, RequestContext
+from jobs.planning.request_context import Asked, RequestContext, from_the_beginning
 from jobs.publishing.chain_rules import greater_repairs, lateness_ms
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import CheckpointRef, Slice, WarmUp
@@ -33,9 +33,13 @@ _NO_ROWS: Final = IdSum().digest()
 _STATE_COLUMNS: Final = ("window_end_ms", "edge_count", "fired_count", "is_orphan", tables.ROW_ID)
 
 
+class LeftOutError(RequestError):
+    """A repair needs records that `log.slice.first` leaves out."""
+
+
 def repairing(work: RequestContext, repair: LateRepair) -> RequestContext:
-    """Return the context with the allowed lateness of a repair, which changes its spec fingerprint."""
-    return with_lateness(work, repair.lateness_ms)
+    """Return the context of a repair: with its allowed lateness, which changes the spec, and all earlier slices."""
+    return from_the_beginning(with_lateness(work, repair.lateness_ms))
 
 
 def check_current(work: RequestContext, repair: LateRepair, warm_up: WarmUp | None) -> None:
@@ -48,10 +52,11 @@ def check_current(work: RequestContext, repair: LateRepair, warm_up: WarmUp | No
     """
     view = work.ledger.view()
     first, end_ms = repair.slices[0] if warm_up is None else warm_up.first, repair.slices[-1].end_ms
-    if warm_up is not None and (before := _left_out(work, view, first)) is not None:
-        raise RequestError(
-            f"a repair from {first.slice_id} on needs records of {before.slice_id}, which the published chain has read "
-            f"and log.slice.first leaves out. Set log.slice.first to an earlier slice, and repair again"
+    first_ms = slice_grid(work.pipeline).first_ms
+    if first_ms is not None and first.start_ms < first_ms:
+        raise LeftOutError(
+            f"a repair from {repair.slices[0].slice_id} on needs records of {first.slice_id}, which the published "
+            "chain has read and log.slice.first leaves out. Set log.slice.first to that slice, and repair again"
         )
     changes = changed_slices(work, view)
     read = [change for change in changes if first.start_ms <= change.slice.start_ms < end_ms]
@@ -64,15 +69,6 @@ def check_current(work: RequestContext, repair: LateRepair, warm_up: WarmUp | No
         f"{in_words(work, changed)}. A repair needs the records that the published runs read. Replay the changed "
         f"slices first: hindcast run {name} --from {start} --to {end}"
     )
-
-
-def _left_out(work: RequestContext, view: LedgerView, first: Slice) -> Slice | None:
-    """Return the slice before `log.slice.first` with whose state the published chain goes on there; None without."""
-    run = view.published_chain_run(first.slice_id)
-    if run is None or first.start_ms != slice_grid(work.pipeline).first_ms or not continues_chain(view, run.result):
-        return None
-    before = run_before(view, first)
-    return None if before is None else before.result.slice
 
 
 def asked_for(repair: LateRepair, *, who: str, warm_up: WarmUp | None, reason: str = "") -> Asked:

@@ -19,8 +19,8 @@ from jobs.orchestration.attempts import AttemptCondemned
 from jobs.orchestration.stored_warm_up import restart_of
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.slices import slices_between
-from jobs.planning.chains import RunsByState, fresh_beginnings
-from jobs.planning.request_context import RequestContext, context_of
+from jobs.planning.chains import RunsByState, chain_parts
+from jobs.planning.request_context import RequestContext, context_of, from_the_beginning
 from jobs.publishing.cleaning import delete_removed
 from jobs.reading.quality_ids import quality_digest
 from jobs.reading.stored_rows import Finding, digest_of, run_attempt
@@ -69,8 +69,9 @@ class Mended:
 
 
 def mend(
-    work: RequestContext, slice_: Slice, replayer: Replayer, *, who: str, reason: str = "", dry_run: bool = False
-) -> Mended:
+    work: RequestContext, slice_: Slice, replayer: Replayer, *, who: str, reason: str = "", dry_run: bool = False,
+    master: str | None = None,
+) -> Mended:  # fmt: skip
     """Make the damaged runs of a slice again, published or staged.
 
     Args:
@@ -80,6 +81,7 @@ def mend(
         who: the person, for the ledger.
         reason: the same; by default, what was found.
         dry_run: whether nothing is replayed or written.
+        master: a Spark master URL, to read the times of earlier records.
 
     Raises:
         RequestError: a run cannot be made again: its records, spec or state before are not there any more, or the log
@@ -88,13 +90,10 @@ def mend(
     """
     view = work.ledger.view()
     damages = _damages(work, view, slice_)
+    orders = [_order(work, view, damage.run, master=master) for damage in damages]  # before the replayer starts Spark
     attempts = {}
-    for damage in damages:
-        order = _order(work, view, damage.run)
-        if not dry_run:
-            attempts[damage.run.result.run_id] = _make_again(
-                work, damage, order, replayer=replayer, who=who, reason=reason
-            )
+    for damage, order in () if dry_run else zip(damages, orders, strict=True):
+        attempts[damage.run.result.run_id] = _make_again(work, damage, order, replayer=replayer, who=who, reason=reason)
     left = tuple(_found(work, work.ledger.view(), slice_)) if attempts else ()
     return Mended(
         pipeline=work.pipeline.name,
@@ -131,7 +130,7 @@ def _damages(work: RequestContext, view: LedgerView, slice_: Slice) -> list[Dama
     return damages
 
 
-def _order(work: RequestContext, view: LedgerView, run: StagedRun) -> ReplayOrder:
+def _order(work: RequestContext, view: LedgerView, run: StagedRun, *, master: str | None) -> ReplayOrder:
     """Return the order that makes a run again: its slice, after those of a warm-up if the state before was removed.
 
     Raises:
@@ -154,8 +153,10 @@ def _order(work: RequestContext, view: LedgerView, run: StagedRun) -> ReplayOrde
             assert_never(other)
     slices: Sequence[Slice] = (result.slice,)
     if _is_state_removed(view, run):
-        beginning = fresh_beginnings(view, own.log_state(view, ())).get(result.slice.slice_id)
-        before, warm_up = None, restart_of(own, slices, beginning=beginning)
+        own = from_the_beginning(own)
+        part = chain_parts(view, own.log_state(view, ())).get(result.slice.slice_id)
+        beginning = None if part is None else part.beginning
+        before, warm_up = None, restart_of(own, slices, beginning=beginning, master=master)
         first_ms = result.slice.start_ms if warm_up is None else warm_up.first.start_ms
         slices = slices_between(own.pipeline, first_ms, result.slice.end_ms)
     else:

@@ -1,13 +1,13 @@
 """Proposals of late repairs: open requests that a person, or the schedule, starts. A pipeline has at most one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from jobs.durations import format_duration, human_duration
 from jobs.lake.lake import Lake
 from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
-from jobs.orchestration.late_repair import asked_for, check_current, repairing
+from jobs.orchestration.late_repair import LeftOutError, asked_for, check_current, repairing
 from jobs.orchestration.repair_range import LateRepair, repair_of
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.repair import RepairGrammar
@@ -46,15 +46,29 @@ def propose_repairs(
         if opened is not None:
             return (f"late repair {opened.request_id[:SHOWN_ID]} is open: {opened.reason}",)
         from_ms = None if is_again else _first_ms(view, oldest_ms=now_ms - rule.at_most_age_ms)
-        if from_ms is None:
-            return ()
-        repair, warm_up = within_budget(work, view, rule, from_ms=from_ms)
-        if not repair.late:
-            return ()
-        request = propose(work, repair, warm_up=warm_up, who=who)
+        return () if from_ms is None else tuple(_first_possible(work, view, rule, from_ms=from_ms, who=who))
     except (LogError, RequestError, SpecError, StoreError) as error:
         return (f"no late repair is proposed: {error}",)
-    return (f"{repair.reason}: proposed as request {request.request_id[:SHOWN_ID]}",)
+
+
+def _first_possible(
+    work: RequestContext, view: LedgerView, rule: RepairGrammar, *, from_ms: int, who: str
+) -> Iterator[str]:
+    """Propose the first repair that needs no record that the pipeline file leaves out; yield sentences on it."""
+    while True:
+        repair, warm_up = within_budget(work, view, rule, from_ms=from_ms)
+        if not repair.late:
+            return
+        try:
+            request = propose(work, repair, warm_up=warm_up, who=who)
+        except LeftOutError as error:
+            yield f"no late repair is proposed: {error}"
+            from_ms = repair.late[0].slice.end_ms
+            if from_ms >= max(view.slices[name].end_ms for name in view.published):
+                return
+        else:
+            yield f"{repair.reason}: proposed as request {request.request_id[:SHOWN_ID]}"
+            return
 
 
 def _outdated(work: RequestContext, view: LedgerView) -> list[LedgerEvent]:

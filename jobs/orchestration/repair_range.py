@@ -9,10 +9,10 @@ from jobs.durations import format_duration, human_duration
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import slice_grid, slices_between
 from jobs.plain_text import counted
-from jobs.planning.chains import fresh_beginnings
+from jobs.planning.chains import ChainPart, chain_parts
 from jobs.planning.event_times import log_engine
 from jobs.planning.published_spec import refuse_lost
-from jobs.planning.request_context import RequestContext
+from jobs.planning.request_context import RequestContext, from_the_beginning
 from jobs.publishing.chain_rules import lateness_ms
 from jobs.reading.log_places import log_place
 from jobs.reading.stored_rows import StoredRuns
@@ -83,8 +83,8 @@ class LateRepair:
 def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, at_most_ms: int | None) -> LateRepair:
     """Return the repair of the late records that published slices of a range have.
 
-    A repair is of one chain: if chains in the range began without earlier records (`--fresh`), that of the first one
-    with late records. The next repair is that of the next chain.
+    A repair is of one part of the chain (`chain_parts`): the first one with late records. The next repair is that of
+    the next part.
 
     Args:
         work: the context with the spec of the published chain.
@@ -109,11 +109,11 @@ def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, a
         raise RequestError(f"pipeline {pipeline.name} has no published slice in the range, so nothing can be repaired")
     reach, left = reach_of_late(work), 0
     _refuse_without_lateness(work)
-    beginnings = fresh_beginnings(view, work.log_state(view, ()))
+    parts = chain_parts(view, from_the_beginning(work).log_state(view, ()))
     repair = LateRepair(pipeline=pipeline.name, late=(), slices=(), lateness_ms=0, own_ms=0, left=0)
-    for beginning, runs in groupby(chosen, lambda run: beginnings[run.result.slice.slice_id]):
-        repair = _repair_within(work, view, tuple(runs), reach=reach, at_most_ms=at_most_ms, beginnings=beginnings)
-        repair, left = replace(repair, beginning=beginning), left + repair.left
+    for part, runs in groupby(chosen, lambda run: parts[run.result.slice.slice_id]):
+        repair = _repair_within(work, view, tuple(runs), reach=reach, at_most_ms=at_most_ms, parts=parts)
+        repair, left = replace(repair, beginning=part.beginning), left + repair.left
         if repair.late:
             break
     return replace(repair, left=left)
@@ -121,14 +121,12 @@ def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, a
 
 def _repair_within(
     work: RequestContext, view: LedgerView, chosen: Sequence[StagedRun], *, reach: Reach, at_most_ms: int | None,
-    beginnings: Mapping[str, Slice | None],
+    parts: Mapping[str, ChainPart],
 ) -> LateRepair:  # fmt: skip
     """Return the repair of the late records of some runs of one chain."""
     limits = dict[str, int]()
     while True:
-        repair = _repair_of(
-            work, view, chosen, reach=reach, at_most_ms=at_most_ms, limits=limits, beginnings=beginnings
-        )
+        repair = _repair_of(work, view, chosen, reach=reach, at_most_ms=at_most_ms, limits=limits, parts=parts)
         highest_ms = max(limits.values(), default=at_most_ms)
         if highest_ms is None or not repair.slices or repair.lateness_ms <= highest_ms:
             return repair
@@ -143,7 +141,7 @@ def _repair_of(
     reach: Reach,
     at_most_ms: int | None,
     limits: Mapping[str, int],
-    beginnings: Mapping[str, Slice | None],
+    parts: Mapping[str, ChainPart],
 ) -> LateRepair:
     """Return the repair of the late records of some runs. `limits` has the slices with another limit than `at_most_ms`.
 
@@ -164,7 +162,7 @@ def _repair_of(
         event_times.append(max(row.event_time_ms for row in taken))
     slices: tuple[Slice, ...] = ()
     if event_times:
-        end = _end(view, late[-1].slice, reach, latest_ms=max(event_times), beginnings=beginnings)
+        end = _end(view, late[-1].slice, reach, latest_ms=max(event_times), parts=parts)
         slices = slices_between(work.pipeline, late[0].slice.start_ms, end.end_ms)
         shown = (view.published_run(slice_.slice_id) for slice_ in slices)
         kept = (lateness_ms(spec_of(view, published)) for published in shown if published is not None)
@@ -254,16 +252,14 @@ def _late_rows(work: RequestContext, view: LedgerView, run: StagedRun, *, margin
         yield _LateRow(lateness_ms=lateness_ms, event_time_ms=row["event_time_ms"], key=key, missed=missed)
 
 
-def _end(
-    view: LedgerView, last: Slice, reach: Reach, *, latest_ms: int, beginnings: Mapping[str, Slice | None]
-) -> Slice:
+def _end(view: LedgerView, last: Slice, reach: Reach, *, latest_ms: int, parts: Mapping[str, ChainPart]) -> Slice:
     """Return the last slice of the range: the last one with late records, or where their sessions have ended."""
     if reach.gap_ms is None:
         return last
     for run in (view.published_chain_run(name) for name in view.published):
         if run is None or run.result.slice.start_ms < last.start_ms:
             continue
-        if beginnings[run.result.slice.slice_id] != beginnings[last.slice_id]:
+        if parts[run.result.slice.slice_id] != parts[last.slice_id]:
             break
         last = run.result.slice
         if run.result.watermark_ms is not None and run.result.watermark_ms >= latest_ms + reach.after_ms:

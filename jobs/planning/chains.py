@@ -7,7 +7,7 @@ with which it began.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from jobs.engine.fingerprints import relevant_document, spec_fingerprint
 from jobs.ledger.view import LedgerView, Request, StagedRun
@@ -157,13 +157,24 @@ def continues_chain(view: LedgerView, result: RunResult) -> bool:
     return before is not None and before.result.state_after == result.state_before
 
 
-def fresh_beginnings(view: LedgerView, log: LogState) -> dict[str, Slice | None]:
-    """Return published slice -> the slice with which its chain began without earlier records (`--fresh`).
+class ChainPart(NamedTuple):
+    """Slices of the published chain that are computed together, numbered from 0.
 
-    None: all earlier records of the log matter to the chain.
+    `beginning` is the slice with which they begin without earlier records (`--fresh`); None: all records of the log
+    matter to them.
+    """
+
+    number: int
+    beginning: Slice | None = None
+
+
+def chain_parts(view: LedgerView, log: LogState) -> dict[str, ChainPart]:
+    """Return published slice -> the part of the chain that it is in. A part ends at a hole, and where one begins anew.
+
+    `log` is the state of the log without `log.slice.first`.
     """
     first_ms = 0 if log.first_data is None else log.first_data.start_ms
-    beginnings, beginning = dict[str, Slice | None](), None
+    parts, part = dict[str, ChainPart](), ChainPart(0)
     before: RunResult | None = None
     for name, run_id in view.published.items():
         result = view.chain_run(run_id).result
@@ -171,8 +182,11 @@ def fresh_beginnings(view: LedgerView, log: LogState) -> dict[str, Slice | None]
         if before is None or not is_next or before.state_after != result.state_before:
             is_fresh = result.state_before == EMPTY_STATE and result.slice.start_ms > first_ms
             beginning = result.slice if is_fresh else None
-        beginnings[name], before = beginning, result
-    return beginnings
+            if before is not None and (not is_next or beginning != part.beginning):
+                part = ChainPart(part.number + 1, beginning)
+            part = part._replace(beginning=beginning)
+        parts[name], before = part, result
+    return parts
 
 
 def newly_shown(view: LedgerView, request: Request) -> dict[str, str]:

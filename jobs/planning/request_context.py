@@ -330,6 +330,13 @@ def stored_pipeline(pipeline: Pipeline, request: Request) -> Pipeline:
     return stored.model_copy(update={"publish": publish})
 
 
+def from_the_beginning(work: RequestContext) -> RequestContext:
+    """Return the context without `log.slice.first`, which leaves out slices that the published chain may have read."""
+    log = work.pipeline.log
+    log = log.model_copy(update={"slice": log.slice.model_copy(update={"first": None})})
+    return replace(work, pipeline=work.pipeline.model_copy(update={"log": log}))
+
+
 def with_cut_of(work: RequestContext, request: Request) -> RequestContext:
     """Return the context with the `log.slice` of a request, which the pipeline file may have changed since."""
     if request.spec_fingerprint == spec_fingerprint(work.pipeline):

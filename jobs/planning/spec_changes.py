@@ -41,7 +41,7 @@ def _changes(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> 
 
 
 def _other_orders(before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    for place in before.keys() & after.keys():
+    for place in sorted(before.keys() & after.keys()):
         old, new = before[place], after[place]
         if old != new and sorted(old) == sorted(new):
             yield f"{place}: keys in the order {', '.join(old)} -> {', '.join(new)}"

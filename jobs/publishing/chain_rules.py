@@ -134,15 +134,26 @@ def replaced_since(view: LedgerView, request: Request, *, end_ms: int | None) ->
 
 
 def of_changed_warm_up(view: LedgerView, request: Request) -> Obstacle | None:
-    """Refuse a request of which slices of the warm-up were published again since it was opened."""
+    """Refuse a request of which slices of the warm-up were published since it was opened, unless its state fits."""
     replaced = () if request.is_repair else replaced_since(view, request, end_ms=request.from_ms)
-    if not replaced:
+    if not replaced or _continues_with_spec(view, request):
         return None
     why = (
         f"{listed(replaced)} before the range of request {request.request_id} was published again since it was opened, "
         "so its warm-up does not fit any more. Cancel it, and make a new request"
     )
     return Obstacle(why, tuple(request.runs))
+
+
+def _continues_with_spec(view: LedgerView, request: Request) -> bool:
+    """Return whether the first run of a request starts from the state of the published run before, of the same spec."""
+    runs = (view.run(run_id).result for run_id in request.runs.values())
+    first = min(runs, key=lambda result: result.slice.start_ms)
+    before = run_before(view, first.slice)
+    return before is not None and (before.result.spec_fingerprint, before.result.state_after) == (
+        first.spec_fingerprint,
+        first.state_before,
+    )
 
 
 def greater_repairs(view: LedgerView, names: Iterable[str], own_ms: int) -> tuple[str, ...]:

@@ -463,7 +463,7 @@ def test_late_records_that_the_pipeline_file_leaves_out_are_not_repaired(place: 
     run(place.work(size="30h"), 0, 5)
     work = place.work(size="30h", slices="{by: day, first: 1970-01-07}")
     seen = totals(work)
-    with pytest.raises(RequestError, match=r"from 1970-01-07 on needs records of 1970-01-06, .* log\.slice\.first"):
+    with pytest.raises(RequestError, match=r"from 1970-01-07 on needs records of 1970-01-05, .* log\.slice\.first"):
         propose_late(work)
     assert (totals(work), late(work)) == (seen, [0, 1, 1, 0, 1])
     repair(work, 4, 5)
@@ -474,3 +474,50 @@ def propose_late(work: RequestContext) -> None:
     wanted = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None)
     warm_up = restart_before(SESSION, repairing(work, wanted), wanted.slices, beginning=wanted.beginning)
     propose(work, wanted, warm_up=warm_up, who="ann")
+
+
+def eight_days(place: Place, *late_days: int) -> None:
+    for day in range(8):
+        place.put(Put(day, 24 * day + 1), Put(day, 24 * day + 20))
+        if day in late_days:
+            place.put(Put(day, 24 * day + 2, 7))
+
+
+def test_the_first_slice_of_the_file_may_be_the_restart_point_of_a_repair(place: Place) -> None:
+    """The published chain has read records before it, and none of them matters."""
+    eight_days(place, 4)
+    run(place.work(), 0, 8)
+    repair(place.work(slices="{by: day, first: 1970-01-08}"))
+    assert sum(late(place.work())) == 0
+
+
+def test_records_that_the_file_leaves_out_do_not_stop_later_repairs(place: Place) -> None:
+    eight_days(place, 3, 6)
+    run(place.work(), 0, 8)
+    more = "repair: {mode: propose, at_most_age: 36500d}\n"
+    work = place.work(slices="{by: day, first: 1970-01-08}", more=more)
+    left_out, proposed = propose_repairs(work.pipeline, work.lake, now_ms=NOW_MS, who="airflow")
+    assert "log.slice.first leaves out" in left_out
+    assert "1 late record of 1 slice" in proposed
+    [request] = work.ledger.view().open_requests(RequestKind.REPAIR)
+    assert request.from_ms == FIRST_MS + 6 * DAY_MS
+
+
+def test_a_repair_does_not_go_on_after_a_hole(place: Place) -> None:
+    eight_days(place, 0, 3)
+    work = place.work()
+    run(work, 0, 1)
+    run(work, 2, 4, warms_up=True)
+    for _ in range(2):
+        repair(work)
+    assert late(work) == [0, 0, 0]
+
+
+def test_a_request_is_published_when_the_slices_of_its_warm_up_are_and_its_state_fits(place: Place) -> None:
+    eight_days(place)
+    work = place.work()
+    run(work, 0, 1)
+    waiting = run(work, 4, 6, warms_up=True, publish=False)
+    assert run(work, 1, 4).is_published
+    assert publish_request(work, waiting.request_id, who="ann").is_published
+    assert gaps(work.ledger.view()) == []
