@@ -78,6 +78,7 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     if not repair.late:
         left = f"; later than --at-most: {counted(repair.left, 'record')}" if repair.left else ""
         options.say(f"{pipeline.name}: no published slice of the range has a late record to repair{left}.")
+        options.say(*filter(None, [repair.stays_late]))
         return options.OK
     if not (runs or proposes):
         _show(repair, at_least=fold_from)
@@ -112,5 +113,6 @@ def _show(repair: LateRepair, *, at_least: int) -> None:
         f"{counted(repair.records, 'late record')} could be in their windows with allowed lateness "
         f"{human_duration(repair.lateness_ms)} in place of {human_duration(repair.own_ms)}: "
         f"{counted(len(repair.slices), 'slice')} to replay, besides a warm-up.{left} "
-        f"`hindcast repair {repair.pipeline} --run --no-publish` computes the difference."
+        f"`hindcast repair {repair.pipeline} --run --no-publish` computes the difference.",
+        *filter(None, [repair.stays_late]),
     )

@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from jobs.durations import format_duration, human_duration
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.slices import slice_grid, slices_between
 from jobs.plain_text import counted
@@ -41,7 +42,8 @@ class LateRepair:
 
     `slices` is the range that it computes; it is empty if no record can be taken. `lateness_ms` is the allowed lateness
     that takes the records of `late`, and `own_ms` that of the pipeline. `left` records are later than the person wants,
-    and stay late. `beginning` is the slice with which the chain began without earlier records; None if it has none.
+    and stay late, and so do the `others`, of slices with another spec than the published head. `beginning` is the slice
+    with which the chain began without earlier records; None if it has none.
     """
 
     pipeline: str
@@ -50,12 +52,20 @@ class LateRepair:
     lateness_ms: int
     own_ms: int
     left: int
+    others: int = 0
     beginning: Slice | None = None
 
     @property
     def records(self) -> int:
         """The number of late records that the repair takes."""
         return sum(late.records for late in self.late)
+
+    @property
+    def stays_late(self) -> str:
+        """A sentence on late records that no repair takes; empty without."""
+        if not self.others:
+            return ""
+        return f"{counted(self.others, 'late record')} of slices with another spec than the published head stay late."
 
     @property
     def reason(self) -> str:
@@ -73,6 +83,7 @@ class LateRepair:
             "allowed_lateness": format_duration(self.lateness_ms),
             "records": self.records,
             "left": self.left,
+            "of_other_specs": self.others,
             "late": [
                 {"slice_id": late.slice.slice_id, "records": late.records, "windows": late.windows}
                 for late in self.late
@@ -83,8 +94,8 @@ class LateRepair:
 def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, at_most_ms: int | None) -> LateRepair:
     """Return the repair of the late records that published slices of a range have.
 
-    A repair is of one part of the chain (`chain_parts`): the first one with late records. The next repair is that of
-    the next part.
+    A repair is of one part of the chain (`chain_parts`): the first one with the spec of the published head that has
+    late records. The next repair is that of the next part.
 
     Args:
         work: the context with the spec of the published chain.
@@ -111,12 +122,16 @@ def repair_of(work: RequestContext, *, from_ms: int | None, to_ms: int | None, a
     _refuse_without_lateness(work)
     parts = chain_parts(view, from_the_beginning(work).log_state(view, ()))
     repair = LateRepair(pipeline=pipeline.name, late=(), slices=(), lateness_ms=0, own_ms=0, left=0)
+    spec, others = spec_fingerprint(pipeline), 0
     for part, runs in groupby(chosen, lambda run: parts[run.result.slice.slice_id]):
+        if part.spec != spec:  # a person has left these slices as they are
+            others += sum(run.result.counts.late for run in runs)
+            continue
         repair = _repair_within(work, view, tuple(runs), reach=reach, at_most_ms=at_most_ms, parts=parts)
         repair, left = replace(repair, beginning=part.beginning), left + repair.left
         if repair.late:
             break
-    return replace(repair, left=left)
+    return replace(repair, left=left, others=others)
 
 
 def _repair_within(

@@ -112,6 +112,8 @@ def _partition_by_partition(pipeline: Pipeline) -> Iterator[str]:
     order, kafka = pipeline.log.order_columns, pipeline.log.kafka
     if order is None or not is_partition_by_partition(order) or (kafka is not None and kafka.partitions == 1):
         return
+    if pipeline.windows is not None and pipeline.windows.is_unbounded:
+        return  # no record is late, and no window ends by a time
     problem = _one_watermark(pipeline.watermark, order[-2]) or _one_clock(pipeline.windows, order[-2])
     if problem is None:
         return

@@ -160,16 +160,19 @@ def continues_chain(view: LedgerView, result: RunResult) -> bool:
 class ChainPart(NamedTuple):
     """Slices of the published chain that are computed together, numbered from 0.
 
-    `beginning` is the slice with which they begin without earlier records (`--fresh`); None: all records of the log
-    matter to them.
+    They have one spec. `beginning` is the slice with which they begin without earlier records (`--fresh`); None: all
+    records of the log matter to them.
     """
 
     number: int
+    spec: str = ""
     beginning: Slice | None = None
 
 
 def chain_parts(view: LedgerView, log: LogState) -> dict[str, ChainPart]:
-    """Return published slice -> the part of the chain that it is in. A part ends at a hole, and where one begins anew.
+    """Return published slice -> the part of the chain that it is in.
+
+    A part ends at a hole, at another spec, and where a chain begins without earlier records.
 
     `log` is the state of the log without `log.slice.first`.
     """
@@ -182,9 +185,10 @@ def chain_parts(view: LedgerView, log: LogState) -> dict[str, ChainPart]:
         if before is None or not is_next or before.state_after != result.state_before:
             is_fresh = result.state_before == EMPTY_STATE and result.slice.start_ms > first_ms
             beginning = result.slice if is_fresh else None
-            if before is not None and (not is_next or beginning != part.beginning):
-                part = ChainPart(part.number + 1, beginning)
-            part = part._replace(beginning=beginning)
+            is_new = not is_next or beginning != part.beginning
+            part = part._replace(number=part.number + is_new, beginning=beginning)
+        if part.spec != result.spec_fingerprint:
+            part = part._replace(number=part.number + 1, spec=result.spec_fingerprint)
         parts[name], before = part, result
     return parts
 

@@ -71,7 +71,7 @@ def judged_checks_of(work: RequestContext, view: LedgerView, request: Request) -
         if view.published.get(slice_id) != run_id  # the judgement of a run that readers see stays what it is
     }
     rule = work.pipeline.publish.settled if work.pipeline.publish is not None else None
-    if rule is None or not view.published:
+    if rule is None or not view.published or not checks:
         return checks
     from jobs.comparing.settled import Settled, settled_change  # imports Arrow and numpy
     from jobs.comparing.views import request_sides

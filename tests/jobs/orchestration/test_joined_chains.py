@@ -521,3 +521,18 @@ def test_a_request_is_published_when_the_slices_of_its_warm_up_are_and_its_state
     assert run(work, 1, 4).is_published
     assert publish_request(work, waiting.request_id, who="ann").is_published
     assert gaps(work.ledger.view()) == []
+
+
+def test_a_repair_leaves_slices_with_another_spec_as_they_are(place: Place) -> None:
+    """A person has adopted the new spec from a slice on, and the slices before it stay."""
+    eight_days(place, 1, 6)
+    run(place.work(), 0, 8)
+    edited = place.work(size="3h")
+    run(edited, 4, 8, warms_up=True)
+    before = [edited.ledger.view().published[f"1970-01-0{day}"] for day in range(5, 9)]
+    wanted = repair_of(edited, from_ms=None, to_ms=None, at_most_ms=None)
+    assert (wanted.records, wanted.others) == (1, 1)
+    assert wanted.stays_late == "1 late record of slices with another spec than the published head stay late."
+    repair(edited)
+    assert [edited.ledger.view().published[f"1970-01-0{day}"] for day in range(5, 9)] == before
+    assert late(edited) == [0, 1, 0, 0, 0, 0, 0, 0]
