@@ -118,7 +118,7 @@ PER_PARTITION: Final[dict[str, dict[str, Any]]] = {
     "ticks": {"watermark": {**BOUNDED, "emit": {"every": "1m"}}, "windows": TUMBLING},
     "storm with all streams": {"windows": {"storm": {**STORM, "streams": STREAMS}}},
     "count windows": {"windows": {"count": {"size": 2}}},
-    "count windows, ingestion": {"watermark": {"kind": "ingestion"}, "windows": {"count": {"size": 2}}},
+    "count windows, ingestion": {"watermark": {"kind": "ingestion", "every": "1s"}, "windows": {"count": {"size": 2}}},
 }
 
 
