@@ -148,12 +148,11 @@ def of_changed_warm_up(view: LedgerView, request: Request) -> Obstacle | None:
 def _continues_with_spec(view: LedgerView, request: Request) -> bool:
     """Return whether the first run of a request starts from the state of the published run before, of the same spec."""
     runs = (view.run(run_id).result for run_id in request.runs.values())
-    first = min(runs, key=lambda result: result.slice.start_ms)
-    before = run_before(view, first.slice)
-    return before is not None and (before.result.spec_fingerprint, before.result.state_after) == (
-        first.spec_fingerprint,
-        first.state_before,
-    )
+    first = min(runs, key=lambda result: result.slice.start_ms, default=None)
+    before = None if first is None else run_before(view, first.slice)
+    if first is None or before is None or before.result.spec_fingerprint != first.spec_fingerprint:
+        return False
+    return before.result.state_after == first.state_before
 
 
 def greater_repairs(view: LedgerView, names: Iterable[str], own_ms: int) -> tuple[str, ...]:
