@@ -19,7 +19,7 @@ from jobs.orchestration.attempts import AttemptCondemned
 from jobs.orchestration.stored_warm_up import restart_of
 from jobs.pipeline.look_back import look_back
 from jobs.pipeline.slices import slices_between
-from jobs.planning.chains import RunsByState, chain_parts
+from jobs.planning.chains import RunsByState, fresh_beginning
 from jobs.planning.request_context import RequestContext, context_of, from_the_beginning
 from jobs.publishing.cleaning import delete_removed
 from jobs.reading.quality_ids import quality_digest
@@ -152,15 +152,15 @@ def _order(work: RequestContext, view: LedgerView, run: StagedRun, *, master: st
         case other:
             assert_never(other)
     slices: Sequence[Slice] = (result.slice,)
-    if _is_state_removed(view, run):
+    run_before = RunsByState.of(view).before(run)
+    if result.state_before != EMPTY_STATE and run_before is not None and run_before.checkpoint_removal is not None:
         own = from_the_beginning(own)
-        part = chain_parts(view, own.log_state(view, ())).get(result.slice.slice_id)
-        beginning = None if part is None else part.beginning
+        beginning = fresh_beginning(view, own.log_state(view, ()), result.slice)
         before, warm_up = None, restart_of(own, slices, beginning=beginning, master=master)
         first_ms = result.slice.start_ms if warm_up is None else warm_up.first.start_ms
         slices = slices_between(own.pipeline, first_ms, result.slice.end_ms)
     else:
-        before, warm_up = _before(name, view, run, warm_up=request.warm_up)
+        before, warm_up = _before(name, run, run_before, warm_up=request.warm_up)
         _check_state(own, view, run, before=before)
     return ReplayOrder(
         pipeline=own.pipeline,
@@ -175,16 +175,10 @@ def _order(work: RequestContext, view: LedgerView, run: StagedRun, *, master: st
     )
 
 
-def _is_state_removed(view: LedgerView, run: StagedRun) -> bool:
-    """Return whether a clean-up has removed the state that a run started from."""
-    before = RunsByState.of(view).before(run)
-    return run.result.state_before != EMPTY_STATE and before is not None and before.checkpoint_removal is not None
-
-
 def _before(
-    name: str, view: LedgerView, run: StagedRun, *, warm_up: WarmUp | None
+    name: str, run: StagedRun, before: StagedRun | None, *, warm_up: WarmUp | None
 ) -> tuple[CheckpointRef | None, WarmUp | None]:
-    """Return what a run started from: a checkpoint, or the time of a warm-up, or nothing.
+    """Return what a run started from: a checkpoint, or the time of a warm-up, or nothing. `before` left its state.
 
     Raises:
         RequestError: no run has left that state.
@@ -194,7 +188,6 @@ def _before(
         return None, None
     if warm_up is not None and warm_up.fingerprint == state:
         return None, warm_up
-    before = RunsByState.of(view).before(run)
     if before is None:
         raise RequestError(
             f"slice {run.result.slice.slice_id} of pipeline {name} started from state {state[:SHOWN_DIGITS]}, which no "

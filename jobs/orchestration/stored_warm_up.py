@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jobs.ledger.events import LedgerEvent, closed_event
 from jobs.ledger.view import LedgerView, Request
-from jobs.planning.chains import chain_parts
+from jobs.planning.chains import fresh_beginning
 from jobs.planning.request_context import RequestContext
 from jobs.planning.restating import request_slices
 from jobs.runs import Slice, WarmUp
@@ -44,8 +44,7 @@ def check_warm_up(work: RequestContext, request: Request, *, master: str | None 
         return
     first, *_ = slices = request_slices(work, request)
     view = work.ledger.view()
-    part = chain_parts(view, work.log_state(view, ())).get(first.slice_id) if request.is_repair else None
-    beginning = None if part is None else part.beginning
+    beginning = fresh_beginning(view, work.log_state(view, ()), first) if request.is_repair else None
     if restart_of(work, slices, beginning=beginning, master=master) == request.warm_up:
         return
     why = (

@@ -193,6 +193,15 @@ def chain_parts(view: LedgerView, log: LogState) -> dict[str, ChainPart]:
     return parts
 
 
+def fresh_beginning(view: LedgerView, log: LogState, slice_: Slice) -> Slice | None:
+    """Return the slice with which the chain of a published slice began without earlier records; None without.
+
+    `log` is as for `chain_parts`.
+    """
+    part = chain_parts(view, log).get(slice_.slice_id)
+    return None if part is None else part.beginning
+
+
 def newly_shown(view: LedgerView, request: Request) -> dict[str, str]:
     """Return slice -> run of what readers see anew if a request is published.
 
