@@ -87,7 +87,15 @@ class PinnedLog:
     @property
     def records(self) -> int:
         """The number of records in the files; of files without statistics, an estimate by their bytes."""
-        return sum(file.bytes // BYTES_PER_RECORD if file.records is None else file.records for file in self.files)
+        return sum(self.slice_records().values())
+
+    def slice_records(self) -> dict[str, int]:
+        """Return slice_id -> the number of its records, for the slices that have files; counted as `records`."""
+        counted: dict[str, int] = {}
+        for file in self.files:
+            records = file.bytes // BYTES_PER_RECORD if file.records is None else file.records
+            counted[file.slice_id] = counted.get(file.slice_id, 0) + records
+        return counted
 
     @property
     def before(self) -> "PinnedLog":

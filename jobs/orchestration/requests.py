@@ -67,8 +67,8 @@ class Staging:
     """Options of staging.
 
     Attributes:
-        chunk: the largest number of slices that one Spark job replays; None: no limit.
-        chunk_records: the largest number of their records. A slice with more is a chunk of its own.
+        chunk: the largest number of slices that are ordered together; None: no limit.
+        chunk_records: the largest number of their records. A slice with more is ordered alone.
         stop_on_fail: whether a failed check ends the staging.
         on_progress: is called before and after each chunk.
     """
@@ -198,7 +198,7 @@ def stage(
         order = _order(work, request_id, _Next(plan=current, chunk=chunk))
         staging.on_progress(Progress(now=_progress(current, replayed), chunk=order.slices))
         results = replay_until_closed(work, order, replayer=replayer)
-        replayed.update(slice_.slice_id for slice_ in order.slices)
+        replayed.update(result.slice.slice_id for result in results)
         now = _progress(current, replayed, results)
         staging.on_progress(Progress(now=now, chunk=order.slices, results=tuple(results)))
 
@@ -383,6 +383,7 @@ def _order(work: RequestContext, request_id: str, following: _Next) -> ReplayOrd
         attempt_id=work.new_id(),
         known_log=following.plan.known,
         ledger=work.ledger.newest(),
+        may_be_divided=True,
     )
 
 

@@ -17,6 +17,7 @@ class ReplayOrder:
     The chunk starts from the checkpoint `before`. If it is None, the chunk starts without windows: from the time of
     `warm_up`, or from nothing. `ledger` is the newest event of the ledger when the order was made; commits of the chunk
     store it. `begins_chain`: its first run begins the published chain although it starts from a checkpoint.
+    `may_be_divided`: the replayer may replay the first slices only, if that is faster.
     """
 
     pipeline: Pipeline
@@ -29,6 +30,7 @@ class ReplayOrder:
     ledger: Head | None = None
     warm_up: WarmUp | None = None
     begins_chain: bool = False
+    may_be_divided: bool = False
 
     @property
     def state_before(self) -> str:
@@ -43,4 +45,6 @@ class ReplayOrder:
 
 
 Replayer = Callable[[ReplayOrder], list[RunResult]]
-"""Replays a chunk and returns one result per slice, in order. A replayer does not write the ledger."""
+"""Replays a chunk and returns one result per slice, in order; of an order that may be divided, of its first slices.
+
+A replayer does not write the ledger."""

@@ -98,16 +98,35 @@ class Pinned:
         Users' functions run in Spark's workers only, and some logs are read by Spark only. An operator has one thread,
         because Python runs its records one after the other.
         """
-        if self.order.pipeline.functions() or self.direct.why_spark is not None or not self._is_small():
+        if self._needs_spark() or not self._is_small(self.log.whole.records, slices=len(self.order.slices)):
             return 0
         return min(cores, self.sizes.threads) if self.tables.is_columnar else 1
 
-    def _is_small(self) -> bool:
+    def slices_at_once(self, *, cores: int) -> int:
+        """Return how many slices of the order, from the first on, are one chunk on a machine with so many cores.
+
+        Threads of this process replay records with less time and memory than Spark's processes, if there is a thread
+        for each core (docs/decisions/031-cold-start.md). If the order may be divided, the chunk has what they replay.
+        """
+        every = len(self.order.slices)
+        is_better_here = self.tables.is_columnar and cores <= self.sizes.threads and not self._needs_spark()
+        if not self.order.may_be_divided or not is_better_here:
+            return every
+        records, of_slice = self.log.before.records, self.log.slice_records()
+        for number, slice_ in enumerate(self.order.slices, start=1):
+            records += of_slice.get(slice_.slice_id, 0)
+            if not self._is_small(records, slices=number):
+                return number - 1 or every
+        return every
+
+    def _needs_spark(self) -> bool:
+        return bool(self.order.pipeline.functions()) or self.direct.why_spark is not None
+
+    def _is_small(self, records: int, *, slices: int) -> bool:
         rows = sum(ids.count for ids in self.state_before.ids.values())
         per_record = 1 if self.tables.is_columnar else RECORDS_PER_OPERATOR_RECORD
         state = rows // self.sizes.staying_per_record if self.lets_rows_stay() else rows
-        work = per_record * (self.log.whole.records + state) + RECORDS_PER_SLICE * len(self.order.slices)
-        return work <= self.sizes.local_records
+        return per_record * (records + state) + RECORDS_PER_SLICE * slices <= self.sizes.local_records
 
     def lets_rows_stay(self) -> bool:
         """Return whether rows of keys that the chunk does not change stay stored as they are.

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from expectations.suites import RUN, TABLES
@@ -44,7 +45,7 @@ def replay_chunk(session: LazySession, order: ReplayOrder, *, sizes: Sizes = SIZ
 
     Returns:
         One result per slice, in order, with the verdict of its checks. Its rows are committed. Readers do not see them
-        before the ledger names the attempt.
+        before the ledger names the attempt. Of an order that may be divided, the results of its first slices.
 
     Raises:
         LogError, SpecError, CheckpointError: before anything is written.
@@ -58,7 +59,7 @@ def _steps(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[Ru
     started = time.monotonic()
     with explained(order.pipeline):
         with stage("pin"):
-            pinned = pin(order, sizes=sizes)
+            pinned = _pinned(session, order, sizes=sizes)
         with _preparing(pinned) as prepared, stage("compute"):
             computed = compute(session, pinned)
     with ThreadPoolExecutor(max_workers=1) as beside:
@@ -78,6 +79,12 @@ def _steps(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[Ru
             checked = check(audited, seconds=time.monotonic() - started)
         closed.result()
     return checked
+
+
+def _pinned(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> Pinned:
+    pinned = pin(order, sizes=sizes)
+    count = pinned.slices_at_once(cores=session.cores) if session.is_local else len(order.slices)
+    return pinned if count == len(order.slices) else pin(replace(order, slices=order.slices[:count]), sizes=sizes)
 
 
 @contextmanager

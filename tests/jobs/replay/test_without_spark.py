@@ -197,6 +197,25 @@ def test_a_chunk_with_much_state_that_stays_runs_here(tmp_path: Path) -> None:
             run_range(None, lake, pipeline, days(1, 2), sizes=sizes, chunk=1)
 
 
+def test_an_order_is_divided_where_threads_replay_a_part_of_it(tmp_path: Path) -> None:
+    """Spark's processes need more time and memory for a record."""
+    make_log(tmp_path / "log", Random(1), keys=[*range(200)], share=0.5)
+    pipeline = pipeline_of(
+        "pipeline: stays\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
+        "watermark: {kind: ascending}\nwindows:\n  tumbling: {size: 30h}\naggregates: {n: {count: {}}}\n"
+    )
+    runs = dict[int, list[dict[str, object]]]()
+    for most, divided in ((10**9, [5]), (102_000, [2, 2, 1]), (52_000, [1] * 5)):
+        lake = linked_lake(tmp_path / str(most), tmp_path / "log")
+        outcome = run_range(None, lake, pipeline, days(0, DAYS), sizes=Sizes(local_records=most, full_state_rows=0))
+        attempts = Counter(run.result.attempt_id for run in outcome.runs)
+        assert [*attempts.values()] == divided
+        assert outcome.replayed == DAYS
+        assert outcome.is_published
+        runs[most] = what_was_run(outcome)
+    assert all(run == runs[10**9] for run in runs.values())
+
+
 def test_a_state_of_many_bytes_is_divided_into_more_buckets_and_gives_the_same_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
