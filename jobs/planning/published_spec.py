@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.ledger.view import LedgerView, Request
+from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.planning.chains import CODE_CHANGED
 from jobs.planning.request_context import RequestContext, stored_pipeline
@@ -45,12 +46,20 @@ def refuse_lost(work: RequestContext, view: LedgerView) -> None:
         raise RequestError(why)
 
 
+def _slices(stored: Pipeline, now: Pipeline) -> SliceGrammar:
+    """Return how a stored spec cuts the log, from the first to the last slice of the file if both cut it alike."""
+    own, given = stored.log.slice, now.log.slice
+    is_alike = (own.every_ms, own.timezone) == (given.every_ms, given.timezone)
+    return own.model_copy(update={"first": given.first, "last": given.last}) if is_alike else own
+
+
 def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> tuple[RequestContext, tuple[str, ...]]:
     """Return the context with the spec of the published chain, and a warning if the pipeline file differs from it.
 
     The chain is that of `view`; None: of the newest view.
-    When a slice counts as complete, and what becomes of changed slices and late records, is told by the file:
-    `log.ready`, `restate`, `repair`. Requests are stored with its `alerts`, which are used while it is broken.
+    When a slice counts as complete, which slices there are, and what becomes of changed slices and late records, is
+    told by the file: `log.ready`, `log.slice.first` and `last` (unless it cuts the log in another way), `restate`,
+    `repair`. Requests are stored with its `alerts`, which are used while it is broken.
     """
     view = view or work.ledger.view()
     head = view.head
@@ -72,7 +81,7 @@ def on_published_spec(work: RequestContext, view: LedgerView | None = None) -> t
         f"{head.result.spec_fingerprint[:12]}, {told}. The chain goes on with the file after "
         f"`hindcast adopt {work.pipeline.name}`"
     )
-    log = stored.log.model_copy(update={"ready": work.pipeline.log.ready})
+    log = stored.log.model_copy(update={"ready": work.pipeline.log.ready, "slice": _slices(stored, work.pipeline)})
     rules = {key: getattr(work.pipeline, key) for key in ("restate", "repair", "alerts")}
     used = stored.model_copy(update={"log": log, **rules})
     return replace(work, pipeline=used), (warning,)

@@ -13,11 +13,13 @@ from deltalake import write_deltalake
 
 from jobs.cli.main import hindcast
 from jobs.cli.options import run_cli
+from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView
 from jobs.orchestration.requests import run_request
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.slices import parse_bound
+from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import Asked, RequestContext, open_request_context
 from jobs.publishing.decisions import rollback
 from jobs.review.explain import explain
@@ -47,6 +49,28 @@ def root(tmp_path: Path) -> Path:
 def _in_utc(row: dict[str, object]) -> dict[str, object]:
     assert isinstance(row["ts"], datetime)
     return row | {"day": str(row["ts"].date()), "ts": row["ts"].replace(hour=12, tzinfo=UTC)}
+
+
+@pytest.mark.parametrize(
+    ("cut", "first"),
+    [
+        ('by: ts, first: "2024-01-03", last: "2024-01-05"', "2024-01-03"),
+        ('by: ts, every: 1h, first: "2024-01-03T05:00"', None),
+    ],
+)
+def test_the_first_slice_of_the_file_counts_before_another_edit_is_adopted(
+    root: Path, cut: str, first: str | None
+) -> None:
+    """It tells which slices the schedule replays. On another grid it may be inside a slice of the published chain."""
+    work = work_of(root, "by: ts")
+    asked = Asked(from_ms=day_ms(DAYS[0]), to_ms=day_ms(DAYS[1]), who="ann", reason="a test")
+    assert run_request(work, asked, FakeReplayer()).is_published
+    edited = replace(work, pipeline=sales(text_of(cut).replace("{sum: amount}", "{max: amount}")))
+    used, [warning] = on_published_spec(edited)
+    assert "hindcast adopt" in warning
+    assert spec_fingerprint(used.pipeline) == spec_fingerprint(work.pipeline)
+    assert used.pipeline.log.slice.first == first
+    assert used.pipeline.log.slice.last == (first and "2024-01-05")
 
 
 def text_of(cut: str) -> str:
