@@ -12,7 +12,6 @@ from typing import Final
 
 from jobs.durations import format_duration
 from jobs.lake.log_match import Match, compare_coordinates, match_input
-from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView, Request, RequestKind
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import slice_grid
@@ -20,7 +19,14 @@ from jobs.plain_text import counted
 from jobs.planning.chains import begins_chain, run_before
 from jobs.planning.changed_slices import ChangedSlice
 from jobs.planning.published_spec import why_lost
-from jobs.planning.request_context import RequestContext, covers, declined_requests, is_live, is_overtaken
+from jobs.planning.request_context import (
+    RequestContext,
+    covers,
+    declined_requests,
+    is_live,
+    is_overtaken,
+    not_in_upstream,
+)
 from jobs.runs import Slice
 
 OTHER_SPEC: Final = "it was published with another spec than the published head"
@@ -89,7 +95,7 @@ def assess(
         view=view,
         rule=rule,
         proposal=proposal,
-        begun=_begun(work, view, proposal),
+        begun=_begun(work, view, proposal, unpublished=unpublished),
         declined=declined,
         ends=ends,
         until=chain_ends(view, without=unpublished) if unpublished else ends,
@@ -283,19 +289,26 @@ def is_for(request: Request, change: ChangedSlice) -> bool:
     return asked is not None and compare_coordinates(asked, change.now) is Match.SAME
 
 
-def _begun(work: RequestContext, view: LedgerView, proposal: Request | None) -> list[Request]:
+def _begun(
+    work: RequestContext, view: LedgerView, proposal: Request | None, *, unpublished: Collection[str]
+) -> list[Request]:
     """Return the open requests that may replay changed slices, newest first, without the proposal."""
     awaited = (request for request in reversed(view.awaited_requests()) if request is not proposal)
-    return [request for request in awaited if not is_overtaken(work, view, request)]
+    return [
+        request
+        for request in awaited
+        if not is_overtaken(work, view, request) or waits_for(work, view, request, unpublished=unpublished) is not None
+    ]
 
 
-def not_in_upstream(work: RequestContext, view: LedgerView) -> frozenset[str]:
-    """Return the published slices that the pipeline whose table is the log does not publish now. Others have none."""
-    upstream = work.pipeline.log.pipeline
-    if upstream is None:
-        return frozenset()
-    theirs = Ledger(work.lake.ledger(upstream), now_ms=work.ledger.now_ms).view()
-    return frozenset(view.published.keys() - theirs.published.keys())
+def waits_for(work: RequestContext, view: LedgerView, request: Request, *, unpublished: Collection[str]) -> str | None:
+    """Return the slice that a complete restatement waits for: the next one, if `not_in_upstream` returns it, else None.
+
+    The restatement leaves another state. So the next slice is to be replayed with it, and cannot be now.
+    """
+    if request.kind is not RequestKind.RESTATEMENT or not request.is_complete or not is_overtaken(work, view, request):
+        return None
+    return next((name for name in unpublished if view.slices[name].start_ms == request.to_ms), None)
 
 
 def chain_ends(view: LedgerView, *, without: Collection[str] = ()) -> dict[str, Slice]:

@@ -188,6 +188,15 @@ def is_overtaken(work: RequestContext, view: LedgerView, request: Request) -> bo
     return not request.is_complete or states.get(request.to_ms, after.result.state_before) != after.result.state_before
 
 
+def not_in_upstream(work: RequestContext, view: LedgerView) -> frozenset[str]:
+    """Return the published slices that the pipeline whose table is the log does not publish now. Others have none."""
+    upstream = work.pipeline.log.pipeline
+    if upstream is None:
+        return frozenset()
+    theirs = Ledger(work.lake.ledger(upstream), now_ms=work.ledger.now_ms).view()
+    return frozenset(view.published.keys() - theirs.published.keys())
+
+
 def declined_requests(view: LedgerView) -> dict[str, list[tuple[Request, str]]]:
     """Return slice -> the requests that a person has declined or rolled back, newest first, and why."""
     newest = {decided.request_id: decided for decided in view.decisions.values()}

@@ -23,11 +23,11 @@ from jobs.planning.assessing import (
     chain_ends,
     is_for,
     is_wanted,
-    not_in_upstream,
     restate_rule,
+    waits_for,
 )
 from jobs.planning.changed_slices import ChangedSlice, changed_slices, in_words, look_at_log
-from jobs.planning.request_context import RequestContext, context_of, holders, is_overtaken
+from jobs.planning.request_context import RequestContext, context_of, holders, is_overtaken, not_in_upstream
 from jobs.runs import Slice
 from windowlib.errors import RequestError
 
@@ -82,10 +82,12 @@ def _proposal_events(
     wanted = [assessed for assessed in restating.assessed if is_wanted(assessed, proposal)]
     request_id = new_id if proposal is None else proposal.request_id
     names = {assessed.change.slice.slice_id for assessed in wanted}
+    left = [request for request in view.open_requests(RequestKind.RESTATEMENT) if is_overtaken(work, view, request)]
+    unpublished = not_in_upstream(work, view) if left else ()
     events = [
         closed_event(request.request_id, OVERTAKEN, by=request_id if names & request.changes.keys() else None)
-        for request in view.open_requests(RequestKind.RESTATEMENT)
-        if is_overtaken(work, view, request)
+        for request in left
+        if names & request.changes.keys() or waits_for(work, view, request, unpublished=unpublished) is None
     ]
     if wanted and (proposal is None or not _is_equal(proposal, wanted, work)):
         return [*events, _requested(work, wanted, who=who, request_id=request_id)]

@@ -17,7 +17,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import SliceGrid, next_slice, previous_slice, show_ms, slice_grid
 from jobs.planning.chains import CODE_CHANGED, begins_chain, run_before, shown_for_other_spec
 from jobs.planning.published_spec import is_lost
-from jobs.planning.request_context import RequestContext, stored_pipeline
+from jobs.planning.request_context import RequestContext, not_in_upstream, stored_pipeline
 from jobs.publishing.stop_reasons import listed
 from jobs.reading.stored_tables import spec_of
 from jobs.runs import EMPTY_STATE, Slice
@@ -229,10 +229,16 @@ def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, afte
     first = min(view.slices[slice_id].start_ms for slice_id in request.runs)
     start = next(slice_.slice_id for slice_ in view.slices.values() if slice_.start_ms == first)
     end = next_slice(grid, view.slices[along[-1]])
+    unpublished = not_in_upstream(work, view)
+    missing = [slice_id for slice_id in along if slice_id in unpublished]
+    first_there = (
+        f"Pipeline {work.pipeline.log.pipeline} does not publish {listed(missing)} now: publish there first. Then run"
+    )
     why = (
         f"the state after slice {_last_before(grid, after)} has changed, and the published {listed(along)} were "
-        f"computed from the old one: replay them in the same request. Run `hindcast run {work.pipeline.name} --from "
-        f"{start}" + (f" --to {end.slice_id} --replace`" if end else " --replace` to the last slice")
+        f"computed from the old one: replay them in the same request. {first_there if missing else 'Run'} "
+        f"`hindcast run {work.pipeline.name} --from {start}"
+        + (f" --to {end.slice_id} --replace`" if end else " --replace` to the last slice")
     )
     return Obstacle(why, along)
 

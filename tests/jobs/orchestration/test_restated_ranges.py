@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.orchestration.restatements import plan_request, propose_changes
+from jobs.ledger.provenance import DagRunOrigin
+from jobs.ledger.view import RequestKind
+from jobs.orchestration.restatements import BackfillStart, plan_request, propose_changes, to_start
 from jobs.orchestration.scheduling import Replay, publish_task, replay
 from jobs.pipeline.slices import slices_between
 from jobs.planning.change_sentences import ToldChanges
@@ -40,12 +42,14 @@ def proposed(work: RequestContext) -> ToldChanges:
     return propose_changes(work.pipeline, work.lake, now_ms=work.ledger.now_ms(), who="schedule")
 
 
-def restated(work: RequestContext) -> ToldChanges:
+def restated(work: RequestContext, *, origin: DagRunOrigin | None = None) -> ToldChanges:
     """Propose to restate, and restate as the DAG run does that the schedule starts."""
     now_ms = work.ledger.now_ms()
     told = proposed(work)
     if told.request_id is not None:
-        asked = Asked(from_ms=None, to_ms=None, who="x", reason="", request_id=told.request_id, lease_id="dag run")
+        asked = Asked(
+            from_ms=None, to_ms=None, who="x", reason="", request_id=told.request_id, lease_id="dag run", origin=origin
+        )
         planned = plan_request(work.pipeline, work.lake, asked=asked, now_ms=now_ms)
         assert isinstance(planned, Replay)
         opened, slices = planned.opened, planned.slices
@@ -136,6 +140,37 @@ def test_a_request_of_slices_that_log_slice_leaves_out_is_refused(place: Place, 
         request_to_continue(edited, request_id)
     assert proposed(edited).request_id is None
     assert not work.ledger.view().requests[request_id].is_open
+
+
+def test_a_restatement_whose_state_reaches_into_slices_rolled_back_upstream_waits_for_them(place: Place) -> None:
+    """Each scheduled run proposed, replayed and was refused, and the advice could not be followed."""
+    place.put(Put(2, 24 * 2 + 22, 5))
+    work = place.work()
+    run(work, 0, 4)
+    run(work, 4, 5)
+    text = DOWN.replace("size: 1d", "size: 3d")
+    down = open_request_context(pipeline_of(text), work.lake, now_ms=lambda: place.now_ms)
+    assert run(down, 0, 5).is_published
+    roll_back(work)
+    place.erase(5)
+    assert run(work, 2, 4, if_open=IfOpen.REPLACE).is_published
+    (place.root / "down.yaml").write_text(text)
+    proposed(down)
+    start = to_start(str(place.root / "down.yaml"), lake=str(place.root))
+    assert isinstance(start, BackfillStart)
+    origin = DagRunOrigin(dag_id=start.dag_id, run_id=start.run_id, slice_ids=())
+    with pytest.raises(AssertionError, match=r"late does not publish 1970-01-09 now: publish there first\. Then run"):
+        restated(down, origin=origin)
+    [request] = down.ledger.view().open_requests(RequestKind.RESTATEMENT)
+    for _ in range(2):
+        told = proposed(down)
+        assert told.request_id is None
+        assert told.sentences[1] == f"1970-01-07 … 1970-01-08: replayed by request {request.request_id[:8]}"
+    why = f"restatement {request.request_id} waits until pipeline late publishes slice 1970-01-09 again"
+    assert to_start(str(place.root / "down.yaml"), lake=str(place.root)) == why
+    assert run(work, 4, 5, if_open=IfOpen.REPLACE).is_published
+    restated(down)
+    assert changed(down) == []
 
 
 def test_a_restatement_ends_before_the_slices_that_the_other_pipeline_has_rolled_back(place: Place) -> None:
