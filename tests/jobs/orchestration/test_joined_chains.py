@@ -331,6 +331,24 @@ def test_a_repair_at_the_beginning_of_a_chain_after_a_changed_slice_is_published
     assert late(work)[3] == 0
 
 
+def test_the_lateness_of_a_repair_is_adopted_in_the_middle_of_its_range(place: Place) -> None:
+    """The new chain begins with a run that the repair has staged after another one. It was refused for ever."""
+    for day in range(5):
+        place.put(Put(day, 24 * day + 1), Put(day, 24 * day + 20))
+        if day > 1:
+            place.put(Put(day, 24 * day + 2, 7))
+    work = place.work()
+    run(work, 0, 5)
+    lateness_ms = repair_of(work, from_ms=None, to_ms=None, at_most_ms=None).lateness_ms
+    repair(work)
+    assert late(work) == [0] * 5
+    edited = place.work(lateness=f"{lateness_ms}ms")
+    assert run(edited, 3, 5, warms_up=True, if_open=IfOpen.REPLACE).is_published
+    assert late(work) == [0, 0, 1, 0, 0]
+    assert run(edited, 2, 5, warms_up=True, if_open=IfOpen.REPLACE).is_published
+    assert late(work) == [0] * 5
+
+
 def test_after_a_change_of_the_code_the_schedule_stops_and_adopt_goes_on(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
