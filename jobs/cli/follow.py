@@ -54,13 +54,13 @@ def follow_command(  # noqa: PLR0913 - one parameter per option
             continue
         try:
             work, warnings = following(places.request_context(reader))
-            slices = slices_to_follow(work)
+            slices, left_out = slices_to_follow(work)
         except RequestError as error:  # the others are still followed (law L10)
             options.complain(f"{reader.name}: {error}")
             stopped.add(reader.name)
             exit_status = options.REFUSED
             continue
-        for warning in warnings:
+        for warning in (*warnings, *left_out):
             options.complain(f"warning: {warning}")
         asked = Asked(
             from_ms=slices[0].start_ms,

@@ -162,12 +162,12 @@ def downstream_plans(places: options.Places, name: str) -> list[Plan | NoPlanYet
     for reader in readers_of(places.chosen(None).good, name):
         try:
             work, warnings = following(places.request_context(reader))
-            ask = Ask(slices=slices_to_follow(work))
+            slices, left_out = slices_to_follow(work)
         except RequestError as error:
             plans.append(NoPlanYet(pipeline=reader.name, why=str(error)))
         else:
-            planned = with_reach(work.pipeline, work.plan(work.ledger.view(), ask))
-            plans.append(replace(planned, warnings=(*warnings, *planned.warnings)))
+            planned = with_reach(work.pipeline, work.plan(work.ledger.view(), Ask(slices=slices)))
+            plans.append(replace(planned, warnings=(*warnings, *left_out, *planned.warnings)))
     return plans
 
 

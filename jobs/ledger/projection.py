@@ -259,23 +259,14 @@ class Projection:
 
     def _add_attempt(self, event: LedgerEvent) -> StagedRun:
         run = self._runs.attempts.stage(event)
-        run_id = run.result.run_id
-        staged = (*self._runs.of(run_id).staged, run)
-        self._runs.change(run_id, staged=staged)
-        if len(staged) > 1 and any(run.is_chain_start for run in staged):
-            self._let_begin(run_id)
+        self._runs.add(run)
         return run
-
-    def _let_begin(self, run_id: str) -> None:
-        """Let a run begin a chain, although its first attempt was staged inside the chain of another request."""
-        staged = tuple(replace(run, is_chain_start=True) for run in self._runs.of(run_id).staged)
-        self._runs.change(run_id, staged=staged)
 
     def _take_over(self, event: LedgerEvent) -> None:
         run_id = text_of(event, "run_id")
         self._request(event).add_run(text_of(event, "slice_id"), run_id)
         if event.details.get("chain_start", False):
-            self._let_begin(run_id)
+            self._runs.let_begin(run_id)
 
     def _complete(self, event: LedgerEvent) -> None:
         request = self._request(event)

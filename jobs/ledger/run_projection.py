@@ -108,6 +108,18 @@ class RunsProjection:
         if events.staged:
             self.slots[run_id] = RunSlot()
 
+    def add(self, run: StagedRun) -> None:
+        """Add an attempt at a run. If any attempt was staged as the beginning of a chain, the run is one."""
+        run_id = run.result.run_id
+        staged = (*self.of(run_id).staged, run)
+        self.change(run_id, staged=staged)
+        if len(staged) > 1 and any(attempt.is_chain_start for attempt in staged):
+            self.let_begin(run_id)
+
+    def let_begin(self, run_id: str) -> None:
+        """Let a run begin a chain, although a request has staged it inside its own."""
+        self.change(run_id, staged=tuple(replace(run, is_chain_start=True) for run in self.of(run_id).staged))
+
     def renew_all(self) -> None:
         """Take in that for any run another attempt may count now."""
         self.slots = {run_id: RunSlot() for run_id in self.slots}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from jobs.ledger.ledger import Ledger
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_grid, slice_of_id
+from jobs.planning.changed_slices import named_spans
 from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import RequestContext
 from jobs.replay.suite_fingerprint import with_checks
@@ -48,10 +49,11 @@ def following(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:
     return with_checks(work), warnings
 
 
-def slices_to_follow(work: RequestContext) -> tuple[Slice, ...]:
-    """Return the published slices of the pipeline that `work.pipeline` reads, from the start of its own chain on.
+def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str, ...]]:
+    """Return the published slices of the pipeline that `work.pipeline` reads, and a warning if some are left out.
 
-    They end before the first slice that is not published. Their plan tells which of them are replayed.
+    They have no hole. Without one, they begin with the own chain; their plan tells which are replayed. If the other
+    pipeline has holes in what it publishes, they are between two of them: those with the newest own slice.
 
     Raises:
         RequestError: the other pipeline has published nothing there.
@@ -63,8 +65,8 @@ def slices_to_follow(work: RequestContext) -> tuple[Slice, ...]:
         slice_of_id(pipeline, slice_id)
         for slice_id in Ledger(work.lake.ledger(upstream), now_ms=work.ledger.now_ms).view().published
     ]
-    starts = [slice_of_id(pipeline, slice_id).start_ms for slice_id in own.published][:1]
-    first_ms = max([start for start in (*starts, grid.first_ms) if start is not None], default=None)
+    own_ms = [slice_of_id(pipeline, slice_id).start_ms for slice_id in own.published]
+    first_ms = max([start for start in (*own_ms[:1], grid.first_ms) if start is not None], default=None)
     chosen = [
         slice_
         for slice_ in theirs
@@ -73,6 +75,20 @@ def slices_to_follow(work: RequestContext) -> tuple[Slice, ...]:
     ]
     if not chosen:
         raise RequestError(f"pipeline {upstream} has published no slice that pipeline {pipeline.name} could read")
-    ends = [slice_.end_ms for slice_ in chosen]
-    whole = next((place for place, end in enumerate(ends[:-1], 1) if chosen[place].start_ms != end), len(chosen))
-    return tuple(chosen[:whole])
+    parts = [[chosen[0]]]
+    for slice_ in chosen[1:]:
+        if slice_.start_ms == parts[-1][-1].end_ms:
+            parts[-1].append(slice_)
+        else:
+            parts.append([slice_])
+    newest_ms = own_ms[-1] if own_ms else chosen[0].start_ms
+    followed = next((part for part in reversed(parts) if part[0].start_ms <= newest_ms), parts[0])
+    left_out = [slice_ for part in parts if part is not followed for slice_ in part]
+    if not left_out:
+        return tuple(followed), ()
+    warning = (
+        f"pipeline {upstream} has a hole in what it publishes. Pipeline {pipeline.name} follows "
+        f"{named_spans(followed)}, and not {named_spans(left_out)}: `hindcast run {pipeline.name} --from …` replays "
+        "these; a chain after a hole begins with --fresh or --warm-up"
+    )
+    return tuple(followed), (warning,)

@@ -8,12 +8,14 @@ from typing import Any
 
 from jobs.lake.lake import Lake
 from jobs.ledger.view import LedgerView, Request, RequestKind
+from jobs.orchestration.backfill_form import MAX_REASON
 from jobs.orchestration.open_ranges import busy_with
 from jobs.orchestration.scheduling import Replay, Wait, opened_for, replay_of
 from jobs.pipeline.files import load_file
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.restate import RestateGrammar
 from jobs.pipeline.slices import show_ms, slice_grid
+from jobs.plain_text import shortened
 from jobs.planning.assessing import open_proposal, restate_rule, waits_for
 from jobs.planning.change_sentences import ToldChanges, told
 from jobs.planning.published_spec import on_published_spec, why_lost
@@ -99,7 +101,7 @@ def restatement_conf(work: RequestContext, request: Request, *, publish: bool) -
     return {
         "from": show_ms(grid, request.from_ms),
         "to": show_ms(grid, request.to_ms),
-        "reason": request.reason or "no reason was given",
+        "reason": shortened(request.reason.strip(), MAX_REASON - 1) or "no reason was given",
         "publish": publish,
         "request": request.request_id,
     }

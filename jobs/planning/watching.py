@@ -29,6 +29,7 @@ class Watch(BaseModel):
             than an hour, whatever the clock shows.
         log: the place and the version of the event log that the decision was made with; None: not watched.
         log_format: the format of the event log.
+        log_from_ms: changes of the log count from this time on. The ledger of another pipeline is a log with leases.
         ledger: the same of the ledger.
         ledger_from_ms: changes of the ledger count from this time on. Requests of others renew their leases in it, and
             while data is awaited a decision each minute is enough.
@@ -40,6 +41,7 @@ class Watch(BaseModel):
     wake_ms: int
     log: tuple[str, int] | None = None
     log_format: LogFormat = "delta"
+    log_from_ms: int = 0
     ledger: tuple[str, int] | None = None
     ledger_from_ms: int = 0
     markers: tuple[str, ...] = ()
@@ -65,6 +67,7 @@ def watch_log(work: RequestContext, view: LedgerView, waiting: Waiting, *, versi
         wake_ms=again_ms if waiting.next_ms is None else min(again_ms, waiting.next_ms),
         log=(_anywhere(log), version),
         log_format=work.pipeline.log.format,
+        log_from_ms=0 if upstream is None else now_ms + MINUTE_MS,
         ledger=_ledger(work, view),
         ledger_from_ms=now_ms + MINUTE_MS,
         markers=tuple(_anywhere(work.lake.below(marker)) for marker in waiting.markers),
@@ -85,7 +88,8 @@ def sign_of(watch: Watch, *, now_ms: int) -> Sign | None:
     """Return a sign that a decision may be another one now; None if there is none yet."""
     if now_ms >= watch.wake_ms:
         return "clock"
-    if watch.log is not None and not place_at(watch.log[0], watch.log_format).is_newest(watch.log[1]):
+    log = watch.log if now_ms >= watch.log_from_ms else None
+    if log is not None and not place_at(log[0], watch.log_format).is_newest(log[1]):
         return "log"
     if any(map(marker_exists, watch.markers)):
         return "marker"

@@ -157,6 +157,25 @@ def test_a_reader_that_cannot_follow_does_not_stop_the_others(shell: Shell) -> N
     assert shell.json("status", "zeros")["pipelines"][0]["published"]["slices"] == 1
 
 
+def test_a_hole_in_what_the_other_pipeline_publishes_is_told_and_the_newest_part_is_followed(shell: Shell) -> None:
+    """What the reader lacked after the hole was never named, and a change there was never followed."""
+    (shell.root / "pipelines" / "pairs.yaml").unlink()
+    days = [str(FIRST + timedelta(days=day)) for day in range(DAYS + 1)]
+    assert shell("run", "hours", "--from", days[0], "--to", days[2]) == 0, shell.err
+    assert shell("run", "hours", "--from", days[3], "--to", days[5], "--fresh") == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    left_out = f"Pipeline days follows {days[0]} … {days[1]}, and not {days[3]} … {days[4]}"
+    assert left_out in " ".join(shell.err.split())
+    assert shell("follow", "hours", "--dry-run") == 0
+    assert left_out in " ".join(shell.out.split())
+    assert shell("run", "days", "--from", days[3], "--to", days[5], "--fresh") == 0, shell.err
+    append(shell.root, 3, [23])
+    assert shell("run", "hours", "--from", days[3], "--to", days[5]) == 0, shell.err
+    assert shell("follow", "hours") == 0, shell.err
+    assert "1 slice replayed, 2 in the range" in shell.out
+    assert f"follows {days[3]} … {days[4]}, and not {days[0]} … {days[1]}" in " ".join(shell.err.split())
+
+
 def test_a_pipeline_that_nobody_reads_and_a_cycle(shell: Shell) -> None:
     assert shell("follow", "pairs") == 0
     assert "no pipeline reads pairs" in shell.out

@@ -8,14 +8,17 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.ledger.provenance import DagRunOrigin
 from jobs.ledger.view import RequestKind
-from jobs.orchestration.restatements import BackfillStart, plan_request, propose_changes, to_start
+from jobs.orchestration.backfill_checks import checked_form
+from jobs.orchestration.restatements import BackfillStart, plan_request, propose_changes, restatement_conf, to_start
 from jobs.orchestration.scheduling import Replay, publish_task, replay
 from jobs.pipeline.slices import slices_between
 from jobs.planning.change_sentences import ToldChanges
 from jobs.planning.changed_slices import changed_slices
-from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context
+from jobs.planning.readiness import Waiting
+from jobs.planning.request_context import Asked, IfOpen, RequestContext, open_request_context, requested_event
 from jobs.planning.restating import request_to_continue
 from jobs.planning.steps import Ask
+from jobs.planning.watching import sign_of, watch_log
 from jobs.review.verify_input import verify_inputs
 from tests.support.day_chains import DAY_MS, FIRST_MS, SESSION, Place, Put, replayed, roll_back, run, totals
 from tests.support.replays import pipeline_of
@@ -171,6 +174,30 @@ def test_a_restatement_whose_state_reaches_into_slices_rolled_back_upstream_wait
     assert run(work, 4, 5, if_open=IfOpen.REPLACE).is_published
     restated(down)
     assert changed(down) == []
+
+
+def test_a_pipeline_that_waits_for_another_one_decides_at_most_once_a_minute(place: Place) -> None:
+    """The other ledger changes every 20 s while its requests renew their leases. Each decision starts a task."""
+    work = place.work()
+    run(work, 0, 2)
+    down = open_request_context(pipeline_of(DOWN), work.lake, now_ms=lambda: place.now_ms)
+    [awaited] = slices_between(down.pipeline, FIRST_MS + 2 * DAY_MS, FIRST_MS + 3 * DAY_MS)
+    waiting = Waiting(slice=awaited, missing="late publishes it", since_ms=awaited.end_ms)
+    watch = watch_log(down, down.ledger.view(), waiting, version=work.ledger.view().version)
+    run(work, 2, 3)
+    assert sign_of(watch, now_ms=place.now_ms + 59_999) is None
+    assert sign_of(watch, now_ms=place.now_ms + 60_000) == "log"
+
+
+def test_any_reason_of_a_proposal_fits_the_form_that_starts_it(place: Place) -> None:
+    work = place.work()
+    run(work, 0, 3)
+    for reason in ("x" * 600, "  "):
+        asked = Asked(from_ms=FIRST_MS, to_ms=FIRST_MS + DAY_MS, who="ann", reason=reason, kind=RequestKind.REPAIR)
+        request_id = work.new_id()
+        view = work.ledger.write(lambda _: [requested_event(work, asked, request_id=request_id)])  # noqa: B023
+        conf = restatement_conf(work, view.requests[request_id], publish=True)
+        assert checked_form(work, conf, now_ms=place.now_ms).from_ms == FIRST_MS
 
 
 def test_a_restatement_ends_before_the_slices_that_the_other_pipeline_has_rolled_back(place: Place) -> None:
