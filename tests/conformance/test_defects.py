@@ -1,4 +1,4 @@
-"""Flink's defects F1 to F11 in both profiles: what the flink profile repeats and what strict does instead."""
+"""Flink's defects F1 to F12 in both profiles: what the flink profile repeats and what strict does instead."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from windowlib.profiles import FLINK, STRICT, EngineFault, Profile
 from windowlib.records.records import ASSIGNED, LATE, UNASSIGNED, Fate, Pane, Record, Tally
 from windowlib.testkit.contracts import LIST
 from windowlib.testkit.harness import Harness, resumed
-from windowlib.triggers.flink import ContinuousEventTime, CountReached, EventTime
+from windowlib.triggers.flink import ContinuousEventTime, ContinuousProcessingTime, CountReached, EventTime
 from windowlib.triggers.wrappers import ProcessingTimeout, Purging
 from windowlib.windows.assigners import DynamicSession, Global, Session, Sliding, Tumbling
 from windowlib.windows.evictors import KeepClose
@@ -222,6 +222,24 @@ def test_f11_in_strict_a_trigger_cannot_delete_the_cleanup_timer(profile: Profil
     assert harness.values() == [[1]]
     assert len(harness.operator.snapshot().windows) == still_open
     harness.check_resumable()
+
+
+@pytest.mark.parametrize(
+    ("profile", "fired"), [(STRICT, [[3, 4, 9], [3, 4, 9, 12]]), (FLINK, [[3, 4, 9, 12]])], ids=["strict", "flink"]
+)
+def test_f12_in_strict_a_time_out_that_restarts_keeps_the_timer_of_its_inner_trigger(
+    profile: Profile, fired: list[list[int]]
+) -> None:
+    """The first time-out is at 10, as is the inner trigger's first firing. The record at 4 restarts the time-out."""
+    inner = ContinuousProcessingTime(10)
+    trigger = ProcessingTimeout(inner=inner, timeout_ms=7, resets=True, clears=False)
+    harness = window_harness(profile=profile, assigner=Tumbling(size_ms=15, is_event_time=False), trigger=trigger)
+    for at_ms in (3, 4, 9, 12):
+        harness.clock(at_ms)
+        harness.record("a", at_ms, at_ms=0)
+    harness.clock(30)
+    harness.check_resumable()
+    assert harness.values() == fired
 
 
 @pytest.mark.parametrize("profile", [STRICT, FLINK], ids=["strict", "flink"])

@@ -114,6 +114,10 @@ class TimerQueue:
             insort(self._agenda, place, lo=self._agenda_next)
         bucket.setdefault(place)
 
+    def has(self, at_ms: int, key: Hashable, namespace: Namespace) -> bool:
+        """Return whether the timer was registered alone, and is not due yet."""
+        return (self._order(key), namespace, key) in self._buckets.get(at_ms, _NO_BUCKET)
+
     def share(self, at_ms: int, namespace: Namespace, owners: Owners) -> None:
         """Add a timer for each owner that `owners` holds when the instant is due.
 

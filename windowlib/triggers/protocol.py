@@ -81,6 +81,9 @@ class TriggerContext(Protocol):
     def register_processing_timer(self, at_ms: int) -> None:
         """Request a call of `on_processing_time` when the clock reaches `at_ms`."""
 
+    def has_processing_timer(self, at_ms: int) -> bool:
+        """Return whether `on_processing_time` will be called at `at_ms`."""
+
     def delete_processing_timer(self, at_ms: int) -> None:
         """Delete the processing timer at `at_ms`, if there is one."""
 

@@ -37,6 +37,8 @@ class Purging(Wrapping):
 
 
 _TIMEOUT: Final = "timeout_ms"
+_SHARED: Final = "timeout_shared"
+"""The key in `ctx.state` that is set if the inner trigger has a timer at the instant of the time-out, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +59,20 @@ class ProcessingTimeout(Trigger):
             raise SpecError(f"time-out trigger: the time-out must not be negative, got {self.timeout_ms} ms")
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
+        keeps_timers = ctx.profile.timeout_keeps_timers
+        if self.resets and keeps_timers:
+            _stop_waiting(ctx)  # before the inner trigger registers its timer of the same instant again
         result = self.inner.on_record(record, window, ctx)
         if result.is_fire:
             self.clear(window, ctx)
             return result
-        waits_until_ms = ctx.state.get(_TIMEOUT)
-        if waits_until_ms is not None and self.resets:
-            ctx.delete_processing_timer(waits_until_ms)
-            waits_until_ms = None
-        if waits_until_ms is None:
-            ctx.state[_TIMEOUT] = ctx.profile.add(ctx.processing_time_ms, self.timeout_ms)
-            ctx.register_processing_timer(ctx.state[_TIMEOUT])
+        if self.resets and not keeps_timers:
+            _stop_waiting(ctx)
+        if _TIMEOUT not in ctx.state:
+            at_ms = ctx.state[_TIMEOUT] = ctx.profile.add(ctx.processing_time_ms, self.timeout_ms)
+            if keeps_timers and ctx.has_processing_timer(at_ms):
+                ctx.state[_SHARED] = True
+            ctx.register_processing_timer(at_ms)
         return result
 
     def on_event_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
@@ -91,13 +96,11 @@ class ProcessingTimeout(Trigger):
         if self.clears:
             self.clear(window, ctx)
         elif not ctx.profile.timeout_adds_to_timers:
-            ctx.state.pop(_TIMEOUT, None)
+            _stop_waiting(ctx)
         return FIRE_AND_PURGE if result.is_purge else FIRE
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        waits_until_ms = ctx.state.pop(_TIMEOUT, None)
-        if waits_until_ms is not None:
-            ctx.delete_processing_timer(waits_until_ms)
+        _stop_waiting(ctx)
         self.inner.clear(window, ctx)
 
     def may_leave_records(self, *, is_event_time: bool) -> bool:
@@ -106,3 +109,11 @@ class ProcessingTimeout(Trigger):
 
     def may_lose_data(self, *, allowed_lateness_ms: int) -> str | None:
         return self.inner.may_lose_data(allowed_lateness_ms=allowed_lateness_ms)
+
+
+def _stop_waiting(ctx: TriggerContext) -> None:
+    """End the wait, and delete its timer unless the inner trigger has that timer, too."""
+    at_ms = ctx.state.pop(_TIMEOUT, None)
+    is_shared = ctx.state.pop(_SHARED, False)
+    if at_ms is not None and not is_shared:
+        ctx.delete_processing_timer(at_ms)

@@ -234,6 +234,11 @@ class OpenWindow:
             return
         self.runtime.timers.processing_timers.register(at_ms, self.key, self.window)
 
+    def has_processing_timer(self, at_ms: int) -> bool:
+        if self._is_cleanup(at_ms, is_event_time=False):
+            return not self.cleanup_deleted
+        return self.runtime.timers.processing_timers.has(at_ms, self.key, self.window)
+
     def delete_processing_timer(self, at_ms: int) -> None:
         """Delete a processing timer of this window, except the operator's cleanup timer (F11)."""
         at_ms = timer_instant("delete_processing_timer", at_ms)

@@ -13,7 +13,7 @@ _ALLOWED: Final[Mapping[str, str]] = {
     "count": COUNT, "turn": COUNT,
     "next_firing_ms": INSTANT, "timeout_ms": INSTANT, "hold_ms": INSTANT, "deadline_ms": INSTANT,
     "last_fired": NUMBER,
-    FINISHED: FLAG, "is_late": FLAG, "waits_for_end": FLAG,
+    FINISHED: FLAG, "is_late": FLAG, "timeout_shared": FLAG, "waits_for_end": FLAG,
     "part": STATE, "inner": STATE, "early": STATE, "late": STATE,
 }  # fmt: skip
 

@@ -1,21 +1,26 @@
 """The processing-time time-out around another trigger."""
 
+from itertools import combinations, product
 from typing import Any
 
 import pytest
 
 from tests.support.harness import window_harness
-from windowlib.bounds import TimeWindow
+from windowlib.bounds import TimeWindow, Window
 from windowlib.functions.window_functions import Aggregates, aggregate
 from windowlib.keyed.state import KeyedState
 from windowlib.keyed.timers import STALE_MAX, TimerService
-from windowlib.profiles import FLINK, STRICT, EngineFault, Profile
+from windowlib.profiles import BEAM, FLINK, STRICT, EngineFault, Profile
+from windowlib.records.records import Record
+from windowlib.testkit.contracts import LIST
+from windowlib.testkit.harness import Harness
 from windowlib.triggers.flink import ContinuousProcessingTime, CountReached, ProcessingTime
-from windowlib.triggers.protocol import CONTINUE
+from windowlib.triggers.protocol import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
 from windowlib.triggers.wrappers import ProcessingTimeout
 from windowlib.windows.assigners import Global, Tumbling
 from windowlib.windows.contents import contents_of
 from windowlib.windows.open_windows import OpenWindow, Runtime
+from windowlib.windows.spec import WindowSpec
 
 
 def test_if_the_inner_trigger_fires_on_the_clock_the_wait_ends() -> None:
@@ -82,6 +87,48 @@ def runtime_of(profile: Profile) -> Runtime:
     timers = TimerService()
     contents = contents_of(Aggregates((aggregate("count"),)), keeps_records=False)
     return Runtime(profile, timers, KeyedState((), timers), contents=contents, is_event_time=False)
+
+
+@pytest.mark.parametrize("inner", [ProcessingTime(), ContinuousProcessingTime(5)], ids=["end", "continuous"])
+@pytest.mark.parametrize("profile", [STRICT, BEAM], ids=["strict", "beam"])
+def test_no_time_out_makes_a_window_lose_records(inner: Trigger, profile: Profile) -> None:
+    """Time-outs at all instants, also at those of the inner trigger's timers and of the cleanup."""
+    instants = range(1, 12)
+    for after_ms, resets, clears in product(range(8), (False, True), (False, True)):
+        trigger = ProcessingTimeout(inner=inner, timeout_ms=after_ms, resets=resets, clears=clears)
+        spec = WindowSpec(
+            assigner=Tumbling(size_ms=12, is_event_time=False), trigger=trigger, function=LIST, profile=profile
+        )
+        for arrivals in combinations(instants, 3):
+            harness = Harness(spec)
+            for at_ms in arrivals:
+                harness.clock(at_ms - 1)
+                harness.record("a", at_ms, at_ms=0)
+            harness.clock(50)
+            assert harness.values()[-1] == list(arrivals), (trigger, arrivals)
+
+
+class FiresAsRecordsSay(Trigger):
+    """A user's trigger: the value of a record is the instant at which it fires, or None."""
+
+    def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
+        if record.value is not None:
+            ctx.register_processing_timer(record.value)
+        return CONTINUE
+
+    def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
+        return FIRE
+
+
+def test_a_time_out_that_restarts_keeps_a_timer_that_the_inner_trigger_registers_later() -> None:
+    trigger = ProcessingTimeout(inner=FiresAsRecordsSay(), timeout_ms=15, resets=True)
+    harness = window_harness(assigner=Global(), trigger=trigger)
+    for at_ms, value in ((5, None), (12, 20), (14, None)):  # the time-out of the first record is at 20
+        harness.clock(at_ms)
+        harness.record("a", value, at_ms=0)
+        harness.check_resumable()
+    harness.clock(20)
+    assert harness.values() == [[None, 20, None]]
 
 
 @pytest.mark.parametrize(("keys", "stale_max"), [(3, 0), (9, 2), (STALE_MAX, STALE_MAX)])
