@@ -6,7 +6,7 @@ counted. So the number of records of a slice is exact, and a file is listed only
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -19,7 +19,7 @@ from jobs.lake.log_version import DataFile, DeletedRows
 from jobs.lake.parquet_files import open_parquet
 from jobs.lake.pinned_files import PinnedFile, SlicePart
 from jobs.lake.slice_instants import Span, TimeKind, slice_instants, statistics_span
-from jobs.lake.slicing import SlicedFiles, Slicing, null_slices, overlapped, span_groups
+from jobs.lake.slicing import EVER, SlicedFiles, Slicing, null_slices, overlapped
 from jobs.pipeline.slices import SliceGrid, first_edge_ms, last_edge_ms
 from jobs.runs import Slice
 from jobs.storage import file_system
@@ -49,7 +49,7 @@ class ColumnSlicing(Slicing):
     `_spans` has the span of each file whose groups were told, so that its `add` and its `remove` have equal groups.
     """
 
-    _spans: dict[str, Span | None] = field(default_factory=dict)
+    _spans: dict[str, Span] = field(default_factory=dict)
 
     @property
     def column(self) -> str:
@@ -75,7 +75,7 @@ class ColumnSlicing(Slicing):
         nulls = [file_times.nulls for file_times in times.values()]
         if any(nulls):
             raise null_slices(self.log, self.cut.by, nulls)
-        self._spans.update({path: file_times.span for path, file_times in times.items()})
+        self._spans.update({path: own.span for path, own in times.items() if own.span is not None})
         self._refuse_far()
         files = [pin for file in self.log.files() if file.path in times for pin in self._parts(file, times[file.path])]
         return SlicedFiles(files=tuple(files), data_ms=self._data_ms(times.values()))
@@ -85,9 +85,9 @@ class ColumnSlicing(Slicing):
         by = self.cut.by
         grid = SliceGrid(every_ms=by.every_ms, zone=by.zone, first_ms=None, last_ms=None)
         for path, span in self._spans.items():
-            if span is not None and span.first_ms < first_edge_ms(grid) and by.first is None:
+            if span.first_ms < first_edge_ms(grid) and by.first is None:
                 is_where, key = "before the year 1", "first"
-            elif span is not None and span.last_ms >= last_edge_ms(grid) and by.last is None:
+            elif span.last_ms >= last_edge_ms(grid) and by.last is None:
                 is_where, key = "after the year 9999", "last"
             else:
                 continue
@@ -202,12 +202,12 @@ class ColumnSlicing(Slicing):
         return tuple(sorted(instants))
 
     @override
-    def groups(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:
-        """Return the slices that a file may have records of; all slices if nothing tells it."""
+    def span(self, path: str, action: Mapping[str, Any], *, version: int) -> Span:
+        """Return the span of the times of a file. A `remove` may have no statistics, so the `add` told it."""
         if path not in self._spans:
             name = self.log.physical[self.column]
-            self._spans[path] = statistics_span(action.get("stats"), name, self.cut.by.zone)
-        return span_groups(self.cut, self._spans[path])
+            self._spans[path] = statistics_span(action.get("stats"), name, self.cut.by.zone) or EVER
+        return self._spans[path]
 
 
 def _is_flat(file: "pq.ParquetFile") -> bool:

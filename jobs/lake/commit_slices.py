@@ -26,7 +26,7 @@ from jobs.lake.log_version import DataFile
 from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.row_tracking import ROW_TRACKING, stored_versions
 from jobs.lake.slice_instants import Span
-from jobs.lake.slicing import SlicedFiles, Slicing, overlapped, span_groups
+from jobs.lake.slicing import SlicedFiles, Slicing, overlapped
 from windowlib.bounds import MIN_TIMESTAMP_MS
 from windowlib.errors import LogError
 
@@ -141,8 +141,8 @@ class CommitSlicing(Slicing):
         )
 
     @override
-    def groups(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:
-        """Return the slices that a file may have records of."""
+    def span(self, path: str, action: Mapping[str, Any], *, version: int) -> Span:
+        """Return the times between which the records of a file were appended."""
         place = place_of(self.log_files.root, path)
         if place not in self._spans:
             origin = self.origins.get(place)
@@ -150,4 +150,4 @@ class CommitSlicing(Slicing):
             # The version has the file no more, so its footer is not read: it has records of commits up to its own.
             rewritten = Span(_BEGINNING, self.times[origin.version]) if origin is not None and is_rewritten else None
             self._spans[place] = rewritten or self._span_of(place, origin)
-        return span_groups(self.cut, self._spans[place])
+        return self._spans[place]

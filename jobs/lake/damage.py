@@ -22,7 +22,12 @@ REMOTE_ADVICE = (
     "again. If an object is damaged or lost, put it back from a copy"
 )
 
-
+_FEATURE_ADVICE = (
+    "The library that reads the table here does not have this feature. Drop the feature (ALTER TABLE … DROP FEATURE; "
+    "REORG TABLE … APPLY (PURGE) removes deletion vectors), or append the records to a table without it"
+)
+_FEATURE = re.compile(r"[Tt]able features required|Feature '\w+' is not supported|catalog-managed table")
+"""How deltalake names a feature of a table that it cannot read."""
 _MAX_CAUSE = 300
 
 
@@ -64,6 +69,8 @@ def log_errors(uri: str, doing: str) -> Iterator[None]:
     def make_error(error: BaseException) -> LogError:
         # The text of a panic carries a backtrace of Rust: only its first line is shown.
         cause = str(error).partition("\n")[0].strip()[:_MAX_CAUSE]
+        if _FEATURE.search(cause):
+            return LogError(f"event log {uri}: {doing} failed: {cause}. {_FEATURE_ADVICE}")
         if is_remote(uri):
             return LogError(f"event log {uri}: {doing} failed: {cause or type(error).__name__}. {REMOTE_ADVICE}")
         return LogError(

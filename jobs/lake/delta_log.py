@@ -17,7 +17,7 @@ from jobs.lake.arrow_types import arrow_table, texts_of, values_of
 from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import log_errors
 from jobs.lake.delta_tables import is_newest, open_delta, open_newest
-from jobs.lake.log_files import NO_DIGESTS, LogFiles, list_log_files, place_of
+from jobs.lake.log_files import NO_DIGESTS, LogFiles, checkpoint_entries, list_log_files, place_of
 from jobs.lake.log_version import DataFile, DeletedRows, LogTip, LogVersion, commit_digest, no_bounds
 from jobs.storage import file_system, is_remote
 from windowlib.errors import LogError
@@ -31,6 +31,7 @@ _MAPPING_MODE = "delta.columnMapping.mode"
 _MAPPED = {"name", "id"}
 _TYPE_CHANGES = "delta.typeChanges"
 _DELETION_VECTORS = "deletionVectors"
+_VECTORS: Final = ("add.path", "add.deletionVector.pathOrInlineDv", "add.deletionVector.offset")
 _ANY_VERSION: Final = 10**20 - 1
 
 
@@ -115,10 +116,17 @@ class LogTable(LogVersion):
 
     def _deletion_vectors(self) -> Mapping[str, DeletedRows]:
         """Return the place of a data file -> its deleted rows, for the files with a deletion vector."""
+        from deltalake.exceptions import DeltaError
+
         if _DELETION_VECTORS not in (self.table.protocol().reader_features or ()):
             return {}
         with log_errors(self.uri, "reading its deletion vectors"):
-            vectors = arrow_table(self.table.deletion_vectors())
+            try:
+                vectors = arrow_table(self.table.deletion_vectors())
+            except DeltaError:  # for example a feature of the table, although no file has a vector
+                if _has_vectors(self.log_files()):
+                    raise
+                return {}
             rows = (bits.values.to_numpy(zero_copy_only=False) for bits in vectors["selection_vector"])
             places = (place_of("", path) for path in vectors["filepath"].to_pylist())
             return {place: DeletedRows.of(is_kept) for place, is_kept in zip(places, rows, strict=True)}
@@ -181,6 +189,22 @@ def describe_log(uri: str, version: int | None = None) -> LogTable:
             name: spell_type(changes[0]["fromType"]) for name, own in fields.items() if (changes := _type_changes(own))
         },
     )
+
+
+def _has_vectors(files: LogFiles) -> bool:
+    """Return whether a data file of the version has a deletion vector, by the checkpoint and the commits after it."""
+    live = {_marked(entry["add"]) for entry in checkpoint_entries(files, _VECTORS) if entry.get("add")}
+    for version in range(0 if files.checkpoint is None else files.checkpoint.version + 1, max(files.commits) + 1):
+        entries = files.entries(version)
+        live -= {_marked(entry["remove"]) for entry in entries if "remove" in entry}
+        live |= {_marked(entry["add"]) for entry in entries if "add" in entry}
+    return any(vector is not None for _path, vector, _offset in live)
+
+
+def _marked(action: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return the path of a file and the place of its deletion vector, which identify what an action adds or removes."""
+    vector = action.get("deletionVector") or {}
+    return action.get("path"), vector.get("pathOrInlineDv"), vector.get("offset")
 
 
 def _type_changes(field: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -18,6 +18,7 @@ from jobs.lake.log_files import LogFiles, place_of
 from jobs.lake.log_version import NO_COMMITS, LogPlace, LogVersion
 from jobs.lake.pinned_files import BYTES_PER_RECORD, PinnedFile, refuse_damage
 from jobs.lake.row_tracking import ROW_ID_COLUMN, VERSION_COLUMN
+from jobs.lake.slice_instants import Span
 from jobs.lake.slicing import SlicedFiles, Slicing
 from jobs.lake.slicing_choice import is_partitioned, slicing_of
 from jobs.pipeline.look_back import LookBack
@@ -141,6 +142,10 @@ class PinnedLog:
     def slice_of(self, group: str | None) -> str | None:
         """Return the slice of a group of `history`; None outside of the slices."""
         return self._slicing.slice_of(group)
+
+    def span_of(self, action: Mapping[str, Any], *, version: int) -> Span | None:
+        """Return the instants between which the file of an action may have records; None if it has none of a slice."""
+        return self._slicing.span(str(action["path"]), action, version=version)
 
     def place(self, file: PinnedFile) -> str:
         """Return the absolute path of a file in the file system of the log."""

@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jobs.lake.commit_slices import commit_time_ms, commit_times
 from jobs.lake.event_log import files_of_slices, pin_log
 from jobs.lake.file_origins import operation_of
 from jobs.lake.known_log import KnownLog
-from jobs.lake.log_cut import Cut
 from jobs.lake.log_files import Entry, LogFiles
-from jobs.lake.log_look import action_span
 from jobs.lake.log_version import LogPlace
 from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.rewrites import Rewrite, RewrittenSlice, actions_digest, predicate_of
 from jobs.lake.slice_instants import Span
+from jobs.lake.slicing import EVER
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
 from windowlib.errors import LogError
@@ -32,32 +32,33 @@ class FoundRewrites:
     rewrites: tuple[Rewrite, ...]
 
 
-def spans_with_records(place: LogPlace, *, by: SliceGrammar, known: KnownLog) -> list[Span]:
-    """Return spans of instants that have every slice of which the log has records, or had some that a commit removed.
+def spans_of_removals(place: LogPlace, *, by: SliceGrammar, known: KnownLog) -> list[Span]:
+    """Return the instants between which each file had its records that a commit removed or changed.
+
+    A span that nothing tells is that of all records that are known.
 
     Raises:
         LogError: as for `pin_log` without slices.
     """
     pinned = pin_log(place, by=by, slices=(), known=known, may_be_changed=True)
-    spans = [Span(at_ms, at_ms) for at_ms in pinned.data_ms]
     files = pinned.log_files
-    if by.is_by_commits:
-        return [*spans, *(Span(at_ms, at_ms) for at_ms in commit_times(files, pinned.version).values())]
-    cut = Cut(uri=place.uri, by=by, slices=())
-    for version in range(pinned.history.since, pinned.version + 1):
-        for entry in files.entries(version):
-            span = _removed_span(entry, cut, names=pinned.slice_names)
-            spans += [] if span is None else [span]
-    return spans
+    spans = [
+        pinned.span_of(action, version=version)
+        for version in range(pinned.history.since, pinned.version + 1)
+        for action in map(_taken, files.entries(version))
+        if action
+    ]
+    times = commit_times(files, pinned.version).values() if by.is_by_commits else ()
+    told_ms = {*pinned.data_ms, *times, *(at_ms for span in spans for at_ms in span or ())} - {*EVER}
+    first_ms, last_ms = min(told_ms, default=0), max(told_ms, default=-1)
+    return [Span(max(span.first_ms, first_ms), min(span.last_ms, last_ms)) for span in spans if span is not None]
 
 
-def _removed_span(entry: Entry, cut: Cut, *, names: Mapping[str, str]) -> Span | None:
-    """Return the instants of the records that an action removes; None if it removes none, or does not tell it."""
-    remove = entry.get("remove") or {}
-    try:
-        return action_span(remove, cut, names=names) if remove.get("dataChange", bool(remove)) else None
-    except LogError:  # the value of its partition is no instant, so it was in no slice
-        return None
+def _taken(entry: Entry) -> Mapping[str, Any]:
+    """Return the action on a file of which records are removed; an empty one if it removes none."""
+    action = entry.get("remove") or entry.get("add") or {}
+    is_removal = "remove" in entry or action.get("deletionVector") is not None
+    return action if is_removal and action.get("dataChange", True) else {}
 
 
 def find_rewrites(place: LogPlace, *, by: SliceGrammar, slices: Sequence[Slice], known: KnownLog) -> FoundRewrites:

@@ -12,10 +12,13 @@ from jobs.lake.pinned_files import PinnedFile
 from jobs.lake.slice_instants import Span
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
+from windowlib.bounds import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from windowlib.errors import LogError
 
 OUTSIDE: Final = "\0"
 """The group of all records outside of the slices, where groups are slices."""
+EVER: Final = Span(MIN_TIMESTAMP_MS, MAX_TIMESTAMP_MS)
+"""The span of a file of which nothing tells the times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,12 @@ class Slicing(ABC):
         """
 
     @abstractmethod
+    def span(self, path: str, action: Mapping[str, Any], *, version: int) -> Span | None:
+        """Return the instants between which a file may have records; None if it has records of no slice.
+
+        Takes the arguments and raises as `groups` does.
+        """
+
     def groups(self, path: str, action: Mapping[str, Any], *, version: int) -> Sequence[str | None]:
         """Return the groups of the records of a file that a commit adds or removes.
 
@@ -60,6 +69,10 @@ class Slicing(ABC):
         Raises:
             LogError: the commit does not tell it.
         """
+        span = self.span(path, action, version=version) or EVER
+        slices = overlapped(self.cut, span)
+        is_inside = bool(slices) and slices[0].start_ms <= span.first_ms and span.last_ms < slices[-1].end_ms
+        return [*(slice_.slice_id for slice_ in slices), *([] if is_inside else [OUTSIDE])]
 
     def slice_of(self, group: str | None) -> str | None:
         """Return the slice of a group; None if it is outside of the slices."""
@@ -88,11 +101,3 @@ def overlapped(cut: Cut, span: Span) -> Sequence[Slice]:
     """Return the slices that a span overlaps."""
     first = bisect_right(cut.slices, span.first_ms, key=lambda slice_: slice_.end_ms)
     return cut.slices[first : bisect_right(cut.slices, span.last_ms, key=lambda slice_: slice_.start_ms)]
-
-
-def span_groups(cut: Cut, span: Span | None) -> Sequence[str | None]:
-    """Return the slices that a file may have records of, as groups, and OUTSIDE; all of them if the span is None."""
-    slices = cut.slices if span is None else overlapped(cut, span)
-    is_inside = span is not None and bool(slices) and slices[0].start_ms <= span.first_ms
-    is_inside = is_inside and span is not None and span.last_ms < slices[-1].end_ms
-    return [*(slice_.slice_id for slice_ in slices), *([] if is_inside else [OUTSIDE])]

@@ -12,7 +12,7 @@ from jobs.lake.log_cut import Cut, slice_value
 from jobs.lake.log_files import LogFiles
 from jobs.lake.log_version import LogVersion
 from jobs.lake.pinned_files import PinnedFile
-from jobs.lake.slice_instants import TIME_KINDS
+from jobs.lake.slice_instants import TIME_KINDS, Span
 from jobs.lake.slicing import SlicedFiles, Slicing, null_slices
 from jobs.pipeline.models.log import SliceGrammar
 from windowlib.errors import LogError
@@ -67,6 +67,14 @@ class PartitionSlicing(Slicing):
                 "file: append its records to a new table, and name it in `log.table` (docs/reference/logs.md)"
             )
         return (self._values[path],)
+
+    @override
+    def span(self, path: str, action: Mapping[str, Any], *, version: int) -> Span | None:
+        """Return the instant at which the partition of a file begins; None if its value is no instant."""
+        [value] = self.groups(path, action, version=version)
+        if value is None or not self.cut.is_instant(value):
+            return None
+        return Span(self.cut.instant_ms(value), self.cut.instant_ms(value))
 
     @override
     def slice_of(self, group: str | None) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from jobs.lake.known_log import KnownLog
 from jobs.lake.log_version import LogPlace
-from jobs.lake.rewrite_search import FoundRewrites, find_rewrites, spans_with_records
+from jobs.lake.rewrite_search import FoundRewrites, find_rewrites, spans_of_removals
 from jobs.lake.rewrites import Rewrite
 from jobs.ledger.acceptances import AcceptedRewrite, accepted_event, by_table
 from jobs.ledger.events import LedgerEvent
@@ -46,14 +46,14 @@ def rewrites_of(work: RequestContext, view: LedgerView) -> FoundRewrites:
     grid = slice_grid(work.pipeline)
     stored = [slice_ for slice_ in view.slices.values() if slice_at(grid, slice_.start_ms) == slice_]
     known = known_log(view, stored)
-    slices = tuple(sorted({*stored, *_slices_with_records(work, place, known)}, key=lambda slice_: slice_.start_ms))
+    slices = tuple(sorted({*stored, *_slices_of_removals(work, place, known)}, key=lambda slice_: slice_.start_ms))
     return find_rewrites(place, by=work.pipeline.log.slice, slices=slices, known=known)
 
 
-def _slices_with_records(work: RequestContext, place: LogPlace, known: KnownLog) -> set[Slice]:
-    """Return the slices of the pipeline, up to now, of which the log has records, or had some."""
+def _slices_of_removals(work: RequestContext, place: LogPlace, known: KnownLog) -> set[Slice]:
+    """Return the slices of the pipeline, up to now, of which a commit may have removed or changed records."""
     grid, filled, now_ms = slice_grid(work.pipeline), set[Slice](), work.ledger.now_ms()
-    for span in spans_with_records(place, by=work.pipeline.log.slice, known=known):
+    for span in spans_of_removals(place, by=work.pipeline.log.slice, known=known):
         last_ms = min(span.last_ms, now_ms)
         slice_ = None if last_ms < span.first_ms else slice_at(grid, max(span.first_ms, grid.first_ms or span.first_ms))
         while slice_ is not None and slice_.start_ms <= last_ms:

@@ -68,7 +68,16 @@ def day_ms(text: str) -> int:
 
 def append_day(lake: Path, day: str, amounts: dict[str, int], *, arrives: str | None = None) -> None:
     """Append one commit to the log: one record per key, which arrives on its day or on another one."""
-    rows = [
+    _append(lake, _records(day, amounts, arrives=arrives), partition_by=["day"])
+
+
+def append_bulk(lake: Path, days: dict[str, dict[str, int]]) -> None:
+    """Append one file with the records of some days to a log without partitions."""
+    _append(lake, [record for day, amounts in days.items() for record in _records(day, amounts)], partition_by=None)
+
+
+def _records(day: str, amounts: dict[str, int], *, arrives: str | None = None) -> list[dict[str, object]]:
+    return [
         {
             "id": f"{day}/{key}/{amount}",
             "key": key,
@@ -78,9 +87,11 @@ def append_day(lake: Path, day: str, amounts: dict[str, int], *, arrives: str | 
         }
         for key, amount in amounts.items()
     ]
-    write_deltalake(
-        lake / "event_logs" / "sales", pa.Table.from_pylist(rows, schema=SCHEMA), mode="append", partition_by=["day"]
-    )
+
+
+def _append(lake: Path, rows: list[dict[str, object]], *, partition_by: list[str] | None) -> None:
+    records = pa.Table.from_pylist(rows, schema=SCHEMA)
+    write_deltalake(lake / "event_logs" / "sales", records, mode="append", partition_by=partition_by)
 
 
 RECORD = parse_type("struct<id:string>")

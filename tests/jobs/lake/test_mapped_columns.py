@@ -16,7 +16,7 @@ from jobs.lake.known_log import KnownLog
 from jobs.lake.log_cut import Cut
 from jobs.lake.log_look import log_slices, touched_since
 from jobs.lake.log_rows import find_records, leaf_columns
-from jobs.lake.rewrite_search import spans_with_records
+from jobs.lake.rewrite_search import spans_of_removals
 from jobs.lake.slice_instants import Span
 from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.expressions.derivation import derivation_of
@@ -90,5 +90,5 @@ def test_a_renamed_column_has_the_values_of_its_physical_name(tmp_path: Path) ->
                 assert (touched_since(tip, tip.version - 1, cut, names=seen.names) or {}).keys() >= {
                     _span(gone[physical])
                 }, seed
-                assert _span(gone[physical]) in spans_with_records(place, by=by, known=KnownLog()), seed
+                assert _span(gone[physical]) in spans_of_removals(place, by=by, known=KnownLog()), seed
         assert opened.bounds("missing").num_rows == 0
