@@ -9,6 +9,8 @@ from jobs.ledger.events import EventKind, LedgerEvent, checked_event, staged_eve
 from jobs.ledger.view import LedgerView, Request, RequestState
 from jobs.planning.chains import continues_chain
 from jobs.planning.request_context import RequestContext
+from jobs.planning.steps import Ask
+from jobs.publishing.stop_reasons import listed
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.runs import RunResult
 from windowlib.errors import AuditError, HindcastError, InvariantBroken, RequestError
@@ -39,6 +41,28 @@ def may_stage(request: Request) -> bool:
             )
         case _:
             assert_never(request.state)
+
+
+def check_left_out(work: RequestContext, view: LedgerView, ask: Ask) -> None:
+    """Check that the published request of `ask` has left out no slice of it.
+
+    The DAG runs of Airflow's own backfill share one request. It may be published while one of them has no lease:
+    between two tries of its replay, or while it waits longer than `HANDOVER_MS` for a slot.
+
+    Raises:
+        RequestError: a slice has no run in the request, and readers do not see a current run of it.
+    """
+    request = view.requests[ask.request_id or ""]
+    missing = {slice_.slice_id for slice_ in ask.slices} - request.runs.keys()
+    if request.is_complete or not missing:
+        return
+    steps = (step for step in work.plan(view, ask).steps if step.slice.slice_id in missing)
+    left_out = [step.slice.slice_id for step in steps if step.valid_run is None or not step.is_published]
+    if left_out:
+        raise RequestError(
+            f"request {request.request_id} was published without {listed(left_out)}, which this DAG run had not staged "
+            "yet. Clear the DAG run as a whole: it then replays its slices in a new request"
+        )
 
 
 def replay_until_closed(work: RequestContext, order: ReplayOrder, *, replayer: Replayer) -> list[RunResult]:

@@ -255,10 +255,15 @@ def was_settled(work: RequestContext, lease_id: str, *, publisher: str) -> str |
     """
     view = work.ledger.view()
     for request in reversed([*view.requests.values()]):
-        if request.request_id == lease_id or any(origin.lease_id == lease_id for origin in request.origins):
+        origin = next((origin for origin in request.origins if origin.lease_id == lease_id), None)
+        if request.request_id == lease_id or origin is not None:
             publication = view.settling(request)
             if publication is None or publication.decision_id == publisher:
                 return None
+            shown = request.runs.keys() | publication.changes.keys()
+            is_shared = request.kind is RequestKind.AIRFLOW_BACKFILL
+            if is_shared and origin is not None and not set(origin.slice_ids) <= shown:
+                return None  # it was published without slices of this DAG run
             return f"{publication.who} has published request {publication.request_id}"
     return None
 

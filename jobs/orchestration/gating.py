@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.lake.lake import Lake
-from jobs.ledger.view import LedgerView, Request, StagedRun
+from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import counted
 from jobs.planning.lease_keeping import release
@@ -56,7 +56,7 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
     With `slices`, only these are judged, for a DAG run that shares its request with others.
 
     Raises:
-        RequestError: there is no such request.
+        RequestError: there is no such request, or a DAG run that shares it has not staged a slice.
     """
     work = open_request_context(pipeline, lake, now_ms=lambda: now_ms)
     view = judge_request(work, opened.request_id)
@@ -70,7 +70,10 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
         return Gate(slices=0, settled=settled)
     runs = [view.run(run_id) for slice_id, run_id in request.runs.items() if slices is None or slice_id in slices]
     stopping = sorted((run for run in runs if not run.is_publishable), key=lambda run: run.result.slice.start_ms)
-    if not stopping:
+    unstaged = [slice_id for slice_id in slices or () if slice_id not in request.runs.keys() | view.published.keys()]
+    if not stopping and not (unstaged and request.kind is RequestKind.AIRFLOW_BACKFILL):
         return Gate(slices=len(runs))
     release(work, opened)
+    if not stopping:  # the publication of a shared request does not tell which slices it lacks
+        raise RequestError(f"request {request.request_id} has no run of {listed(unstaged)}: clear the replay task")
     return Gate(slices=len(runs), held=tuple(stopping), advice=waiver_advice(stopping))

@@ -12,7 +12,7 @@ from jobs.lake.pinned_files import BYTES_PER_RECORD
 from jobs.ledger.events import EventKind, LedgerEvent, closed_event, slice_columns
 from jobs.ledger.looks import verified_event
 from jobs.ledger.view import LedgerView, Request, RequestKind, StagedRun
-from jobs.orchestration.attempts import may_stage, replay_until_closed
+from jobs.orchestration.attempts import check_left_out, may_stage, replay_until_closed
 from jobs.orchestration.open_ranges import check_range_is_free, open_range
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.pipeline.slices import slices_between
@@ -160,7 +160,8 @@ def stage(
     slices and the plan, if the caller has made them with the pipeline of the request.
 
     Raises:
-        RequestError: the request is unknown or closed, or the slice before has no run.
+        RequestError: the request is unknown, closed, or published without one of the slices; or the slice before has no
+            run.
         HindcastError: the replayer failed.
     """
     work, request = context_of(work, request_id)
@@ -180,6 +181,7 @@ def stage(
     while True:
         view = work.ledger.view()
         if not may_stage(view.requests[request_id]):
+            check_left_out(work, view, ask)
             return _outcome(work, request_id, slices, replayed=len(replayed))
         if len(replayed) == len(ask.slices):  # no plan can order more
             _complete(work, request_id, first)

@@ -70,13 +70,16 @@ def release(work: RequestContext, opened: Opened, *, who: str | None = None, rea
 
     `who` and `reason`: who has stopped the holder, and how. The reason is shown as the failure of the request.
     """
+    work.ledger.write(lambda view: release_events(view, opened, who=who, reason=reason))
 
-    def decide(view: LedgerView) -> Sequence[LedgerEvent]:
-        request = view.requests.get(opened.request_id)
-        is_held = request is not None and any(lease.lease_id == opened.lease_id for lease in request.leases)
-        return [_released(opened, who=who, reason=reason)] if is_held else []
 
-    work.ledger.write(decide)
+def release_events(
+    view: LedgerView, opened: Opened, *, who: str | None = None, reason: str | None = None
+) -> Sequence[LedgerEvent]:
+    """Return the events by which a lease ends: none if it has ended. `who` and `reason`: as for `release`."""
+    request = view.requests.get(opened.request_id)
+    is_held = request is not None and any(lease.lease_id == opened.lease_id for lease in request.leases)
+    return [_released(opened, who=who, reason=reason)] if is_held else []
 
 
 def _released(opened: Opened, *, who: str | None = None, reason: str | None = None) -> LedgerEvent:

@@ -10,6 +10,7 @@ from jobs.ledger.view import LedgerView, Request, RequestKind, RequestState
 from jobs.pipeline.slices import slice_of_id, slices_between
 from jobs.plain_text import counted
 from jobs.planning.chains import newly_shown
+from jobs.planning.lease_keeping import release_events
 from jobs.planning.request_context import Opened, RequestContext, covers, is_live, with_cut_of
 from jobs.publishing.current_tables import move_current_tables
 from jobs.publishing.judging import MAX_TRIES, is_due, judge_request
@@ -44,7 +45,8 @@ def publish_staged(
 ) -> PublicationAttempt:
     """Publish a whole request for its holder, after the holder has staged all slices, or return why not.
 
-    If the request has no run of its own, because readers see a current run of every slice, it is closed.
+    The same commit ends the lease of the holder, whether the request is published or not. If the request has no run of
+    its own, because readers see a current run of every slice, it is closed.
 
     Args:
         work: the context of the holder.
@@ -113,7 +115,10 @@ def _publish(work: RequestContext, request_id: str, by: By, *, lease_id: str | N
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         nonlocal attempt
         attempt, events = publish_events(work, view, request_id=request_id, by=by, lease_id=lease_id)
-        return events
+        if lease_id is None:
+            return events
+        # In the same commit: else two DAG runs that share a request can each be refused because of the other's lease.
+        return [*events, *release_events(view, Opened(request_id=request_id, lease_id=lease_id))]
 
     view = judge_request(work, request_id)
     for _ in range(MAX_TRIES):

@@ -164,6 +164,53 @@ def test_a_failed_slice_of_airflows_backfill_stops_the_gate_of_its_own_dag_run_o
     assert dag.seen == []
 
 
+def interval(dag: Dag, day: int, **facts: object) -> Order:
+    """The order of one interval of Airflow's own backfill."""
+    return dag.order(
+        "replay", run_id=f"backfill__{day}", run_type="backfill", interval_start=at(f"2024-01-{day:02d}"),
+        interval_end=at(f"2024-01-{day + 1:02d}"), **facts,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("was_published", [False, True], ids=["new slice", "changed slice"])
+def test_a_run_of_airflows_backfill_fails_if_its_request_is_published_between_two_tries(
+    dag: Dag, *, was_published: bool
+) -> None:
+    """Defect: the second try replayed nothing, and the DAG run ended green. Cleared, it was skipped."""
+    if was_published:
+        loaded = dag.backfill("2024-01-01", "2024-01-03")
+        dag.replay(loaded)
+        assert dag_tasks.publish(loaded).is_published
+        for day, amounts in (("2024-01-01", {"b": 1, "c": -1}), ("2024-01-02", {"b": 7})):
+            append_day(Path(dag.lake.root), day, amounts)
+    first = interval(dag, 1)
+    dag.replay(first)
+    second = interval(dag, 2)
+    assert second.request_id == first.request_id
+
+    def no_cluster(_order: object) -> None:
+        raise LogError("no connection to the cluster")
+
+    with pytest.raises(LogError):
+        spark_task(open_request_context(sales(), dag.lake, now_ms=now_ms), second, FakeReplayer(on_order=no_cluster))
+    assert dag_tasks.publish(first, publisher="replay_sales/backfill__1").is_published
+    with pytest.raises(RequestError, match="published without 2024-01-02, which this DAG run had not staged yet"):
+        dag.replay(second)
+    cleared = interval(dag, 2, clear_number=1)
+    dag.replay(cleared)
+    assert dag_tasks.gate(cleared).why == "1 slice passed"
+    assert dag_tasks.publish(cleared).changed == ("2024-01-02",)
+    dag.replay(cleared)  # a try that was late changes nothing
+
+
+def test_the_gate_fails_if_a_run_of_airflows_backfill_has_staged_nothing(dag: Dag) -> None:
+    """Defect: after a person had marked the replay task as successful, the gate told `0 slices passed`."""
+    dag.replay(interval(dag, 1))
+    second = interval(dag, 2)
+    with pytest.raises(RequestError, match=f"request {second.request_id} has no run of 2024-01-02"):
+        dag_tasks.gate(second)
+
+
 def test_many_changed_slices_are_one_event(dag: Dag, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dag_tasks, "MAX_EVENTS", 2)
     order = dag.backfill("2024-01-01", "2024-01-04")

@@ -29,7 +29,7 @@ from jobs.planning.lease_keeping import leased
 from jobs.planning.request_context import Asked, Opened, RequestContext, is_live, open_request, open_request_context
 from jobs.publishing.decisions import resume, rollback
 from jobs.publishing.optimistic_check import By
-from jobs.publishing.publishing import publish, publish_request
+from jobs.publishing.publishing import publish, publish_request, publish_staged
 from jobs.publishing.rules import PublicationAttempt
 from jobs.publishing.waivers import waive
 from jobs.replay.orders import ReplayOrder
@@ -411,6 +411,28 @@ def test_a_shared_request_is_not_published_while_another_dag_run_works_on_it(
     assert done.waits_for, "it waits for the DAG run that works on the same request"
     dag.replayed(second)
     assert dag.published(second).is_published
+    assert list(work.ledger.view().published) == DAYS[:2]
+
+
+def test_of_two_dag_runs_that_publish_a_shared_request_at_once_the_second_publishes_it(
+    work: RequestContext, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: each was refused because of the other's lease, and both ended without a publication and without error."""
+    dag = Dag(work, clock)
+    first, second = dag.planned("2024-01-01", "2024-01-02"), dag.planned("2024-01-01", "2024-01-03")
+    dag.replayed(first)
+    dag.replayed(second)
+    publications: list[PublicationAttempt] = []
+
+    def meanwhile(work: RequestContext, opened: Opened, **options: Any) -> PublicationAttempt:  # noqa: ANN401
+        attempt = publish_staged(work, opened, **options)
+        if opened == first.opened:
+            publications.append(dag.published(second))
+        return attempt
+
+    monkeypatch.setattr(scheduling, "publish_staged", meanwhile)
+    assert dag.published(first).waits_for == "a DAG run"
+    assert [attempt.is_published for attempt in publications] == [True]
     assert list(work.ledger.view().published) == DAYS[:2]
 
 
