@@ -123,16 +123,24 @@ def test_a_scheduled_run_covers_an_interval_that_is_not_empty(dags: "dict[str, D
     assert follower.data_interval.start == run.data_interval.end
 
 
-def test_a_log_that_has_ended_gets_no_new_runs(dags: "dict[str, DAG]") -> None:
-    """Without catch-up, Airflow starts at the latest interval. For an ended log, that one is after the end date."""
+def test_the_schedule_of_a_log_ends_90_days_after_it(dags: "dict[str, DAG]", monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last slices may be late or held. Without catch-up, Airflow starts at the latest interval."""
     from airflow.serialization.serialized_objects import DagSerialization
+    from airflow.timetables.base import DataInterval
 
     dag = dags["replay_flights"]
     assert dag.catchup is False
-    assert str(dag.end_date) == "2014-01-02 00:00:00+00:00"
-    restriction = _restriction(dag, catchup=False)
-    scheduled = DagSerialization.from_dict(DagSerialization.to_dict(dag))
-    assert scheduled.timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction) is None
+    assert str(dag.end_date) == "2014-04-02 00:00:00+00:00"
+    timetable = DagSerialization.from_dict(DagSerialization.to_dict(dag)).timetable
+    before = DataInterval(pendulum.datetime(2013, 12, 30, 6), pendulum.datetime(2013, 12, 31, 6))
+    for now, ends in ((pendulum.datetime(2014, 3, 1, 9), "2014-03-01"), (pendulum.datetime(2014, 4, 4), None)):
+        monkeypatch.setattr("airflow.timetables.interval.utcnow", lambda now=now: now)
+        for last in (None, before):
+            run = timetable.next_dagrun_info(
+                last_automated_data_interval=last, restriction=_restriction(dag, catchup=False)
+            )
+            end = None if run is None or run.data_interval is None else run.data_interval.end.date().isoformat()
+            assert end == ends
 
 
 def test_a_dag_has_one_active_run_and_retries(dags: "dict[str, DAG]") -> None:
@@ -479,7 +487,7 @@ def test_a_log_that_has_ended_is_told_by_the_dag_of_the_schedule(
     load_dags: "LoadDags", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "flights.yaml").write_text(GOOD, encoding="utf-8")
-    sentence = "log ends with 2014-01-01 (log.slice.last), so the schedule replays no later slice: use backfills"
+    sentence = "log ends with 2014-01-01 (log.slice.last), so the schedule replays no later slice. It starts runs until"
     end_ms = round(datetime(2014, 1, 2, tzinfo=UTC).timestamp()) * 1000
     for now_ms, is_told in ((end_ms - 1, False), (end_ms, True)):
         monkeypatch.setattr("jobs.dag_factory.pipeline_dags.now_ms", lambda now_ms=now_ms: now_ms)
