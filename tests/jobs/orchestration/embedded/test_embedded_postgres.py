@@ -132,7 +132,7 @@ def test_the_server_stops_when_its_starter_is_killed(cluster: Cluster, tmp_path:
 
 
 def test_a_start_that_was_stopped_in_initdb_is_repeated(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """initdb writes PG_VERSION first, so the file does not show that the directory is complete."""
+    """The program writes PG_VERSION first, so the file does not show that the directory is complete."""
 
     def stopped(command: list[str | Path], **_options: object) -> None:
         directory = Path(command[command.index("-D") + 1])
