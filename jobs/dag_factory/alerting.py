@@ -76,6 +76,31 @@ class AlertOnFailure:
             send(alert, alerts, context)
 
 
+@dataclass(frozen=True, slots=True)
+class AlertOnFailureOfBroken:
+    """The failure callback of the tasks of a broken pipeline file: that of the newest published spec."""
+
+    name: str
+    path: Path
+    lake: str | None
+
+    def __call__(self, context: Context) -> None:
+        """Send the message of the failure, if the published spec asks for it."""
+        from jobs.orchestration.dag_tasks import lake_of
+        from jobs.planning.request_context import published_pipeline
+        from jobs.wall_clock import now_ms
+
+        try:
+            pipeline = published_pipeline(
+                lake_of(self.lake), self.name, functions_dir=self.path.absolute().parent, now_ms=now_ms
+            )
+        except Exception as error:  # noqa: BLE001 - as for AlertOnFailure
+            log.error("no message was sent: %s", escaped(error))  # noqa: TRY400
+            return
+        if pipeline is not None:
+            AlertOnFailure(pipeline)(context)
+
+
 class DeadlinesOperator(BaseOperator):
     """Sends the messages of the pipeline file that are due: each once for its cause, or once at its time of day.
 
@@ -131,10 +156,15 @@ def alert_dag_of_broken(broken: BrokenPipeline, settings: DagSettings) -> DAG | 
     The times of that spec are in the ledger, which a DAG file does not read. So the DAG looks every half hour. None if
     no pipeline can have the name of the file.
     """
-    if broken.path.suffix not in SUFFIXES or not re.fullmatch(PIPELINE_NAME, broken.name):
+    if not may_name_pipeline(broken):
         return None
     page = "The pipeline file is broken. Sends its error, and the messages of `alerts` in the published spec."
     return _alert_dag(broken.name, broken.path, crons=(HALF_HOURLY,), page=page, settings=settings)
+
+
+def may_name_pipeline(broken: BrokenPipeline) -> bool:
+    """Return whether a pipeline can have the name of a broken file."""
+    return broken.path.suffix in SUFFIXES and re.fullmatch(PIPELINE_NAME, broken.name) is not None
 
 
 def _alert_dag(name: str, path: Path, *, crons: Sequence[str], page: str, settings: DagSettings) -> DAG:

@@ -16,7 +16,7 @@ from jobs.dag_factory.form import range_params
 from jobs.dag_factory.settings import DagSettings
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.schedule import ScheduleGrammar
-from jobs.pipeline.slices import past_end, slice_at, slice_grid
+from jobs.pipeline.slices import past_end, schedule_end_ms, slice_grid
 from jobs.review import links
 from jobs.wall_clock import now_ms
 
@@ -29,7 +29,7 @@ def replay_dag(pipeline: Pipeline, settings: DagSettings) -> DAG:
 
     If the log has ended, its description and its page tell so.
     """
-    first, last = _log_dates(pipeline)
+    first, last = _schedule_dates(pipeline)
     purpose = "Replays every ready slice after the last published one, oldest first."
     ended = past_end(pipeline, now_ms())
     with DAG(
@@ -95,11 +95,8 @@ def task_defaults(pipeline: Pipeline, settings: DagSettings) -> dict[str, Any]:
     } | ({} if pipeline.alerts is None else {"on_failure_callback": AlertOnFailure(pipeline)})
 
 
-def _log_dates(pipeline: Pipeline) -> tuple[datetime, datetime | None]:
-    """Return the start of the log and the end of its last slice. Airflow schedules runs between these dates only."""
-    grid = slice_grid(pipeline)
-    first_ms = 0 if grid.first_ms is None else grid.first_ms
-    first = datetime.fromtimestamp(first_ms / 1000, tz=UTC)
-    if grid.last_ms is None:
-        return first, None
-    return first, datetime.fromtimestamp(slice_at(grid, grid.last_ms).end_ms / 1000, tz=UTC)
+def _schedule_dates(pipeline: Pipeline) -> tuple[datetime, datetime | None]:
+    """Return the start of the log and the end of its schedule. Airflow schedules runs between these dates only."""
+    first_ms, end_ms = slice_grid(pipeline).first_ms, schedule_end_ms(pipeline)
+    first = datetime.fromtimestamp((first_ms or 0) / 1000, tz=UTC)
+    return first, None if end_ms is None else datetime.fromtimestamp(end_ms / 1000, tz=UTC)

@@ -337,8 +337,12 @@ def _settled_meanwhile(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | No
     if not run.clear_number:
         return None
     work = open_request_context(pipeline, lake, now_ms=now_ms)
-    before = run.params.get("request") or request_id(replace(run, clear_number=run.clear_number - 1))
-    settled = was_settled(work, before, publisher=f"{run.dag_id}/{run.run_id}")
+    settled = was_settled(
+        work,
+        (run.dag_id, run.run_id),
+        request_id=run.params.get("request"),
+        is_backfill=run.run_type == "backfill",
+    )
     return None if settled is None else Skip(why=settled)
 
 

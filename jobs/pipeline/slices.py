@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from functools import lru_cache
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from jobs.durations import UNIT_MS, format_duration
@@ -26,6 +27,8 @@ _KNOWN_MIDNIGHTS = 20_000
 """So many instants of midnight are kept: 4 µs each to compute, and planning needs those of a range several times."""
 
 MAX_SLICES = 200_000
+LATE_DAYS: Final = 90
+"""A cron schedule starts runs for so many days after the end of the log."""
 HALF_OPEN = "ranges are half-open: [from, to) includes `from` and excludes `to`"
 
 
@@ -324,15 +327,30 @@ def _beyond(at_ms: int) -> RangeError:
     return RangeError(f"no slice contains the instant {at_ms} ms since 1970; slices are in the years 1 to 9999")
 
 
+def schedule_end_ms(pipeline: Pipeline) -> int | None:
+    """Return when a cron schedule stops to start runs: LATE_DAYS after the end of the log. None if the log has no end.
+
+    The last slices may be late, held, or due while Airflow is down, so runs are needed after the end of the log.
+    """
+    grid = slice_grid(pipeline)
+    if grid.last_ms is None:
+        return None
+    end_ms = slice_at(grid, grid.last_ms).end_ms + LATE_DAYS * _DAY_MS
+    return end_ms if end_ms < last_edge_ms(grid) else None
+
+
 def past_end(pipeline: Pipeline, now_ms: int) -> str | None:
     """Return the sentence that the log has ended and the schedule replays nothing later; None if it has not ended."""
     grid = slice_grid(pipeline)
     if pipeline.schedule is None or grid.last_ms is None:
         return None
-    last = slice_at(grid, grid.last_ms)
+    last, until_ms = slice_at(grid, grid.last_ms), schedule_end_ms(pipeline)
     if last.end_ms > now_ms:
         return None
-    return (
-        f"Its log ends with {last.slice_id} (log.slice.last), so the schedule replays no later slice: use backfills, "
-        f"of Airflow or by backfill_{pipeline.name}"
-    )
+    told = f"Its log ends with {last.slice_id} (log.slice.last), so the schedule replays no later slice"
+    if until_ms is None or pipeline.schedule.cron is None:
+        return told
+    if now_ms <= until_ms:
+        return f"{told}. It starts runs until {show_ms(grid, until_ms)}, for slices that are late or held"
+    backfills = f"use backfills, of Airflow or by backfill_{pipeline.name}"
+    return f"{told}. It starts no run after {show_ms(grid, until_ms)}: {backfills}"

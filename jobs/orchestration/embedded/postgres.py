@@ -50,6 +50,11 @@ class Cluster:
         return self.root / "data"
 
     @property
+    def unfinished_data(self) -> Path:
+        """The directory of a running or stopped initdb. `data` is complete, because it is this one, renamed."""
+        return self.root / "data.new"
+
+    @property
     def password_file(self) -> Path:
         """Read by initdb once, and by `url`."""
         return self.root / "password"
@@ -147,10 +152,13 @@ def _make_directories(cluster: Cluster) -> None:
 def _make_data(cluster: Cluster, binaries: Path, owner: Owner) -> None:
     """Run initdb with a new password. An incomplete data directory of an earlier attempt is removed first.
 
+    initdb may be stopped at any time, for example by ctrl-C, and it writes PG_VERSION first.
+
     initdb needs a user with an account. Afterwards the files are given to the user of the server.
     """
     account = server_user.account_for_initdb()
-    shutil.rmtree(cluster.data, ignore_errors=True)
+    for directory in (cluster.data, cluster.unfinished_data):
+        shutil.rmtree(directory, ignore_errors=True)
     cluster.password_file.unlink(missing_ok=True)
     descriptor = os.open(cluster.password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -160,7 +168,7 @@ def _make_data(cluster: Cluster, binaries: Path, owner: Owner) -> None:
         *server_user.run_as(account, "KILL"),
         binaries / "initdb",
         "-D",
-        cluster.data,
+        cluster.unfinished_data,
         "-U",
         _USER,
         "-A",
@@ -173,8 +181,9 @@ def _make_data(cluster: Cluster, binaries: Path, owner: Owner) -> None:
         finally:
             server_user.hand_over(cluster.root, owner)
     if status:
-        shutil.rmtree(cluster.data, ignore_errors=True)
+        shutil.rmtree(cluster.unfinished_data, ignore_errors=True)
         raise DatabaseFailed(f"initdb ended with status {status}; its messages are in {cluster.log}")
+    cluster.unfinished_data.rename(cluster.data)
 
 
 def _wait_until_ready(cluster: Cluster, server: subprocess.Popen[bytes], binaries: Path) -> None:

@@ -279,6 +279,8 @@ def test_while_the_file_is_broken_its_error_and_the_missing_days_are_told_with_t
         assert task.get_task("check_deadlines").execute({"asset_state_store": store}) == subjects
     assert [hook["subject"] for hook in hooks.bodies] == told
     assert str(file) in hooks.bodies[0]["text"]
+    failed(load_dags(file.parent)["replay_sales"], "gate", ValueError("sales.yaml: broken"))
+    assert (hooks.bodies[-1]["event"], len(hooks.bodies)) == ("failed", len(told) + 1)
 
 
 def test_what_was_told_is_not_known_so_the_message_is_sent_again(dags: "dict[str, DAG]", logged: Lines) -> None:

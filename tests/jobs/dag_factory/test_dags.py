@@ -21,6 +21,7 @@ from tests.jobs.dag_factory.conftest import import_dag_file
 from tests.support.fake_replay import PIPELINE
 from tests.support.fuzzing import seeds
 from tests.support.places import ROOT
+from windowlib.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,16 +124,24 @@ def test_a_scheduled_run_covers_an_interval_that_is_not_empty(dags: "dict[str, D
     assert follower.data_interval.start == run.data_interval.end
 
 
-def test_a_log_that_has_ended_gets_no_new_runs(dags: "dict[str, DAG]") -> None:
-    """Without catch-up, Airflow starts at the latest interval. For an ended log, that one is after the end date."""
+def test_the_schedule_of_a_log_ends_90_days_after_it(dags: "dict[str, DAG]", monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last slices may be late or held. Without catch-up, Airflow starts at the latest interval."""
     from airflow.serialization.serialized_objects import DagSerialization
+    from airflow.timetables.base import DataInterval
 
     dag = dags["replay_flights"]
     assert dag.catchup is False
-    assert str(dag.end_date) == "2014-01-02 00:00:00+00:00"
-    restriction = _restriction(dag, catchup=False)
-    scheduled = DagSerialization.from_dict(DagSerialization.to_dict(dag))
-    assert scheduled.timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction) is None
+    assert str(dag.end_date) == "2014-04-02 00:00:00+00:00"
+    timetable = DagSerialization.from_dict(DagSerialization.to_dict(dag)).timetable
+    before = DataInterval(pendulum.datetime(2013, 12, 30, 6), pendulum.datetime(2013, 12, 31, 6))
+    for now, ends in ((pendulum.datetime(2014, 3, 1, 9), "2014-03-01"), (pendulum.datetime(2014, 4, 4), None)):
+        monkeypatch.setattr("airflow.timetables.interval.utcnow", lambda now=now: now)
+        for last in (None, before):
+            run = timetable.next_dagrun_info(
+                last_automated_data_interval=last, restriction=_restriction(dag, catchup=False)
+            )
+            end = None if run is None or run.data_interval is None else run.data_interval.end.date().isoformat()
+            assert end == ends
 
 
 def test_a_dag_has_one_active_run_and_retries(dags: "dict[str, DAG]") -> None:
@@ -277,8 +286,6 @@ def test_the_form_asks_for_times_if_slices_are_shorter_than_a_day(load_dags: "Lo
 
 
 def test_a_broken_file_becomes_dags_that_show_its_error(load_dags: "LoadDags", tmp_path: Path) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
-
     (tmp_path / "flights.yaml").write_text((PIPELINES / "flights.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "broken.yaml").write_text("pipeline: broken\nlgo: {table: x}\n", encoding="utf-8")
     dags = load_dags(tmp_path)
@@ -287,9 +294,29 @@ def test_a_broken_file_becomes_dags_that_show_its_error(load_dags: "LoadDags", t
     broken = dags["replay_broken"]
     assert type(broken.timetable).__name__ == "NullTimetable"
     assert "lgo" in (broken.doc_md or "")
-    task: Any = broken.get_task("show_error")
-    with pytest.raises(AirflowFailException, match="lgo"):
-        task.python_callable()
+    plan: Any = broken.get_task("plan")
+    with pytest.raises(SpecError, match="lgo"):
+        plan.execute({})
+
+
+def test_a_file_that_is_broken_for_a_while_ends_no_run_that_is_under_way(load_dags: "LoadDags", tmp_path: Path) -> None:
+    """Airflow removes tasks that a DAG does not have any more from its runs. A task is tried again with a new parse."""
+    file = tmp_path / "flights.yaml"
+    file.write_text(GOOD, encoding="utf-8")
+    good = load_dags(tmp_path)
+    file.write_text(GOOD[:90], encoding="utf-8")
+    broken = load_dags(tmp_path)
+    for dag_id in ("replay_flights", "backfill_flights"):
+        assert "broken" in broken[dag_id].tags
+        assert broken[dag_id].max_active_runs == good[dag_id].max_active_runs
+        for task in good[dag_id].tasks:
+            instead = broken[dag_id].get_task(task.task_id)
+            assert (instead.downstream_task_ids, instead.pool) == (task.downstream_task_ids, task.pool)
+            assert instead.retries
+            assert instead.on_failure_callback
+    plan: Any = broken["replay_flights"].get_task("plan")
+    with pytest.raises(SpecError, match=r"flights\.yaml"):
+        plan.resume_execution("decide_again", {"event": {}}, {})
 
 
 GOOD = (PIPELINES / "flights.yaml").read_text(encoding="utf-8")
@@ -342,9 +369,9 @@ def test_a_damaged_file_becomes_its_own_broken_dags(load_dags: "LoadDags", tmp_p
     assert len(dags) == 3 + 2 + len(alerts)
     assert alerts <= {"alert_other"}, "no pipeline can have the name of another file"
     for dag in broken.values():
-        task: Any = dag.get_task("show_error")
-        with pytest.raises(Exception, match=escaped(file)[:40].replace("\\", ".").replace("[", ".")):
-            task.python_callable()
+        plan: Any = dag.get_task("plan")
+        with pytest.raises(SpecError, match=escaped(file)[:40].replace("\\", ".").replace("[", ".")):
+            plan.execute({})
 
 
 def test_two_files_of_one_pipeline_are_both_refused(load_dags: "LoadDags", tmp_path: Path) -> None:
@@ -479,7 +506,7 @@ def test_a_log_that_has_ended_is_told_by_the_dag_of_the_schedule(
     load_dags: "LoadDags", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "flights.yaml").write_text(GOOD, encoding="utf-8")
-    sentence = "log ends with 2014-01-01 (log.slice.last), so the schedule replays no later slice: use backfills"
+    sentence = "log ends with 2014-01-01 (log.slice.last), so the schedule replays no later slice. It starts runs until"
     end_ms = round(datetime(2014, 1, 2, tzinfo=UTC).timestamp()) * 1000
     for now_ms, is_told in ((end_ms - 1, False), (end_ms, True)):
         monkeypatch.setattr("jobs.dag_factory.pipeline_dags.now_ms", lambda now_ms=now_ms: now_ms)

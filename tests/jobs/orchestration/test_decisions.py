@@ -109,7 +109,7 @@ def test_waive_and_publish_names_the_person_the_reasons_and_the_stopped_dag_run(
     assert decisions.runs_to_clear(str(place.file), decided, lambda *_: "success", lake=str(place.lake)) == ()
     assert decisions.runs_to_clear(str(place.file), decided, lambda *_: None, lake=str(place.lake)) == ()
     assert (
-        decisions.was_settled(place.work, place.request_id, publisher="")
+        decisions.was_settled(place.work, ("", ""), request_id=place.request_id)
         == f"ann has published request {place.request_id}"
     )
 

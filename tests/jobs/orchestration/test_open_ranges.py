@@ -264,9 +264,10 @@ def test_a_cleared_dag_run_whose_request_was_settled_ends_and_replays_nothing(
     ended = request_of(work, order.request_id)
     assert ended.state is RequestState.CLOSED
     assert ("replaced by" if is_replaced else "settled by publication") in (ended.failure or "")
-    cleared = dag_tasks.plan("replay", str(file), replace(run, clear_number=1), lake=work.lake.root)
-    assert isinstance(cleared, Skip)
-    assert cleared.why.startswith("bob has published request ")
+    for clears in (1, 2):  # Airflow counts a clear of the gate alone, too
+        cleared = dag_tasks.plan("replay", str(file), replace(run, clear_number=clears), lake=work.lake.root)
+        assert isinstance(cleared, Skip)
+        assert cleared.why.startswith("bob has published request ")
     assert dag_tasks.gate(order).is_passed, "also if only the gate is cleared"
     assert not dag_tasks.publish(order).is_published
     failed = dag_tasks.runs_to_clear(

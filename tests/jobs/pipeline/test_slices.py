@@ -272,6 +272,14 @@ def test_the_end_of_a_log_has_passed_when_its_last_slice_is_over() -> None:
     assert past_end(sales(bounded), day_ms("2024-01-06") - 1) is None
     told = past_end(sales(bounded), day_ms("2024-01-06"))
     assert told is not None
-    assert told.startswith("Its log ends with 2024-01-05 (log.slice.last), so the schedule replays no later slice")
+    assert told == (
+        "Its log ends with 2024-01-05 (log.slice.last), so the schedule replays no later slice. It starts runs until "
+        "2024-04-05, for slices that are late or held"
+    )
+    told = past_end(sales(bounded), day_ms("2024-04-05") + 1)
+    assert told is not None
+    assert told.endswith("It starts no run after 2024-04-05: use backfills, of Airflow or by backfill_sales")
+    by_asset = sales(bounded.replace('"0 6 * * *"', '{asset: "s3://a/b"}'))
+    assert (past_end(by_asset, day_ms("2024-04-06")) or "").endswith("so the schedule replays no later slice")
     assert past_end(sales(bounded.replace('schedule: "0 6 * * *"', "")), day_ms("2024-01-06")) is None
     assert past_end(sales(), day_ms("2024-01-06")) is None

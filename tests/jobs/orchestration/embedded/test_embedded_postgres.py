@@ -131,6 +131,24 @@ def test_the_server_stops_when_its_starter_is_killed(cluster: Cluster, tmp_path:
     assert "received fast shutdown request" in cluster.log.read_text(encoding="utf-8")
 
 
+def test_a_start_that_was_stopped_in_initdb_is_repeated(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program writes PG_VERSION first, so the file does not show that the directory is complete."""
+
+    def stopped(command: list[str | Path], **_options: object) -> None:
+        directory = Path(command[command.index("-D") + 1])
+        directory.mkdir()
+        (directory / "PG_VERSION").write_text("18\n", encoding="utf-8")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("jobs.orchestration.embedded.postgres.subprocess.run", stopped)
+        patched.setattr(embedded_postgres, "_binaries", lambda _owner: Path("bin"))
+        with pytest.raises(KeyboardInterrupt):
+            embedded_postgres.start(cluster)
+    embedded_postgres.stop(embedded_postgres.start(cluster))
+    assert not cluster.unfinished_data.exists()
+
+
 def test_a_failed_start_names_the_log(cluster: Cluster) -> None:
     embedded_postgres.stop(embedded_postgres.start(cluster))
     (cluster.data / "postgresql.conf").write_text("no_such_setting = 1\n", encoding="utf-8")
