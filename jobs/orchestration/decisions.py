@@ -259,13 +259,8 @@ def was_settled(
     """
     view = work.ledger.view()
     for request in reversed([*view.requests.values()]):
-<<<<<<< HEAD
-        origin = next((origin for origin in request.origins if origin.lease_id == lease_id), None)
-        if request.request_id == lease_id or origin is not None:
-=======
-        own = any(origin.key == dag_run for origin in request.origins)
+        own = [origin for origin in request.origins if origin.key == dag_run]
         if own if request_id is None else request.request_id == request_id:
->>>>>>> d8cfd4c96561085999caf48035bca4bfb76e0161
             publication = view.settling(request)
             if publication is None or publication.decision_id == "/".join(dag_run):
                 return None
@@ -273,7 +268,7 @@ def was_settled(
                 return None
             shown = request.runs.keys() | publication.changes.keys()
             is_shared = request.kind is RequestKind.AIRFLOW_BACKFILL
-            if is_shared and origin is not None and not set(origin.slice_ids) <= shown:
+            if is_shared and own and not set(own[-1].slice_ids) <= shown:
                 return None  # it was published without slices of this DAG run
             return f"{publication.who} has published request {publication.request_id}"
     return None

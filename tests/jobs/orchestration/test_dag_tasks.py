@@ -164,7 +164,6 @@ def test_a_failed_slice_of_airflows_backfill_stops_the_gate_of_its_own_dag_run_o
     assert dag.seen == []
 
 
-<<<<<<< HEAD
 def interval(dag: Dag, day: int, **facts: object) -> Order:
     """The order of one interval of Airflow's own backfill."""
     return dag.order(
@@ -210,23 +209,23 @@ def test_the_gate_fails_if_a_run_of_airflows_backfill_has_staged_nothing(dag: Da
     second = interval(dag, 2)
     with pytest.raises(RequestError, match=f"request {second.request_id} has no run of 2024-01-02"):
         dag_tasks.gate(second)
-=======
+
+
 def test_airflows_backfill_of_a_run_that_a_person_has_published_replays_what_has_changed_since(dag: Dag) -> None:
     """Airflow's *All Runs* clears the run of the schedule, and its type is then `backfill`."""
     append_day(Path(dag.lake.root), DAYS[1], {"b": FAILS})
-    interval: dict[str, object] = {"interval_start": at("2024-01-02T00:00"), "interval_end": at("2024-01-03T00:00")}
-    order = dag.order("replay", run_id="scheduled__3", run_type="scheduled", **interval)
+    bounds: dict[str, object] = {"interval_start": at("2024-01-02T00:00"), "interval_end": at("2024-01-03T00:00")}
+    order = dag.order("replay", run_id="scheduled__3", run_type="scheduled", **bounds)
     dag.replay(order)
     assert not dag_tasks.gate(order).is_passed
     work = open_request_context(sales(), dag.lake, now_ms=now_ms)
     waive_newest(work, DAYS[1], reason="true", who="bob")
     assert publish_request(work, order.request_id, who="bob").is_published
     append_day(Path(dag.lake.root), DAYS[1], {"late": 7})
-    cleared: dict[str, object] = {"run_id": "scheduled__3", "clear_number": 1, **interval}
+    cleared: dict[str, object] = {"run_id": "scheduled__3", "clear_number": 1, **bounds}
     skip = dag.plan("replay", run_type="scheduled", **cleared)  # type: ignore[arg-type]
     assert skip == Skip(why=f"bob has published request {order.request_id}")
     assert dag.order("replay", run_type="backfill", **cleared).slices == [DAYS[1]]
->>>>>>> d8cfd4c96561085999caf48035bca4bfb76e0161
 
 
 def test_many_changed_slices_are_one_event(dag: Dag, monkeypatch: pytest.MonkeyPatch) -> None:
