@@ -36,8 +36,8 @@ ROWS_AT_ONCE = 250_000
 class Span:
     """The slices that start in [from_ms, to_ms), the one of a name, or some shares of them. None is no bound.
 
-    Slices of several time zones may have one name. The slices are dealt into `shares` by a hash of their id, so that each is always in the same one; `chosen` are the
-    numbers of these shares.
+    Slices of several time zones may have one name. The slices are dealt into `shares` by a hash of their id, so that
+    each is always in the same one; `chosen` are the numbers of these shares.
     """
 
     from_ms: int | None = None
