@@ -94,15 +94,32 @@ def ensure_table(uri: str, table: Table, *, attempts: int = MAX_ATTEMPTS) -> Non
     until_committed(uri, lambda: _ensure(uri, table), attempts=attempts)
 
 
+def check_columns(uri: str, table: Table) -> None:
+    """Refuse columns that the stored table, if there is one, does not take; raises as `ensure_table` does."""
+    with reading(uri):
+        stored = open_table(uri)
+    if stored is not None:
+        _new_columns(uri, stored, table)
+
+
+def _new_columns(uri: str, stored: OpenedTable, table: Table) -> list[Mapping[str, Any]]:
+    """Return the columns that a stored table lacks; raises as `check_columns` does."""
+    existing = {field["name"]: field for field in json.loads(stored.delta.schema().to_json())["fields"]}
+    fields = _fields(table)
+    for field in fields:
+        if field["name"] in existing:
+            _check_column(uri, existing[field["name"]], field)
+    return [field for field in fields if field["name"] not in existing]
+
+
 def _ensure(uri: str, table: Table) -> None:
     from deltalake import DeltaTable, Field, Schema
 
     from jobs.lake.durable_commits import commit_hooks, renew_properties
 
-    wanted = {name: _field(name, node, table) for name, node in table.stored_columns().items()}
     table_ = open_table(uri)
     if table_ is None:
-        schema = Schema.from_json(json.dumps({"type": "struct", "fields": list(wanted.values())}))
+        schema = Schema.from_json(json.dumps({"type": "struct", "fields": _fields(table)}))
         DeltaTable.create(
             uri,
             schema,
@@ -113,13 +130,9 @@ def _ensure(uri: str, table: Table) -> None:
         )
         forget_table(uri)
         return
-    existing = {field["name"]: field for field in json.loads(table_.delta.schema().to_json())["fields"]}
-    for name, field in wanted.items():
-        if name in existing:
-            _check_column(uri, existing[name], field)
+    added = [Field.from_json(json.dumps(field)) for field in _new_columns(uri, table_, table)]
     if renew_properties(uri, table_.delta, _PROPERTIES, former=_FORMER):
         forget_table(uri)
-    added = [Field.from_json(json.dumps(field)) for name, field in wanted.items() if name not in existing]
     if added:
         _refuse_lost_columns(table_, {field.name for field in added})
         table_.delta.alter.add_columns(added, post_commithook_properties=commit_hooks(uri))
@@ -147,9 +160,11 @@ def _refuse_lost_columns(table: OpenedTable, added: AbstractSet[str]) -> None:
             )
 
 
-def _field(name: str, node: Node, table: Table) -> Mapping[str, Any]:
-    role = {_ROLE: "key" if name in table.keys else "value"} if name in table.content else {}
-    return {**field_node(name, node), "metadata": role}
+def _fields(table: Table) -> list[Mapping[str, Any]]:
+    roles = {name: {_ROLE: "key" if name in table.keys else "value"} for name in table.content}
+    return [
+        {**field_node(name, node), "metadata": roles.get(name, {})} for name, node in table.stored_columns().items()
+    ]
 
 
 def _check_column(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

@@ -24,6 +24,7 @@ class AttemptChoice:
         condemned: "run_id/attempt_id" of the condemned attempts at one run.
         condemned_attempts: the ids of the attempts that were condemned as a whole.
         mended: run id -> the attempt that mended it.
+        replaced: "run_id/attempt_id" of the attempts that were staged before a run was mended.
         removed: the attempts at slices whose rows were removed.
         removed_checkpoints: the attempts at slices of which only the rows of the state were removed.
     """
@@ -32,6 +33,7 @@ class AttemptChoice:
     condemned: set[str] = field(default_factory=set)
     condemned_attempts: set[str] = field(default_factory=set)
     mended: dict[str, StagedRun] = field(default_factory=dict)
+    replaced: set[str] = field(default_factory=set)
     removed: Later[StoredAttempt, Removal] = field(default_factory=Later)
     removed_checkpoints: Later[StoredAttempt, Removal] = field(default_factory=Later)
 
@@ -42,6 +44,7 @@ class AttemptChoice:
             condemned=self.condemned.copy(),
             condemned_attempts=self.condemned_attempts.copy(),
             mended=self.mended.copy(),
+            replaced=self.replaced.copy(),
             removed=self.removed.copy(),
             removed_checkpoints=self.removed_checkpoints.copy(),
         )
@@ -58,6 +61,11 @@ class AttemptChoice:
             is_chain_start=bool(event.details.get("chain_start", False)),
             checks_attempt_id=result.attempt_id,
         )
+
+    def mend(self, before: Sequence[StagedRun], run: StagedRun) -> None:
+        """Let an attempt count for its run in place of those that were staged before."""
+        self.mended[run.result.run_id] = run
+        self.replaced.update(f"{run.result.run_id}/{each.result.attempt_id}" for each in before)
 
     def change(self, event: LedgerEvent) -> None:
         """Take in an event of kind `condemned` or `removed`."""
@@ -126,13 +134,16 @@ class AttemptChoice:
         return replace(result, checkpoint=replace(result.checkpoint, earlier=earlier))
 
     def _parts(self, earlier: tuple[CheckpointPart, ...]) -> tuple[CheckpointPart, ...]:
-        """Return parts of a checkpoint. The state after a run is the same, in whatever parts an attempt stored it."""
+        """Return parts of a checkpoint. The state after a run is the same, in whatever parts an attempt stored it.
+
+        An attempt after the mending has stored its own parts, which stay while the state of the mended one may go.
+        """
         parts: tuple[CheckpointPart, ...] = ()
         for part in earlier:
-            mended = self.mended.get(part.run_id)
-            if mended is None or mended.result.attempt_id == part.attempt_id:
+            if f"{part.run_id}/{part.attempt_id}" not in self.replaced:
                 parts = (*parts, part)
             else:
+                mended = self.mended[part.run_id]
                 own = replace(part, attempt_id=mended.result.attempt_id)
                 parts = (*self._parts(mended.result.checkpoint.earlier), own)
         return parts

@@ -380,8 +380,9 @@ class Projection:
     def _mend(self, event: LedgerEvent) -> None:
         """Take the attempt in that counts for a run from now on. A view of an earlier version may not have the run."""
         run_id = text_of(event, "run_id")
-        if self._runs.of(run_id).staged:
-            self._runs.attempts.mended[run_id] = self._add_attempt(event)
+        before = self._runs.of(run_id).staged
+        if before:
+            self._runs.attempts.mend(before, self._add_attempt(event))
         checked = self._runs.of(run_id).checked
         if event.details.get("owns_checks", False) and checked is not None:
             self._runs.change(run_id, checked=replace(checked, attempt_id=event.attempt_id))

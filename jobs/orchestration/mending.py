@@ -94,7 +94,7 @@ def mend(
     attempts = {}
     for damage, order in () if dry_run else zip(damages, orders, strict=True):
         attempts[damage.run.result.run_id] = _make_again(work, damage, order, replayer=replayer, who=who, reason=reason)
-    left = tuple(_found(work, work.ledger.view(), slice_)) if attempts else ()
+    left = tuple(_found(work, work.ledger.view(), slice_.slice_id)) if attempts else ()
     return Mended(
         pipeline=work.pipeline.name,
         slice_id=slice_.slice_id,
@@ -104,8 +104,8 @@ def mend(
     )
 
 
-def _found(work: RequestContext, view: LedgerView, slice_: Slice) -> Sequence[Finding]:
-    return verify(work.lake, work.pipeline.name, view, span=Span(from_ms=slice_.start_ms, to_ms=slice_.end_ms)).findings
+def _found(work: RequestContext, view: LedgerView, slice_id: str) -> Sequence[Finding]:
+    return verify(work.lake, work.pipeline.name, view, span=Span(slice_id=slice_id)).findings
 
 
 def _damages(work: RequestContext, view: LedgerView, slice_: Slice) -> list[Damage]:
@@ -117,7 +117,7 @@ def _damages(work: RequestContext, view: LedgerView, slice_: Slice) -> list[Dama
     runs = [run for run in view.runs.values() if run.result.slice.slice_id == slice_.slice_id]
     if not runs:
         raise RequestError(f"slice {slice_.slice_id} of pipeline {work.pipeline.name} has no run in the ledger")
-    findings = _found(work, view, slice_)
+    findings = _found(work, view, slice_.slice_id)
     lost = next((finding for finding in findings if finding.attempt_id is None), None)
     if lost is not None:
         raise RequestError(f"{lost}. This is no damage of the rows of one run, so no run can mend it")
@@ -204,7 +204,7 @@ def _check_state(work: RequestContext, view: LedgerView, run: StagedRun, *, befo
     """
     checked = (*tables.STATE_TABLES, tables.WATERMARKS)
     for part in () if before is None else before.parts:
-        findings = _found(work, view, view.slices[part.slice_id])
+        findings = _found(work, view, part.slice_id)
         own = (finding for finding in findings if finding.attempt_id == part.attempt_id and finding.table in checked)
         if (finding := next(own, None)) is not None:
             raise RequestError(

@@ -34,14 +34,15 @@ ROWS_AT_ONCE = 250_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """The slices that start in [from_ms, to_ms), or some shares of them. None is no bound.
+    """The slices that start in [from_ms, to_ms), the one of a name, or some shares of them. None is no bound.
 
-    The slices are dealt into `shares` by a hash of their id, so that each is always in the same one; `chosen` are the
-    numbers of these shares.
+    Slices of several time zones may have one name. The slices are dealt into `shares` by a hash of their id, so that
+    each is always in the same one; `chosen` are the numbers of these shares.
     """
 
     from_ms: int | None = None
     to_ms: int | None = None
+    slice_id: str | None = None
     shares: int = 1
     chosen: frozenset[int] = frozenset({0})
 
@@ -52,7 +53,8 @@ class Span:
         is_between = (self.from_ms is None or start_ms >= self.from_ms) and (
             self.to_ms is None or start_ms < self.to_ms
         )
-        return is_between and crc32(slice_.slice_id.encode()) % self.shares in self.chosen
+        is_named = self.slice_id is None or slice_.slice_id == self.slice_id
+        return is_named and is_between and crc32(slice_.slice_id.encode()) % self.shares in self.chosen
 
     def of_days(self, shares: int, *, now_ms: int, days: int = 1) -> "Span":
         """Return the shares of the last days (UTC) up to today. So many days in a row have each share once."""

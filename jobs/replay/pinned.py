@@ -8,6 +8,7 @@ from jobs.engine.fingerprints import checks_fingerprint, spec_fingerprint
 from jobs.lake.checkpoint_rows import checkpoint_files
 from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog
+from jobs.lake.store import check_columns
 from jobs.planning.log_pin import pin_input
 from jobs.replay.checkpoint_check import CheckpointCheck, StoredState
 from jobs.replay.checks import load_checks
@@ -159,7 +160,8 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
     """Pin the log, derive tables, suites and fingerprints, and check the checkpoint before the chunk.
 
     Raises:
-        LogError, SpecError: the log, the pipeline or a suite cannot be used, or the log does not have a slice yet.
+        LogError, SpecError: the log, the pipeline or a suite cannot be used, the log does not have a slice yet, or a
+            stored table does not take the columns that the pipeline now writes.
         CheckpointError: rows of the checkpoint were lost, doubled or changed.
     """
     pipeline, lake, before = order.pipeline, order.lake, order.before
@@ -174,6 +176,8 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
         pipeline, log, stored_records=stored_records(uri, is_distinct=pipeline.log.distinct is not None)
     )
     suites = load_checks(pipeline)
+    for table in () if before is None else tables.stored:  # a state of other types would look damaged
+        check_columns(uri(table.name), table)
     checkpoint = None if before is None else CheckpointCheck(before, uri, tables.stored, sizes.content_rows)
     return Pinned(
         order=order,

@@ -1,5 +1,6 @@
-"""A column that is added to the event log, while windows are open whose records were read without it."""
+"""A column of the event log that is added or widened while windows are open whose records were read before."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -7,13 +8,16 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from jobs.lake.json_lines import json_lines
 from jobs.lake.lake import Lake
 from jobs.pipeline.files import parse_pipeline
 from jobs.planning.request_context import RequestContext, open_request_context
 from jobs.readers import published_table
 from jobs.replay.pinned import Pinned
 from tests.support.day_chains import DAY_MS, FIRST_MS, HOUR_MS, SCHEMA, run
+from tests.support.delta_logs import commits_of
 from tests.support.replays import NOW_MS
+from windowlib.errors import SpecError
 
 LOG = (
     "pipeline: late\nlog:\n  table: log\n  over: all\n  event_time: {column: at, unit: ms}\n  slice: {by: day}\n"
@@ -68,3 +72,43 @@ def test_records_of_open_windows_have_null_in_a_column_that_the_log_has_got_sinc
         shown.append(sorted(row["document"] for row in rows if row["window_start"] >= opened))
     assert shown[0] == shown[1]
     assert any("None" in document or "null" in document for document in shown[0])
+
+
+@pytest.mark.parametrize("aggregate", ["sum", "min"])
+def test_an_output_that_a_widened_column_changes_is_refused_by_its_name_while_windows_are_open(
+    tmp_path: Path, aggregate: str
+) -> None:
+    """The rows of the state have another layout then, which is no damage."""
+    windows = f"windows: {{tumbling: {{size: 2d}}}}\naggregates: {{s: {{{aggregate}: v}}}}\n"
+    text = f"{LOG}watermark: {{kind: ascending}}\n{windows}"
+    for day in range(4):
+        append(tmp_path, day, is_new=False)
+    run(context(tmp_path, text), 0, 3)
+    widen(tmp_path / "log", "v", "long", "double")
+    with pytest.raises(
+        SpecError, match=r"column 's' of table .*window_outputs is a bigint, but the spec now makes it a double"
+    ):
+        run(context(tmp_path, text), 3, 4)
+
+
+def widen(log: Path, column: str, before: str, after: str) -> None:
+    """Commit another type of a column, as Delta's type widening does."""
+    commits = [json_lines(commit.read_bytes()) for commit in commits_of(log)]
+    [metadata] = (entry["metaData"] for entries in commits for entry in entries if "metaData" in entry)
+    schema = json.loads(metadata["schemaString"])
+    [field] = (field for field in schema["fields"] if field["name"] == column)
+    field |= {"type": after, "metadata": {"delta.typeChanges": [{"fromType": before, "toType": after}]}}
+    features = ["typeWidening"]
+    entries = [
+        {
+            "protocol": {
+                "minReaderVersion": 3,
+                "minWriterVersion": 7,
+                "readerFeatures": features,
+                "writerFeatures": features,
+            }
+        },
+        {"metaData": metadata | {"schemaString": json.dumps(schema)}},
+    ]
+    path = log / "_delta_log" / f"{len(commits):020}.json"
+    path.write_text("\n".join(map(json.dumps, entries)), "utf-8")
