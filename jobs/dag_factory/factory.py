@@ -11,7 +11,7 @@ from jobs.dag_factory.decide_dag import decide_dag
 from jobs.dag_factory.maintain_dag import maintain_dag
 from jobs.dag_factory.pipeline_dags import backfill_dag, replay_dag
 from jobs.dag_factory.settings import SPARK_CONNECTION, DagSettings, Pools
-from jobs.pipeline.files import BrokenPipeline, PipelineFiles, load_all
+from jobs.pipeline.files import SUFFIXES, BrokenPipeline, PipelineFiles, load_all
 from jobs.pipeline.models.pipeline import Pipeline
 from windowlib.errors import SpecError
 
@@ -37,7 +37,8 @@ def hindcast_dags(
         globals().update(hindcast_dags("/etc/hindcast/pipelines", lake="s3://events/lake"))
 
     A broken pipeline file raises nothing: its DAGs `replay_<name>` and `backfill_<name>` show the error, `alert_<name>`
-    sends it and the messages of the published spec, and the DAGs of the other files load (law L10).
+    sends it and the messages of the published spec, and the DAGs of the other files load (law L10). If the directory
+    cannot be read, or has no pipeline file, `replay_all` and `backfill_all` show so.
 
     Args:
         pipelines: the directory of the pipeline files.
@@ -57,8 +58,11 @@ def _all_dags(pipelines: Path, settings: DagSettings) -> Iterator[DAG]:
     """Yield every DAG, those of broken files first: if two ids are equal, the DAG of the good file wins."""
     try:
         files = load_all(pipelines)
+        problem = "" if files.good or files.broken else f"{pipelines} has no file that ends in {' or '.join(SUFFIXES)}"
     except SpecError as error:
-        files = PipelineFiles(good=(), broken=(BrokenPipeline(name="all", path=pipelines, error=str(error)),))
+        files, problem = PipelineFiles(good=(), broken=()), str(error)
+    if problem:
+        yield from _broken(BrokenPipeline(name="all", path=pipelines, error=problem), settings)
     for broken in files.broken:
         yield from _broken(broken, settings)
     for pipeline in files.good:

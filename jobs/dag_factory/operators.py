@@ -211,7 +211,7 @@ class PublishOperator(AssetOperator):
             for run in dag_tasks.runs_to_clear(order, state_of, publisher=publisher):
                 clear_run(run.dag_id, run.run_id)
                 self.log.info("cleared %s of %s, which it settles", escaped(run.run_id), escaped(run.dag_id))
-        except (AirflowRuntimeError, HindcastError) as error:
+        except (AirflowRuntimeError, HindcastError, LookupError) as error:
             self.log.warning("the DAG runs that this publication settles were not cleared: %s", escaped(error))
 
 

@@ -4,19 +4,26 @@ Airflow imports this module in the triggerer, which does not see the dags folder
 """
 
 import asyncio
+import threading
 import time
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from typing_extensions import override
 
 from jobs.plain_text import escaped
 
+if TYPE_CHECKING:
+    from jobs.planning.watching import Sign
+
 POLL_S: Final = 5.0
 MAX_POLL_S: Final = 60.0
 LONGEST_S: Final = 3600.0
-"""A wait ends after so long, whatever the wall clock shows: a clock that was ahead leaves a time that is days away."""
+"""A wait ends after so long, also if a look does not end, and whatever the wall clock shows: a clock that was ahead
+leaves a time that is days away."""
 LOOKING_SHARE: Final = 20
 """A look takes at most one part in so many of the time: a look at Parquet files lists their whole directory."""
 
@@ -40,17 +47,53 @@ class WaitTrigger(BaseTrigger):
 
         watch, problem, end_s = read_watch(self.watch), "", time.monotonic() + LONGEST_S
         while True:
-            begun_s = time.monotonic()
+            begun_s, begun_ms = time.monotonic(), now_ms()
+            look = in_thread(partial(sign_of, watch, now_ms=begun_ms))
+            # A look may take MAX_POLL_S also if the clock would end the wait earlier.
+            left_s = max(MAX_POLL_S, (watch.wake_ms - begun_ms) / 1000)
             try:
-                sign = await asyncio.to_thread(sign_of, watch, now_ms=now_ms())
+                ended, _ = await asyncio.wait({look}, timeout=min(left_s, end_s - begun_s))
+                sign = look.result() if ended else "clock"
             except Exception as error:  # noqa: BLE001 - a store that does not answer must not end a wait of days
                 sign, before, problem = None, problem, escaped(error)
                 if problem != before:
                     self.log.warning("looking again: %s", problem)
+            finally:
+                look.cancel()
             if sign is not None or time.monotonic() >= end_s:
                 yield TriggerEvent({"sign": sign or "clock"})  # type: ignore[no-untyped-call]
                 return
             await asyncio.sleep(pause_s(self.poll_s, time.monotonic() - begun_s))
+
+
+def in_thread(call: "Callable[[], Sign | None]") -> "asyncio.Future[Sign | None]":
+    """Return the future result of a call in a thread of its own, which does not keep the process from its end.
+
+    A look at a mount whose server has gone never ends. In the threads that `asyncio.to_thread` shares, a few such looks
+    would stop all triggers of the process.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Sign | None] = loop.create_future()
+
+    def settle(sign: "Sign | None", error: Exception | None) -> None:
+        if future.cancelled():
+            return
+        if error is None:
+            future.set_result(sign)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        sign, problem = None, None
+        try:
+            sign = call()
+        except Exception as error:  # noqa: BLE001 - the caller gets it
+            problem = error
+        with suppress(RuntimeError):  # the event loop was closed meanwhile
+            loop.call_soon_threadsafe(settle, sign, problem)
+
+    threading.Thread(target=work, name="hindcast look", daemon=True).start()
+    return future
 
 
 def pause_s(poll_s: float, look_s: float) -> float:

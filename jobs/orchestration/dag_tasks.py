@@ -333,16 +333,15 @@ def _decide(
 
 
 def _settled_meanwhile(pipeline: Pipeline, lake: Lake, run: DagRun) -> Skip | None:
-    """Return a skip if this DAG run was cleared after somebody else had published what it had asked for."""
-    if not run.clear_number:
+    """Return a skip if this DAG run was cleared after somebody else had published what it had asked for.
+
+    Airflow's own backfill also clears the DAG runs that it runs again (*All Runs*). It asks for their slices as they
+    are now, so it is not skipped.
+    """
+    if not run.clear_number or run.run_type == "backfill":
         return None
     work = open_request_context(pipeline, lake, now_ms=now_ms)
-    settled = was_settled(
-        work,
-        (run.dag_id, run.run_id),
-        request_id=run.params.get("request"),
-        is_backfill=run.run_type == "backfill",
-    )
+    settled = was_settled(work, (run.dag_id, run.run_id), request_id=run.params.get("request"))
     return None if settled is None else Skip(why=settled)
 
 

@@ -243,9 +243,7 @@ def seen_view(work: RequestContext, version: int | None) -> LedgerView | None:
     return work.ledger.view(version)
 
 
-def was_settled(
-    work: RequestContext, dag_run: tuple[str, str], *, request_id: str | None = None, is_backfill: bool = False
-) -> str | None:
+def was_settled(work: RequestContext, dag_run: tuple[str, str], *, request_id: str | None = None) -> str | None:
     """Return a sentence if somebody else has published what a DAG run had asked for, else None.
 
     A DAG run that was cleared as a whole ends with it, so that it does not replay a log that has grown.
@@ -254,22 +252,14 @@ def was_settled(
         work: the context of the pipeline.
         dag_run: the ids of the DAG and of the DAG run. Its newest request counts.
         request_id: the request that the DAG run was started for. None: it has opened or joined one itself.
-        is_backfill: whether Airflow's own backfill has the DAG run now. If it has taken over a run of the schedule, it
-            asks for the slices again, so what the run had asked for before does not count.
     """
     view = work.ledger.view()
     for request in reversed([*view.requests.values()]):
-        own = [origin for origin in request.origins if origin.key == dag_run]
+        own = any(origin.key == dag_run for origin in request.origins)
         if own if request_id is None else request.request_id == request_id:
             publication = view.settling(request)
             if publication is None or publication.decision_id == "/".join(dag_run):
                 return None
-            if is_backfill and request.kind is not RequestKind.AIRFLOW_BACKFILL:
-                return None
-            shown = request.runs.keys() | publication.changes.keys()
-            is_shared = request.kind is RequestKind.AIRFLOW_BACKFILL
-            if is_shared and own and not set(own[-1].slice_ids) <= shown:
-                return None  # it was published without slices of this DAG run
             return f"{publication.who} has published request {publication.request_id}"
     return None
 

@@ -382,10 +382,12 @@ def test_two_files_of_one_pipeline_are_both_refused(load_dags: "LoadDags", tmp_p
     assert all("the directory also has" in (dag.doc_md or "") for dag in dags.values() if "broken" in dag.tags)
 
 
-def test_a_directory_that_cannot_be_read_becomes_broken_dags(load_dags: "LoadDags", tmp_path: Path) -> None:
-    dags = load_dags(tmp_path / "nowhere")
-    assert sorted(dags) == ["backfill_all", "replay_all"]
-    assert "cannot be read: No such file" in (dags["replay_all"].doc_md or "")
+def test_a_directory_without_files_that_can_be_read_becomes_broken_dags(load_dags: "LoadDags", tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name, problem in (("nowhere", "cannot be read: No such file"), ("empty", "has no file that ends in .yaml or")):
+        dags = load_dags(tmp_path / name)
+        assert sorted(dags) == ["backfill_all", "replay_all"]
+        assert problem in (dags["replay_all"].doc_md or "")
 
 
 def test_a_pipeline_whose_dags_cannot_be_made_breaks_only_its_own_dags(

@@ -7,6 +7,7 @@ import logging
 import random
 import subprocess
 import sys
+import threading
 import time
 from contextlib import nullcontext
 from copy import copy
@@ -119,6 +120,18 @@ def test_the_order_of_plan_leads_through_gate_and_publish(tasks: Tasks, lake: La
     assert tasks.events == ["2024-01-01"]
     with pytest.raises(AirflowSkipException, match="no slice after the published head 2024-01-01 is over"):
         tasks.plan()
+
+
+def test_the_events_are_sent_although_airflow_does_not_tell_the_state_of_a_settled_run(
+    tasks: Tasks, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def runs_to_clear(*_order: object, **_publisher: object) -> None:
+        raise LookupError("Airflow does not tell the state")
+
+    order = stage(lake, tasks.plan())
+    monkeypatch.setattr("jobs.orchestration.dag_tasks.runs_to_clear", runs_to_clear)
+    assert tasks.run("publish", order)["published"] is True
+    assert tasks.events == ["2024-01-01"]
 
 
 def test_a_retry_after_the_publication_sends_the_events_that_the_first_try_has_not_sent(
@@ -286,6 +299,32 @@ def test_a_wait_ends_after_an_hour_whatever_the_clock_shows(monkeypatch: pytest.
     monkeypatch.setattr(wait_trigger, "LONGEST_S", 0.05)
     trigger = wait_trigger.WaitTrigger(watch=Watch(wake_ms=now_ms() + 30 * 86_400_000).to_json(), poll_s=0.01)
     assert asyncio.run(first_event(through_airflow(trigger))).payload == {"sign": "clock"}
+
+
+def test_looks_that_never_end_stop_neither_their_own_wait_nor_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at a mount whose server has gone does not end."""
+    from jobs.dag_factory import wait_trigger
+    from jobs.planning.watching import Watch
+
+    answers = threading.Event()
+
+    def sign_of(watch: Watch, *, now_ms: int) -> str:  # noqa: ARG001
+        assert "gone" not in watch.markers or answers.wait(timeout=60)
+        return "log"
+
+    async def waits() -> list[str]:
+        gone, there = (Watch(wake_ms=0, markers=(marker,)).to_json() for marker in ("gone", "there"))
+        hung = [asyncio.create_task(first_event(wait_trigger.WaitTrigger(watch=gone))) for _ in range(40)]
+        await asyncio.sleep(0)
+        event = await first_event(wait_trigger.WaitTrigger(watch=there))
+        return [event.payload["sign"], *{ended.payload["sign"] for ended in await asyncio.gather(*hung)}]
+
+    monkeypatch.setattr("jobs.planning.watching.sign_of", sign_of)
+    monkeypatch.setattr(wait_trigger, "LONGEST_S", 3)
+    try:
+        assert asyncio.run(waits()) == ["log", "clock"]
+    finally:
+        answers.set()
 
 
 def test_a_wait_looks_less_often_if_looking_is_slow() -> None:

@@ -211,21 +211,24 @@ def test_the_gate_fails_if_a_run_of_airflows_backfill_has_staged_nothing(dag: Da
         dag_tasks.gate(second)
 
 
-def test_airflows_backfill_of_a_run_that_a_person_has_published_replays_what_has_changed_since(dag: Dag) -> None:
-    """Airflow's *All Runs* clears the run of the schedule, and its type is then `backfill`."""
-    append_day(Path(dag.lake.root), DAYS[1], {"b": FAILS})
-    bounds: dict[str, object] = {"interval_start": at("2024-01-02T00:00"), "interval_end": at("2024-01-03T00:00")}
-    order = dag.order("replay", run_id="scheduled__3", run_type="scheduled", **bounds)
+@pytest.mark.parametrize("run_type", ["scheduled", "backfill"])
+def test_airflows_backfill_of_a_run_that_a_person_has_published_replays_what_has_changed_since(
+    dag: Dag, run_type: str
+) -> None:
+    """Airflow's *All Runs* clears a run of the schedule, or of an earlier backfill. Its type is then `backfill`."""
+    append_day(Path(dag.lake.root), DAYS[0], {"b": FAILS})
+    bounds: dict[str, object] = {"interval_start": at("2024-01-01T00:00"), "interval_end": at("2024-01-02T00:00")}
+    order = dag.order("replay", run_id="run", run_type=run_type, **bounds)
     dag.replay(order)
     assert not dag_tasks.gate(order).is_passed
     work = open_request_context(sales(), dag.lake, now_ms=now_ms)
-    waive_newest(work, DAYS[1], reason="true", who="bob")
+    waive_newest(work, DAYS[0], reason="true", who="bob")
     assert publish_request(work, order.request_id, who="bob").is_published
-    append_day(Path(dag.lake.root), DAYS[1], {"late": 7})
-    cleared: dict[str, object] = {"run_id": "scheduled__3", "clear_number": 1, **bounds}
+    append_day(Path(dag.lake.root), DAYS[0], {"late": 7})
+    cleared: dict[str, object] = {"run_id": "run", "clear_number": 1, **bounds}
     skip = dag.plan("replay", run_type="scheduled", **cleared)  # type: ignore[arg-type]
     assert skip == Skip(why=f"bob has published request {order.request_id}")
-    assert dag.order("replay", run_type="backfill", **cleared).slices == [DAYS[1]]
+    assert dag.order("replay", run_type="backfill", **cleared).slices == [DAYS[0]]
 
 
 def test_many_changed_slices_are_one_event(dag: Dag, monkeypatch: pytest.MonkeyPatch) -> None:
