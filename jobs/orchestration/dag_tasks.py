@@ -267,7 +267,10 @@ def deadlines(
 
 
 def request_id(run: DagRun) -> str:
-    """Return the request id of a DAG run: the same in every retry of its tasks, another one after a clear."""
+    """Return the id of a DAG run's lease: the same in every retry of its tasks, another one after a clear.
+
+    The request that it opens gets the same id, unless the ledger has it: the DAG run of this name was deleted.
+    """
     return uuid.uuid5(_NAMESPACE, f"{run.dag_id}/{run.run_id}/{run.clear_number}").hex
 
 
@@ -324,7 +327,7 @@ def _decide(
         interval_end_ms=until_ms,
         now_ms=now_ms(),
         who=who,
-        request_id=request_id(run),
+        lease_id=request_id(run),
         origin=_origin(run),
         events=airflow.events,
     )
@@ -358,7 +361,7 @@ def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
         who=who,
         reason=form.reason,
         is_fresh=form.is_fresh,
-        request_id=form.request or request_id(run),
+        request_id=form.request,
         lease_id=request_id(run),
         origin=_origin(run),
         if_open=form.if_open,

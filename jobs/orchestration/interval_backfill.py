@@ -105,8 +105,10 @@ def _until_arrived(
     waiting = ready_prefix(work, view, late, log=log, events=events(late[0].start_ms)).waiting
     if waiting is None:
         return None
-    watch = watch_log(work, view, waiting, version=log.version)
-    return Wait(why=waiting.line(work.ledger.now_ms()), waiting=waiting, watch=watch)
+    now_ms = work.ledger.now_ms()
+    held = "; the schedule replays it for a person to decide, and then this run goes on"
+    why = waiting.line(now_ms) + (held if waiting.is_held(now_ms) else "")
+    return Wait(why=why, waiting=waiting, watch=watch_log(work, view, waiting, version=log.version))
 
 
 def _in_words_of_the_backfill(work: RequestContext, gap: ChainGap) -> str:

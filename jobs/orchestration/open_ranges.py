@@ -21,6 +21,7 @@ from jobs.planning.request_context import (
     covers,
     find_resumable,
     holders,
+    is_left_empty,
     open_request,
 )
 from jobs.review.pages.state import HeldSlice, OpenRequest, held_of, open_request as shown_request
@@ -105,6 +106,7 @@ def in_the_way(work: RequestContext, view: LedgerView, asked: Asked) -> tuple[Re
         request
         for request in view.awaited_requests()
         if request.request_id != asked.request_id
+        and not is_left_empty(work, request, asked)
         and (request.runs or holders(work, request))
         and any(covers(request, slice_) for slice_ in slices)
     )

@@ -108,7 +108,7 @@ def plan_scheduled(
     interval_end_ms: int,
     now_ms: int,
     who: str,
-    request_id: str | None = None,
+    lease_id: str | None = None,
     origin: DagRunOrigin | None = None,
     events: EventsSince = lambda _since_ms: (),
 ) -> Decision:
@@ -123,7 +123,7 @@ def plan_scheduled(
         interval_end_ms: the data_interval_end of the DAG run.
         now_ms: the current time, for readiness and leases.
         who: recorded in the ledger with the request.
-        request_id: the request of this DAG run, the same in every retry. Its own lease does not make the run wait.
+        lease_id: the lease of this DAG run, the same in every retry. Its own lease does not make the run wait.
         origin: the DAG run, recorded in the ledger with the request.
         events: returns the events of the assets that `ready.producer` names.
 
@@ -132,7 +132,7 @@ def plan_scheduled(
         RequestError: there are too many slices.
     """
     work, warnings = on_published_spec(open_request_context(pipeline, lake, now_ms=lambda: now_ms))
-    decided = _scheduled(work, interval_end_ms, own_request=request_id, events=events)
+    decided = _scheduled(work, interval_end_ms, own_lease=lease_id, events=events)
     match decided:
         case Wait() | Skip():
             return replace(decided, warnings=warnings)
@@ -143,7 +143,7 @@ def plan_scheduled(
                 who=who,
                 reason="schedule",
                 kind=RequestKind.SCHEDULED,
-                request_id=request_id,
+                lease_id=lease_id,
                 origin=origin,
                 unarrived=unarrived,
             )
@@ -174,8 +174,7 @@ def plan_by_hand(pipeline: Pipeline, lake: Lake, *, asked: Asked, now_ms: int) -
     view = work.ledger.view()
     try:
         resumed = check_range_is_free(work, view, asked)
-        request_id = resumed or asked.request_id
-        ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=request_id)
+        ask = Ask(slices=slices, is_fresh=asked.is_fresh, request_id=resumed)
         planned = with_checks(work).plan(view, ask)
         refuse_without_work(work, view, asked, resumed=resumed, planned=planned)
         return open_unless_current(work, planned, asked)
@@ -258,7 +257,7 @@ class _Due:
 
 
 def _scheduled(
-    work: RequestContext, interval_end_ms: int, *, own_request: str | None, events: EventsSince
+    work: RequestContext, interval_end_ms: int, *, own_lease: str | None, events: EventsSince
 ) -> _Due | Wait | Skip:
     view = work.ledger.view()
     if view.hold is not None:
@@ -268,7 +267,7 @@ def _scheduled(
         after = f"after the published head {view.head.result.slice.slice_id}" if view.head else "with data"
         return Skip(why=f"no slice {after} is over by {show_instant(interval_end_ms)}")
     refuse_lost(work, view)
-    busy = busy_with(work, view, candidates, own=own_request, kinds=tuple(RequestKind))
+    busy = busy_with(work, view, candidates, own=own_lease, kinds=tuple(RequestKind))
     if busy is not None:
         return Wait(why=busy, watch=watch_ledger(work, view))
     now_ms, log = work.ledger.now_ms(), work.log_state(view, candidates)

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.lake.lake import Lake
-from jobs.ledger.events import EventKind, LedgerEvent
+from jobs.ledger.events import EventKind, LedgerEvent, closed_event
 from jobs.ledger.leases import HANDOVER_MS, LEASE_MS, Holder, IsAlive, Lease, is_alive, this_process
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.provenance import DagRunOrigin, origin_details
@@ -108,7 +108,8 @@ class Asked:
     """The content of a request before it is opened: a half-open range, a person or DAG run, a reason.
 
     If the ledger has the request `request_id`, that one is continued. The tasks of a DAG run, and their retries, share
-    one `lease_id`. By default it is `request_id`, or a new id. `origin` is the DAG run that asks, if one does.
+    one `lease_id`; the request that they open has the same id, unless the ledger has it already. By default, the lease
+    is `request_id`, or a new id. `origin` is the DAG run that asks, if one does.
     `replaces` are the ids of the open requests that the person has seen and wants to replace; None: any.
     `unarrived` maps slices that have not arrived, and that a person is to decide on, to what is known of them.
     `warm_up` are slices before the range, from which a chain begins in the middle of the log.
@@ -133,6 +134,12 @@ class Asked:
         """The lease that all tasks of the asking DAG run share; None for a process, which gets a new one."""
         return self.lease_id or self.request_id
 
+    def is_own(self, request: Request) -> bool:
+        """Return whether the asking DAG run has opened or joined a request in an earlier try."""
+        return self.lease_id is not None and (
+            request.request_id == self.lease_id or any(run.lease_id == self.lease_id for run in request.origins)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
@@ -145,21 +152,30 @@ class Opened:
 def find_resumable(work: RequestContext, view: LedgerView, asked: Asked) -> str | None:
     """Return the id of an open request with the same content and no other holder: a crash or a failed check left it.
 
-    A request that is to replace the open ones resumes none of them.
+    A request that is to replace the open ones resumes none of them but that of an earlier try.
     """
     if asked.request_id is not None and asked.request_id in view.requests:
         return asked.request_id
-    if asked.if_open is IfOpen.REPLACE:
-        return None
     spec = spec_fingerprint(work.pipeline)
     for request in reversed(view.open_requests(asked.kind)):
+        if asked.if_open is IfOpen.REPLACE and not asked.is_own(request):
+            continue
         kind = request.is_fresh, request.unarrived, request.warm_up
         same = (request.from_ms, request.to_ms, *kind, request.spec_fingerprint)
-        others = [lease for lease in holders(work, request) if lease.lease_id != asked.own_lease]
         wanted = (asked.from_ms, asked.to_ms, asked.is_fresh, asked.unarrived, asked.warm_up, spec)
-        if same == wanted and not others:
+        if same == wanted and not _has_other_holder(work, request, asked):
             return request.request_id
     return None
+
+
+def is_left_empty(work: RequestContext, request: Request, asked: Asked) -> bool:
+    """Return whether an earlier try of the asking DAG run has opened a request, and was killed before it had a run."""
+    is_empty = not request.runs and request.kind is not RequestKind.AIRFLOW_BACKFILL
+    return is_empty and asked.is_own(request) and not _has_other_holder(work, request, asked)
+
+
+def _has_other_holder(work: RequestContext, request: Request, asked: Asked) -> bool:
+    return any(lease.lease_id != asked.own_lease for lease in holders(work, request))
 
 
 def is_live(work: RequestContext, request: Request) -> bool:
@@ -230,32 +246,44 @@ def open_request(work: RequestContext, asked: Asked, *, make_room: MakeRoom = la
     """Write a request with its spec into the ledger, or resume one; take a lease of it.
 
     An open request with the same content and no holder is resumed. A request of kind `airflow-backfill` is shared: an
-    open one of the same spec is used even while others work on it. `make_room` is called if a new request is opened,
-    and its events are part of the same commit.
+    open one of the same spec is used even while others work on it. If an earlier try of the DAG run has left an empty
+    request with other content, that one is closed. `make_room` is called if a new request is opened, and its events are
+    part of the same commit.
 
     Raises:
         RequestError: the request with the given id is not open any more, or `make_room` refuses.
     """
-    request_id = asked.request_id or work.new_id()
     lease_id = asked.own_lease or work.new_id()
-    chosen = request_id
+    chosen = ""
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         nonlocal chosen
-        known = view.requests.get(request_id)
+        known = view.requests.get(asked.request_id or "")
         if known is not None and not known.is_open:
             raise RequestError(
-                f"request {request_id} of pipeline {work.pipeline.name} is {known.state.value}; make a new one"
+                f"request {known.request_id} of pipeline {work.pipeline.name} is {known.state.value}; make a new one"
             )
-        fitting = request_id if known is not None else _fitting(work, view, asked)
-        chosen = fitting or request_id
-        events: list[LedgerEvent] = []
+        fitting = _fitting(work, view, asked) if known is None else known.request_id
+        chosen = fitting or _new_id(work, view, asked)
+        left = [
+            request
+            for request in view.open_requests(asked.kind)
+            if request.request_id != chosen and is_left_empty(work, request, asked)
+        ]
+        why = f"a later try of its DAG run opened request {chosen[:SHOWN_ID]}, because its slices had changed"
+        events = [closed_event(request.request_id, why, who=asked.who, by=chosen) for request in left]
         if not fitting:
-            events = [*make_room(view, request_id), requested_event(work, asked, request_id=request_id)]
+            events += [*make_room(view, chosen), requested_event(work, asked, request_id=chosen)]
         return [*events, leased_event(work, Opened(request_id=chosen, lease_id=lease_id), origin=asked.origin)]
 
     work.ledger.write(decide)
     return Opened(request_id=chosen, lease_id=lease_id)
+
+
+def _new_id(work: RequestContext, view: LedgerView, asked: Asked) -> str:
+    """Return the id of a new request. A DAG run with the same run id may have used the wanted one: it was deleted."""
+    wanted = asked.request_id or asked.lease_id
+    return work.new_id() if wanted is None or wanted in view.requests else wanted
 
 
 def _fitting(work: RequestContext, view: LedgerView, asked: Asked) -> str | None:

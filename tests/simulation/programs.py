@@ -123,14 +123,14 @@ def _planned(world: World, kind: str, name: str, *, end: int) -> Decision:
     end_ms, now_ms = FIRST_MS + end * DAY_MS, world.now_ms
     if kind == "scheduled":
         return scheduling.plan_scheduled(
-            PLAIN, LAKE, interval_end_ms=end_ms, now_ms=now_ms, who="airflow", request_id=name
+            PLAIN, LAKE, interval_end_ms=end_ms, now_ms=now_ms, who="airflow", lease_id=name
         )
     if kind == "backfill":
         return plan_backfill_interval(
             PLAIN, LAKE, interval_ms=(end_ms - DAY_MS, end_ms), now_ms=now_ms, who="airflow", lease_id=name
         )
     asked = Asked(
-        from_ms=FIRST_MS, to_ms=end_ms, who="ann", reason="by hand", request_id=name, lease_id=name,
+        from_ms=FIRST_MS, to_ms=end_ms, who="ann", reason="by hand", lease_id=name,
         if_open=IfOpen.REPLACE if int(name, 16) % 3 else IfOpen.WAIT,
     )  # fmt: skip
     return scheduling.plan_by_hand(PLAIN, LAKE, asked=asked, now_ms=now_ms)

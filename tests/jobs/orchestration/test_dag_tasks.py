@@ -14,12 +14,15 @@ from jobs.orchestration import dag_orders, dag_tasks, replay_job, scheduling
 from jobs.orchestration.backfill_form import FormError
 from jobs.orchestration.dag_orders import Order
 from jobs.orchestration.dag_tasks import DagRun, Published
+from jobs.orchestration.open_ranges import RangeTaken
 from jobs.orchestration.scheduling import Skip, Wait
 from jobs.planning.request_context import open_request_context
+from jobs.publishing.decisions import cancel
+from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish_request
 from jobs.publishing.stop_reasons import describe_stop
 from jobs.wall_clock import now_ms
-from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, sales, spark_task
+from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
 from tests.support.waiving import waive_newest
 from windowlib.errors import LogError, RequestError
 
@@ -126,6 +129,56 @@ def test_a_retry_continues_its_request_and_a_cleared_run_has_a_new_one(dag: Dag)
     run = DagRun(dag_id="d", run_id="r", run_type="manual")
     assert dag_tasks.request_id(run) == dag_tasks.request_id(run)
     assert dag_tasks.request_id(run) != dag_tasks.request_id(replace(run, clear_number=1))
+
+
+DAILY = {"run_id": "scheduled__1", "run_type": "scheduled", "interval_end": at("2024-01-20T06:00")}
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True], ids=["published", "cancelled"])
+def test_a_dag_run_with_the_run_id_of_a_deleted_one_opens_a_request_of_its_own(dag: Dag, *, is_cancelled: bool) -> None:
+    """Defect: with a new Airflow database on an old lake, the plan task failed: the request of that id was not open."""
+    first = dag.order("replay", **DAILY)
+    if is_cancelled:
+        work = open_request_context(sales(), dag.lake, now_ms=now_ms)
+        scheduling.leave_staged(work.pipeline, work.lake, opened=first.opened, now_ms=now_ms())
+        cancel(work, first.request_id, reason="no", by=By(who="ann", decision_id="1"))
+    else:
+        dag.replay(first)
+        assert dag_tasks.publish(first).is_published
+        append_day(Path(dag.lake.root), "2024-01-06", {"a": 1})
+    again, retry = dag.order("replay", **DAILY), dag.order("replay", **DAILY)
+    assert first.request_id != again.request_id == retry.request_id
+    assert first.opened.lease_id == again.opened.lease_id
+    dag.replay(again)
+    assert dag_tasks.publish(again).is_published
+    assert dag.seen == [*DAYS, *([] if is_cancelled else ["2024-01-06"])]
+
+
+@pytest.mark.parametrize("kind", ["replay", "backfill"])
+def test_a_retry_of_the_plan_that_finds_more_slices_opens_another_request(dag: Dag, kind: dag_tasks.Kind) -> None:
+    """Defect: the request of the first try, which was killed, published slices after the range that its page showed."""
+    facts = DAILY if kind == "replay" else {"run_id": "manual__1", "params": BACKFILL | {"if_open": "replace"}}
+    first = dag.order(kind, **facts)
+    append_day(Path(dag.lake.root), "2024-01-06", {"a": 1})
+    retry = dag.order(kind, **facts)
+    requests = open_request_context(sales(), dag.lake, now_ms=now_ms).ledger.view().requests
+    own = requests[retry.request_id]
+    assert (requests[first.request_id].is_open, requests[first.request_id].ended_by) == (False, retry.request_id)
+    assert [own.from_ms, own.to_ms] == [day_ms("2024-01-01"), day_ms("2024-01-07")]
+    assert dag.order(kind, **facts).request_id == retry.request_id
+    dag.replay(retry)
+    assert dag_tasks.publish(retry).changed == (*DAYS, "2024-01-06")
+
+
+def test_a_backfill_with_the_run_id_of_a_deleted_one_does_not_widen_its_staged_request(dag: Dag) -> None:
+    ranges = [BACKFILL | {"from": "2024-01-01", "to": end} for end in ("2024-01-03", "2024-01-05")]
+    first = dag.order("backfill", run_id="load", params=ranges[0])
+    dag.replay(first)
+    scheduling.leave_staged(sales(), dag.lake, opened=first.opened, now_ms=now_ms())
+    with pytest.raises(RangeTaken, match=r"is open for \[2024-01-01, 2024-01-03\), 2 slices staged"):
+        dag.plan("backfill", run_id="load", params=ranges[1])
+    second = dag.order("backfill", run_id="load", params=ranges[1] | {"if_open": "replace"})
+    assert second.request_id != first.request_id
 
 
 def test_a_run_by_hand_takes_all_slices_that_are_over(dag: Dag) -> None:

@@ -398,7 +398,7 @@ def test_after_a_change_of_the_code_nothing_is_repaired_or_restated_before_a_per
     with pytest.raises(RequestError, match="`hindcast adopt late`"):
         plan_scheduled(
             work.pipeline, work.lake, interval_end_ms=FIRST_MS + 3 * DAY_MS, now_ms=NOW_MS, who="airflow",
-            request_id="r", origin=None, events=lambda _since_ms: (),
+            lease_id="r", origin=None, events=lambda _since_ms: (),
         )  # fmt: skip
     run(work, 0, 2, if_open=IfOpen.REPLACE)
     propose_repairs(work.pipeline, work.lake, now_ms=NOW_MS, who="airflow")

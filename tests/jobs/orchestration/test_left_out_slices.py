@@ -27,10 +27,10 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
-def scheduled(place: Place, work: RequestContext, *, request_id: str) -> Replay:
+def scheduled(place: Place, work: RequestContext, *, lease_id: str) -> Replay:
     """Plan and replay what a scheduled run has to."""
     decision = plan_scheduled(
-        work.pipeline, work.lake, interval_end_ms=place.now_ms, now_ms=place.now_ms, who="s", request_id=request_id
+        work.pipeline, work.lake, interval_end_ms=place.now_ms, now_ms=place.now_ms, who="s", lease_id=lease_id
     )
     assert isinstance(decision, Replay)
     replay(
@@ -50,7 +50,7 @@ def test_the_schedule_leaves_out_the_slices_before_the_first_one_of_the_pipeline
     work = place.work(slices=FROM_THE_SIXTH)
     counts = {gauge.name: gauge.value for gauge in gauges(work, work.ledger.view())}
     assert counts["unpublished_slices"] == 3
-    decision = scheduled(place, work, request_id="r")
+    decision = scheduled(place, work, lease_id="r")
     assert decision.slices == ("1970-01-10", "1970-01-11", "1970-01-12")
     assert published(place, work, decision).is_published
     view = work.ledger.view()
@@ -58,7 +58,7 @@ def test_the_schedule_leaves_out_the_slices_before_the_first_one_of_the_pipeline
     assert len(totals(work)) == 10
     place.put(Put(8, 24 * 8 + 1), Put(9, 24 * 9 + 1))
     place.now_ms += DAY_MS
-    assert published(place, work, scheduled(place, work, request_id="next")).is_published
+    assert published(place, work, scheduled(place, work, lease_id="next")).is_published
 
 
 def test_the_schedule_waits_for_the_first_slice_of_the_pipeline_file(place: Place) -> None:
@@ -74,7 +74,7 @@ def test_the_schedule_waits_for_the_first_slice_of_the_pipeline_file(place: Plac
 
 def test_what_was_staged_before_the_first_slice_moved_is_published(place: Place) -> None:
     """The slices that it leaves out are staged already, and fit."""
-    decision = scheduled(place, place.work(), request_id="r")
+    decision = scheduled(place, place.work(), lease_id="r")
     assert published(place, place.work(slices=FROM_THE_SIXTH), decision).is_published
 
 

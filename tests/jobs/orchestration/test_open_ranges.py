@@ -220,7 +220,7 @@ def scheduled_and_held(work: RequestContext) -> str:
     """Publish the first two days, and let a scheduled DAG run stage the next ones, the first of which is held."""
     assert run_request(work, asked(DAYS[0], DAYS[2]), FakeReplayer()).is_published
     decision = scheduling.plan_scheduled(
-        sales(), work.lake, interval_end_ms=day_ms(DAYS[3]), now_ms=NOW_MS, who="airflow", request_id="daily",
+        sales(), work.lake, interval_end_ms=day_ms(DAYS[3]), now_ms=NOW_MS, who="airflow", lease_id="daily",
         origin=DagRunOrigin(dag_id="replay_sales", run_id="scheduled__3", slice_ids=()),
     )  # fmt: skip
     replayed(work, decision)

@@ -55,6 +55,15 @@ def test_an_asset_event_completes_a_slice_of_airflows_backfill(place: Place) -> 
     assert isinstance(planned(place, more=ready, events=lambda _since_ms: (named,)), Order)
 
 
+def test_airflows_backfill_tells_that_a_person_decides_on_an_overdue_slice(place: Place) -> None:
+    waits = planned(place, events=lambda _since_ms: (), more="\n  ready: {timeout: 30m, then: hold}")
+    assert isinstance(waits, Wait)
+    assert waits.why.endswith("then: hold); the schedule replays it for a person to decide, and then this run goes on")
+    waits = planned(place, events=lambda _since_ms: (), more="\n  ready: {timeout: 30m, then: wait}")
+    assert isinstance(waits, Wait)
+    assert waits.why.endswith("(ready.timeout, then: wait)")
+
+
 def test_a_person_publishes_a_slice_that_may_not_have_arrived_and_is_warned(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
