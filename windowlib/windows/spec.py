@@ -167,7 +167,9 @@ class WindowSpec:
 
     def _check_losses(self) -> None:
         trigger = self.effective_trigger()
-        reason = trigger.may_lose_data(allowed_lateness_ms=self.allowed_lateness_ms)
+        # With `takes_at_limit`, a record may enter at the watermark that completes its window; on the clock at any.
+        has_late = self.assigner.has_bounds and (self.profile.takes_at_limit or not self.assigner.is_event_time)
+        reason = trigger.may_lose_data(allowed_lateness_ms=max(self.allowed_lateness_ms, has_late))
         if reason is not None and self.leftovers != "report":
             raise SpecError(
                 f"the trigger can lose records of {_name(self.assigner)}: {reason}, and no pane would show later "
