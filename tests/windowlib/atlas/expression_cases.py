@@ -166,6 +166,10 @@ STRINGS: list[tuple[Any, Any]] = [
     ({"$substrBytes": ["$umlaut", 1, 2]}, "ñ"),
     ({"$substrBytes": ["$s", 2, -1]}, "llo"),
     ({"$substr": ["$s", 0, 2]}, "He"),
+    ({"$substr": [12.0, 0, 5]}, "12"),
+    ({"$toLower": 1.0}, "1"),
+    ({"$toUpper": 2.5}, "2.5"),
+    ({"$strcasecmp": [1.0, "1"]}, 0),
     ({"$substr": ["$nul", 0, 2]}, ""),
     ({"$strLenCP": "$umlaut"}, 3),
     ({"$strLenBytes": "$umlaut"}, 4),
@@ -282,7 +286,11 @@ DATES: list[tuple[Any, Any]] = [
     ({"$year": None}, None),
     ({"$year": {"date": "$day", "timezone": None}}, None),
     ({"$dateToString": {"date": "$day"}}, "2013-02-08T12:34:56.789Z"),
-    ({"$dateToString": {"date": "$day", "timezone": "America/New_York"}}, "2013-02-08T07:34:56.789-0500"),
+    ({"$dateToString": {"date": "$day", "timezone": "America/New_York"}}, "2013-02-08T07:34:56.789"),
+    ({"$dateToString": {"date": "$day", "timezone": "+00:00"}}, "2013-02-08T12:34:56.789Z"),
+    ({"$dateToString": {"date": "$day", "format": "%Y-%m-%dT%H:%M:%S.%LZ", "timezone": "-05"}},
+     "2013-02-08T07:34:56.789Z"),
+    ({"$dateToString": {"date": "$day", "format": None}}, None),
     ({"$dateToString": {"date": "$day", "format": "%Y%m%d %H:%M:%S.%L %j %b %B %G-%V %u %w %U %z %Z %%"}},
      "20130208 12:34:56.789 039 Feb February 2013-06 5 6 05 +0000 0 %"),
     ({"$dateToString": {"date": None, "onNull": "-"}}, "-"),
@@ -311,6 +319,13 @@ DATES: list[tuple[Any, Any]] = [
     ({"$dateDiff": {"startDate": date("2012-12-31T23:00:00Z"), "endDate": "$day", "unit": "year"}}, 1),
     ({"$dateDiff": {"startDate": "$day", "endDate": date("2013-02-10T00:00:00Z"), "unit": "week"}}, 1),
     ({"$dateDiff": {"startDate": "$day", "endDate": date("2013-02-10"), "unit": "week", "startOfWeek": "monday"}}, 0),
+    *(({"$dateDiff": {"startDate": start, "endDate": end, "unit": unit, "timezone": zone}}, starts)
+      for zone, start, end, counts in (
+          ("Europe/Rome", date("2013-03-30T12:00:00Z"), date("2013-03-31T11:00:00Z"), (1, 23, 23 * 60, 23 * 3_600)),
+          ("Europe/Rome", date("2013-10-26T11:00:00Z"), date("2013-10-27T12:00:00Z"), (1, 25, 25 * 60, 25 * 3_600)),
+          # Lord Howe Island sets the clock forward by half an hour: no whole hour is corrected.
+          ("Australia/Lord_Howe", date("2013-10-05T14:30:00Z"), date("2013-10-05T16:30:00Z"), (0, 2, 120, 7_200)))
+      for unit, starts in zip(("day", "hour", "minute", "second"), counts, strict=True)),
     ({"$dateDiff": {"startDate": "$day", "endDate": None, "unit": "week"}}, None),
     ({"$dateTrunc": {"date": "$day", "unit": "hour"}}, Date(NOON)),
     ({"$dateTrunc": {"date": "$day", "unit": "day", "timezone": "America/New_York"}}, Date(FEB_8 + 5 * 3_600_000)),

@@ -149,14 +149,21 @@ def truncated(date: Date, unit: str, *, bin_size: int, in_zone: tzinfo, first_da
 
 
 def boundaries(start: Date, end: Date, unit: str, *, in_zone: tzinfo, first_day: str) -> int:
-    """Return the number of starts of a unit between two instants."""
-    left, right = local(start, in_zone).replace(tzinfo=None), local(end, in_zone).replace(tzinfo=None)
+    """Return the number of starts of a unit between two instants, in local time.
+
+    Hours and shorter units are corrected by the change of the offset, whole units of it, as in MongoDB.
+    """
+    left, right = local(start, in_zone), local(end, in_zone)
     if unit in UNITS_MONTHS:
         size = UNITS_MONTHS[unit]
         return (right.year * 12 + right.month - 1) // size - (left.year * 12 + left.month - 1) // size
     reference_ms = _wall_ms(_weeks_from(first_day)) if unit == "week" else 0
     size = UNITS_MS[unit]
-    return (_wall_ms(right) - reference_ms) // size - (_wall_ms(left) - reference_ms) // size
+    starts = (_wall_ms(right) - reference_ms) // size - (_wall_ms(left) - reference_ms) // size
+    if unit in {"day", "week"}:
+        return starts
+    change = (right.utcoffset() or timedelta()) - (left.utcoffset() or timedelta())
+    return starts - int(change / (size * MS))
 
 
 def _offset_text(at: datetime) -> str:
