@@ -35,11 +35,15 @@ _WITHOUT_TIMEOUT_RULES = {
     "event_time", "continuous", "count", "delta", "purging", "timeout", "never", "end_of_stream"
 }  # fmt: skip
 
-# The same for MongoDB's stages with these operators. 1: $dateDiff counted no change of the clock, $dateToString wrote
-# the offset of a time zone, and the others wrote 1.0 for 1.
+# The same for MongoDB's stages with one of these operators, if it has this field. 1: $dateDiff counted no change of the
+# clock, $dateToString wrote the offset of a time zone, wrong fields were ignored, and texts of doubles were Python's.
 DOCUMENTS_VERSION = 2
-_WITH_ZONE = {"$dateDiff", "$dateToString"}
-_WITH_TEXT_OF_NUMBERS = {"$toLower", "$toUpper", "$strcasecmp", "$substr", "$substrCP", "$substrBytes"}
+_DOCUMENT_RULES = {
+    "$dateDiff": "timezone", "$dateToString": "timezone", "$dateFromString": "timezone",
+    "$filter": "limit", "$zip": "defaults",
+    "$toLower": None, "$toUpper": None, "$strcasecmp": None,
+    "$substr": None, "$substrCP": None, "$substrBytes": None,
+}  # fmt: skip
 
 RUN_ID_DIGITS = 32
 
@@ -103,9 +107,9 @@ def _has_timeout_rules(trigger: TriggerGrammar | None) -> bool:
 def _has_document_rules(value: object) -> bool:
     """Return whether DOCUMENTS_VERSION counts for a part of a stage."""
     if isinstance(value, Mapping):
-        dates = [value[name] for name in _WITH_ZONE & value.keys()]
-        has_zone = any(isinstance(date, Mapping) and "timezone" in date for date in dates)
-        return has_zone or bool(_WITH_TEXT_OF_NUMBERS & value.keys()) or any(map(_has_document_rules, value.values()))
+        operators = [(value[name], field) for name, field in _DOCUMENT_RULES.items() if name in value]
+        has_rule = any(field is None or (isinstance(at, Mapping) and field in at) for at, field in operators)
+        return has_rule or any(map(_has_document_rules, value.values()))
     return isinstance(value, list) and any(map(_has_document_rules, value))
 
 

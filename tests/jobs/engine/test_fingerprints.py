@@ -186,6 +186,7 @@ DOCUMENTS = ATLAS % "{$project: {out: %s}}"
         ("DOCUMENTS_VERSION", DOCUMENTS % "{$dateToString: {date: $at, timezone: Europe/Rome}}", True),
         ("DOCUMENTS_VERSION", DOCUMENTS % "[{$strLenCP: {$toLower: $v}}]", True),
         ("DOCUMENTS_VERSION", DOCUMENTS % "{$dateToString: {date: $at}}", False),
+        ("DOCUMENTS_VERSION", DOCUMENTS % "{$literal: {$filter: 1}}", False),
         ("DOCUMENTS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}}\n", False),
     ],
 )

@@ -230,17 +230,26 @@ _PATTERNS: Final[Mapping[str, str]] = {
 }
 
 
+def _check_lone_offset(text: str, in_zone: tzinfo) -> None:
+    if in_zone != UTC:
+        raise ValueError(f"{text!r} has an offset or Z, so it takes no time zone")
+
+
 def parsed(text: str, text_format: str | None, in_zone: tzinfo) -> Date:
     """Return the instant of a text that is a local time of `in_zone`, or that has its own offset.
 
     Without a format, the text is in ISO 8601.
 
     Raises:
-        ValueError: the text does not have the format, or the format has an unknown specifier.
+        ValueError: the text does not have the format, or has an offset beside a time zone other than UTC, or the format
+            has an unknown specifier.
     """
     if text_format is None:
         at = datetime.fromisoformat(text)
-        return instant(at, in_zone) if at.tzinfo is None else date_of_text(text)
+        if at.tzinfo is None:
+            return instant(at, in_zone)
+        _check_lone_offset(text, in_zone)
+        return date_of_text(text)
     pieces = re.split(r"%(.)", text_format)
     unknown = [letter for letter in pieces[1::2] if letter not in _PATTERNS]
     if unknown:
@@ -254,6 +263,8 @@ def parsed(text: str, text_format: str | None, in_zone: tzinfo) -> Date:
         raise ValueError(f"{text!r} does not look like {text_format!r}")
     parts = match.groupdict()
     offset = parts.pop("offset", None)
+    if offset is not None:
+        _check_lone_offset(text, in_zone)
     numbers = {"year": 1970, "month": 1, "day": 1} | {name: int(digits) for name, digits in parts.items()}
     ms = numbers.pop("ms", 0)
     at = datetime(**numbers, microsecond=ms * 1000)  # type: ignore[arg-type]  # noqa: DTZ001 - a local time

@@ -6,7 +6,6 @@ from typing import Final
 
 from windowlib.atlas.documents.documents import Date, Value, is_nothing, is_number
 from windowlib.atlas.expressions.calendars import date_text
-from windowlib.atlas.expressions.conversions import double_text
 from windowlib.atlas.expressions.forms import Call, ExpressionFault, NamedCall, Operators, fault
 from windowlib.atlas.expressions.numeric import integer_of
 
@@ -33,7 +32,7 @@ def _lenient(operator: str, value: Value) -> str:
     if isinstance(value, str):
         return value
     if is_number(value):
-        return double_text(value) if isinstance(value, float) else str(value)
+        return format(value, "g") if isinstance(value, float) else str(value)
     if isinstance(value, Date):
         return date_text(value)
     raise fault(operator, value, "a text, number or date")
