@@ -116,7 +116,8 @@ class WindowSpec:
         trigger, function = self.effective_trigger(), self.effective_function()
         if not trigger.can_merge:
             raise SpecError(
-                f"{_name(self.assigner)} merges windows, and the trigger {_name(trigger)} does not support merging; "
+                f"{_name(self.assigner)} merges windows, and the trigger {_name(self.trigger or trigger)} does not "
+                "support merging; "
                 "choose another trigger, or windows that do not merge"
             )
         then = process_function(function)

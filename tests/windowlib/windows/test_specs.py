@@ -69,6 +69,10 @@ class CountsPerWindow(ProcessFunction):
             "Session merges.*DeltaExceeded does not support",
         ),
         (
+            {"assigner": Session(gap_ms=5), "trigger": DeltaExceeded(1), "timestamp_combiner": "latest"},
+            "Session merges.*DeltaExceeded does not support",
+        ),
+        (
             {"assigner": Session(gap_ms=5), "trigger": ProcessingTimeout(inner=EventTime(), timeout_ms=1)},
             "does not support merging",
         ),
