@@ -11,6 +11,7 @@ from typing import Any
 from jobs.engine.user_functions import Functions
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.triggers import TriggerGrammar
 from jobs.runs import Slice
 from windowlib.keyed.snapshots import STATE_VERSION
 from windowlib.records.row_ids import IdSum
@@ -26,6 +27,23 @@ CLOCK_VERSION = 2
 # The same for pipelines with users' functions only. 1: functions shared values with other windows, keys and states, and
 # Arrow converted values to the type of a column in silence.
 FUNCTIONS_VERSION = 2
+
+# The same for a `timeout` around a trigger that waits for the clock, is composite or is a user's. 1: a time-out deleted
+# timers of that trigger, and kept its state when it reset the trigger.
+TIMEOUTS_VERSION = 2
+_WITHOUT_TIMEOUT_RULES = {
+    "event_time", "continuous", "count", "delta", "purging", "timeout", "never", "end_of_stream"
+}  # fmt: skip
+
+# The same for MongoDB's stages with one of these operators, if it has this field. 1: $dateDiff counted no change of the
+# clock, $dateToString wrote the offset of a time zone, wrong fields were ignored, and texts of doubles were Python's.
+DOCUMENTS_VERSION = 2
+_DOCUMENT_RULES = {
+    "$dateDiff": "timezone", "$dateToString": "timezone", "$dateFromString": "timezone",
+    "$filter": "limit", "$zip": "defaults",
+    "$toLower": None, "$toUpper": None, "$strcasecmp": None,
+    "$substr": None, "$substrCP": None, "$substrBytes": None,
+}  # fmt: skip
 
 RUN_ID_DIGITS = 32
 
@@ -66,6 +84,10 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     }
     if pipeline.uses_clock:
         whole["clock_version"] = CLOCK_VERSION
+    if pipeline.windows is not None and _has_timeout_rules(pipeline.windows.trigger):
+        whole["timeouts_version"] = TIMEOUTS_VERSION
+    if pipeline.windows is not None and pipeline.windows.atlas and _has_document_rules(pipeline.windows.atlas.stage):
+        whole["documents_version"] = DOCUMENTS_VERSION
     if pipeline.functions():
         code = Functions(source=pipeline.source, directory=pipeline.functions_dir)
         whole["functions_version"] = FUNCTIONS_VERSION
@@ -73,6 +95,22 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
             function.name: code.source_of(function, function.name) for function in pipeline.functions()
         }
     return fingerprint(whole)
+
+
+def _has_timeout_rules(trigger: TriggerGrammar | None) -> bool:
+    """Return whether TIMEOUTS_VERSION counts for a trigger."""
+    timeouts = [part.timeout for part in (trigger.whole() if trigger else ()) if part.timeout is not None]
+    inside = [part for timeout in timeouts for part in timeout.trigger.whole()]
+    return any(part.kind not in _WITHOUT_TIMEOUT_RULES or part.needs_clock for part in inside)
+
+
+def _has_document_rules(value: object) -> bool:
+    """Return whether DOCUMENTS_VERSION counts for a part of a stage."""
+    if isinstance(value, Mapping):
+        operators = [(value[name], field) for name, field in _DOCUMENT_RULES.items() if name in value]
+        has_rule = any(field is None or (isinstance(at, Mapping) and field in at) for at, field in operators)
+        return has_rule or any(map(_has_document_rules, value.values()))
+    return isinstance(value, list) and any(map(_has_document_rules, value))
 
 
 def relevant_document(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -125,10 +125,12 @@ class AfterWatermark(Composite):
         return self.late is not None and self.late.may_leave_records(is_event_time=True)
 
     def may_lose_data(self, *, allowed_lateness_ms: int) -> str | None:
-        # Without allowed lateness no record comes after the end.
+        # Without lateness no record comes after the end.
         if not allowed_lateness_ms or self.late is not None:
             return None
-        return f"AfterWatermark without `late` is finished at the end, {allowed_lateness_ms} ms before the cleanup"
+        return (
+            "AfterWatermark without `late` is finished when the watermark reaches the end, and records may come later"
+        )
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -46,6 +46,7 @@ class Composite(Trigger):
     __slots__ = ()
 
     can_merge = True
+    goes_on = True
 
     def parts(self) -> Mapping[str, "Composite"]:
         """Return the parts of this composite by name. Its state holds the state of each part under the same name."""

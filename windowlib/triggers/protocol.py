@@ -48,6 +48,9 @@ FINISH: Final = TriggerResult.FINISH
 FINISHED: Final = "finished"
 """The key in `ctx.state` that a trigger sets when it returns FINISH. The window is a tombstone until its cleanup."""
 
+HOLD: Final = "hold_ms"
+"""The key in `ctx.state` with the hold of a timestamp combiner, which is no state of the trigger."""
+
 
 class TriggerContext(Protocol):
     """One open window of one key: what a trigger may read and do."""
@@ -109,6 +112,8 @@ class Trigger:
     """
     has_on_time_pane: bool = False
     """True promises to fire when the watermark completes the window. Until then a timestamp combiner keeps its hold."""
+    goes_on: bool = False
+    """True: when the trigger fires, a time-out around it does not reset it. False: the time-out does, as in Flink."""
 
     def __init_subclass__(cls) -> None:
         if not {"on_record", "on_event_time", "clear"} & cls.__dict__.keys():
@@ -138,7 +143,10 @@ class Trigger:
         raise SpecError(f"{type(self).__name__} does not support merging windows")
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Called when the window is cleaned up or merged away. Delete the timers; the operator drops the state."""
+        """Called when the window is cleaned up or merged away, or a time-out resets the trigger. Delete the timers.
+
+        The caller drops the state.
+        """
 
     def may_leave_records(self, *, is_event_time: bool) -> bool:  # noqa: ARG002
         """Return whether a window can end with records that were never fired."""

@@ -9,7 +9,15 @@ from typing import Final
 from windowlib.bounds import Window
 from windowlib.errors import SpecError
 from windowlib.records.records import Record
-from windowlib.triggers.protocol import FIRE, FIRE_AND_PURGE, Trigger, TriggerContext, TriggerResult
+from windowlib.triggers.protocol import (
+    FINISHED,
+    FIRE,
+    FIRE_AND_PURGE,
+    HOLD,
+    Trigger,
+    TriggerContext,
+    TriggerResult,
+)
 from windowlib.triggers.wrapping import Wrapping
 
 
@@ -45,8 +53,9 @@ _SHARED: Final = "timeout_shared"
 class ProcessingTimeout(Trigger):
     """Behaves as the inner trigger, and also fires when the clock has advanced by `timeout_ms` since the first record.
 
-    With `resets`, the wait restarts at every record. With `clears`, the inner trigger's state is dropped when the
-    time is out. In the profile flink every timer is a time-out, also the cleanup timer (F10).
+    With `resets`, the wait restarts at every record. With `clears`, the inner trigger is reset when the time is out. It
+    is also reset when it fires, unless it `goes_on`. In the profile flink every timer is a time-out, also the cleanup
+    timer (F10).
     """
 
     inner: Trigger
@@ -57,6 +66,11 @@ class ProcessingTimeout(Trigger):
     def __post_init__(self) -> None:
         if self.timeout_ms < 0:
             raise SpecError(f"time-out trigger: the time-out must not be negative, got {self.timeout_ms} ms")
+        inner = self.inner
+        while isinstance(inner, Wrapping):
+            inner = inner.inner
+        if isinstance(inner, ProcessingTimeout):
+            raise SpecError("time-out trigger: a time-out inside a time-out is not supported; write one of the two")
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
         keeps_timers = ctx.profile.timeout_keeps_timers
@@ -64,7 +78,7 @@ class ProcessingTimeout(Trigger):
             _stop_waiting(ctx)  # before the inner trigger registers its timer of the same instant again
         result = self.inner.on_record(record, window, ctx)
         if result.is_fire:
-            self.clear(window, ctx)
+            self._on_fire(window, ctx)
             return result
         if self.resets and not keeps_timers:
             _stop_waiting(ctx)
@@ -80,7 +94,7 @@ class ProcessingTimeout(Trigger):
         if ctx.profile.timeout_adds_to_timers:
             return self._time_out(result, window, ctx)
         if result.is_fire:
-            self.clear(window, ctx)
+            self._on_fire(window, ctx)
         return result
 
     def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
@@ -89,15 +103,29 @@ class ProcessingTimeout(Trigger):
         if is_out or ctx.profile.timeout_adds_to_timers:
             return self._time_out(result, window, ctx)
         if result.is_fire:
-            self.clear(window, ctx)
+            self._on_fire(window, ctx)
         return result
 
     def _time_out(self, result: TriggerResult, window: Window, ctx: TriggerContext) -> TriggerResult:
         if self.clears:
-            self.clear(window, ctx)
+            self._reset(window, ctx)
         elif not ctx.profile.timeout_adds_to_timers:
             _stop_waiting(ctx)
+        if result.is_fire:
+            return result
         return FIRE_AND_PURGE if result.is_purge else FIRE
+
+    def _on_fire(self, window: Window, ctx: TriggerContext) -> None:
+        if self.inner.goes_on:
+            _stop_waiting(ctx)
+        else:
+            self._reset(window, ctx)
+
+    def _reset(self, window: Window, ctx: TriggerContext) -> None:
+        self.clear(window, ctx)
+        kept = {name: value for name, value in ctx.state.items() if name in {FINISHED, HOLD}}
+        ctx.state.clear()
+        ctx.state.update(kept)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
         _stop_waiting(ctx)

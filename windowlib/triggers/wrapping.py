@@ -32,6 +32,10 @@ class Wrapping(Trigger):
     def has_on_time_pane(self) -> bool:  # type: ignore[override]
         return self.inner.has_on_time_pane
 
+    @property
+    def goes_on(self) -> bool:  # type: ignore[override]
+        return self.inner.goes_on
+
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
         return self.inner.on_record(record, window, ctx)
 

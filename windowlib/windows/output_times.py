@@ -14,14 +14,12 @@ from typing import Any, Final, Literal
 
 from windowlib.bounds import MIN_TIME_MS, Window
 from windowlib.records.records import Record
-from windowlib.triggers.protocol import TriggerContext, TriggerResult
+from windowlib.triggers.protocol import HOLD, TriggerContext, TriggerResult
 from windowlib.triggers.wrapping import Wrapping
 from windowlib.windows.assigners import Assigner
 
 TimestampCombiner = Literal["end_of_window", "earliest", "latest", "earliest_transformed"]
 COMBINERS: Final = ("end_of_window", "earliest", "latest", "earliest_transformed")
-
-_HOLD: Final = "hold_ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,17 +35,17 @@ class Holding(Wrapping):
         if self.combiner == "earliest_transformed":
             time_ms = self.assigner.output_time_ms(time_ms)
         if time_ms >= ctx.watermark_ms:
-            self._combine([ctx.state.get(_HOLD), time_ms], ctx)
+            self._combine([ctx.state.get(HOLD), time_ms], ctx)
         return self.inner.on_record(record, window, ctx)
 
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
-        self._combine([other.state.get(_HOLD) for other in merged], ctx)
+        self._combine([other.state.get(HOLD) for other in merged], ctx)
         self.inner.on_merge(window, merged, ctx)
 
     def _combine(self, times_ms: Sequence[int | None], ctx: TriggerContext) -> None:
         holds = [time_ms for time_ms in times_ms if time_ms is not None]
         if holds:
-            ctx.state[_HOLD] = max(holds) if self.combiner == "latest" else min(holds)
+            ctx.state[HOLD] = max(holds) if self.combiner == "latest" else min(holds)
 
 
 def take_hold(state: dict[str, Any], end_ms: int, *, is_kept: bool) -> int:
@@ -55,7 +53,7 @@ def take_hold(state: dict[str, Any], end_ms: int, *, is_kept: bool) -> int:
 
     The hold is released unless `is_kept`.
     """
-    hold_ms: int = state.get(_HOLD, end_ms)
+    hold_ms: int = state.get(HOLD, end_ms)
     if not is_kept:
-        state.pop(_HOLD, None)
+        state.pop(HOLD, None)
     return hold_ms

@@ -116,7 +116,8 @@ class WindowSpec:
         trigger, function = self.effective_trigger(), self.effective_function()
         if not trigger.can_merge:
             raise SpecError(
-                f"{_name(self.assigner)} merges windows, and the trigger {_name(trigger)} does not support merging; "
+                f"{_name(self.assigner)} merges windows, and the trigger {_name(self.trigger or trigger)} does not "
+                "support merging; "
                 "choose another trigger, or windows that do not merge"
             )
         then = process_function(function)
@@ -167,7 +168,9 @@ class WindowSpec:
 
     def _check_losses(self) -> None:
         trigger = self.effective_trigger()
-        reason = trigger.may_lose_data(allowed_lateness_ms=self.allowed_lateness_ms)
+        # With `takes_at_limit`, a record may enter at the watermark that completes its window; on the clock at any.
+        has_late = self.assigner.has_bounds and (self.profile.takes_at_limit or not self.assigner.is_event_time)
+        reason = trigger.may_lose_data(allowed_lateness_ms=max(self.allowed_lateness_ms, has_late))
         if reason is not None and self.leftovers != "report":
             raise SpecError(
                 f"the trigger can lose records of {_name(self.assigner)}: {reason}, and no pane would show later "

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from jobs.plain_text import shortened
+from windowlib.bounds import MAX_TIME_MS
 
 
 class GrammarModel(BaseModel):
@@ -70,6 +71,8 @@ UnitName = Annotated[Unit, BeforeValidator(_unit)]
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(refuse_control_characters)]
 Columns = Annotated[tuple[ColumnName, ...], Strict(strict=False), Field(min_length=1, max_length=64)]
 
+Count = Annotated[int, Field(ge=1, le=MAX_TIME_MS)]
+"""A number of records: a whole number of 64 bits."""
 
 IS_STORED: Final = "is_stored"
 """The key of the validation context that tells that a ledger stores the spec, so that it is no file to be corrected."""

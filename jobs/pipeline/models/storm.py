@@ -5,7 +5,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from jobs.durations import Duration, PositiveDuration, parse_duration
-from jobs.pipeline.models.grammar import Choice, ColumnName, Columns, GrammarModel, not_a_mapping
+from jobs.pipeline.models.grammar import Choice, ColumnName, Columns, Count, GrammarModel, not_a_mapping
+from windowlib.bounds import MAX_DURATION_MS
 
 _LENGTHS = "{count: 100}, {ms: 5000}, 5s"
 
@@ -15,8 +16,8 @@ class StormLength(Choice):
 
     WHAT = f"of {_LENGTHS}"
 
-    count: Annotated[int, Field(ge=1)] | None = None
-    ms: Annotated[int, Field(ge=1)] | None = None
+    count: Count | None = None
+    ms: Annotated[int, Field(ge=1, le=MAX_DURATION_MS)] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -45,7 +46,7 @@ class StormGrammar(GrammarModel):
     watermark_interval_ms: PositiveDuration = Field(default=1_000, alias="watermark_interval")
     late: bool = False
     message_timeout_ms: PositiveDuration | None = Field(default=None, alias="message_timeout")
-    max_spout_pending: Annotated[int, Field(ge=1)] | None = None
+    max_spout_pending: Count | None = None
 
     @model_validator(mode="after")
     def _event_time_only(self) -> Self:

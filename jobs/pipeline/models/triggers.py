@@ -5,10 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Field, Strict
 
 from jobs.durations import Duration, PositiveDuration
-from jobs.pipeline.models.grammar import Choice, ColumnName, FunctionGrammar, GrammarModel, Nothing
+from jobs.pipeline.models.grammar import Choice, ColumnName, Count, FunctionGrammar, GrammarModel, Nothing
 
 Clock = Literal["event", "processing"]
-Count = Annotated[int, Field(ge=1)]
 
 
 class ContinuousGrammar(GrammarModel):

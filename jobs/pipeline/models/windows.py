@@ -10,6 +10,7 @@ from jobs.pipeline.models.atlas import AtlasGrammar
 from jobs.pipeline.models.grammar import (
     Choice,
     ColumnName,
+    Count,
     FunctionGrammar,
     GrammarModel,
     Nothing,
@@ -19,6 +20,7 @@ from jobs.pipeline.models.grammar import (
 )
 from jobs.pipeline.models.storm import StormGrammar
 from jobs.pipeline.models.triggers import Clock, TriggerGrammar
+from windowlib.bounds import MAX_TIME_MS
 
 MAX_WINDOWS_PER_RECORD = 10_000_000
 _STAGGERS: Final = "aligned, natural, {random: {seed: 7}}"
@@ -143,14 +145,14 @@ class DynamicSession(GrammarModel):
 class CountWindow(GrammarModel):
     """Windows of `size` records of a key, one per `slide` records; without `slide` they do not overlap."""
 
-    size: Annotated[int, Field(ge=1)]
-    slide: Annotated[int, Field(ge=1)] | None = None
+    size: Count
+    slide: Count | None = None
 
 
 class KeepRecords(GrammarModel):
     """Keep the last `keep` records."""
 
-    keep: Annotated[int, Field(ge=0)]
+    keep: Annotated[int, Field(ge=0, le=MAX_TIME_MS)]
     after: bool = False
 
 

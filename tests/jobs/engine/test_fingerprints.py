@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from jobs.engine import fingerprints
 from jobs.engine.fingerprints import checks_fingerprint, fingerprint, relevant_document, run_id, spec_fingerprint
 from jobs.pipeline.files import parse_pipeline, pipeline_document
 from jobs.planning.spec_changes import spec_changes
@@ -161,3 +162,37 @@ def test_the_order_of_aggregates_without_a_function_is_no_part_of_the_spec() -> 
         for shown in ("b: {min: v}, a: {max: v}", "a: {max: v}, b: {min: v}")
     )
     assert spec_fingerprint(one) == spec_fingerprint(two)
+
+
+CLOCKED = (
+    LOG.replace("  order:", "  arrival_time: {column: came, unit: ms}\n  order:")
+    + WATERMARK
+    + "aggregates: {n: {count: {}}}\n"
+)
+TIMEOUT = CLOCKED + "windows: {tumbling: {size: 1h}, leftovers: report, trigger: {timeout: {after: 1m, trigger: %s}}}\n"
+DOCUMENTS = ATLAS % "{$project: {out: %s}}"
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "counts"),
+    [
+        ("TIMEOUTS_VERSION", TIMEOUT % "{processing_time: {}}", True),
+        ("TIMEOUTS_VERSION", TIMEOUT % "{purging: {continuous: {every: 5m, time: processing}}}", True),
+        ("TIMEOUTS_VERSION", TIMEOUT % "{repeatedly: {after_count: 3}}", True),
+        ("TIMEOUTS_VERSION", TIMEOUT % '{function: {name: "m:f", version: "1"}}', True),
+        ("TIMEOUTS_VERSION", TIMEOUT % "{continuous: {every: 5m}}", False),
+        ("TIMEOUTS_VERSION", TIMEOUT % "{purging: {count: 5}}", False),
+        ("TIMEOUTS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}, time: processing}\n", False),
+        ("DOCUMENTS_VERSION", DOCUMENTS % "{$dateToString: {date: $at, timezone: Europe/Rome}}", True),
+        ("DOCUMENTS_VERSION", DOCUMENTS % "[{$strLenCP: {$toLower: $v}}]", True),
+        ("DOCUMENTS_VERSION", DOCUMENTS % "{$dateToString: {date: $at}}", False),
+        ("DOCUMENTS_VERSION", DOCUMENTS % "{$literal: {$filter: 1}}", False),
+        ("DOCUMENTS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}}\n", False),
+    ],
+)
+def test_a_version_of_rules_counts_only_where_they_apply(
+    monkeypatch: pytest.MonkeyPatch, version: str, text: str, *, counts: bool
+) -> None:
+    before = spec_fingerprint(parse_pipeline(text, source="p.yaml"))
+    monkeypatch.setattr(fingerprints, version, getattr(fingerprints, version) + 1)
+    assert (spec_fingerprint(parse_pipeline(text, source="p.yaml")) != before) == counts

@@ -259,6 +259,7 @@ def test_the_result_of_a_reduce_is_retracted(profile: Profile) -> None:
         function=Whole(Reduce(function=max, output_type="bigint")),
         trigger=AfterWatermark(early=AfterCount(1)),
         accumulation="retracting",
+        leftovers="report",
         profile=profile,
     )
     steps: list[Step] = [RecordStep(Record("a", at, at, (0, at), at)) for at in (1, 30, 5)]

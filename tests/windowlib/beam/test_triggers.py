@@ -197,9 +197,13 @@ def test_an_early_pane_keeps_the_hold_if_an_on_time_pane_will_follow() -> None:
         assert [pane.timestamp_ms for pane in harness.panes()] == times
 
 
+ON_CLOCK = Tumbling(size_ms=10, is_event_time=False)
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trigger": AfterCount(2)}, r"can lose records of Tumbling: AfterCount\(2\) fires once"),
-    ({"trigger": AfterWatermark(), "allowed_lateness_ms": 7}, "without `late` .* 7 ms before the cleanup"),
+    ({"trigger": AfterWatermark(), "allowed_lateness_ms": 7}, "without `late` is finished when"),
+    ({"trigger": AfterWatermark(), "profile": BEAM}, "without `late` is finished when"),
+    ({"trigger": AfterWatermark(), "assigner": ON_CLOCK, "leftovers": "fire"}, "without `late` is finished when"),
     ({"trigger": AfterAny(AfterWatermark(), AP(3))}, r"AfterProcessingTime\(3\) fires once"),
     ({"trigger": AfterAll(AP(3), AfterCount(1))}, r"AfterProcessingTime\(3\) fires once and AfterCount"),
     ({"trigger": AfterEach(AP(3), AfterCount(1))}, "fires once and"),
@@ -244,7 +248,18 @@ ACCEPTED: list[dict[str, Any]] = [
     {"trigger": AfterCount(3), "leftovers": "report"},
     {"trigger": AfterCount(3), "profile": FLINK},
     {"profile": BEAM, "trigger": CountReached(2), "leftovers": "fire"},
+    {"profile": BEAM, "trigger": AfterWatermark(late=AfterCount(1))},
+    {"profile": BEAM, "trigger": AfterWatermark(), "assigner": Global()},
 ]
+
+
+@pytest.mark.parametrize("parts", [{"profile": BEAM}, {"assigner": ON_CLOCK}], ids=["beam", "clock"])
+def test_a_record_at_the_watermark_that_finishes_its_window_is_purged(parts: dict[str, Any]) -> None:
+    harness = played(spec_of(AfterWatermark(), leftovers="report", **parts), "2 w10 5")
+    harness.clock(1_000)
+    harness.watermark(1_000)
+    assert [pane.record_count for pane in harness.panes()] == [1]
+    assert harness.operator.take_tallies()["closed:purged"].count == 1
 
 
 @pytest.mark.parametrize("parts", ACCEPTED, ids=map(str, range(len(ACCEPTED))))

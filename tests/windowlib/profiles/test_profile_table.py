@@ -358,7 +358,7 @@ def test_empty_window(column: str, expected: list[tuple[str, list[int]]]) -> Non
     assert [window for window in gap.windows() if window[1] <= 990 or not window[2]] == [(0, 10, [5])]
 
     if column not in (*STORMS, ATLAS):
-        early = AfterWatermark(early=AfterCount(1))
+        early = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
         spec = of_assigner(column, Tumbling(size_ms=10), trigger=early, accumulation="discarding")
     one = Played(spec)
     one.record(5)

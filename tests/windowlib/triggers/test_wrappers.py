@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.harness import window_harness
+from windowlib.beam import AfterCount, AfterProcessingTime, AfterWatermark, Repeatedly
 from windowlib.bounds import TimeWindow, Window
 from windowlib.functions.window_functions import Aggregates, aggregate
 from windowlib.keyed.state import KeyedState
@@ -129,6 +130,65 @@ def test_a_time_out_that_restarts_keeps_a_timer_that_the_inner_trigger_registers
         harness.check_resumable()
     harness.clock(20)
     assert harness.values() == [[None, 20, None]]
+
+
+class FiresEachThird(Trigger):
+    """A user's trigger that leaves its state to the caller of `clear`."""
+
+    def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
+        ctx.state["records"] = ctx.state.get("records", 0) + 1
+        return CONTINUE if ctx.state["records"] % 3 else FIRE
+
+
+FIRE_EACH_THIRD = [CountReached(3), Repeatedly(AfterCount(3)), FiresEachThird()]
+
+
+@pytest.mark.parametrize("inner", FIRE_EACH_THIRD, ids=["flink", "composite", "user"])
+@pytest.mark.parametrize(("clears", "second"), [(True, [0, 1, 12, 13, 14]), (False, [0, 1, 12])])
+def test_after_the_time_is_out_the_inner_trigger_starts_again(
+    inner: Trigger, *, clears: bool, second: list[int]
+) -> None:
+    trigger = ProcessingTimeout(inner=inner, timeout_ms=10, clears=clears)
+    harness = window_harness(assigner=Global(), trigger=trigger, timestamp_combiner="earliest")
+    for at_ms in (0, 1, 12, 13, 14):
+        harness.clock(at_ms)
+        harness.record("a", at_ms, at_ms=5)
+        harness.check_resumable()
+    assert harness.values() == [[0, 1], second]
+    assert [pane.timestamp_ms for pane in harness.panes()] == [5, 5], "the hold is no state of the inner trigger"
+
+
+def test_after_the_time_is_out_no_deadline_of_the_inner_trigger_is_left() -> None:
+    trigger = ProcessingTimeout(inner=Repeatedly(AfterProcessingTime(20)), timeout_ms=5)
+    harness = window_harness(assigner=Global(), trigger=trigger)
+    harness.record("a", 1, at_ms=0)
+    harness.clock(40)
+    harness.record("a", 2, at_ms=0)
+    assert harness.values() == [[1]], "the deadline at 20 is over"
+    harness.clock(45)
+    assert harness.values() == [[1], [1, 2]]
+
+
+def test_a_composite_trigger_goes_on_when_it_fires_inside_a_time_out() -> None:
+    inner = AfterWatermark(early=AfterCount(2), late=AfterCount(2))
+    trigger = ProcessingTimeout(inner=inner, timeout_ms=50)
+    harness = window_harness(assigner=Tumbling(size_ms=10), trigger=trigger, allowed_lateness_ms=5, leftovers="report")
+    harness.record("a", 1, at_ms=0)
+    harness.record("a", 2, at_ms=0)
+    harness.watermark(9)
+    for value in (3, 4):
+        harness.record("a", value, at_ms=0)
+    assert [(pane.timing, pane.record_count) for pane in harness.panes()] == [("EARLY", 2), ("ON_TIME", 2), ("LATE", 4)]
+
+
+def test_a_composite_trigger_that_is_finished_when_the_time_is_out_emits_its_last_pane() -> None:
+    trigger = ProcessingTimeout(inner=AfterProcessingTime(5), timeout_ms=5)
+    harness = window_harness(assigner=Global(), trigger=trigger, leftovers="report")
+    harness.record("a", 1, at_ms=0)
+    harness.clock(5)
+    harness.record("a", 2, at_ms=0)
+    harness.clock(50)
+    assert [(pane.values, pane.is_last) for pane in harness.panes()] == [([1], True)]
 
 
 @pytest.mark.parametrize(("keys", "stale_max"), [(3, 0), (9, 2), (STALE_MAX, STALE_MAX)])

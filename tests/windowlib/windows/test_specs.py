@@ -15,7 +15,7 @@ from windowlib.records.records import Record
 from windowlib.testkit.contracts import LIST
 from windowlib.testkit.harness import Harness
 from windowlib.triggers.flink import ContinuousEventTime, CountReached, DeltaExceeded, EventTime, ProcessingTime
-from windowlib.triggers.wrappers import ProcessingTimeout
+from windowlib.triggers.wrappers import ProcessingTimeout, Purging
 from windowlib.windows.assigners import DynamicSession, Global, Session, Sliding, Tumbling
 from windowlib.windows.evictors import KeepCount
 from windowlib.windows.spec import WindowSpec, count_windows
@@ -43,6 +43,10 @@ def test_the_longest_windows_are_allowed() -> None:
         (lambda: CountReached(0), "count must be positive, got 0"),
         (lambda: KeepCount(count=-1), "must not be negative, got -1"),
         (lambda: ProcessingTimeout(inner=EventTime(), timeout_ms=-1), "must not be negative, got -1"),
+        (
+            lambda: ProcessingTimeout(inner=Purging(ProcessingTimeout(inner=EventTime(), timeout_ms=1)), timeout_ms=2),
+            "a time-out inside a time-out is not supported",
+        ),
         (lambda: count_windows(0, slide=2, function=LIST), "size must be positive, got 0"),
         (lambda: profile("spark"), "must be one of .*flink, .*strict.*, got 'spark'"),
     ],
@@ -62,6 +66,10 @@ class CountsPerWindow(ProcessFunction):
     [
         (
             {"assigner": Session(gap_ms=5), "trigger": DeltaExceeded(1)},
+            "Session merges.*DeltaExceeded does not support",
+        ),
+        (
+            {"assigner": Session(gap_ms=5), "trigger": DeltaExceeded(1), "timestamp_combiner": "latest"},
             "Session merges.*DeltaExceeded does not support",
         ),
         (

@@ -118,7 +118,9 @@ def _zip(*, inputs: Value, use_longest_length: Value = False, defaults: Value = 
         return None
     lengths = [len(array_of("$zip", array)) for array in arrays]
     length = (max if is_true(use_longest_length) else min)(lengths, default=0)
-    fill = defaults if isinstance(defaults, list) and len(defaults) == len(arrays) else [None] * len(arrays)
+    fill = [None] * len(arrays) if defaults is None else array_of("$zip", defaults)
+    if defaults is not None and not (is_true(use_longest_length) and len(fill) == len(arrays)):
+        raise ExpressionFault("$zip needs useLongestLength: true beside defaults, and a default for each input")
     return [
         [array[at] if at < len(array) else fill[place] for place, array in enumerate(arrays)] for at in range(length)
     ]
@@ -135,7 +137,9 @@ def _filter(operand: Json, place: Place, compile_: Compile) -> Expression:
         elements = array(scope)
         if is_nothing(elements):
             return None
-        most = None if limit is None else integer_of("$filter", limit(scope))
+        most = None if limit is None or is_nothing(limit_ := limit(scope)) else integer_of("$filter", limit_)
+        if most is not None and most <= 0:
+            raise ExpressionFault(f"$filter needs a limit above 0, got {most}")
         checked = array_of("$filter", elements)
         kept = (element for element in checked if is_true(condition(scope.with_variables(**{name: element}))))
         return [element for _, element in zip(range(most), kept, strict=False)] if most is not None else list(kept)

@@ -149,14 +149,21 @@ def truncated(date: Date, unit: str, *, bin_size: int, in_zone: tzinfo, first_da
 
 
 def boundaries(start: Date, end: Date, unit: str, *, in_zone: tzinfo, first_day: str) -> int:
-    """Return the number of starts of a unit between two instants."""
-    left, right = local(start, in_zone).replace(tzinfo=None), local(end, in_zone).replace(tzinfo=None)
+    """Return the number of starts of a unit between two instants, in local time.
+
+    Hours and shorter units are corrected by the change of the offset, whole units of it, as in MongoDB.
+    """
+    left, right = local(start, in_zone), local(end, in_zone)
     if unit in UNITS_MONTHS:
         size = UNITS_MONTHS[unit]
         return (right.year * 12 + right.month - 1) // size - (left.year * 12 + left.month - 1) // size
     reference_ms = _wall_ms(_weeks_from(first_day)) if unit == "week" else 0
     size = UNITS_MS[unit]
-    return (_wall_ms(right) - reference_ms) // size - (_wall_ms(left) - reference_ms) // size
+    starts = (_wall_ms(right) - reference_ms) // size - (_wall_ms(left) - reference_ms) // size
+    if unit in {"day", "week"}:
+        return starts
+    change = (right.utcoffset() or timedelta()) - (left.utcoffset() or timedelta())
+    return starts - int(change / (size * MS))
 
 
 def _offset_text(at: datetime) -> str:
@@ -223,17 +230,26 @@ _PATTERNS: Final[Mapping[str, str]] = {
 }
 
 
+def _check_lone_offset(text: str, in_zone: tzinfo) -> None:
+    if in_zone != UTC:
+        raise ValueError(f"{text!r} has an offset or Z, so it takes no time zone")
+
+
 def parsed(text: str, text_format: str | None, in_zone: tzinfo) -> Date:
     """Return the instant of a text that is a local time of `in_zone`, or that has its own offset.
 
     Without a format, the text is in ISO 8601.
 
     Raises:
-        ValueError: the text does not have the format, or the format has an unknown specifier.
+        ValueError: the text does not have the format, or has an offset beside a time zone other than UTC, or the format
+            has an unknown specifier.
     """
     if text_format is None:
         at = datetime.fromisoformat(text)
-        return instant(at, in_zone) if at.tzinfo is None else date_of_text(text)
+        if at.tzinfo is None:
+            return instant(at, in_zone)
+        _check_lone_offset(text, in_zone)
+        return date_of_text(text)
     pieces = re.split(r"%(.)", text_format)
     unknown = [letter for letter in pieces[1::2] if letter not in _PATTERNS]
     if unknown:
@@ -247,6 +263,8 @@ def parsed(text: str, text_format: str | None, in_zone: tzinfo) -> Date:
         raise ValueError(f"{text!r} does not look like {text_format!r}")
     parts = match.groupdict()
     offset = parts.pop("offset", None)
+    if offset is not None:
+        _check_lone_offset(text, in_zone)
     numbers = {"year": 1970, "month": 1, "day": 1} | {name: int(digits) for name, digits in parts.items()}
     ms = numbers.pop("ms", 0)
     at = datetime(**numbers, microsecond=ms * 1000)  # type: ignore[arg-type]  # noqa: DTZ001 - a local time

@@ -1,7 +1,7 @@
 """Date operators. A time zone is a name of the time zone database or an offset; the default is UTC."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from windowlib.atlas.documents.documents import Date, Value, is_nothing
@@ -98,7 +98,7 @@ def _any_nothing(*values: Value) -> bool:
 def _date_to_string(
     *,
     date: Value,
-    format: Value = _ISO,  # noqa: A002 - the language's name
+    format: Value = NotImplemented,  # noqa: A002 - the language's name
     timezone: Value = "UTC",
     on_null: Value = None,
 ) -> Value:
@@ -106,11 +106,12 @@ def _date_to_string(
         return on_null
     if _any_nothing(format, timezone):
         return None
-    name = _text_of("$dateToString", timezone, "a time zone")
-    text = _text_of("$dateToString", format, "a format")
-    if text == _ISO and name != "UTC":
-        text = _ISO[:-1] + "%z"
-    return formatted(local(_date_of("$dateToString", date), zone(name)), text)
+    in_zone = zone(_text_of("$dateToString", timezone, "a time zone"))
+    if format is NotImplemented:
+        text = _ISO if in_zone == UTC else _ISO.removesuffix("Z")
+    else:
+        text = _text_of("$dateToString", format, "a format")
+    return formatted(local(_date_of("$dateToString", date), in_zone), text)
 
 
 def _date_from_string(

@@ -1,6 +1,6 @@
 """Operators over objects, and over arrays as sets. A set has each value once, in the order of BSON."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from windowlib.atlas.documents.documents import (
@@ -13,8 +13,20 @@ from windowlib.atlas.documents.documents import (
     is_true,
     sort_key,
 )
+from windowlib.atlas.documents.json_documents import is_typed
+from windowlib.atlas.documents.places import Json, Place
 from windowlib.atlas.expressions.arrays import array_of
-from windowlib.atlas.expressions.forms import Call, ExpressionFault, NamedCall, Operators, fault
+from windowlib.atlas.expressions.forms import (
+    Call,
+    Compile,
+    Expression,
+    ExpressionFault,
+    NamedCall,
+    Operators,
+    Scope,
+    Special,
+    fault,
+)
 
 
 def _object_of(operator: str, value: Value) -> Document:
@@ -126,15 +138,24 @@ def _is_subset(left: Value, right: Value) -> bool:
     return set(_keys("$setIsSubset", left)) <= set(_keys("$setIsSubset", right))
 
 
-def _sort_array(*, input: Value, sort_by: Value) -> Value:  # noqa: A002 - its name in the language
-    if is_nothing(input):
-        return None
-    elements = list(array_of("$sortArray", input))
-    if isinstance(sort_by, dict):
-        for path, direction in reversed(sort_by.items()):
-            elements.sort(key=_field_key(path), reverse=_is_descending(direction))
+def _sort_array(operand: Json, place: Place, compile_: Compile) -> Expression:
+    fields = place.fields(operand, required=("input", "sortBy"))
+    array, by = compile_(fields["input"], place.at("input")), fields["sortBy"]
+    has_paths = isinstance(by, Mapping) and not is_typed(by)
+    orders = [
+        (_field_key(path) if has_paths else sort_key, compile_(direction, place.at("sortBy")))
+        for path, direction in (by if has_paths else {"": by}).items()
+    ]
+
+    def evaluate(scope: Scope) -> Value:
+        if is_nothing(value := array(scope)):
+            return None
+        elements = list(array_of("$sortArray", value))
+        for key, direction in reversed(orders):
+            elements.sort(key=key, reverse=_is_descending(direction(scope)))
         return elements
-    return sorted(elements, key=sort_key, reverse=_is_descending(sort_by))
+
+    return evaluate
 
 
 def _field_key(path: str) -> Callable[[Value], SortKey]:
@@ -168,5 +189,5 @@ OPERATORS: Final[Operators] = {
     "$setIsSubset": Call(_is_subset, 2, 2),
     "$allElementsTrue": Call(lambda array: all(map(is_true, array_of("$allElementsTrue", array)))),
     "$anyElementTrue": Call(lambda array: any(map(is_true, array_of("$anyElementTrue", array)))),
-    "$sortArray": NamedCall(_sort_array, ("input", "sortBy")),
+    "$sortArray": Special(_sort_array),
 }

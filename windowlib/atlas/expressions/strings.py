@@ -32,7 +32,7 @@ def _lenient(operator: str, value: Value) -> str:
     if isinstance(value, str):
         return value
     if is_number(value):
-        return str(value)
+        return format(value, "g") if isinstance(value, float) else str(value)
     if isinstance(value, Date):
         return date_text(value)
     raise fault(operator, value, "a text, number or date")
