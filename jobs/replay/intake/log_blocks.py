@@ -139,7 +139,7 @@ class LogColumns:
             stored = dict.fromkeys(file.schema_arrow.names)
             needed = {*columns, self.slice_column} if columns is not None and block.part is not None else columns
             wanted = [field for field in self.fields if needed is None or field["name"] in needed]
-            named = self._stored_names(wanted, block, [*stored])
+            named = self._stored_names(wanted, block, file.schema_arrow)
             # Arrow yields no rows without a column.
             read = [name for name in (*named, *hidden) if name is not None and name in stored] or [*stored][:1]
             read = [*read, CHANGE_TYPE] if block.only_inserts else read
@@ -203,7 +203,7 @@ class LogColumns:
         return rows.filter(pc.and_(pc.greater_equal(at_ms, part[0]), pc.less(at_ms, part[1])))
 
     @staticmethod
-    def _stored_names(fields: Sequence[Mapping[str, Any]], block: Block, stored: Sequence[str]) -> list[str | None]:
+    def _stored_names(fields: Sequence[Mapping[str, Any]], block: Block, stored: pa.Schema) -> list[str | None]:
         names = [str(field["name"]) for field in fields]
         own = zip(names, names if block.is_copied else stored_names(fields, stored), strict=True)
         return [None if name in block.partition else there for name, there in own]
