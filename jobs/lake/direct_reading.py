@@ -3,6 +3,7 @@
 The check reads the footer of each file of the range (about 50 microseconds each), never a record.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -45,8 +46,8 @@ def direct_reading(log: PinnedLog) -> DirectReading:
     """Read the footers of the range.
 
     Raises:
-        LogError: a file is damaged, it lacks field ids that the log needs, or only Spark reads it and the log is no
-            table of Spark.
+        LogError: a file is damaged, it lacks field ids that the log needs, it has a column twice, or only Spark reads
+            it and the log is no table of Spark.
     """
     reason = next(_of_table(log), None)
     if reason is not None:
@@ -124,7 +125,13 @@ def _of_columns(log: PinnedLog, file: PinnedFile, schema: "pa.Schema") -> Iterat
     """Yield the reasons that the columns of a file give."""
     layout = log.layout
     fields = [field for field in layout.fields if field["name"] not in layout.partition_columns]
+    counts = Counter(schema.names)
     for field, stored in zip(fields, stored_names(fields, schema), strict=True):
+        if counts[stored] > 1:
+            raise LogError(
+                f"event log {log.uri} cannot be read: the file {file.path} (slice {file.slice_id}) has {counts[stored]}"
+                f" columns of the name {stored!r}; write the file again with different names"
+            )
         if stored is not None:
             for reason in refusals(schema.field(stored).type, field["type"], name=str(field["name"])):
                 yield f"{reason} ({file.path})"
