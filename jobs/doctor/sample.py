@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from jobs.doctor.slice_candidates import SliceCandidate
 from jobs.doctor.table_facts import FileFacts, TableFacts
+from jobs.lake.conforming import stored_names
 from jobs.lake.damage import log_errors
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet
@@ -138,7 +139,7 @@ def _read_file(
     """
     system, _root = file_system(facts.uri)
     hidden = [facts.setting(name) for name in (VERSION_COLUMN, ROW_ID_COLUMN)]
-    physical = {name: facts.log.physical[name] for name in columns if name not in facts.log.partition_columns}
+    fields = [own for own in facts.log.fields if own["name"] in {*columns}.difference(facts.log.partition_columns)]
     batches: list[pa.RecordBatch] = []
     places: list[tuple[Int64s, Int64s]] = []
     codes: list[Codes] = []
@@ -148,6 +149,8 @@ def _read_file(
         system.open_input_file(place_of(facts.root, file.path)) as data,
     ):
         opened = open_parquet(data)
+        names = zip(fields, stored_names(fields, opened.schema_arrow), strict=True)
+        physical = {str(own["name"]): name for own, name in names if name is not None}
         wanted = [*physical.values(), *filter(None, hidden)]
         for stored in opened.iter_batches(batch_size=BATCH_RECORDS, columns=wanted):
             stored = stored.slice(0, most - done)  # noqa: PLW2901
@@ -183,7 +186,7 @@ def _typed(
         if name in facts.log.partition_columns:
             text = pa.scalar(file.partition.get(name), pa.string())
             arrays.append(pa.repeat(text, count).cast(kind))
-        elif physical[name] in stored.schema.names:
+        elif name in physical:
             values = stored.column(physical[name])
             arrays.append(values if values.type.equals(kind) else values.cast(kind, safe=False))
         else:

@@ -129,14 +129,17 @@ class ColumnSlicing(Slicing):
         """
         import pyarrow as pa
 
+        from jobs.lake.conforming import stored_names  # it imports numpy
+
         file = open_parquet(data, coerce_int96_timestamp_unit="us")  # as the tasks do; ns have no year after 2262
-        name = self.log.physical[self.column]
-        if name not in file.schema_arrow.names:  # the column was added to the table later
+        column = next(field for field in self.log.fields if field["name"] == self.column)
+        (name,) = stored_names([column], file.schema_arrow)
+        if name is None:  # the column was added to the table later
             nulls = file.metadata.num_rows - (0 if deleted is None else deleted.count)
             return _FileTimes(span=None, nulls=nulls, records={})
         if deleted is not None:
-            column = file.read(columns=[name]).column(0).combine_chunks()
-            return self._times_in(column.filter(pa.array(deleted.is_kept(0, len(column)))))
+            values = file.read(columns=[name]).column(0).combine_chunks()
+            return self._times_in(values.filter(pa.array(deleted.is_kept(0, len(values)))))
         groups = [self._read_group(file, group, name) for group in range(file.num_row_groups)]
         spans = [group.span for group in groups if group.span is not None]
         records: Counter[str] = Counter()

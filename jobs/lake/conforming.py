@@ -1,32 +1,78 @@
 """Brings a column of a data file to the type that the log has for it.
 
 A file may have another type than the log: another layout of texts and lists, a type from before it was widened, the
-physical names of mapped columns, other upper and lower case of nested fields, or fields in another order or missing.
+physical names of mapped columns, any names under the right field ids, other upper and lower case of nested fields, or
+fields in another order or missing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from windowlib.columnar.arrow import arrow_type
-from windowlib.records.column_types import PHYSICAL_NAME, Node, spell_type
+from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, Node, spell_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_ID: Final = b"PARQUET:field_id"
+"""The metadata of Arrow's fields in which Parquet's field ids are."""
 
-def stored_names(fields: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[str | None]:
-    """Return the names that fields have in a file, out of the file's names; None for a field that the file lacks.
 
-    Without a mapped name, a name that differs only in upper and lower case is the same name, as in Spark.
+def stored_names(fields: Sequence[Mapping[str, Any]], stored: "pa.Schema | pa.StructType") -> list[str | None]:
+    """Return the names that fields have in a file; None for a field that the file lacks.
+
+    Fields with an id (`FIELD_ID`) have the name of the file's field with this id. The others, and all fields of a file
+    without ids, are found by name. Without a mapped name, a name that differs only in upper and lower case is the same
+    name, as in Spark.
+
+    Args:
+        fields: the fields of a struct, or columns of the log.
+        stored: the fields of the struct in the file, or its columns.
     """
+    names = stored.names
     exact, folded = {*names}, {name.casefold(): name for name in reversed(names)}  # a file may have 10,000 columns
+    by_id = _names_by_id(stored) if _have_ids(fields) else {}
 
-    def stored(field: Mapping[str, Any]) -> str | None:
-        physical = (field.get("metadata") or {}).get(PHYSICAL_NAME)
+    def name_of(field: Mapping[str, Any]) -> str | None:
+        metadata = field.get("metadata") or {}
+        if by_id and FIELD_ID in metadata:
+            return by_id.get(metadata[FIELD_ID])
+        physical = metadata.get(PHYSICAL_NAME)
         name = str(field["name"] if physical is None else physical)
         return name if name in exact else folded.get(name.casefold()) if physical is None else None
 
-    return [stored(field) for field in fields]
+    return [name_of(field) for field in fields]
+
+
+def without_id(kind: "pa.DataType", node: Node) -> Iterator[str]:
+    """Yield the names of fields of a file that have no id, if the log has a field of this name with an id."""
+    for inner, wanted, _ in () if isinstance(node, str) else _parts(kind, node) or ():
+        yield from without_id(inner, wanted)
+    if not isinstance(node, str) and node["type"] == "struct" and _have_ids(node["fields"]):
+        without = [field.name for field in kind if _ID not in (field.metadata or {})]
+        names = {name for name in stored_names([_unnumbered(field) for field in node["fields"]], kind) if name}
+        yield from (name for name in without if name in names)
+
+
+def _have_ids(fields: Iterable[Mapping[str, Any]]) -> bool:
+    return any(FIELD_ID in (field.get("metadata") or ()) for field in fields)
+
+
+def _unnumbered(field: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = field["metadata"]
+    return {**field, "metadata": {key: metadata[key] for key in metadata if key != FIELD_ID}}
+
+
+def _names_by_id(stored: "pa.Schema | pa.StructType") -> dict[int, str]:
+    return {int(field.metadata[_ID]): field.name for field in stored if _ID in (field.metadata or ())}
+
+
+def _is_by_id(kind: "pa.DataType", node: Node) -> bool:
+    """Return whether fields inside a type of a file are found by their ids."""
+    if isinstance(node, str):
+        return False
+    is_own = node["type"] == "struct" and _have_ids(node["fields"]) and bool(_names_by_id(kind))
+    return is_own or any(_is_by_id(inner, wanted) for inner, wanted, _ in _parts(kind, node) or ())
 
 
 def conformed(values: "pa.Array", node: Node) -> "pa.Array":
@@ -38,7 +84,7 @@ def conformed(values: "pa.Array", node: Node) -> "pa.Array":
     import pyarrow as pa
 
     kind = arrow_type(node)
-    if values.type == kind:
+    if values.type == kind and not _is_by_id(kind=values.type, node=node):
         return values
     if pa.types.is_dictionary(values.type):
         return conformed(values.dictionary_decode(), node)
@@ -54,7 +100,7 @@ def conformed(values: "pa.Array", node: Node) -> "pa.Array":
                 pa.nulls(len(values), arrow_type(field["type"]))
                 if name is None
                 else conformed(values.field(names.index(name)), field["type"])
-                for field, name in zip(node["fields"], stored_names(node["fields"], names), strict=True)
+                for field, name in zip(node["fields"], stored_names(node["fields"], values.type), strict=True)
             ]
             return pa.StructArray.from_arrays(fields, fields=list(kind), mask=mask)
         case "array":
@@ -94,8 +140,7 @@ def _parts(kind: "pa.DataType", node: Mapping[str, Any]) -> "list[tuple[pa.DataT
     types = pa.types
     match node["type"]:
         case "struct" if types.is_struct(kind):
-            names = [field.name for field in kind]
-            pairs = zip(node["fields"], stored_names(node["fields"], names), strict=True)
+            pairs = zip(node["fields"], stored_names(node["fields"], kind), strict=True)
             return [
                 (kind.field(stored).type, field["type"], field["name"]) for field, stored in pairs if stored is not None
             ]

@@ -21,14 +21,15 @@ from jobs.lake.log_files import NO_DIGESTS, LogFiles, checkpoint_entries, list_l
 from jobs.lake.log_version import DataFile, DeletedRows, LogTip, LogVersion, commit_digest, no_bounds
 from jobs.storage import file_system, is_remote
 from windowlib.errors import LogError
-from windowlib.records.column_types import PHYSICAL_NAME, spell_type
+from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, spell_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
 _MAPPING_MODE = "delta.columnMapping.mode"
-_MAPPED = {"name", "id"}
+_MAPPED: Final = ("name", "id")
+"""Modes in which commits have physical names. Files have these in mode `name`; in mode `id` they have the field ids."""
 _TYPE_CHANGES = "delta.typeChanges"
 _DELETION_VECTORS = "deletionVectors"
 _VECTORS: Final = ("add.path", "add.deletionVector.pathOrInlineDv", "add.deletionVector.offset")
@@ -164,17 +165,18 @@ def describe_log(uri: str, version: int | None = None) -> LogTable:
     """
     table = open_log(uri, version)
     with log_errors(uri, "reading its schema"):
-        fields = {field["name"]: field for field in json.loads(table.schema().to_json())["fields"]}
         metadata = table.metadata()
-    configuration = dict(metadata.configuration)
-    is_mapped = configuration.get(_MAPPING_MODE) in _MAPPED
+        configuration = dict(metadata.configuration)
+        mode = configuration.get(_MAPPING_MODE)
+        schema = json.loads(table.schema().to_json(), object_hook=None if mode == "id" else _without_id)
+    fields = {field["name"]: field for field in schema["fields"]}
+    is_mapped = mode in _MAPPED
     names = {name: own.get("metadata", {}).get(PHYSICAL_NAME) for name, own in fields.items()} if is_mapped else {}
     unknown = sorted(name for name, physical in names.items() if physical is None)
     if unknown:
         raise LogError(
-            f"event log {uri} maps columns (delta.columnMapping.mode = {configuration[_MAPPING_MODE]}), but its schema "
-            f"gives no physical name of {', '.join(map(repr, unknown))}; replay a copy of the table without column "
-            "mapping"
+            f"event log {uri} maps columns (delta.columnMapping.mode = {mode}), but its schema gives no physical name "
+            f"of {', '.join(map(repr, unknown))}; replay a copy of the table without column mapping"
         )
     return LogTable(
         uri=uri,
@@ -185,6 +187,7 @@ def describe_log(uri: str, version: int | None = None) -> LogTable:
         partition_columns=tuple(metadata.partition_columns),
         configuration=configuration,
         mapped=names,
+        field_ids={name: own["metadata"][FIELD_ID] for name, own in fields.items()} if mode == "id" else {},
         widened={
             name: spell_type(changes[0]["fromType"]) for name, own in fields.items() if (changes := _type_changes(own))
         },
@@ -205,6 +208,12 @@ def _marked(action: Mapping[str, Any]) -> tuple[object, ...]:
     """Return the path of a file and the place of its deletion vector, which identify what an action adds or removes."""
     vector = action.get("deletionVector") or {}
     return action.get("path"), vector.get("pathOrInlineDv"), vector.get("offset")
+
+
+def _without_id(node: dict[str, Any]) -> dict[str, Any]:
+    """Remove the field id from a part of the schema: in other modes than `id`, ids do not tell the columns of files."""
+    node.pop(FIELD_ID, None)
+    return node
 
 
 def _type_changes(field: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -3,12 +3,13 @@
 The check reads the footer of each file of the range (about 50 microseconds each), never a record.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.lake.conforming import refusals, stored_names
+from jobs.lake.conforming import refusals, stored_names, without_id
 from jobs.lake.damage import log_errors
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.parquet_files import OLD_CALENDAR, open_parquet
@@ -45,7 +46,8 @@ def direct_reading(log: PinnedLog) -> DirectReading:
     """Read the footers of the range.
 
     Raises:
-        LogError: a file is damaged, or only Spark reads it and the log is no table of Spark.
+        LogError: a file is damaged, it lacks field ids that the log needs, it has a column twice, or only Spark reads
+            it and the log is no table of Spark.
     """
     reason = next(_of_table(log), None)
     if reason is not None:
@@ -57,6 +59,7 @@ def direct_reading(log: PinnedLog) -> DirectReading:
         with log_errors(log.uri, doing), system.open_input_file(log.place(file)) as data:
             footer = open_parquet(data, coerce_int96_timestamp_unit="us")
             schema, keys = footer.schema_arrow, frozenset(footer.metadata.metadata or ())
+        _refuse_without_ids(log, file, schema)
         old = None if keys.isdisjoint(OLD_CALENDAR) else f"the file {file.path} has dates in the Julian calendar"
         reason = old or next(_of_columns(log, file, schema), None)
         return reason, log.layout.row_id_column in schema.names
@@ -81,6 +84,20 @@ def _by_spark(log: PinnedLog, why: str) -> DirectReading:
             "`log.changes`; write the records into such a table (docs/reference/logs.md)"
         )
     return DirectReading(why_spark=why)
+
+
+def _refuse_without_ids(log: PinnedLog, file: PinnedFile, schema: "pa.Schema") -> None:
+    """Refuse a file with a column that has the name of a column of the log, and no id that tells whether it is that."""
+    import pyarrow as pa
+
+    fields = [field for field in log.layout.fields if field["name"] not in log.layout.partition_columns]
+    if log.layout.needs_ids:
+        for name in without_id(pa.struct([*schema]), {"type": "struct", "fields": fields}):
+            raise LogError(
+                f"event log {log.uri} cannot be read: column {name!r} of the file {file.path} (slice {file.slice_id}) "
+                "has no field id, and the columns of this table are found by their ids and not by their names. Write "
+                "the file again with the ids of the table, or replay a copy of the table"
+            )
 
 
 def _of_table(log: PinnedLog) -> Iterator[str]:
@@ -108,7 +125,13 @@ def _of_columns(log: PinnedLog, file: PinnedFile, schema: "pa.Schema") -> Iterat
     """Yield the reasons that the columns of a file give."""
     layout = log.layout
     fields = [field for field in layout.fields if field["name"] not in layout.partition_columns]
-    for field, stored in zip(fields, stored_names(fields, schema.names), strict=True):
+    counts = Counter(schema.names)
+    for field, stored in zip(fields, stored_names(fields, schema), strict=True):
+        if counts[stored] > 1:
+            raise LogError(
+                f"event log {log.uri} cannot be read: the file {file.path} (slice {file.slice_id}) has {counts[stored]}"
+                f" columns of the name {stored!r}; write the file again with different names"
+            )
         if stored is not None:
             for reason in refusals(schema.field(stored).type, field["type"], name=str(field["name"])):
                 yield f"{reason} ({file.path})"

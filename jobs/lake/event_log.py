@@ -24,7 +24,7 @@ from jobs.lake.slicing_choice import is_partitioned, slicing_of
 from jobs.pipeline.look_back import LookBack
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import LogCoordinates, Slice
-from windowlib.records.column_types import PHYSICAL_NAME, Node, without_metadata, without_variants
+from windowlib.records.column_types import Node, without_metadata, without_variants
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 class FileLayout:
     """What a program that reads the files itself has to know of the table.
 
-    `root` is the root of the table in its file system. `fields` are the columns as in the schema of the log, with the
-    physical names of mapped columns in their metadata. `row_id_column` and `version_column` are the hidden columns in
-    which OPTIMIZE stores the ids of rows and the commits that appended them.
+    `root` is the root of the table in its file system. `fields` are the columns as in `LogVersion.fields`. `needs_ids`:
+    a file whose columns have no field ids cannot be read. `row_id_column` and `version_column` are the hidden columns
+    in which OPTIMIZE stores the ids of rows and the commits that appended them.
     """
 
     root: str
     fields: tuple[Mapping[str, Any], ...]
+    needs_ids: bool
     partition_columns: tuple[str, ...]
     row_id_column: str | None
     version_column: str | None
@@ -325,10 +326,8 @@ def _opened_log(place: LogPlace, version: int | None, known: KnownLog) -> LogVer
 def _layout(log: LogVersion, root: str) -> FileLayout:
     return FileLayout(
         root=root,
-        fields=tuple(
-            {"name": name, "type": node, "metadata": {PHYSICAL_NAME: log.physical[name]} if log.is_mapped else {}}
-            for name, node in log.nodes.items()
-        ),
+        fields=log.fields,
+        needs_ids=bool(log.field_ids) and not log.may_lack_ids,
         partition_columns=log.partition_columns,
         row_id_column=log.configuration.get(ROW_ID_COLUMN),
         version_column=log.configuration.get(VERSION_COLUMN),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg import types
 from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.schema import Schema, index_name_by_id, make_compatible_name
+from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.types import IcebergType
 from typing_extensions import override
 
@@ -29,7 +30,7 @@ from jobs.lake.iceberg_table import (
 from jobs.lake.log_files import NO_DIGESTS
 from jobs.lake.log_version import DataFile, LogTip, LogVersion, commit_digest, no_bounds
 from windowlib.errors import LogError
-from windowlib.records.column_types import Node, spell_type, struct_type
+from windowlib.records.column_types import FIELD_ID, Node, field_node, spell_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,18 +53,18 @@ _NAMES: Final = "schema.name-mapping.default"
 """A property of tables with files of other writers (migrated from Hive), which may lack the partition columns."""
 
 
-def column_nodes(uri: str, schema: Schema, schemas: Iterable[Schema]) -> dict[str, Node]:
+def column_nodes(uri: str, schema: Schema, names: Iterable[tuple[int, str]]) -> dict[str, Node]:
     """Return column -> its type.
 
     Args:
         uri: the table.
         schema: the schema of the version.
-        schemas: all schemas that the table has had.
+        names: (field id, whole name) of fields, as they are in this or in other schemas.
 
     Raises:
         LogError: a log cannot have a column of this type, or the name of a column does not tell it in every file.
     """
-    for problem in _problems(schema, schemas):
+    for problem in _problems(schema, names):
         raise LogError(f"the Iceberg table {uri} cannot be replayed: {problem}; {COPY}")
     nodes: dict[str, Node] = {}
     for column in schema.fields:
@@ -91,7 +92,23 @@ def widened_columns(schema: Schema, schemas: Iterable[Schema]) -> dict[str, str]
     return widened
 
 
-def _problems(schema: Schema, schemas: Iterable[Schema]) -> Iterator[str]:
+def past_names(schemas: Iterable[Schema], mapping: NameMapping | None) -> Iterator[tuple[int, str]]:
+    """Yield (field id, whole name) of all fields of schemas, and of a mapping of names for files without field ids."""
+    for schema in schemas:
+        yield from index_name_by_id(schema).items()
+    if mapping is not None:
+        yield from _mapped_names(mapping.root)
+
+
+def _mapped_names(fields: Iterable[MappedField], parent: str = "") -> Iterator[tuple[int, str]]:
+    for mapped in fields:
+        for name in mapped.names:
+            if mapped.field_id is not None:
+                yield mapped.field_id, parent + name
+            yield from _mapped_names(mapped.fields, f"{parent}{name}.")
+
+
+def _problems(schema: Schema, past: Iterable[tuple[int, str]]) -> Iterator[str]:
     names = index_name_by_id(schema)
     ids = {name.casefold(): field_id for field_id, name in names.items()}
     for field_id, name in names.items():
@@ -100,12 +117,11 @@ def _problems(schema: Schema, schemas: Iterable[Schema]) -> Iterator[str]:
             yield f"column {name!r} has characters that writers replace in the names of the files"
         if own.initial_default is not None:
             yield f"column {name!r} has a value for the files from before it was added ({own.initial_default!r})"
-    for old in schemas:
-        for field_id, name in index_name_by_id(old).items():
-            if names.get(field_id, name) != name:
-                yield f"column {names[field_id]!r} was renamed, and has the name {name!r} in some files"
-            if ids.get(name.casefold(), field_id) != field_id:
-                yield f"the name {name!r} is that of two columns, one of which was dropped, and some files have it"
+    for field_id, name in past:
+        if names.get(field_id, name) != name:
+            yield f"column {names[field_id]!r} was renamed, and has the name {name!r} in some files"
+        if ids.get(name.casefold(), field_id) != field_id:
+            yield f"the name {name!r} is that of two columns, one of which was dropped, and some files have it"
 
 
 def _node(kind: IcebergType) -> Node | None:
@@ -121,8 +137,12 @@ def _node(kind: IcebergType) -> Node | None:
             return None
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     if isinstance(kind, types.StructType):
-        fields = {member.name: node for member in kind.fields if (node := _node(member.field_type)) is not None}
-        return struct_type(fields) if len(fields) == len(kind.fields) else None
+        fields = [
+            field_node(member.name, node, {FIELD_ID: member.field_id})
+            for member in kind.fields
+            if (node := _node(member.field_type)) is not None
+        ]
+        return {"type": "struct", "fields": fields} if len(fields) == len(kind.fields) else None
     return _SIMPLE.get(type(kind))
 
 
@@ -220,7 +240,9 @@ class IcebergPlace:
             version=wanted,
             table_id=str(table.metadata.table_uuid),
             configuration=table.metadata.properties,
-            nodes=column_nodes(self.uri, schema, schemas),
+            nodes=column_nodes(self.uri, schema, past_names(schemas, table.metadata.name_mapping())),
+            field_ids={column.name: column.field_id for column in schema.fields},
+            may_lack_ids=_NAMES in table.metadata.properties,
             widened=widened_columns(schema, schemas),
             partition_columns=self._partition_columns(table, wanted, schema),
             table=table,

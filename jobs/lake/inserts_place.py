@@ -256,6 +256,7 @@ class InsertsPlace:
             nodes=table.nodes,
             partition_columns=table.partition_columns,
             mapped=table.mapped,
+            field_ids=table.field_ids,
             widened=table.widened,
             table=table,
         )

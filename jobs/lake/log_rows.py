@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobs.expressions.derived_columns import Derivation
 from jobs.lake.arrow_types import without_views
+from jobs.lake.conforming import stored_names
 from jobs.lake.covered_files import CoveredFile, check_file
 from jobs.lake.damage import log_errors
 from jobs.lake.known_log import REWRITE
@@ -127,7 +128,7 @@ def _values_in_file(
             batches = _derived_texts(log, dataset, partition, column=column, derivation=derivation)
             parts = (texts.filter(pc.match_substring(texts, part, ignore_case=True)) for _, texts in batches)
             matching = list(dict.fromkeys(str(value) for texts in parts for value in texts.unique().to_pylist()))
-        elif (stored := log.physical[column]) in dataset.schema.names:
+        elif (stored := _stored(log, dataset)[column]) is not None:
             text = ds.field(stored).cast("string")
             rows = dataset.to_table(columns={"value": text}, filter=pc.match_substring(text, part, ignore_case=True))
             values = without_undecodable(rows["value"].combine_chunks(), escaped)
@@ -163,6 +164,11 @@ def _dataset(log: LogVersion, system: "pafs.FileSystem", file: _SearchedFile) ->
     return stored
 
 
+def _stored(log: LogVersion, dataset: "pads.Dataset") -> dict[str, str | None]:
+    """Return column -> its name in a file; None if the file does not have it."""
+    return dict(zip(log.nodes, stored_names(log.fields, dataset.schema), strict=True))
+
+
 def _derived_texts(
     log: LogVersion, dataset: "pads.Dataset", partition: Mapping[str, Any], *, column: str, derivation: Derivation
 ) -> "Iterator[tuple[pa.RecordBatch, pa.Array]]":
@@ -170,10 +176,11 @@ def _derived_texts(
     from jobs.expressions.evaluation import derive
     from windowlib.columnar.instants import decodable
 
+    names = _stored(log, dataset)
     for batch in dataset.to_batches():
         if batch.num_rows:
             stored = dict(zip(batch.schema.names, batch.columns, strict=True))
-            columns = {name: stored[physical] for name, physical in log.physical.items() if physical in stored}
+            columns = {name: stored[own] for name, own in names.items() if own is not None}
             values = {**columns, **partition}
             derived = derive(decodable(leaf_columns(log, derivation, values))[0], derivation.unfiltered())
             yield batch, derived.rows.column(column).cast("string")
@@ -249,8 +256,8 @@ def _in_file(
             matching = (batch.filter(pc.equal(texts, value)) for batch, texts in pairs)
             rows = pa.Table.from_batches([batch for batch in matching if batch.num_rows], dataset.schema)
         else:
-            stored = log.physical[column]
-            if column not in partition and stored not in dataset.schema.names:
+            stored = _stored(log, dataset)[column]
+            if column not in partition and stored is None:
                 return []
             condition = None if column in partition else ds.field(stored).cast("string") == value
             rows = dataset.to_table(filter=condition)
@@ -261,7 +268,7 @@ def _in_file(
     }
     absent = [None] * first.num_rows
     columns = [
-        [partition[name]] * first.num_rows if name in partition else values.get(log.physical[name], absent)
-        for name in log.nodes
+        [partition[name]] * first.num_rows if name in partition else absent if own is None else values[own]
+        for name, own in _stored(log, dataset).items()
     ]
     return [dict(zip(log.nodes, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -16,7 +16,7 @@ from jobs.lake.covered_files import StoredDigests
 from jobs.lake.damage import log_errors
 from jobs.lake.log_files import NO_DIGESTS, LogFiles
 from jobs.runs import Slice
-from windowlib.records.column_types import Node, spell_type
+from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, Node, field_node, spell_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -113,6 +113,9 @@ class LogVersion(ABC):
         partition_columns: the columns whose values are in the paths of the files, or in the commits.
         configuration: the settings of the table; none of a log that is no table.
         mapped: column -> its name in the files, if the files have other names (Delta's column mapping); else empty.
+        field_ids: column -> the field id under which the files have it, whatever its name there (Delta's mapping mode
+            `id`, and Iceberg); else empty.
+        may_lack_ids: whether files without any field id have the columns under their names.
         widened: column -> its narrowest type in Spark's spelling, if it has several types in the files.
         has_commits: whether the log has a history: commits that tell what was added and removed.
         is_read_by_spark: whether Spark can read the log where tasks cannot.
@@ -128,6 +131,8 @@ class LogVersion(ABC):
     partition_columns: tuple[str, ...]
     configuration: Mapping[str, str | None] = field(default_factory=dict)
     mapped: Mapping[str, str] = field(default_factory=dict)
+    field_ids: Mapping[str, int] = field(default_factory=dict)
+    may_lack_ids: bool = False
     widened: Mapping[str, str] = field(default_factory=dict)
     has_commits: bool = True
     is_read_by_spark: bool = False
@@ -144,6 +149,13 @@ class LogVersion(ABC):
     def physical(self) -> Mapping[str, str]:
         """Column -> its name in the files and commits."""
         return {name: self.mapped.get(name, name) for name in self.nodes}
+
+    @cached_property
+    def fields(self) -> tuple[Mapping[str, Any], ...]:
+        """The columns as fields, with what tells them in files in their metadata: physical names and field ids."""
+        own = {PHYSICAL_NAME: self.mapped, FIELD_ID: self.field_ids}
+        metadata = {name: {key: names[name] for key, names in own.items() if name in names} for name in self.nodes}
+        return tuple(field_node(name, node, metadata[name]) for name, node in self.nodes.items())
 
     @property
     def is_mapped(self) -> bool:

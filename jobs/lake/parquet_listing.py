@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _OTHERS: Final = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
 """Directories of tables, whose data files are not all valid. An Iceberg table has `metadata/*.metadata.json`."""
+_NUMBER_BITS: Final = {"int": 31, "bigint": 63}
 _VERSION_BYTES: Final = 6
 """A version is a number of 48 bits, which JSON keeps."""
 
@@ -111,13 +112,21 @@ def typed_value(uri: str, file: ListedParquet, name: str, *, kind: str) -> str |
     if text is None or kind == "string":
         return text
     try:
-        return date.fromisoformat(text).isoformat() if kind == "date" else str(int(text))
+        return date.fromisoformat(text).isoformat() if kind == "date" else str(_whole_number(text, kind))
     except ValueError:
         raise LogError(
             f"partition column {name!r} of event log {uri} has the value {shortened(text)!r} (file "
             f"{file.path}), which is no {kind}; correct the name of the directory, or write "
             f"`partitions: {{{name}: string}}`"
         ) from None
+
+
+def _whole_number(text: str, kind: str) -> int:
+    """Return the number of a text; raises a ValueError if the type does not have it."""
+    number = int(text)
+    if (number if number >= 0 else ~number).bit_length() > _NUMBER_BITS[kind]:
+        raise ValueError(text)
+    return number
 
 
 def _refuse_other_formats(uri: str, root: str, infos: "list[pafs.FileInfo]") -> None:

@@ -72,7 +72,9 @@ def united(listing: ParquetListing, footers: Sequence[Footer]) -> UnitedSchema:
             if name not in listing.partition_columns:
                 types.setdefault(name, {}).setdefault(spell_type(node), node)
                 files.setdefault((name, spell_type(node)), file.path)
-    _refuse_similar_names(listing.uri, types, files)
+    places = {name: files[name, next(iter(kinds))] for name, kinds in types.items()}
+    first = next((file.path for file in listing.files), "")
+    _refuse_similar_names(listing.uri, places | dict.fromkeys(listing.partition_columns, first))
     nodes: dict[str, Node] = {}
     widened: dict[str, str] = {}
     for name, kinds in types.items():
@@ -131,19 +133,16 @@ def _fits(narrow: str, wide: str) -> bool:
     return next(refusals(arrow_type(narrow), wide, name=""), None) is None
 
 
-def _refuse_similar_names(
-    uri: str, types: Mapping[str, Mapping[str, Node]], files: Mapping[tuple[str, str], str]
-) -> None:
+def _refuse_similar_names(uri: str, places: Mapping[str, str]) -> None:
+    """Refuse names that differ in case only. `places` maps a column, or a partition column, to a file that has it."""
     seen: dict[str, str] = {}
-    for name, kinds in types.items():
+    for name, place in places.items():
         other = seen.setdefault(name.casefold(), name)
         if other != name:
-            places = [files[spelling, next(iter(types[spelling]))] for spelling in (other, name)]
             raise LogError(
-                f"event log {uri} has the columns {other!r} ({places[0]}) and {name!r} ({places[1]}), whose names "
+                f"event log {uri} has the columns {other!r} ({places[other]}) and {name!r} ({place}), whose names "
                 "differ in upper and lower case only; write the files again with one spelling"
             )
-        assert kinds
 
 
 def _stamp(_listing: ParquetListing, file: ListedParquet) -> tuple[str, int, int]:

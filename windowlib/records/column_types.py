@@ -11,6 +11,10 @@ Node: TypeAlias = str | Mapping[str, Any]
 
 PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 """The metadata of a field of a Delta schema that has the name of the field in files. Source: Delta's protocol."""
+FIELD_ID: Final = "delta.columnMapping.id"
+"""The metadata of a field with its id, if files have it under this id and not under its name.
+
+That is so in Delta's mapping mode `id` and in Iceberg. In mode `name` the ids are left out."""
 
 _TO_JSON = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte"}
 _TO_SPARK = {name: spark for spark, name in _TO_JSON.items()}
@@ -93,9 +97,9 @@ def struct_type(fields: Mapping[str, Node]) -> Node:
     return {"type": "struct", "fields": [field_node(name, node) for name, node in fields.items()]}
 
 
-def field_node(name: str, node: Node) -> Mapping[str, Any]:
+def field_node(name: str, node: Node, metadata: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
     """Return one nullable field of a struct or table."""
-    return {"name": name, "type": node, "nullable": True, "metadata": {}}
+    return {"name": name, "type": node, "nullable": True, "metadata": metadata or {}}
 
 
 def decimal_of(text: str) -> tuple[int, int] | None:

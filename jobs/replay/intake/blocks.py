@@ -14,7 +14,8 @@ class Block(NamedTuple):
     values of the partition columns as text. No record of the block has an event time after `latest_ms`, and no record
     of the chunk before it after `latest_before_ms`; None if that is not known (`partial_aggregation`). `is_copied`: the
     intake has written the file, and it is no file of the log. `part` is not None if only the records of the file with
-    an instant of the slice column from `part[0]` until before `part[1]`, in ms, belong to the block. `reorder_by`
+    an instant of the slice column from `part[0]` until before `part[1]`, in ms, belong to the block. `within` is such a
+    range in which all records must be, because statistics have told so; None if nothing is to be checked. `reorder_by`
     is not empty if the file has its records in another order: the reader then orders them by these columns, which are
     columns of the log or hidden ones. `deleted` are rows of the file that are no records any more; None if there are
     none. `only_inserts`: only the rows of the file that the change data feed calls inserted belong to the block.
@@ -34,6 +35,7 @@ class Block(NamedTuple):
     latest_before_ms: int | None = None
     is_copied: bool = False
     part: tuple[int, int] | None = None
+    within: tuple[int, int] | None = None
     reorder_by: tuple[str, ...] = ()
     deleted: DeletedRows | None = None
     only_inserts: bool = False

@@ -154,8 +154,10 @@ def _source_files(chunk: ChunkLog) -> dict[int, list[SourceFile]]:
     """Return slice number -> its files, in the order of appending if that is the order of the log."""
     numbers = {span.slice_id: number for number, span in enumerate(chunk.slices)}
     files: dict[int, list[SourceFile]] = {}
+    is_by_times = chunk.columns.slice_column is not None and not chunk.log.is_partitioned
     for file in chunk.log.files:
         number = numbers[file.slice_id]
+        span = chunk.slices[number]
         commit, first = (0, 0) if chunk.order is not None else _appended(file)
         block = Block(
             path=chunk.log.place(file),
@@ -168,6 +170,7 @@ def _source_files(chunk: ChunkLog) -> dict[int, list[SourceFile]]:
             row=0,
             records=_records(chunk, file),
             part=file.part,
+            within=(span.start_ms, span.end_ms) if is_by_times and file.part is None else None,
             deleted=file.deleted,
             only_inserts=file.only_inserts,
         )

@@ -84,14 +84,14 @@ class LogColumns:
         if block.reorder_by:
             yield from self._ordered(block, columns, hidden)
         else:
-            yield from self._stored(block, columns, hidden)
+            yield from self._in_slice(block, columns, hidden)
 
     def _ordered(self, block: Block, columns: Sequence[str] | None, hidden: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the records of a block ordered by `block.reorder_by`."""
         by = block.reorder_by
         read = None if columns is None else [*dict.fromkeys([*columns, *(name for name in by if name in self.nodes)])]
         added = [*dict.fromkeys([*hidden, *(name for name in by if name not in self.nodes)])]
-        batches = [*joined(self._stored(block, read, added), self.joined_bytes)]
+        batches = [*joined(self._in_slice(block, read, added), self.joined_bytes)]
         places = [comparable(pa.concat_arrays([rows.column(name) for rows in batches])) for name in by]
         order, is_strict = sorted_rows(places)
         if columns is None and not is_strict:
@@ -105,6 +105,26 @@ class LogColumns:
         own = [rows.select([*(self.nodes if columns is None else columns), *hidden]) for rows in batches]
         for start in range(0, len(order), self.rows_per_batch):
             yield _taken(own, order.slice(start, self.rows_per_batch))
+
+    def _in_slice(self, block: Block, columns: Sequence[str] | None, hidden: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the records as `_stored` does. If they have all columns, `block.within` is checked."""
+        for rows in self._stored(block, columns, hidden):
+            if columns is None and block.within is not None:
+                self._refuse_outside(rows, block, block.within)
+            yield rows
+
+    def _refuse_outside(self, rows: pa.RecordBatch, block: Block, within: tuple[int, int]) -> None:
+        assert self.slice_column is not None, "only a column of times gives ranges"
+        values = rows.column(self.slice_column)
+        bounds = pc.min_max(values)
+        ends = pa.array([bounds[end].value for end in ("min", "max")], values.type)  # Python has no year after 9999
+        if values.null_count or not pc.all(self._is_in(ends, within), min_count=0).as_py():
+            raise LogError(
+                f"file {block.named} of event log {self.uri} has a record whose slice column {self.slice_column!r} is "
+                f"not in the slice to which the statistics of the file assign it (version {self.version}). A writer "
+                "has stored wrong statistics, or the file was exchanged. Restore the file from a backup, or replay a "
+                "copy of the log made afresh"
+            )
 
     def bytes_of(self, block: Block) -> int:
         """Return about how many bytes the records of a file take in memory, by its footer.
@@ -139,7 +159,7 @@ class LogColumns:
             stored = dict.fromkeys(file.schema_arrow.names)
             needed = {*columns, self.slice_column} if columns is not None and block.part is not None else columns
             wanted = [field for field in self.fields if needed is None or field["name"] in needed]
-            named = self._stored_names(wanted, block, [*stored])
+            named = self._stored_names(wanted, block, file.schema_arrow)
             # Arrow yields no rows without a column.
             read = [name for name in (*named, *hidden) if name is not None and name in stored] or [*stored][:1]
             read = [*read, CHANGE_TYPE] if block.only_inserts else read
@@ -195,15 +215,19 @@ class LogColumns:
 
     def _own(self, rows: pa.RecordBatch, part: tuple[int, int]) -> pa.RecordBatch:
         """Return the records with an instant of the slice column in a range, in their order."""
+        assert self.slice_column is not None, "only a column of times gives parts of files"
+        return rows.filter(self._is_in(rows.column(self.slice_column), part))
+
+    def _is_in(self, values: pa.Array, part: tuple[int, int]) -> pa.Array:
+        """Return for each value of the slice column whether its instant is in a range."""
         from jobs.lake.slice_instants import slice_instants  # it imports the models of pipeline files
 
-        assert self.slice_column is not None, "only a column of times gives parts of files"
-        kind = self.nodes[self.slice_column]
-        at_ms = slice_instants(rows.column(self.slice_column), cast("TimeKind", kind), self.zone)
-        return rows.filter(pc.and_(pc.greater_equal(at_ms, part[0]), pc.less(at_ms, part[1])))
+        assert self.slice_column is not None, "only a column of times has instants"
+        at_ms = slice_instants(values, cast("TimeKind", self.nodes[self.slice_column]), self.zone)
+        return pc.and_(pc.greater_equal(at_ms, part[0]), pc.less(at_ms, part[1]))
 
     @staticmethod
-    def _stored_names(fields: Sequence[Mapping[str, Any]], block: Block, stored: Sequence[str]) -> list[str | None]:
+    def _stored_names(fields: Sequence[Mapping[str, Any]], block: Block, stored: pa.Schema) -> list[str | None]:
         names = [str(field["name"]) for field in fields]
         own = zip(names, names if block.is_copied else stored_names(fields, stored), strict=True)
         return [None if name in block.partition else there for name, there in own]

@@ -77,6 +77,23 @@ def _rows(pinned: PinnedLog, by: SliceGrammar, kind: TimeKind) -> Counter[str]:
     return found
 
 
+@pytest.mark.parametrize("statistics", [True, False])
+def test_the_slice_column_may_have_other_upper_and_lower_case_in_a_file(tmp_path: Path, *, statistics: bool) -> None:
+    """Files that CONVERT TO DELTA has taken over, for example: Spark reads them, too."""
+    by, log = SliceGrammar(by="at"), tmp_path / "log"
+    _append(log, "timestamp", [FIRST + timedelta(hours=9 * number) for number in range(6)], statistics=statistics)
+    [file] = log.glob("*.parquet")
+    rows = pq.read_table(file).rename_columns(["id", "AT"])
+    pq.write_table(rows, file)
+    commit = log / "_delta_log" / f"{0:020}.json"
+    entries = [json.loads(line) for line in commit.read_text().splitlines()]
+    for entry in entries:
+        entry.get("add", {})["size"] = file.stat().st_size
+    commit.write_text("\n".join(map(json.dumps, entries)))
+    pinned = _pin(log, by, _slices(by, FIRST, 2))
+    assert [(own.slice_id, own.records) for own in pinned.files] == [("2026-10-24", 3), ("2026-10-25", 3)]
+
+
 def test_files_and_records_of_random_logs(tmp_path: Path) -> None:
     """Random commits, in order of time or not, with statistics or without, compacted or not, against a naive model."""
     for seed in seeds(25):

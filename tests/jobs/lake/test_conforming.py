@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from jobs.lake.conforming import conformed, refusals, stored_names
+from jobs.lake.conforming import conformed, refusals, stored_names, without_id
 from windowlib.columnar.arrow import arrow_type
-from windowlib.records.column_types import PHYSICAL_NAME, parse_type
+from windowlib.records.column_types import FIELD_ID, PHYSICAL_NAME, Node, parse_type, without_metadata
 
 NESTED = parse_type("struct<a:bigint,B:array<struct<x:string>>,c:map<string,double>>")
 STORED = pa.struct(
@@ -77,6 +78,30 @@ def test_mapped_fields_are_found_by_their_physical_names_only() -> None:
     assert conformed(stored, node).to_pylist() == [{"a": 1}]
 
 
+def test_fields_with_ids_are_found_by_them_at_any_depth() -> None:
+    """Equal names and types are no proof: two fields may have exchanged their names."""
+
+    def field(name: str, number: int, node: Node = "long") -> dict[str, Any]:
+        return {"name": name, "type": node, "nullable": True, "metadata": {FIELD_ID: number, PHYSICAL_NAME: name}}
+
+    inner: Node = {"type": "struct", "fields": [field("a", 1), field("b", 2)]}
+    outer: Node = {"type": "struct", "fields": [field("x", 3, {"type": "array", "elementType": inner})]}
+
+    def kind(*numbers: int | None) -> pa.DataType:
+        own = [
+            pa.field(name, pa.int64(), metadata=None if number is None else {"PARQUET:field_id": str(number)})
+            for name, number in zip("ab", numbers, strict=True)
+        ]
+        return pa.struct([pa.field("x", pa.list_(pa.struct(own)), metadata={"PARQUET:field_id": "3"})])
+
+    for numbers, read in (((1, 2), (5, 6)), ((2, 1), (6, 5)), ((7, 1), (6, None)), ((None, None), (5, 6))):
+        values = pa.array([{"x": [{"a": 5, "b": 6}]}], kind(*numbers))
+        assert conformed(values, outer).to_pylist() == [{"x": [dict(zip("ab", read, strict=True))]}]
+        assert [*refusals(values.type, outer, name="s")] == []
+        assert [*without_id(values.type, outer)] == (["a", "b"] if numbers == (None, None) else [])
+        assert conformed(values, without_metadata(outer)).to_pylist() == values.to_pylist()
+
+
 def test_the_names_of_a_wide_file_are_not_searched_for_each_field() -> None:
     """10,000 fields in a file of 10,000 columns took 0.8 s for each reading of a file."""
 
@@ -91,6 +116,7 @@ def test_the_names_of_a_wide_file_are_not_searched_for_each_field() -> None:
             return super().__iter__()
 
     names = Names(f"c{number}" for number in range(100))
+    stored: Any = SimpleNamespace(names=names)
     fields = [{"name": f"C{number}" if number % 2 else f"c{number}"} for number in range(110)]
-    assert stored_names(fields, names) == [*names[:100], *[None] * 10]
+    assert stored_names(fields, stored) == [*names[:100], *[None] * 10]
     assert names.passes <= 2

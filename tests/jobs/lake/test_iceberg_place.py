@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, Transform
 
 from jobs.lake.event_log import PinnedLog, pin_log
-from jobs.lake.iceberg_place import IcebergPlace, column_nodes, widened_columns
+from jobs.lake.iceberg_place import IcebergPlace, column_nodes, past_names, widened_columns
 from jobs.lake.iceberg_table import file_bounds, open_iceberg
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.runs import Slice
@@ -204,7 +204,7 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path, monkeypatch: pyte
 def test_types_that_a_log_does_not_have_are_refused_by_name(kind: types.IcebergType, words: str) -> None:
     schema = Schema(types.NestedField(1, "odd", kind))
     with pytest.raises(LogError, match=f"column 'odd' of the Iceberg table log has {words}"):
-        column_nodes("log", schema, [schema])
+        column_nodes("log", schema, past_names([schema], None))
 
 
 def test_types_have_their_names_in_spark() -> None:
@@ -215,7 +215,7 @@ def test_types_have_their_names_in_spark() -> None:
     ]  # fmt: skip
     schema = Schema(*(types.NestedField(1 + n, f"c{n}", kind) for n, (_, kind) in enumerate(fields)), schema_id=1)
     narrow = Schema(types.NestedField(2, "c1", types.IntegerType()), schema_id=0)
-    nodes = column_nodes("log", schema, [schema, narrow])
+    nodes = column_nodes("log", schema, past_names([schema, narrow], None))
     assert nodes["c2"] == "decimal(9,2)"
     assert [nodes[f"c{n}"] for n in (0, 1, 3, 4, 5)] == ["integer", "long", "timestamp", "timestamp_ntz", "binary"]
     assert widened_columns(schema, [schema, narrow]) == {"c1": "int"}

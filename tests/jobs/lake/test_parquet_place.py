@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jobs.lake.direct_reading import direct_reading
 from jobs.lake.event_log import PinnedLog, pin_log
 from jobs.lake.known_log import checked_files
 from jobs.lake.parquet_place import ParquetPlace
@@ -238,3 +239,29 @@ def test_a_version_that_is_gone_is_refused(tmp_path: Path) -> None:
     _touched(file)
     with pytest.raises(LogError, match="has only the files of now"):
         ParquetPlace(uri=str(tmp_path)).open(version)
+
+
+def test_a_column_and_a_partition_whose_names_differ_in_case_are_refused(tmp_path: Path) -> None:
+    """No table of Delta has both, so the replay failed when it stored its rows."""
+    _write(tmp_path, "dt=1970-01-01/ID=7/a.parquet")
+    assert "has the columns 'id' (dt=1970-01-01/ID=7/a.parquet) and 'ID' (dt=1970" in _refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "least", "most"), [("int", -(2**31), 2**31 - 1), ("bigint", -(2**63), 2**63 - 1)]
+)  # fmt: skip
+def test_a_partition_value_that_its_type_does_not_have_is_refused(
+    tmp_path: Path, kind: str, least: int, most: int
+) -> None:
+    for number in (least, most):
+        _write(tmp_path / "good", f"dt=1970-01-01/n={number}/a.parquet")
+        _write(tmp_path / str(number), f"dt=1970-01-01/n={number + (1 if number > 0 else -1)}/a.parquet")
+        assert f"which is no {kind}" in _refusal(tmp_path / str(number), n=kind)
+    assert {file.partition["n"] for file in _pin(tmp_path / "good", n=kind).files} == {str(least), str(most)}
+
+
+def test_a_file_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
+    rows = pa.Table.from_arrays([pa.array([1]), pa.array(["a"]), pa.array(["b"])], names=["id", "text", "text"])
+    _write(tmp_path, "dt=1970-01-01/a.parquet", rows)
+    with pytest.raises(LogError, match=r"the file dt=1970-01-01/a.parquet \(slice 1970-01-01\) has 2 columns of the"):
+        direct_reading(_pin(tmp_path))

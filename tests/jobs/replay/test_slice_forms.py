@@ -17,7 +17,7 @@ from jobs.planning.changed_slices import changed_slices
 from jobs.planning.request_context import RequestContext
 from jobs.replay.sizes import Sizes
 from jobs.runs import RunResult
-from tests.support.delta_logs import commits_of, track_rows
+from tests.support.delta_logs import change_bounds, commits_of, track_rows
 from tests.support.fuzzing import seeds
 from tests.support.replays import context_in, pipeline_of, run_range
 from windowlib.errors import LogError
@@ -115,6 +115,16 @@ def test_a_column_of_times_gives_the_panes_of_a_partition(tmp_path: Path, kind: 
     expected = replayed(tmp_path / "day", pipeline_text(by="{by: day}", order="appended", emit="every_record"))
     text = pipeline_text(by="{by: a}", order="appended", emit="every_record")
     assert panes(replayed(tmp_path / "column", text)) == panes(expected)
+
+
+def test_statistics_that_move_records_into_another_slice_are_refused(tmp_path: Path) -> None:
+    """No number of records shows it: the file has as many as its statistics say."""
+    text = pipeline_text(by="{by: a}", order="appended", emit="every_record")
+    log = write_log(tmp_path / "log", {"a": lambda at: at}, [])
+    change_bounds(log, "minValues", "a", "2026-11-01T00:00:00.000Z")
+    change_bounds(log, "maxValues", "a", "2026-11-01T20:00:00.000Z")
+    with pytest.raises(LogError, match=r"file part-\S+ of event log .* has a record whose slice column 'a' is not in"):
+        replayed(tmp_path, text)
 
 
 def test_a_look_sees_the_slices_that_an_append_has_changed(tmp_path: Path) -> None:

@@ -127,7 +127,12 @@ class _HandWriter:
 
     def _physical(self, field: pa.Field) -> pa.Field:
         ids = {"PARQUET:field_id": str(self._number(field.name))}
-        return pa.field(self._physical_name(field.name), field.type, metadata=ids)
+        return pa.field(self._physical_name(field.name), self._numbered()[field.name], metadata=ids)
+
+    def _numbered(self) -> dict[str, pa.DataType]:
+        """Return column -> its type with the ids that `_map_nested` gives the fields inside of it."""
+        ids = itertools.count(100)
+        return {field.name: _numbered(field.type, ids) for field in self._log.schema if next(ids)}
 
     def _protocol(self) -> dict[str, Any]:
         readers, writers = map(list, _FEATURES.get(self._log.form, ([], [])))
@@ -176,6 +181,19 @@ class _HandWriter:
         configuration = json.dumps({"clusteringColumns": [[self._log.of("seq").name]]})
         domain = {"domain": "delta.clustering", "configuration": configuration, "removed": False}
         return [{"domainMetadata": domain}]
+
+
+def _numbered(kind: pa.DataType, ids: Iterator[int]) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct(
+            [
+                pa.field(field.name, _numbered(field.type, ids), metadata={"PARQUET:field_id": str(number)})
+                for field, number in zip(kind, ids, strict=False)
+            ]
+        )
+    if pa.types.is_map(kind):
+        return pa.map_(_numbered(kind.key_type, ids), _numbered(kind.item_type, ids))
+    return pa.list_(_numbered(kind.value_type, ids)) if pa.types.is_list(kind) else kind
 
 
 def _map_nested(node: Any, ids: Iterator[int]) -> None:  # noqa: ANN401 - a part of a schema

@@ -39,6 +39,30 @@ def test_any_columns_are_read_and_partition_columns_come_from_the_delta_log(
     assert [row for one in found for row in one.to_pylist()] == [{name: row[name] for name in wanted} for row in READ]
 
 
+KINDS = (("timestamp", pa.timestamp("us", "UTC")), ("timestamp_ntz", pa.timestamp("us")), ("date", pa.date32()))
+
+
+@pytest.mark.parametrize(("node", "kind"), KINDS)
+@pytest.mark.parametrize(("days", "is_refused"), [((3, 3), False), ((), False), ((3, 4), True), ((2, 3), True),
+                                                  ((3, None), True), ((3, 3_000_000), True)])  # fmt: skip
+def test_records_outside_of_the_slice_that_the_statistics_tell_are_refused(
+    tmp_path: Path, node: str, kind: pa.DataType, days: tuple[int | None, ...], *, is_refused: bool
+) -> None:
+    unit = 1 if node == "date" else 86_400_000_000
+    values = pa.array([None if day is None else day * unit for day in days], kind)
+    pq.write_table(pa.table({"at": values, "n": pa.array(range(len(days)))}), tmp_path / "a.parquet")
+    fields = [field_node("at", node), field_node("n", "long")]
+    log = LogColumns(uri=str(tmp_path), version=7, fields=fields, rows_per_batch=1, slice_column="at")
+    block = Block(str(tmp_path / "a.parquet"), "a", {}, 0, 0, 0, 0, 0, len(days), within=(259_200_000, 345_600_000))
+    assert sum(rows.num_rows for rows in log.batches(block, ["n"])) == len(days)
+    for own in (block, block._replace(reorder_by=("n",))) if days else (block,):
+        if is_refused:
+            with pytest.raises(LogError, match=r"file a of event log .* has a record whose slice column 'at' is not"):
+                list(log.batches(own))
+        else:
+            assert sum(rows.num_rows for rows in log.batches(own)) == len(days)
+
+
 @pytest.mark.parametrize(("wide", "text"), [(100, "a"), (2, "a" * 5_000)])
 def test_a_batch_of_wide_records_has_few_of_them(tmp_path: Path, wide: int, text: str) -> None:
     columns = {f"c{number}": pa.array([f"{text}{row}" for row in range(1_000)]) for number in range(wide)}
