@@ -239,8 +239,7 @@ def _make_again(
     places = {run_attempt(old)} if owns_checks or old.checks_attempt_id != old.result.attempt_id else set()
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
-        if order.attempt_id in view.condemned_attempts:
-            raise AttemptCondemned(f"attempt {order.attempt_id} was condemned while it ran; run the same command again")
+        _refuse_lost_rows(view, [*warmed, made])
         if view.run(old.result.run_id).result.attempt_id != old.result.attempt_id:
             raise RequestError(f"run {old.result.run_id[:SHOWN_DIGITS]} was mended by another process meanwhile")
         before = [event for result in warmed for event in _warm_up_events(view, old.request_id, result)]
@@ -250,6 +249,27 @@ def _make_again(
     work.ledger.write(decide)
     delete_removed(work, LakeFiles(lake=work.lake, pipeline=work.pipeline.name))
     return order.attempt_id
+
+
+def _refuse_lost_rows(view: LedgerView, results: Sequence[RunResult]) -> None:
+    """Refuse results if rows of them, or of the states that they have parts of, are not there any more.
+
+    Raises:
+        AttemptCondemned: a clean-up has condemned or removed them while the slice was replayed.
+    """
+    for part in (part for result in results for part in result.stored_state.parts):
+        place = part.slice_id, part.attempt_id
+        is_condemned = part.attempt_id in view.condemned_attempts
+        if is_condemned or f"{part.run_id}/{part.attempt_id}" in view.condemned:
+            what = "condemned"
+        elif place in view.removed or place in view.removed_checkpoints:
+            what = "removed by a clean-up"
+        else:
+            continue
+        raise AttemptCondemned(
+            f"attempt {part.attempt_id} at slice {part.slice_id} was {what} while `hindcast mend` ran, so nothing was "
+            "changed; run the same command again"
+        )
 
 
 def _warmed_up(order: ReplayOrder, run: StagedRun, *, replayer: Replayer) -> list[RunResult]:

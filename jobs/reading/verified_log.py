@@ -59,7 +59,8 @@ def verify_log(lake: Lake, pipeline: Pipeline, view: LedgerView, *, span: Span) 
     Raises:
         StoreError: the object store of the log does not answer.
     """
-    runs = [run for run_id in view.published.values() if span.holds(run := view.run(run_id))]
+    published = (view.runs[run_id] for run_id in view.published.values() if run_id in view.runs)
+    runs = [run for run in published if span.holds(run.result.slice)]
     slices = tuple(run.result.slice for run in runs)
     known, name = known_log(view, slices), pipeline.log.table
     if not slices:

@@ -21,6 +21,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.plain_text import counted
 from jobs.reading.id_sums import add_sums
 from jobs.reading.stored_rows import IDS, Finding, StoredRuns, run_attempt
+from jobs.runs import SHOWN_DIGITS, Slice
 from windowlib.columnar.row_identity import RowIdentity
 from windowlib.errors import HindcastError
 from windowlib.records import tables
@@ -46,9 +47,8 @@ class Span:
     shares: int = 1
     chosen: frozenset[int] = frozenset({0})
 
-    def holds(self, run: StagedRun) -> bool:
-        """Return whether a run's slice is in the span."""
-        slice_ = run.result.slice
+    def holds(self, slice_: Slice) -> bool:
+        """Return whether a slice is in the span."""
         start_ms = slice_.start_ms
         is_between = (self.from_ms is None or start_ms >= self.from_ms) and (
             self.to_ms is None or start_ms < self.to_ms
@@ -103,7 +103,8 @@ def verify(
 ) -> Verification:
     """Compare all rows of the attempts that count, published or staged, with their ids, checks and digests.
 
-    Rows that a clean-up has removed are not missed.
+    A published run without an attempt that counts is a finding. Rows of other runs that a clean-up has removed are not
+    missed.
 
     Args:
         lake: the lake.
@@ -116,9 +117,11 @@ def verify(
         StoreError: the object store does not answer.
     """
     wanted = span or Span()
-    runs = sorted((run for run in view.runs.values() if wanted.holds(run)), key=lambda run: run.result.slice.start_ms)
+    runs = sorted(
+        (run for run in view.runs.values() if wanted.holds(run.result.slice)), key=lambda run: run.result.slice.start_ms
+    )
     stored = StoredRuns(lake, pipeline, view, None)
-    findings = [finding for run in runs for finding in _state(run)]
+    findings = [*_without_rows(view, wanted), *(finding for run in runs for finding in _state(run))]
     rows = 0
     for table in _tables(runs):
         kept = [run for run in runs if not (table in STATE_TABLES and run_attempt(run) in view.removed_checkpoints)]
@@ -183,6 +186,18 @@ def _compared_in_batches(
 def _tables(runs: Sequence[StagedRun]) -> list[str]:
     digested = {name for run in runs for name in (*run.result.digests, *run.result.checkpoint.stored_digests)}
     return [*sorted(digested), *((tables.TALLIES, tables.QUALITY_RESULTS) if runs else ())]
+
+
+def _without_rows(view: LedgerView, span: Span) -> Iterator[Finding]:
+    """Yield the published slices whose run, or that of the chain in its place, has no attempt that counts."""
+    for slice_id, seen in view.published.items():
+        for run_id in dict.fromkeys((seen, view.chain_run_id(seen))):
+            if run_id not in view.runs and span.holds(view.slices[slice_id]):
+                what = (
+                    f"no attempt at the published run {run_id[:SHOWN_DIGITS]} counts any more: all were condemned, or "
+                    "their rows were removed. Replay the slice with --warm-up"
+                )
+                yield Finding(table=tables.LEDGER, slice_id=slice_id, attempt_id=None, file=None, what=what)
 
 
 def _state(run: StagedRun) -> Iterator[Finding]:

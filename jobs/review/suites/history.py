@@ -44,12 +44,13 @@ class RunHistory:
 def good_history(pipeline: str, view: LedgerView, span: Span) -> RunHistory:
     """Return the published runs that no person had to waive, of the spec of the newest one."""
     published = [view.run(run_id) for run_id in view.published.values()]
-    return _history(pipeline, view, [run for run in published if span.holds(run)], skips_waived=True)
+    return _history(pipeline, view, [run for run in published if span.holds(run.result.slice)], skips_waived=True)
 
 
 def whole_history(pipeline: str, view: LedgerView, span: Span) -> RunHistory:
     """Return the newest run of every slice, published or held, of the spec of the newest one that is no candidate's."""
-    return _history(pipeline, view, [run for run in view.newest_runs().values() if span.holds(run)], skips_waived=False)
+    newest = [run for run in view.newest_runs().values() if span.holds(run.result.slice)]
+    return _history(pipeline, view, newest, skips_waived=False)
 
 
 def _history(pipeline: str, view: LedgerView, runs: Sequence[StagedRun], *, skips_waived: bool) -> RunHistory:

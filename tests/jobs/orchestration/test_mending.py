@@ -6,13 +6,19 @@ from random import Random
 import pytest
 from deltalake import DeltaTable
 
+from jobs.ledger.removals import Why, removed_event
+from jobs.orchestration.attempts import AttemptCondemned
+from jobs.orchestration.maintenance import verify_all
 from jobs.orchestration.mending import Mended, mend
 from jobs.pipeline.models.retention import RetentionGrammar
 from jobs.publishing.cleaning import clean_lake
-from jobs.reading.verify import verify
+from jobs.reading.stored_rows import run_attempt
+from jobs.reading.verify import Span, verify
+from jobs.replay.orders import ReplayOrder
+from jobs.runs import RunResult
 from tests.support.flipped_bits import bits_in_pages, flip
 from tests.support.fuzzing import seeds
-from tests.support.repair_model import DAY_MS, day_text
+from tests.support.repair_model import DAY_MS, Spec, day_text
 from tests.support.small_lake import WHO, SmallLake, replay
 from windowlib.errors import RequestError
 from windowlib.records import tables
@@ -150,3 +156,53 @@ def test_a_slice_whose_state_before_was_removed_is_made_again_from_a_restart_poi
         after = content(lake)
         assert {run_id: after[run_id] for run_id in before} == before  # it has the runs of the warm-up, too
         assert lake.rows() == seen
+
+
+def cleaned(lake: SmallLake) -> None:
+    """Remove the states that no replay starts from, and condemn the attempts that were not staged."""
+    clean_lake(lake.work(), older_than_ms=0, who=WHO, dry_run=False)
+
+
+def lake_without_old_states(root: Path) -> SmallLake:
+    """Return a lake whose day 1 can only be made again after a warm-up, and of which a file is lost."""
+    rng = Random(1)
+    lake = SmallLake(root, spec=Spec("tumbling: {size: 70h}", "6h", 0))
+    for _ in range(DAYS):
+        lake.append(rng)
+    lake.run(0, DAYS - 2)
+    lake.run(DAYS - 1, DAYS - 1)
+    lake.now_ms += 60 * DAY_MS
+    lake.retention = RetentionGrammar().model_copy(update={"checkpoints_ms": DAY_MS})
+    cleaned(lake)
+    [tallies] = (path for path in files_that_count(lake) if f"tallies/slice_id={day_text(1)}" in str(path))
+    tallies.unlink()
+    return lake
+
+
+def test_rows_that_a_clean_up_condemns_meanwhile_mend_nothing(tmp_path: Path) -> None:
+    lake = lake_without_old_states(tmp_path)
+    view, orders = lake.view(), list[ReplayOrder]()
+
+    def replay_beside_a_clean_up(order: ReplayOrder) -> list[RunResult]:
+        orders.append(order)
+        if len(orders) == 2:
+            cleaned(lake)
+        return replay(order)
+
+    with pytest.raises(AttemptCondemned, match="was condemned while `hindcast mend` ran, so nothing was changed"):
+        mend(lake.work(), lake.slices(1, 1)[0], replay_beside_a_clean_up, who=WHO)
+    assert lake.view().runs.keys() == view.runs.keys()
+    assert mended(lake, 1).left == ()
+    assert verify(lake.work().lake, "late", lake.view()).findings == ()
+
+
+def test_a_published_run_without_an_attempt_that_counts_is_a_finding(tmp_path: Path) -> None:
+    lake = lake_without_old_states(tmp_path)
+    view = lake.view()
+    place = run_attempt(view.run(view.published[day_text(1)]))
+    lake.work().ledger.write(lambda _view: [removed_event({place: Why.MENDED}, who=WHO, reason="")])
+    [finding] = verify_all(lake.work(), Span()).report.findings
+    assert (finding.slice_id, finding.attempt_id) == (day_text(1), None)
+    assert "Replay the slice with --warm-up" in finding.what
+    lake.run(1, 1, warms_up=True)
+    assert verify(lake.work().lake, "late", lake.view()).findings == ()
