@@ -12,7 +12,7 @@ from jobs.publishing.cleaning import clean_lake
 from jobs.reading.verify import verify
 from tests.support.flipped_bits import bits_in_pages, flip
 from tests.support.fuzzing import seeds
-from tests.support.repair_model import DAY_MS, day_text
+from tests.support.repair_model import DAY_MS, Spec, day_text
 from tests.support.small_lake import WHO, SmallLake, replay
 from windowlib.errors import RequestError
 from windowlib.records import tables
@@ -150,3 +150,20 @@ def test_a_slice_whose_state_before_was_removed_is_made_again_from_a_restart_poi
         after = content(lake)
         assert {run_id: after[run_id] for run_id in before} == before  # it has the runs of the warm-up, too
         assert lake.rows() == seen
+
+
+def test_a_warm_up_works_after_the_state_of_a_mended_run_was_removed(tmp_path: Path) -> None:
+    rng = Random(1)
+    lake = SmallLake(tmp_path, spec=Spec("tumbling: {size: 70h}", "6h", 0))
+    for day in range(DAYS):
+        lake.append(rng)
+        lake.run(day, day)
+    [tallies] = (path for path in files_that_count(lake) if f"tallies/slice_id={day_text(0)}" in str(path))
+    tallies.unlink()
+    assert mended(lake, 0).attempts
+    lake.now_ms += 40 * DAY_MS
+    lake.retention = RetentionGrammar.model_validate({"superseded": "400d", "unpublished": "30d", "checkpoints": "30d"})
+    clean_lake(lake.work(), older_than_ms=0, who=WHO, dry_run=False)
+    lake.append(rng, 3)
+    assert lake.run(3, DAYS - 1, warms_up=True).is_published
+    assert verify(lake.work().lake, "late", lake.view()).findings == ()
