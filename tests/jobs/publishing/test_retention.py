@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from jobs.lake.leftover_files import LakeFiles
 from jobs.lake.table_files import Attempt
+from jobs.ledger.history import REMEMBERED
 from jobs.ledger.removals import Why
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.files import parse_pipeline
@@ -225,6 +226,25 @@ def test_removed_rows_are_named_and_not_taken_for_damage(lake: SmallLake) -> Non
             read()
     assert verify(lake.work().lake, "late", lake.view()).findings == ()
     assert not (lake.root / "late" / "window_outputs" / "nothing").exists()
+
+
+def test_a_ledger_of_before_a_clean_up_records_again_what_it_has_removed(lake: SmallLake, tmp_path: Path) -> None:
+    lake.now_ms += 40 * DAY_MS
+    lake.append(Random(2))
+    lake.run(4, 4)
+    ledger, backup, seen = tmp_path / "late" / "ledger", tmp_path / "backup", lake.rows()
+    shutil.copytree(ledger, backup)
+    assert {rows.why for rows in cleaned(lake).rows} == {Why.SUPERSEDED, Why.CHECKPOINTS}
+    shutil.rmtree(ledger)
+    shutil.copytree(backup, ledger)
+    REMEMBERED.forget_all()
+    assert len(verify(lake.work().lake, "late", lake.view()).findings) > 10
+    assert cleaned(lake).rows == ()
+    assert verify(lake.work().lake, "late", lake.view()).findings == ()
+    assert lake.rows() == seen
+    version = lake.view().version
+    cleaned(lake)
+    assert lake.view().version == version
 
 
 def test_a_removed_state_is_named_and_a_warm_up_replaces_it(lake: SmallLake) -> None:
