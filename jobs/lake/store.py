@@ -113,13 +113,13 @@ def _ensure(uri: str, table: Table) -> None:
         )
         forget_table(uri)
         return
-    existing = {field["name"]: field for field in json.loads(table_.delta.schema().to_json())["fields"]}
+    existing = {field["name"].lower(): field for field in json.loads(table_.delta.schema().to_json())["fields"]}
     for name, field in wanted.items():
-        if name in existing:
-            _check_column(uri, existing[name], field)
+        if name.lower() in existing:
+            _check_column(uri, existing[name.lower()], field)
     if renew_properties(uri, table_.delta, _PROPERTIES, former=_FORMER):
         forget_table(uri)
-    added = [Field.from_json(json.dumps(field)) for name, field in wanted.items() if name not in existing]
+    added = [Field.from_json(json.dumps(field)) for name, field in wanted.items() if name.lower() not in existing]
     if added:
         _refuse_lost_columns(table_, {field.name for field in added})
         table_.delta.alter.add_columns(added, post_commithook_properties=commit_hooks(uri))
@@ -154,6 +154,11 @@ def _field(name: str, node: Node, table: Table) -> Mapping[str, Any]:
 
 def _check_column(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     name, role, former = wanted["name"], wanted["metadata"].get(_ROLE), existing["metadata"].get(_ROLE)
+    if name != existing["name"]:
+        raise SpecError(
+            f"column {name!r} differs in case only from column {existing['name']!r} of table {uri}; use that name, or "
+            "another one"
+        )
     if not column_takes(existing["type"], wanted["type"]):
         raise SpecError(
             f"column {name!r} of table {uri} is a {spell_type(existing['type'])}, but the spec now makes it a "
