@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.lake.arrow_types import arrow_table
 from jobs.lake.damage import ADVICE, reading
-from jobs.lake.delta_tables import (
-    MAX_ATTEMPTS,
-    OpenedTable,
-    checkpoint_interval,
-    forget_table,
-    open_table,
-)
+from jobs.lake.delta_tables import MAX_ATTEMPTS, OpenedTable, checkpoint_interval, forget_table, open_table
 from jobs.lake.log_files import place_of
 from jobs.lake.parquet_files import open_parquet, parquet_format
 from jobs.lake.table_files import Attempt, TableFile
@@ -104,12 +98,12 @@ def check_columns(uri: str, table: Table) -> None:
 
 def _new_columns(uri: str, stored: OpenedTable, table: Table) -> list[Mapping[str, Any]]:
     """Return the columns that a stored table lacks; raises as `check_columns` does."""
-    existing = {field["name"]: field for field in json.loads(stored.delta.schema().to_json())["fields"]}
+    existing = {field["name"].lower(): field for field in json.loads(stored.delta.schema().to_json())["fields"]}
     fields = _fields(table)
     for field in fields:
-        if field["name"] in existing:
-            _check_column(uri, existing[field["name"]], field)
-    return [field for field in fields if field["name"] not in existing]
+        if field["name"].lower() in existing:
+            _check_column(uri, existing[field["name"].lower()], field)
+    return [field for field in fields if field["name"].lower() not in existing]
 
 
 def _ensure(uri: str, table: Table) -> None:
@@ -169,6 +163,11 @@ def _fields(table: Table) -> list[Mapping[str, Any]]:
 
 def _check_column(uri: str, existing: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     name, role, former = wanted["name"], wanted["metadata"].get(_ROLE), existing["metadata"].get(_ROLE)
+    if name != existing["name"]:
+        raise SpecError(
+            f"column {name!r} differs in case only from column {existing['name']!r} of table {uri}; use that name, or "
+            "another one"
+        )
     if not column_takes(existing["type"], wanted["type"]):
         raise SpecError(
             f"column {name!r} of table {uri} is a {spell_type(existing['type'])}, but the spec now makes it a "

@@ -1,7 +1,8 @@
 """Which attempt counts for a run, during the fold of a ledger: the first one that was staged and not condemned.
 
-If a run was mended, its newest mended attempt counts instead. Attempts whose rows a clean-up has removed do not count.
-If only the state of the attempt was removed, the next one that has stored it again counts.
+If a run was mended, its newest mended attempt counts instead, also as a part of states that name an attempt from before
+the mending. Attempts whose rows a clean-up has removed do not count. If only the state of the attempt was removed, the
+next one that has stored it again counts.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ class AttemptChoice:
         condemned: "run_id/attempt_id" of the condemned attempts at one run.
         condemned_attempts: the ids of the attempts that were condemned as a whole.
         mended: run id -> the attempt that mended it.
-        replaced: "run_id/attempt_id" of the attempts that were staged before a run was mended.
+        replaced: "run_id/attempt_id" of the attempts that were staged before their run was mended.
         removed: the attempts at slices whose rows were removed.
         removed_checkpoints: the attempts at slices of which only the rows of the state were removed.
     """
@@ -62,10 +63,12 @@ class AttemptChoice:
             checks_attempt_id=result.attempt_id,
         )
 
-    def mend(self, before: Sequence[StagedRun], run: StagedRun) -> None:
-        """Let an attempt count for its run in place of those that were staged before."""
+    def mend(self, staged: Sequence[StagedRun], event: LedgerEvent) -> StagedRun:
+        """Take in the attempt that replaces all earlier ones at a run, and return it."""
+        run = self.stage(event)
+        self.replaced |= {f"{each.result.run_id}/{each.result.attempt_id}" for each in staged}
         self.mended[run.result.run_id] = run
-        self.replaced.update(f"{run.result.run_id}/{each.result.attempt_id}" for each in before)
+        return run
 
     def change(self, event: LedgerEvent) -> None:
         """Take in an event of kind `condemned` or `removed`."""
@@ -104,7 +107,7 @@ class AttemptChoice:
             first,
             result=chosen.result,
             checks_attempt_id=chosen.checks_attempt_id,
-            is_contradicted=any(_content(run.result) != _content(attempts[0].result) for run in attempts[1:]),
+            is_contradicted=any(content_of(run.result) != content_of(attempts[0].result) for run in attempts[1:]),
             checkpoint_removal=self._checkpoint_removal(chosen.result),
         )
 
@@ -140,12 +143,11 @@ class AttemptChoice:
         """
         parts: tuple[CheckpointPart, ...] = ()
         for part in earlier:
-            if f"{part.run_id}/{part.attempt_id}" not in self.replaced:
-                parts = (*parts, part)
+            if f"{part.run_id}/{part.attempt_id}" in self.replaced:
+                mended = self.mended[part.run_id].result
+                parts = (*self._parts(mended.checkpoint.earlier), replace(part, attempt_id=mended.attempt_id))
             else:
-                mended = self.mended[part.run_id]
-                own = replace(part, attempt_id=mended.result.attempt_id)
-                parts = (*self._parts(mended.result.checkpoint.earlier), own)
+                parts = (*parts, part)
         return parts
 
     def _checkpoint_removal(self, result: RunResult) -> Removal | None:
@@ -161,6 +163,6 @@ def _place(result: RunResult) -> StoredAttempt:
     return result.slice.slice_id, result.attempt_id
 
 
-def _content(result: RunResult) -> tuple[object, ...]:
+def content_of(result: RunResult) -> tuple[object, ...]:
     """Return the fields that must be equal in all attempts at one run (law L1)."""
     return dict(result.digests), result.state_after, result.counts, result.watermark_ms

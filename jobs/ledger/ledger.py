@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from jobs.disk_errors import disk_problem
 from jobs.lake.delta_tables import pause_s
 from jobs.ledger.chain import Link, check_chain, linked
-from jobs.ledger.events import STORAGE_KINDS, LedgerEvent
+from jobs.ledger.events import STORAGE_KINDS, EventKind, LedgerEvent
 from jobs.ledger.head import Head, recovered_event
 from jobs.ledger.history import REMEMBERED, EventHistory
-from jobs.ledger.projection import project
+from jobs.ledger.projection import Projection
 from jobs.ledger.table import ConflictError, LedgerStore, LedgerTable, event_rows
 from jobs.ledger.view import LedgerView
 from jobs.storage import is_remote
@@ -90,8 +90,13 @@ class Ledger:
             return self._history.project.view(version)
         if self._history.begun_after:
             self.read_whole()
-        events = (event for event in self._history.events if event.seq <= at or event.kind in STORAGE_KINDS)
-        return project(events, version=at)
+        state, newest = Projection(), self._history.project.view(version)
+        for event in self._history.events:
+            if event.seq <= at or event.kind in STORAGE_KINDS:
+                state.add(event)
+            elif event.kind is EventKind.STAGED and _counts(event, newest):
+                state.runs.stage_again(event)
+        return state.view(at)
 
     def write(self, decide: Decide) -> LedgerView:
         """Append the events that `decide` returns, in one commit. If it returns none, write nothing.
@@ -337,3 +342,9 @@ class Ledger:
             _log.warning("%s", error)  # the commit is written, so the write has succeeded
         else:
             self._given_up = None
+
+
+def _counts(staged: LedgerEvent, view: LedgerView) -> bool:
+    """Return whether an attempt that was staged is the one that counts for its run."""
+    run = view.runs.get(staged.run_id or "")
+    return run is not None and run.result.attempt_id == staged.attempt_id

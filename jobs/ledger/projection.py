@@ -33,7 +33,7 @@ from jobs.ledger.request_projection import (
     text_of,
 )
 from jobs.ledger.run_projection import Runs, RunsProjection
-from jobs.ledger.view import Judgement, LedgerView, RequestState, StagedRun, Waiver
+from jobs.ledger.view import Judgement, LedgerView, RequestState, Waiver
 from jobs.runs import Sighting, Slice, Verdict
 from windowlib.errors import LedgerError
 
@@ -249,18 +249,13 @@ class Projection:
             self._open.pop(request.request.request_id, None)
 
     def _stage(self, event: LedgerEvent) -> None:
-        run = self._add_attempt(event)
+        run = self._runs.stage(event)
         result = run.result
         sighting = Sighting(log=result.log, is_equal=True)
         self._runs.change(result.run_id, sightings=(*self._runs.of(result.run_id).sightings, sighting))
         request = self._known_request(run.request_id)
         if request is not None and not event.details.get("warms_up", False):
             request.add_run(result.slice.slice_id, result.run_id)
-
-    def _add_attempt(self, event: LedgerEvent) -> StagedRun:
-        run = self._runs.attempts.stage(event)
-        self._runs.add(run)
-        return run
 
     def _take_over(self, event: LedgerEvent) -> None:
         run_id = text_of(event, "run_id")
@@ -378,11 +373,8 @@ class Projection:
         self._runs.renew_all()  # the checkpoints of other runs may have parts of the attempt
 
     def _mend(self, event: LedgerEvent) -> None:
-        """Take the attempt in that counts for a run from now on. A view of an earlier version may not have the run."""
         run_id = text_of(event, "run_id")
-        before = self._runs.of(run_id).staged
-        if before:
-            self._runs.attempts.mend(before, self._add_attempt(event))
+        self._runs.mend(event)
         checked = self._runs.of(run_id).checked
         if event.details.get("owns_checks", False) and checked is not None:
             self._runs.change(run_id, checked=replace(checked, attempt_id=event.attempt_id))

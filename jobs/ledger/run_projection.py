@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from typing_extensions import override
 
-from jobs.ledger.attempt_choice import AttemptChoice
-from jobs.ledger.events import LedgerEvent, checks_fingerprint_of, with_checks
+from jobs.ledger.attempt_choice import AttemptChoice, content_of
+from jobs.ledger.events import LedgerEvent, checks_fingerprint_of, run_result, with_checks
 from jobs.ledger.later import Later
 from jobs.ledger.plain_codec import Codec
+from jobs.ledger.request_projection import text_of
 from jobs.ledger.tally import Standing, standing_of
 from jobs.ledger.view import Judgement, LedgerView, StagedRun, Waiver
 from jobs.runs import Sighting
@@ -108,7 +109,25 @@ class RunsProjection:
         if events.staged:
             self.slots[run_id] = RunSlot()
 
-    def add(self, run: StagedRun) -> None:
+    def stage(self, event: LedgerEvent) -> StagedRun:
+        """Take an attempt at a run in, and return it."""
+        run = self.attempts.stage(event)
+        self._add(run)
+        return run
+
+    def mend(self, event: LedgerEvent) -> None:
+        """Take the attempt in that counts for a run from now on. A view of an earlier version may not have the run."""
+        staged = self.of(text_of(event, "run_id")).staged
+        if staged:
+            self._add(self.attempts.mend(staged, event))
+
+    def stage_again(self, event: LedgerEvent) -> None:
+        """Take in that rows of a run are also stored by an attempt that was staged after the version of the view."""
+        first = next(iter(self.of(text_of(event, "run_id")).staged), None)
+        if first is not None and content_of(result := run_result(event)) == content_of(first.result):
+            self._add(replace(first, result=result, checks_attempt_id=result.attempt_id))
+
+    def _add(self, run: StagedRun) -> None:
         """Add an attempt at a run. If any attempt was staged as the beginning of a chain, the run is one."""
         run_id = run.result.run_id
         staged = (*self.of(run_id).staged, run)

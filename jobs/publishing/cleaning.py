@@ -34,9 +34,11 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.planning.request_context import RequestContext, holders
 from jobs.publishing.replaced_files import replaced_files
 from jobs.publishing.retention import Need
+from jobs.reading.stored_rows import digest_of, run_attempt
 from jobs.reading.verify import Span, verify
 from windowlib.errors import StoreError
-from windowlib.records.tables import STATE_TABLES
+from windowlib.records.row_ids import IdSum
+from windowlib.records.tables import QUALITY_RESULTS, STATE_TABLES, WINDOW_OUTPUTS
 
 PROBE_MS: Final = 3_600_000
 """A file without an attempt that is younger than this may belong to a process that makes a commit now."""
@@ -289,12 +291,18 @@ def _busy(work: RequestContext, view: LedgerView) -> set[str]:
 def _unneeded(
     work: RequestContext, view: LedgerView, committed: Iterable[CommittedFile], *, busy: Iterable[str]
 ) -> dict[StoredAttempt, Why]:
-    """Return the attempts at slices whose rows are past the retention, and that the ledger does not record yet."""
+    """Return the attempts at slices whose rows are past the retention, and that the ledger does not record yet.
+
+    The tables may not have these rows any more: a ledger that was restored from a backup lacks later clean-ups.
+    """
     retention = work.pipeline.retention
     if retention is None:
         return {}
-    written: dict[StoredAttempt, int] = {}
+    runs = view.runs.values()
+    written = {run_attempt(run, table): 0 for run in runs for table in (WINDOW_OUTPUTS, QUALITY_RESULTS)}
     with_state = {file.attempt for file in committed if file.table in STATE_TABLES}
+    no_rows = IdSum().digest()
+    with_state |= {run_attempt(run) for run in runs if any(digest_of(run, table) != no_rows for table in STATE_TABLES)}
     for file in committed:
         written[file.attempt] = max(written.get(file.attempt, 0), file.modified_ms)
     unneeded = Need(view=view, retention=retention, now_ms=work.ledger.now_ms()).unneeded(written, busy=busy)

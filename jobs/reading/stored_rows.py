@@ -7,6 +7,7 @@ for at most CONTENT_ROWS rows, and otherwise only on request.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -21,7 +22,7 @@ from jobs.ledger.view import LedgerView, StagedRun
 from jobs.plain_text import counted
 from jobs.reading.id_sums import add_sums, id_sums
 from jobs.reading.quality_ids import quality_digest
-from jobs.reading.stored_tables import Columns, spec_of, stored_table
+from jobs.reading.stored_tables import Columns, log_columns, spec_of, stored_table
 from jobs.runs import JUDGED
 from windowlib.columnar.row_identity import UNREADABLE, RowIdentity
 from windowlib.columnar.undecodable import readable
@@ -377,14 +378,10 @@ class StoredRuns:
         pipeline = spec_of(self.view, runs[attempts[0]])
         return Stored(
             uri=uri,
-            table=stored_table(pipeline, table, columns, log=self._log_columns),
+            table=stored_table(pipeline, table, columns, log=partial(log_columns, self.lake, self.pipeline)),
             run_ids={attempt: runs[attempt].result.run_id for attempt in attempts},
             digests={attempt: digest_of(runs[attempt], table) for attempt in attempts},
         )
-
-    def _log_columns(self) -> Columns:
-        node = table_columns(self.lake.table(self.pipeline, tables.LATE_RECORDS)).get("record", "string")
-        return {} if isinstance(node, str) else {field["name"]: field["type"] for field in node["fields"]}
 
 
 def run_attempt(run: StagedRun, table: str = tables.WINDOW_OUTPUTS) -> Attempt:

@@ -7,11 +7,14 @@ the content and their order, and the stored table gives their types.
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
+from jobs.lake.damage import ADVICE
+from jobs.lake.lake import Lake
+from jobs.lake.store import table_columns
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.files import pipeline_from_json
 from jobs.pipeline.log_schema import input_columns
 from jobs.pipeline.models.pipeline import Pipeline
-from windowlib.errors import LedgerError
+from windowlib.errors import LedgerError, StoreError
 from windowlib.records import tables
 from windowlib.records.column_types import Node, spell_type
 from windowlib.records.tables import Table
@@ -70,6 +73,22 @@ def stored_table(pipeline: Pipeline, name: str, columns: Columns, *, log: Callab
         return made[name]()
     tag = name.removeprefix(tables.SIDE_OUTPUTS)
     return tables.side_outputs(tag, keys, _typed(side_columns(pipeline, tag), columns))
+
+
+def log_columns(lake: Lake, pipeline: str) -> Columns:
+    """Return the columns of the log, from the first table that stores records.
+
+    Raises:
+        StoreError: none of these tables is there, or the log of one cannot be read.
+    """
+    for name in tables.RECORD_TABLES:
+        node = table_columns(lake.table(pipeline, name)).get("record", "string")
+        if not isinstance(node, str):
+            return {field["name"]: field["type"] for field in node["fields"]}
+    raise StoreError(
+        f"pipeline {pipeline} has lost all tables of records ({', '.join(tables.RECORD_TABLES)}), so the types of the "
+        f"state of its windows are not known. {ADVICE}"
+    )
 
 
 def side_columns(pipeline: Pipeline, tag: str) -> Iterable[str]:

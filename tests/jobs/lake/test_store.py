@@ -145,6 +145,13 @@ def test_a_value_column_cannot_become_a_key_column(tmp_path: Path) -> None:
         ensure_table(uri, tables.window_outputs({**KEYS, "carrier": "string"}, {"total": "bigint"}))
 
 
+def test_a_column_that_differs_in_case_only_from_a_stored_one_is_refused(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    ensure_table(uri, tables.window_outputs(KEYS, {"total": "bigint"}))
+    with pytest.raises(SpecError, match=r"'Total' differs in case only from column 'total' of table .*; use that name"):
+        ensure_table(uri, tables.window_outputs(KEYS, {"Total": "bigint"}))
+
+
 def test_a_later_spec_may_add_or_drop_a_key_column(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
     two = {**KEYS, "carrier": "string"}

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -17,8 +18,10 @@ from jobs.ledger.events import (
     with_checks,
 )
 from jobs.ledger.leases import Lease
+from jobs.ledger.ledger import Ledger
 from jobs.ledger.looks import Look, SeenInput, changes_details, looked_event
 from jobs.ledger.projection import project
+from jobs.ledger.removals import Why, removed_event
 from jobs.ledger.view import LedgerView, RequestState
 from jobs.runs import EMPTY_STATE, CheckResult, Counts, LogCoordinates, RunResult, Slice, Verdict
 from tests.support.fuzzing import seeds
@@ -120,6 +123,23 @@ def test_a_run_without_attempts_is_an_error_that_tells_what_to_do() -> None:
     found = view(requested(), *staged(a_result(1)), about(EventKind.CONDEMNED, a_result(1)))
     with pytest.raises(LedgerError, match=r"its attempts were condemned, or none was staged\. Replay its slice"):
         found.run("run1")
+
+
+@pytest.mark.parametrize("digest", ["d", "other"])
+def test_an_earlier_version_has_a_later_attempt_with_equal_rows(tmp_path: Path, digest: str) -> None:
+    first, second = a_result(1, attempt="a1"), a_result(1, attempt="a2", digest=digest)
+    ledger = Ledger(str(tmp_path / "ledger"), now_ms=lambda: 1)
+    ledger.write(lambda _view: [requested(), *staged(first), about(EventKind.PUBLISHED, first, request_id="r")])
+    ledger.write(lambda _view: [requested("s"), *staged(second, "s")])
+    removed = removed_event({("1970-01-01", "a1"): Why.UNPUBLISHED}, who="me", reason="old")
+    ledger.write(lambda _view: [removed])
+    then = ledger.view(at=1)
+    if digest == "d":
+        run = then.run("run1")
+        assert (run.result.attempt_id, run.request_id, run.verdict) == ("a2", "r", Verdict.PASS)
+    else:
+        with pytest.raises(LedgerError, match="were removed by a clean-up"):
+            then.run("run1")
 
 
 def test_a_waiver_lasts_until_another_check_fails() -> None:

@@ -1,5 +1,6 @@
 """`hindcast mend`: damaged rows of any table are made again with the same ids, and nothing else changes."""
 
+import shutil
 from pathlib import Path
 from random import Random
 
@@ -206,3 +207,20 @@ def test_a_published_run_without_an_attempt_that_counts_is_a_finding(tmp_path: P
     assert "Replay the slice with --warm-up" in finding.what
     lake.run(1, 1, warms_up=True)
     assert verify(lake.work().lake, "late", lake.view()).findings == ()
+
+
+def test_a_lost_table_of_late_records_is_named_and_made_again(tmp_path: Path) -> None:
+    rng = Random(1)
+    lake = SmallLake(tmp_path, spec=Spec("tumbling: {size: 70h}", "6h", 0))
+    for day in range(3):
+        lake.append(rng)
+        lake.run(day, day)
+    shutil.rmtree(tmp_path / "late" / tables.LATE_RECORDS)
+    found = verify(lake.work().lake, "late", lake.view())
+    assert ({finding.table for finding in found.findings}, found.mendable) == ({tables.LATE_RECORDS}, (day_text(2),))
+    assert mended(lake, 2).attempts
+    assert verify(lake.work().lake, "late", lake.view()).findings == ()
+    for name in tables.RECORD_TABLES:
+        shutil.rmtree(tmp_path / "late" / name, ignore_errors=True)
+    found = verify(lake.work().lake, "late", lake.view())
+    assert any("has lost all tables of records" in finding.what for finding in found.findings)

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from jobs.lake.leftover_files import LakeFiles
 from jobs.lake.table_files import Attempt
+from jobs.ledger.history import REMEMBERED
 from jobs.ledger.removals import Why
 from jobs.ledger.view import LedgerView, Request
 from jobs.pipeline.files import parse_pipeline
@@ -26,7 +27,7 @@ from jobs.publishing.publishing import publish
 from jobs.publishing.retention import Need
 from jobs.reading.verify import verify
 from tests.support.fuzzing import seeds
-from tests.support.repair_model import DAY_MS, day_text
+from tests.support.repair_model import DAY_MS, Spec, day_text
 from tests.support.small_lake import WHO, SmallLake
 from windowlib.errors import LedgerError, RequestError, SpecError
 
@@ -227,6 +228,25 @@ def test_removed_rows_are_named_and_not_taken_for_damage(lake: SmallLake) -> Non
     assert not (lake.root / "late" / "window_outputs" / "nothing").exists()
 
 
+def test_a_ledger_of_before_a_clean_up_records_again_what_it_has_removed(lake: SmallLake, tmp_path: Path) -> None:
+    lake.now_ms += 40 * DAY_MS
+    lake.append(Random(2))
+    lake.run(4, 4)
+    ledger, backup, seen = tmp_path / "late" / "ledger", tmp_path / "backup", lake.rows()
+    shutil.copytree(ledger, backup)
+    assert {rows.why for rows in cleaned(lake).rows} == {Why.SUPERSEDED, Why.CHECKPOINTS}
+    shutil.rmtree(ledger)
+    shutil.copytree(backup, ledger)
+    REMEMBERED.forget_all()
+    assert len(verify(lake.work().lake, "late", lake.view()).findings) > 10
+    assert cleaned(lake).rows == ()
+    assert verify(lake.work().lake, "late", lake.view()).findings == ()
+    assert lake.rows() == seen
+    version = lake.view().version
+    cleaned(lake)
+    assert lake.view().version == version
+
+
 def test_a_removed_state_is_named_and_a_warm_up_replaces_it(lake: SmallLake) -> None:
     lake.now_ms += 40 * DAY_MS
     lake.append(Random(2))
@@ -246,6 +266,23 @@ def test_a_removed_state_is_named_and_a_warm_up_replaces_it(lake: SmallLake) -> 
     again.run(0, 4)
     assert {*lake.view().published.values()} == {*again.view().published.values()}
     assert lake.rows() == again.rows()
+
+
+def test_an_earlier_version_shows_a_run_by_the_attempt_that_a_warm_up_has_stored_again(tmp_path: Path) -> None:
+    rng = Random(1)
+    kept = RetentionGrammar.model_validate({"superseded": "400d", "unpublished": "30d", "checkpoints": "30d"})
+    lake = SmallLake(tmp_path, spec=Spec("tumbling: {size: 70h}", "6h", 0), retention=kept)
+    for day in range(6):
+        lake.append(rng)
+        lake.run(day, day)
+    lake.now_ms += 46 * DAY_MS
+    assert {rows.why for rows in cleaned(lake).rows} == {Why.CHECKPOINTS}
+    past = {publication.seq: lake.rows(publication.seq) for publication in lake.view().publications}
+    lake.append(rng, 3)
+    assert lake.run(3, 5, warms_up=True).is_published
+    lake.now_ms += DAY_MS
+    assert Why.UNPUBLISHED in {rows.why for rows in cleaned(lake).rows}
+    assert {at: lake.rows(at) for at in past} == past
 
 
 def test_files_stay_for_readers_of_the_version_before_and_are_removed_later(lake: SmallLake) -> None:
