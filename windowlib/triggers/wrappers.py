@@ -66,11 +66,6 @@ class ProcessingTimeout(Trigger):
     def __post_init__(self) -> None:
         if self.timeout_ms < 0:
             raise SpecError(f"time-out trigger: the time-out must not be negative, got {self.timeout_ms} ms")
-        inner = self.inner
-        while isinstance(inner, Wrapping):
-            inner = inner.inner
-        if isinstance(inner, ProcessingTimeout):
-            raise SpecError("time-out trigger: a time-out inside a time-out is not supported; write one of the two")
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
         keeps_timers = ctx.profile.timeout_keeps_timers
