@@ -245,7 +245,7 @@ def _odd_name(table: Table) -> None:
 def test_names_that_do_not_tell_a_column_are_refused(
     tmp_path: Path, change: Callable[[Table], None], words: str
 ) -> None:
-    """Files are read by names. A dropped column alone is no reason to refuse a log."""
+    """The metadata tells that files have other names. A dropped column alone is no reason to refuse a log."""
     table = _filled(tmp_path / "log", partitions=BY_DT)
     change(table)
     table.append(pa.Table.from_pylist([{"id": 1, "dt": 0}], schema=table.schema().as_arrow()))
