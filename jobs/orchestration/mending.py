@@ -13,6 +13,7 @@ from typing import Any
 from jobs.lake.leftover_files import LakeFiles
 from jobs.ledger.events import LedgerEvent, checked_event, mended_event, staged_event
 from jobs.ledger.removals import Why, removed_event
+from jobs.ledger.run_projection import attempts_at
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.attempts import AttemptCondemned
 from jobs.orchestration.mend_orders import findings_of, mend_order, other_records
@@ -132,7 +133,8 @@ def _damages(work: RequestContext, view: LedgerView, slice_: Slice) -> list[Dama
     findings = findings_of(work, view, [run.result.slice for run in runs])
     damages = []
     for run in sorted(runs, key=lambda run: not view.is_in_chain(run.result.run_id)):
-        places = {run_attempt(run), run_attempt(run, tables.QUALITY_RESULTS)}
+        others = {run_attempt(other) for other in attempts_at(view, run.result.run_id)}  # parts of later states
+        places = {run_attempt(run), run_attempt(run, tables.QUALITY_RESULTS), *others}
         own = tuple(finding for finding in findings if (finding.slice_id, finding.attempt_id) in places)
         if own:
             damages.append(Damage(run=run, findings=own))
@@ -156,7 +158,9 @@ def _make_again(
     owns_checks = digest == digest_of(old, tables.QUALITY_RESULTS)
     staged = staged_event(old.request_id, made, is_chain_start=old.is_chain_start)
     why = reason or f"hindcast mend: {damage.findings[0]}"
-    places = {run_attempt(old)} if owns_checks or old.checks_attempt_id != old.result.attempt_id else set()
+    places = {run_attempt(old), *((old.result.slice.slice_id, finding.attempt_id or "") for finding in damage.findings)}
+    if not owns_checks:
+        places -= {run_attempt(old, tables.QUALITY_RESULTS)}
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         _refuse_lost_rows(view, [*warmed, made])

@@ -1,5 +1,6 @@
 """`hindcast mend`: damaged rows of any table are made again with the same ids, and nothing else changes."""
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -7,15 +8,16 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.ledger.removals import Why, removed_event
-from jobs.ledger.view import StagedRun
+from jobs.ledger.view import RequestKind, StagedRun
 from jobs.orchestration.attempts import AttemptCondemned
 from jobs.orchestration.maintenance import verify_all
 from jobs.orchestration.mending import Mended, mend
-from jobs.orchestration.requests import run_request
+from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.retention import RetentionGrammar
 from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.request_context import Asked
 from jobs.publishing.cleaning import clean_lake
+from jobs.publishing.publishing import publish
 from jobs.reading.stored_rows import run_attempt
 from jobs.reading.verify import Span, verify
 from jobs.replay.orders import ReplayOrder
@@ -300,3 +302,37 @@ def test_a_run_of_a_slice_with_other_bounds_than_the_published_one_is_mended(tmp
     done = mend(work, view.slices[slice_id], replayed, who=WHO)
     assert ([*done.attempts], done.left) == ([old.result.run_id], ())
     assert verify(work.lake, "late", work.ledger.view()).findings == ()
+
+
+def test_a_part_of_a_state_by_an_attempt_that_does_not_count_is_verified_and_mended(tmp_path: Path) -> None:
+    """A candidate of days 3 and 4 is computed while the schedule publishes day 3. Then the candidate is published."""
+    rng = Random(2)
+    lake = SmallLake(tmp_path, spec=Spec("tumbling: {size: 70h}", "6h", 0))
+    for _ in range(5):
+        lake.append(rng)
+    lake.run(0, 2)
+    is_first = True
+
+    def replay_beside_the_schedule(order: ReplayOrder) -> list[RunResult]:
+        nonlocal is_first
+        results = replay(order)
+        if is_first:
+            is_first = False
+            assert lake.run(3, 3).is_published
+        return results
+
+    bounds = lake.slices(3, 3)[0].start_ms, lake.slices(4, 4)[0].end_ms
+    asked = Asked(from_ms=bounds[0], to_ms=bounds[1], who=WHO, reason="try", kind=RequestKind.CANDIDATE)
+    tried = run_request(lake.work(), asked, replay_beside_the_schedule, staging=Staging(chunk=2), publish=False)
+    assert publish(lake.work(), who=WHO, request_id=tried.request_id).is_published
+    view = lake.view()
+    assert view.head is not None
+    part = view.head.checkpoint.earlier[-1]
+    counting = view.run(part.run_id)
+    assert counting.result.attempt_id != part.attempt_id
+    lose(lake, "window_state", replace(counting, result=replace(counting.result, attempt_id=part.attempt_id)))
+    assert verify(lake.work().lake, "late", view).mendable == (day_text(3),)
+    assert mended(lake, 3).left == ()
+    assert verify(lake.work().lake, "late", lake.view()).findings == ()
+    lake.append(rng)
+    assert lake.run(5, 5).is_published
