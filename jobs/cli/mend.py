@@ -30,15 +30,15 @@ def mend_command(
 
     `hindcast verify` names the slices. The slice is replayed from the stored state before it, with the spec of the run.
     The new rows must have the run id and the digests of the ledger. Then they count for the run in place of the damaged
-    ones, and publications stay as they are. Nothing changes if the records of the slice, or the state before it, are
-    not there any more. The exit status is 1 if something is still damaged.
+    ones, and publications stay as they are. Nothing changes for a run whose records, or the state before it, are not
+    there any more. The exit status is 1 if something is still damaged, or a run cannot be made again.
     """
     work = places.request_context(places.pipeline(pipeline_name))
     slice_ = slice_of_id(work.pipeline, slice_id, known=work.ledger.view().slices)
     with spark_replayer(master) as replayer:
         mended = mend(work, slice_, replayer, who=options.who(), reason=reason, dry_run=dry_run, master=master)
     options.answer(as_json, mended.to_json(), *_lines(mended, dry_run=dry_run))
-    return options.REFUSED if mended.left else options.OK
+    return options.REFUSED if mended.left or mended.refused else options.OK
 
 
 def _lines(mended: Mended, *, dry_run: bool) -> list[str]:
@@ -47,11 +47,12 @@ def _lines(mended: Mended, *, dry_run: bool) -> list[str]:
         return [f"{where}: everything is as it was written"]
     lines = [str(finding) for findings in mended.damaged.values() for finding in findings]
     if dry_run:
-        lines.append(f"{where}: {counted(len(mended.damaged), 'run')} can be made again")
+        lines.append(f"{where}: {counted(len(mended.damaged) - len(mended.refused), 'run')} can be made again")
         lines.append(f"next: hindcast mend {mended.pipeline} {mended.slice_id}")
     for run_id, attempt_id in mended.attempts.items():
         lines.append(
             f"{where}: run {run_id[:SHOWN_DIGITS]} was made again, with equal digests, as attempt {attempt_id}"
         )
+    lines += [f"{where}: {why}" for why in mended.refused.values()]
     lines += [f"still damaged: {finding}" for finding in mended.left]
     return lines

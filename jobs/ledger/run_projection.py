@@ -219,6 +219,10 @@ class Runs(Mapping[str, StagedRun]):
             raise KeyError(run_id)
         return run
 
+    def attempts_at(self, run_id: str) -> tuple[StagedRun, ...]:
+        """Return all attempts at a run, as they were staged."""
+        return self._runs.of(run_id).staged
+
     @override
     def __contains__(self, run_id: object) -> bool:
         return run_id in self.briefs
@@ -243,3 +247,9 @@ def briefs_among(view: LedgerView, run_ids: Iterable[str]) -> list[RunBrief]:
     """Return the briefs of those runs that count, in the order of the ids."""
     briefs = briefs_of(view)
     return [briefs[run_id] for run_id in run_ids if run_id in briefs]
+
+
+def attempts_at(view: LedgerView, run_id: str) -> tuple[StagedRun, ...]:
+    """Return all attempts at a run that counts, as they were staged; those that do not count, too."""
+    runs = view.runs
+    return runs.attempts_at(run_id) if isinstance(runs, Runs) else (runs[run_id],)

@@ -5,29 +5,25 @@ same run id and digests. One commit of the ledger then lets the new attempt coun
 removed. Publications stay as they are.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, assert_never
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from jobs.lake.leftover_files import LakeFiles
-from jobs.lake.log_match import Match, match_input
 from jobs.ledger.events import LedgerEvent, checked_event, mended_event, staged_event
 from jobs.ledger.removals import Why, removed_event
-from jobs.ledger.seen_log import known_log
+from jobs.ledger.run_projection import attempts_at
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.orchestration.attempts import AttemptCondemned
-from jobs.orchestration.stored_warm_up import restart_of
-from jobs.pipeline.look_back import look_back
-from jobs.pipeline.slices import slices_between
-from jobs.planning.chains import RunsByState, fresh_beginning
-from jobs.planning.request_context import RequestContext, context_of, from_the_beginning
+from jobs.orchestration.mend_orders import findings_of, mend_order, other_records
+from jobs.planning.request_context import RequestContext
 from jobs.publishing.cleaning import delete_removed
 from jobs.reading.quality_ids import quality_digest
 from jobs.reading.stored_rows import Finding, digest_of, run_attempt
-from jobs.reading.verify import Span, verify
 from jobs.replay.orders import Replayer, ReplayOrder
-from jobs.runs import EMPTY_STATE, SHOWN_DIGITS, CheckpointRef, RunResult, Slice, WarmUp
-from windowlib.errors import InvariantBroken, RequestError
+from jobs.runs import SHOWN_DIGITS, RunResult, Slice
+from windowlib.errors import HindcastError, InvariantBroken, LogError, RequestError, SpecError
 from windowlib.records import tables
 
 
@@ -48,6 +44,7 @@ class Mended:
         slice_id: the slice.
         damaged: run id -> what was found.
         attempts: run id -> the attempt that counts now; empty in a dry run.
+        refused: run id -> why the run cannot be made again, if another one of the slice can.
         left: what `verify` still finds at the slice afterwards.
     """
 
@@ -55,6 +52,7 @@ class Mended:
     slice_id: str
     damaged: dict[str, tuple[Finding, ...]]
     attempts: dict[str, str]
+    refused: dict[str, str] = field(default_factory=dict)
     left: tuple[Finding, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -64,6 +62,7 @@ class Mended:
             "slice_id": self.slice_id,
             "damaged": {run_id: [str(finding) for finding in findings] for run_id, findings in self.damaged.items()},
             "attempts": dict(self.attempts),
+            "refused": dict(self.refused),
             "left": [str(finding) for finding in self.left],
         }
 
@@ -84,32 +83,45 @@ def mend(
         master: a Spark master URL, to read the times of earlier records.
 
     Raises:
-        RequestError: a run cannot be made again: its records, spec or state before are not there any more, or the log
-            of a table is damaged. The message tells what to do.
+        RequestError: no run of them can be made again: its records, spec or state before are not there any more, or the
+            log of a table is damaged. The message tells what to do.
         LogError, SpecError: the log cannot be read.
     """
     view = work.ledger.view()
     damages = _damages(work, view, slice_)
-    orders = [_order(work, view, damage.run, master=master) for damage in damages]  # before the replayer starts Spark
-    attempts = {}
-    for damage, order in () if dry_run else zip(damages, orders, strict=True):
-        attempts[damage.run.result.run_id] = _make_again(work, damage, order, replayer=replayer, who=who, reason=reason)
-    left = tuple(_found(work, work.ledger.view(), slice_.slice_id)) if attempts else ()
+    refusals: dict[str, HindcastError] = {}
+    orders: list[tuple[Damage, ReplayOrder]] = []
+    for damage in damages:  # before the replayer starts Spark
+        with _refused(damage.run, refusals):
+            orders.append((damage, mend_order(work, view, damage.run, master=master)))
+    attempts: dict[str, str] = {}
+    for damage, order in () if dry_run else orders:
+        with _refused(damage.run, refusals):
+            run_id = damage.run.result.run_id
+            attempts[run_id] = _make_again(work, damage, order, replayer=replayer, who=who, reason=reason)
+    if refusals and not (orders if dry_run else attempts):
+        raise next(iter(refusals.values()))
     return Mended(
         pipeline=work.pipeline.name,
         slice_id=slice_.slice_id,
         damaged={damage.run.result.run_id: damage.findings for damage in damages},
         attempts=attempts,
-        left=left,
+        refused={run_id: str(error) for run_id, error in refusals.items()},
+        left=findings_of(work, work.ledger.view(), slice_.slice_id) if attempts else (),
     )
 
 
-def _found(work: RequestContext, view: LedgerView, slice_id: str) -> Sequence[Finding]:
-    return verify(work.lake, work.pipeline.name, view, span=Span(slice_id=slice_id)).findings
+@contextmanager
+def _refused(run: StagedRun, refusals: dict[str, HindcastError]) -> Iterator[None]:
+    """Keep the reason why one run cannot be made again, so that the other runs of the slice are."""
+    try:
+        yield
+    except (RequestError, LogError, SpecError) as error:
+        refusals[run.result.run_id] = error
 
 
 def _damages(work: RequestContext, view: LedgerView, slice_: Slice) -> list[Damage]:
-    """Return the runs of a slice whose stored rows are damaged.
+    """Return the runs of a slice whose stored rows are damaged, those of the published chain first.
 
     Raises:
         RequestError: the slice has no run, or a finding belongs to no attempt.
@@ -117,109 +129,21 @@ def _damages(work: RequestContext, view: LedgerView, slice_: Slice) -> list[Dama
     runs = [run for run in view.runs.values() if run.result.slice.slice_id == slice_.slice_id]
     if not runs:
         raise RequestError(f"slice {slice_.slice_id} of pipeline {work.pipeline.name} has no run in the ledger")
-    findings = _found(work, view, slice_.slice_id)
+    findings = findings_of(work, view, slice_.slice_id)
     lost = next((finding for finding in findings if finding.attempt_id is None), None)
     if lost is not None:
         raise RequestError(f"{lost}. This is no damage of the rows of one run, so no run can mend it")
     damages = []
-    for run in runs:
-        places = {run_attempt(run), run_attempt(run, tables.QUALITY_RESULTS)}
+    for run in sorted(runs, key=lambda run: not view.is_in_chain(run.result.run_id)):
+        others = {run_attempt(other) for other in attempts_at(view, run.result.run_id)}  # parts of later states
+        places = {run_attempt(run), run_attempt(run, tables.QUALITY_RESULTS), *others}
         own = tuple(finding for finding in findings if (finding.slice_id, finding.attempt_id) in places)
         if own:
             damages.append(Damage(run=run, findings=own))
+    lost = next((finding for finding in findings if finding.attempt_id is None), None)
+    if lost is not None and (lost.slice_id is None or not damages):
+        raise RequestError(f"{lost}. This is no damage of the rows of one run, so no run can mend it")
     return damages
-
-
-def _order(work: RequestContext, view: LedgerView, run: StagedRun, *, master: str | None) -> ReplayOrder:
-    """Return the order that makes a run again: its slice, after those of a warm-up if the state before was removed.
-
-    Raises:
-        RequestError: its spec, its records or the state before are not there any more.
-    """
-    result, name = run.result, work.pipeline.name
-    own, request = context_of(work, run.request_id)
-    if request.spec_fingerprint != result.spec_fingerprint:
-        raise RequestError(
-            f"run {result.run_id[:SHOWN_DIGITS]} of slice {result.slice.slice_id} has another spec than its request "
-            f"{request.request_id}, so it cannot be made again"
-        )
-    now = own.log_state(view, (result.slice,)).coordinates[result.slice.slice_id]
-    match match_input(run.sightings, now):
-        case Match.SAME | Match.UNKNOWN:  # if unknown, the run id tells
-            pass
-        case Match.CHANGED | Match.DIFFERENT:
-            raise _other_records(name, run)
-        case other:
-            assert_never(other)
-    slices: Sequence[Slice] = (result.slice,)
-    run_before = RunsByState.of(view).before(run)
-    if result.state_before != EMPTY_STATE and run_before is not None and run_before.checkpoint_removal is not None:
-        own = from_the_beginning(own)
-        beginning = fresh_beginning(view, own.log_state(view, ()), result.slice)
-        before, warm_up = None, restart_of(own, slices, beginning=beginning, master=master)
-        first_ms = result.slice.start_ms if warm_up is None else warm_up.first.start_ms
-        slices = slices_between(own.pipeline, first_ms, result.slice.end_ms)
-    else:
-        before, warm_up = _before(name, run, run_before, warm_up=request.warm_up)
-        _check_state(own, view, run, before=before)
-    return ReplayOrder(
-        pipeline=own.pipeline,
-        lake=own.lake,
-        slices=tuple(slices),
-        before=before,
-        warm_up=warm_up,
-        request_id=run.request_id,
-        attempt_id=own.new_id(),
-        known_log=known_log(view, look_back(own.pipeline, slices).every),
-        ledger=own.ledger.newest(),
-    )
-
-
-def _before(
-    name: str, run: StagedRun, before: StagedRun | None, *, warm_up: WarmUp | None
-) -> tuple[CheckpointRef | None, WarmUp | None]:
-    """Return what a run started from: a checkpoint, or the time of a warm-up, or nothing. `before` left its state.
-
-    Raises:
-        RequestError: no run has left that state.
-    """
-    state = run.result.state_before
-    if state == EMPTY_STATE:
-        return None, None
-    if warm_up is not None and warm_up.fingerprint == state:
-        return None, warm_up
-    if before is None:
-        raise RequestError(
-            f"slice {run.result.slice.slice_id} of pipeline {name} started from state {state[:SHOWN_DIGITS]}, which no "
-            "stored run has left, so it cannot be made again"
-        )
-    return before.checkpoint, None
-
-
-def _check_state(work: RequestContext, view: LedgerView, run: StagedRun, *, before: CheckpointRef | None) -> None:
-    """Refuse if the state before a run is damaged.
-
-    Raises:
-        RequestError: names the slice to mend first.
-    """
-    checked = (*tables.STATE_TABLES, tables.WATERMARKS)
-    for part in () if before is None else before.parts:
-        findings = _found(work, view, part.slice_id)
-        own = (finding for finding in findings if finding.attempt_id == part.attempt_id and finding.table in checked)
-        if (finding := next(own, None)) is not None:
-            raise RequestError(
-                f"slice {run.result.slice.slice_id} cannot be made again, because the state before it is damaged: "
-                f"{finding}. Mend that first: hindcast mend {work.pipeline.name} {part.slice_id}"
-            )
-
-
-def _other_records(name: str, run: StagedRun) -> RequestError:
-    slice_id = run.result.slice.slice_id
-    return RequestError(
-        f"slice {slice_id} of pipeline {name} has other records in the log now than run "
-        f"{run.result.run_id[:SHOWN_DIGITS]} read, so the run cannot be made again. Restore the log, or replay the "
-        f"slice with the records that it has now: hindcast run {name} --from {slice_id} …"
-    )
 
 
 def _make_again(
@@ -231,12 +155,14 @@ def _make_again(
     if warmed:
         order = replace(order, slices=order.slices[-1:], before=warmed[-1].stored_state, warm_up=None)
     [made] = replayer(order)
-    _compare(work.pipeline.name, old, made)
+    _compare(work, old, made)
     digest = quality_digest(made.checks, made.extras.get("checks_fingerprint"))
     owns_checks = digest == digest_of(old, tables.QUALITY_RESULTS)
     staged = staged_event(old.request_id, made, is_chain_start=old.is_chain_start)
     why = reason or f"hindcast mend: {damage.findings[0]}"
-    places = {run_attempt(old)} if owns_checks or old.checks_attempt_id != old.result.attempt_id else set()
+    places = {run_attempt(old), *((old.result.slice.slice_id, finding.attempt_id or "") for finding in damage.findings)}
+    if not owns_checks:
+        places -= {run_attempt(old, tables.QUALITY_RESULTS)}
 
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         _refuse_lost_rows(view, [*warmed, made])
@@ -273,7 +199,7 @@ def _refuse_lost_rows(view: LedgerView, results: Sequence[RunResult]) -> None:
 
 
 def _warmed_up(order: ReplayOrder, run: StagedRun, *, replayer: Replayer) -> list[RunResult]:
-    """Replay the slices before that of a run, of which a clean-up has removed the states.
+    """Replay the slices before that of a run, of which no state is stored any more.
 
     Raises:
         RequestError: they leave another state than the run started from.
@@ -299,16 +225,16 @@ def _warm_up_events(view: LedgerView, request_id: str, result: RunResult) -> lis
     return [staged] if result.run_id in view.runs else [staged, checked_event(request_id, result)]
 
 
-def _compare(name: str, old: StagedRun, made: RunResult) -> None:
+def _compare(work: RequestContext, old: StagedRun, made: RunResult) -> None:
     """Refuse an attempt that is not equal to the run in the ledger.
 
     Raises:
         RequestError: its records or its state before are others.
         InvariantBroken: equal inputs gave other rows.
     """
-    then = old.result
+    then, name = old.result, work.pipeline.name
     if made.input_fingerprint != then.input_fingerprint:
-        raise _other_records(name, old)
+        raise other_records(name, work.ledger.view(), old)
     if made.run_id != then.run_id:
         raise RequestError(
             f"slice {then.slice.slice_id} of pipeline {name} was made again as run {made.run_id[:SHOWN_DIGITS]}, and "

@@ -12,8 +12,9 @@ from windowlib.errors import RequestError
 
 
 def restart_of(
-    work: RequestContext, slices: Sequence[Slice], *, beginning: Slice | None = None, master: str | None = None
-) -> WarmUp | None:
+    work: RequestContext, slices: Sequence[Slice], *, beginning: Slice | None = None, master: str | None = None,
+    state: str | None = None,
+) -> WarmUp | None:  # fmt: skip
     """Return the warm-up of a chain that begins with these slices; None if it needs none.
 
     Args, and raises: as `jobs.replay.restart.restart_before`. `master` is a Spark master URL.
@@ -23,7 +24,7 @@ def restart_of(
 
     session = LazySession.named("hindcast --warm-up", master)
     try:
-        return restart_before(session, work, slices, beginning=beginning)
+        return restart_before(session, work, slices, beginning=beginning, state=state)
     finally:
         session.stop()
 

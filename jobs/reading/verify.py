@@ -17,6 +17,7 @@ from jobs.lake.filtered_files import records_of
 from jobs.lake.lake import Lake
 from jobs.lake.store import attempt_batches, table_columns
 from jobs.lake.table_files import Attempt
+from jobs.ledger.run_projection import attempts_at
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.plain_text import counted
 from jobs.reading.id_sums import add_sums
@@ -103,6 +104,7 @@ def verify(
 ) -> Verification:
     """Compare all rows of the attempts that count, published or staged, with their ids, checks and digests.
 
+    States of these attempts may have parts of attempts that do not count. The state rows of those are compared as well.
     A published run without an attempt that counts is a finding. Rows of other runs that a clean-up has removed are not
     missed.
 
@@ -122,9 +124,10 @@ def verify(
     )
     stored = StoredRuns(lake, pipeline, view, None)
     findings = [*_without_rows(view, wanted), *(finding for run in runs for finding in _state(run))]
-    rows = 0
-    for table in _tables(runs):
+    rows, parts = 0, _other_parts(view, wanted)
+    for table in _tables([*runs, *parts]):
         kept = [run for run in runs if not (table in STATE_TABLES and run_attempt(run) in view.removed_checkpoints)]
+        kept += parts if table in STATE_TABLES else []
         count, wrong = _compared(stored, table, kept, at_once=rows_at_once) if kept else (0, [])
         rows += count
         findings += wrong
@@ -198,6 +201,17 @@ def _without_rows(view: LedgerView, span: Span) -> Iterator[Finding]:
                     "their rows were removed. Replay the slice with --warm-up"
                 )
                 yield Finding(table=tables.LEDGER, slice_id=slice_id, attempt_id=None, file=None, what=what)
+
+
+def _other_parts(view: LedgerView, span: Span) -> list[StagedRun]:
+    """Return the attempts at slices that do not count and that stored a part of the state after a run that counts."""
+    parts = {part for run in view.runs.values() if run.checkpoint_removal is None for part in run.checkpoint.earlier}
+    attempts = [
+        next((other for other in attempts_at(view, part.run_id) if other.result.attempt_id == part.attempt_id), run)
+        for part in sorted(parts, key=lambda part: (part.slice_id, part.attempt_id))
+        if (run := view.runs.get(part.run_id)) is not None and run.result.attempt_id != part.attempt_id
+    ]
+    return [attempt for attempt in attempts if span.holds(attempt.result.slice)]
 
 
 def _state(run: StagedRun) -> Iterator[Finding]:

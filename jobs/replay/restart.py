@@ -66,8 +66,9 @@ class SliceTime:
 
 
 def restart_before(
-    session: LazySession | None, work: RequestContext, slices: Sequence[Slice], *, beginning: Slice | None = None
-) -> WarmUp | None:
+    session: LazySession | None, work: RequestContext, slices: Sequence[Slice], *, beginning: Slice | None = None,
+    state: str | None = None,
+) -> WarmUp | None:  # fmt: skip
     """Return the warm-up after which the state before some slices equals that of a chain.
 
     None if the chain needs no warm-up: the slice before has a published run of the same spec, and its state is stored.
@@ -77,6 +78,8 @@ def restart_before(
         work: the context.
         slices: the first of them is the first slice whose rows are wanted.
         beginning: the slice with which the chain begins without earlier records; None: the first one of the log.
+        state: the fingerprint of the wanted state, which is not stored. If it is that of the time alone, as at the
+            first slice of a warm-up, the chain begins with it at the first of the slices.
 
     Raises:
         RequestError: nothing bounds how long a record matters to the pipeline's windows; or the log has to be read, and
@@ -89,7 +92,7 @@ def restart_before(
         return WarmUp(first=at)
     published = None if previous is None else view.published_chain_run(previous.slice_id)
     is_own = published is not None and published.result.spec_fingerprint == spec_fingerprint(pipeline)
-    if is_own and published is not None and published.checkpoint_removal is None:
+    if is_own and published is not None and published.checkpoint_removal is None and state is None:
         return None
     log_state = work.log_state(view, slices)
     first = beginning or log_state.first_data
@@ -106,6 +109,8 @@ def restart_before(
     if passed is None and session is not None:
         passed = times_of_log(session, work, before, reach=reach, known=known_log(view, before))
     assert passed is not None, "one of both has them"
+    if (time := warm_up_from(at, passed[-1].after)).fingerprint == state:
+        return time
     number = first_that_matters(passed, reach, at)
     start = at if number == len(passed) else passed[number].slice
     return warm_up_from(start, passed[number - 1].after if number else ())

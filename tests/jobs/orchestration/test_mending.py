@@ -1,6 +1,7 @@
 """`hindcast mend`: damaged rows of any table are made again with the same ids, and nothing else changes."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -8,15 +9,22 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.ledger.removals import Why, removed_event
+from jobs.ledger.view import RequestKind, StagedRun
 from jobs.orchestration.attempts import AttemptCondemned
 from jobs.orchestration.maintenance import verify_all
 from jobs.orchestration.mending import Mended, mend
+from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.retention import RetentionGrammar
+from jobs.pipeline.slices import parse_bound, slices_between
+from jobs.planning.request_context import Asked
 from jobs.publishing.cleaning import clean_lake
+from jobs.publishing.publishing import publish
 from jobs.reading.stored_rows import run_attempt
 from jobs.reading.verify import Span, verify
 from jobs.replay.orders import ReplayOrder
-from jobs.runs import RunResult
+from jobs.replay.restart import restart_before
+from jobs.runs import EMPTY_STATE, RunResult
+from tests.support.day_chains import SESSION, Place, Put, replayed, run as day_chain_run
 from tests.support.flipped_bits import bits_in_pages, flip
 from tests.support.fuzzing import seeds
 from tests.support.repair_model import DAY_MS, Spec, day_text
@@ -164,10 +172,20 @@ def cleaned(lake: SmallLake) -> None:
     clean_lake(lake.work(), older_than_ms=0, who=WHO, dry_run=False)
 
 
-def lake_without_old_states(root: Path) -> SmallLake:
-    """Return a lake whose day 1 can only be made again after a warm-up, and of which a file is lost."""
+def lose(lake: SmallLake, table: str, run: StagedRun) -> None:
+    """Remove the files of a run in a table."""
+    slice_id, attempt_id = run_attempt(run)
+    directory = lake.root / "late" / table / f"slice_id={slice_id}" / f"attempt_id={attempt_id}"
+    paths = [*directory.glob("*.parquet")]
+    assert paths
+    for path in paths:
+        path.unlink()
+
+
+def lake_without_old_states(root: Path, day: int = 1, size: str = "70h") -> SmallLake:
+    """Return a lake of which a file of a day is lost. The day can only be made again after a warm-up."""
     rng = Random(1)
-    lake = SmallLake(root, spec=Spec("tumbling: {size: 70h}", "6h", 0))
+    lake = SmallLake(root, spec=Spec(f"tumbling: {{size: {size}}}", "6h", 0))
     for _ in range(DAYS):
         lake.append(rng)
     lake.run(0, DAYS - 2)
@@ -175,8 +193,8 @@ def lake_without_old_states(root: Path) -> SmallLake:
     lake.now_ms += 60 * DAY_MS
     lake.retention = RetentionGrammar().model_copy(update={"checkpoints_ms": DAY_MS})
     cleaned(lake)
-    [tallies] = (path for path in files_that_count(lake) if f"tallies/slice_id={day_text(1)}" in str(path))
-    tallies.unlink()
+    view = lake.view()
+    lose(lake, "tallies", view.run(view.published[day_text(day)]))
     return lake
 
 
@@ -224,3 +242,115 @@ def test_a_lost_table_of_late_records_is_named_and_made_again(tmp_path: Path) ->
         shutil.rmtree(tmp_path / "late" / name, ignore_errors=True)
     found = verify(lake.work().lake, "late", lake.view())
     assert any("has lost all tables of records" in finding.what for finding in found.findings)
+
+
+def test_a_damaged_run_of_a_warm_up_of_mend_is_mended(tmp_path: Path) -> None:
+    """No request stores that warm-up, which begins with the time alone."""
+    lake = lake_without_old_states(tmp_path, day=3, size="30h")
+    before = lake.view().runs.keys()
+    assert mended(lake, 3).left == ()
+    view = lake.view()
+    first, *_ = warmed = [run for run in view.runs.values() if run.result.run_id not in before]
+    assert first.result.state_before not in {EMPTY_STATE, *(run.result.state_after for run in view.runs.values())}
+    for run in warmed:
+        lose(lake, "tallies", run)
+        [slice_id] = verify(lake.work().lake, "late", lake.view()).mendable
+        assert mend(lake.work(), lake.view().slices[slice_id], replay, who=WHO).left == ()
+    assert verify(lake.work().lake, "late", lake.view()).findings == ()
+
+
+@pytest.mark.parametrize("table", ["tallies", "window_state"])
+def test_a_damaged_warm_up_run_is_mended_although_those_before_it_were_removed(tmp_path: Path, table: str) -> None:
+    rng = Random(1)
+    lake = SmallLake(tmp_path)
+    for day in range(DAYS):
+        lake.append(rng)
+        lake.run(day, day)
+    lake.spec = Spec("tumbling: {size: 70h}", "6h", 0)
+    assert lake.run(4, 5, warms_up=True).is_published
+    lake.now_ms += 5 * DAY_MS
+    lake.retention = RetentionGrammar().model_copy(update={"superseded_ms": DAY_MS, "unpublished_ms": DAY_MS})
+    cleaned(lake)
+    view = lake.view()
+    [warmed] = (run for run in view.runs.values() if run.result.slice.slice_id == day_text(3) and not run.is_chain_start
+                and run.result.run_id not in view.published.values())  # fmt: skip
+    lose(lake, table, warmed)
+    assert mended(lake, 3).left == ()
+    assert verify(lake.work().lake, "late", lake.view()).findings == ()
+
+
+def test_the_run_that_readers_see_is_mended_although_another_one_cannot_be(tmp_path: Path) -> None:
+    rng = Random(1)
+    lake = SmallLake(tmp_path)
+    for day in range(3):
+        lake.append(rng)
+        lake.run(day, day)
+    superseded = lake.view().published[day_text(1)]
+    lake.append(rng, 1)
+    assert lake.run(1, 2).is_published
+    seen, view = lake.rows(), lake.view()
+    shown = view.published[day_text(1)]
+    lose(lake, "window_outputs", view.run(superseded))
+    lose(lake, "window_outputs", view.run(shown))
+    assert {*mended(lake, 1, dry_run=True).refused} == {superseded}
+    done = mended(lake, 1)
+    assert ([*done.attempts], [*done.refused], len(done.left)) == ([shown], [superseded], 1)
+    assert lake.rows() == seen
+    with pytest.raises(RequestError, match="or let a clean-up remove these rows, which readers do not see"):
+        mended(lake, 1)
+
+
+def test_a_run_of_a_slice_with_other_bounds_than_the_published_one_is_mended(tmp_path: Path) -> None:
+    """The slices were days in UTC, and are days of another time zone."""
+    place = Place(tmp_path)
+    for day in range(3):
+        place.put(Put(day, 24 * day + 1), Put(day, 24 * day + 5))
+    day_chain_run(place.work(), 0, 3)
+    work = place.work(slices="{by: day, timezone: America/New_York}")
+    bounds = [parse_bound(work.pipeline, text) for text in ("1970-01-05", "1970-01-08")]
+    slices = slices_between(work.pipeline, bounds[0], bounds[1])
+    warm_up = restart_before(SESSION, work, slices)
+    asked = Asked(from_ms=bounds[0], to_ms=bounds[1], who=WHO, reason="", warm_up=warm_up)
+    assert run_request(work, asked, replayed, publish=True).is_published
+    view = work.ledger.view()
+    old = next(run for run in view.runs.values() if run.result.run_id not in view.published.values())
+    slice_id, attempt_id = run_attempt(old)
+    [path] = (tmp_path / "late" / "tallies").glob(f"slice_id={slice_id}/attempt_id={attempt_id}/*.parquet")
+    path.unlink()
+    done = mend(work, view.slices[slice_id], replayed, who=WHO)
+    assert ([*done.attempts], done.left) == ([old.result.run_id], ())
+    assert verify(work.lake, "late", work.ledger.view()).findings == ()
+
+
+def test_a_part_of_a_state_by_an_attempt_that_does_not_count_is_verified_and_mended(tmp_path: Path) -> None:
+    """A candidate of days 3 and 4 is computed while the schedule publishes day 3. Then the candidate is published."""
+    rng = Random(2)
+    lake = SmallLake(tmp_path, spec=Spec("tumbling: {size: 70h}", "6h", 0))
+    for _ in range(5):
+        lake.append(rng)
+    lake.run(0, 2)
+    is_first = True
+
+    def replay_beside_the_schedule(order: ReplayOrder) -> list[RunResult]:
+        nonlocal is_first
+        results = replay(order)
+        if is_first:
+            is_first = False
+            assert lake.run(3, 3).is_published
+        return results
+
+    bounds = lake.slices(3, 3)[0].start_ms, lake.slices(4, 4)[0].end_ms
+    asked = Asked(from_ms=bounds[0], to_ms=bounds[1], who=WHO, reason="try", kind=RequestKind.CANDIDATE)
+    tried = run_request(lake.work(), asked, replay_beside_the_schedule, staging=Staging(chunk=2), publish=False)
+    assert publish(lake.work(), who=WHO, request_id=tried.request_id).is_published
+    view = lake.view()
+    assert view.head is not None
+    part = view.head.checkpoint.earlier[-1]
+    counting = view.run(part.run_id)
+    assert counting.result.attempt_id != part.attempt_id
+    lose(lake, "window_state", replace(counting, result=replace(counting.result, attempt_id=part.attempt_id)))
+    assert verify(lake.work().lake, "late", view).mendable == (day_text(3),)
+    assert mended(lake, 3).left == ()
+    assert verify(lake.work().lake, "late", lake.view()).findings == ()
+    lake.append(rng)
+    assert lake.run(5, 5).is_published
