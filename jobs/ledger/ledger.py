@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from jobs.disk_errors import disk_problem
 from jobs.lake.delta_tables import pause_s
 from jobs.ledger.chain import Link, check_chain, linked
-from jobs.ledger.events import STORAGE_KINDS, EventKind, LedgerEvent
+from jobs.ledger.events import STORAGE_KINDS, LedgerEvent
 from jobs.ledger.head import Head, recovered_event
 from jobs.ledger.history import REMEMBERED, EventHistory
 from jobs.ledger.projection import Projection
@@ -94,8 +94,8 @@ class Ledger:
         for event in self._history.events:
             if event.seq <= at or event.kind in STORAGE_KINDS:
                 state.add(event)
-            elif event.kind is EventKind.STAGED and _counts(event, newest):
-                state.runs.stage_again(event)
+            elif (run := newest.runs.get(event.run_id or "")) is not None:
+                state.runs.store_again(event, run)
         return state.view(at)
 
     def write(self, decide: Decide) -> LedgerView:
@@ -342,9 +342,3 @@ class Ledger:
             _log.warning("%s", error)  # the commit is written, so the write has succeeded
         else:
             self._given_up = None
-
-
-def _counts(staged: LedgerEvent, view: LedgerView) -> bool:
-    """Return whether an attempt that was staged is the one that counts for its run."""
-    run = view.runs.get(staged.run_id or "")
-    return run is not None and run.result.attempt_id == staged.attempt_id

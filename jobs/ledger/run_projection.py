@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from jobs.ledger.attempt_choice import AttemptChoice, content_of
-from jobs.ledger.events import LedgerEvent, checks_fingerprint_of, run_result, with_checks
+from jobs.ledger.events import EventKind, LedgerEvent, StoredChecks, checks_fingerprint_of, run_result, with_checks
 from jobs.ledger.later import Later
 from jobs.ledger.plain_codec import Codec
 from jobs.ledger.request_projection import text_of
@@ -121,11 +121,23 @@ class RunsProjection:
         if staged:
             self._add(self.attempts.mend(staged, event))
 
-    def stage_again(self, event: LedgerEvent) -> None:
-        """Take in that rows of a run are also stored by an attempt that was staged after the version of the view."""
+    def store_again(self, event: LedgerEvent, run: StagedRun) -> None:
+        """Take in an attempt after the version of the view, if it counts for the run now and stored equal rows."""
+        if event.kind is EventKind.STAGED and event.attempt_id == run.result.attempt_id:
+            self._stage_again(event)
+        elif event.kind is EventKind.CHECKED and event.attempt_id == run.checks_attempt_id:
+            self._check_again(event)
+
+    def _stage_again(self, event: LedgerEvent) -> None:
         first = next(iter(self.of(text_of(event, "run_id")).staged), None)
         if first is not None and content_of(result := run_result(event)) == content_of(first.result):
             self._add(replace(first, result=result, checks_attempt_id=result.attempt_id))
+
+    def _check_again(self, event: LedgerEvent) -> None:
+        run_id = text_of(event, "run_id")
+        checked = self.of(run_id).checked
+        if checked is not None and _content(event) == _content(checked):
+            self.change(run_id, checked=replace(checked, attempt_id=event.attempt_id))
 
     def _add(self, run: StagedRun) -> None:
         """Add an attempt at a run. If any attempt was staged as the beginning of a chain, the run is one."""
@@ -189,6 +201,10 @@ class RunsProjection:
         if judgement is not None:
             checks["result"] = judgement.added_to(checks.get("result", chosen.result))
         return replace(chosen, **checks, judgement=judgement, waiver=events.waiver, sightings=events.sightings), False
+
+
+def _content(checked: LedgerEvent) -> tuple[object, ...]:
+    return checks_fingerprint_of(checked), StoredChecks(checked)
 
 
 class Runs(Mapping[str, StagedRun]):

@@ -10,7 +10,9 @@ An attempt at a slice is needed if its run is one of these:
 
 The state after a run is needed if the run is needed. Of a run that readers see, it is needed only for the time
 `retention.checkpoints` after the publication of the next slice, because that slice can then be replayed alone. So the
-newest state of each chain is always needed. A state may be stored in parts, and all of them are needed.
+newest state of each chain and the one before the newest publication are always needed. After several rollbacks in a
+row, the state of the new head may be removed: the next slice then begins with a warm-up. A state may be
+stored in parts, and all of them are needed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -41,6 +41,7 @@ FORMAT: Final = 2
 MOST_MS: Final = 2**53
 """Instants farther from 1970 are those of no window."""
 _NUMBER: Final = "__number"
+_Span = tuple[int, int]
 _TIMED: Final = ("tumbling", "sliding", "session", "dynamic_session")
 """The kinds of windows that end by time."""
 
@@ -75,10 +76,7 @@ def upstream_slices(lake: Lake, view: LedgerView, log: LogGrammar) -> list[Upstr
     runs = published_runs(view)
     if log.panes != "final":
         return [UpstreamSlice(run=run, parts=(run,)) for run in runs]
-    assert log.pipeline is not None, "the log is a table of a pipeline"
-    with reading(uri := lake.table(log.pipeline, log.table)):
-        table = open_table(uri)
-        bounds = {} if table is None else table.listing().times("window_end", statistics_digests(runs))
+    bounds = _bounds(lake, view, log, runs=runs)
     untils_ms = _untils_ms(view, runs, bounds)
     slices, parts, final_ms = list[UpstreamSlice](), list[tuple[StagedRun, int, int]](), MIN_TIME_MS
     for run, until_ms in zip(runs, untils_ms, strict=True):
@@ -90,7 +88,43 @@ def upstream_slices(lake: Lake, view: LedgerView, log: LogGrammar) -> list[Upstr
     return slices
 
 
-def _untils_ms(view: LedgerView, runs: Sequence[StagedRun], bounds: Mapping[Attempt, tuple[int, int]]) -> Sequence[int]:
+def _bounds(lake: Lake, view: LedgerView, log: LogGrammar, *, runs: Sequence[StagedRun]) -> dict[Attempt, _Span]:
+    """Return two instants in ms, between which all windows of a run end, for each attempt with files.
+
+    They are those of the statistics. After OPTIMIZE, the rows are read, because windows that are records of a slice
+    must not become records of another one.
+
+    Raises:
+        StoreError: the table cannot be read.
+    """
+    assert log.pipeline is not None, "the log is a table of a pipeline"
+    digests = statistics_digests(runs)
+    with reading(uri := lake.table(log.pipeline, log.table)):
+        table = open_table(uri)
+        if table is None:
+            return {}
+        bounds = table.listing().times("window_end", digests)
+        rewritten = {attempt for attempt, digest in digests.items() if digest is not None and attempt not in bounds}
+        rewritten &= {file.attempt for file in table.listing().of(rewritten)}
+    stored, others = StoredRuns(lake, log.pipeline, view), [run for run in runs if run_attempt(run) in rewritten]
+    for batch in stored.batches(log.table, others, ("window_end", *tables.PARTITION_COLUMNS)) if others else ():
+        for attempt, (first_ms, last_ms) in _ends_ms(batch).items():
+            own = bounds.get(attempt, (MAX_TIME_MS, MIN_TIME_MS))
+            bounds[attempt] = min(own[0], first_ms), max(own[1], last_ms + 1)
+    return bounds
+
+
+def _ends_ms(batch: "pa.RecordBatch") -> dict[Attempt, _Span]:
+    """Return the first and the last end of a window of each attempt."""
+    import pyarrow as pa
+
+    ends = batch["window_end"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+    rows = pa.table({"end": ends} | {name: batch[name] for name in tables.PARTITION_COLUMNS})
+    grouped = rows.group_by([*tables.PARTITION_COLUMNS]).aggregate([("end", "min"), ("end", "max")]).to_pylist()
+    return {(each["slice_id"], each["attempt_id"]): (each["end_min"], each["end_max"]) for each in grouped}
+
+
+def _untils_ms(view: LedgerView, runs: Sequence[StagedRun], bounds: Mapping[Attempt, _Span]) -> Sequence[int]:
     """Return the end of the last windows of each slice: they are final after its run, and no later run has a pane.
 
     A run of a repair, or of a spec with a greater lateness, has panes of windows that were final before it.

@@ -136,7 +136,8 @@ def test_an_earlier_version_has_a_later_attempt_with_equal_rows(tmp_path: Path, 
     then = ledger.view(at=1)
     if digest == "d":
         run = then.run("run1")
-        assert (run.result.attempt_id, run.request_id, run.verdict) == ("a2", "r", Verdict.PASS)
+        assert (run.result.attempt_id, run.checks_attempt_id) == ("a2", "a2")
+        assert (run.request_id, run.seq, run.verdict) == ("r", 1, Verdict.PASS)
     else:
         with pytest.raises(LedgerError, match="were removed by a clean-up"):
             then.run("run1")
