@@ -1,6 +1,7 @@
 """An event log that is the sequence of the rows that were inserted into a Delta table (`changes: inserts`)."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from jobs.lake.parquet_files import open_parquet
 from jobs.storage import file_system
 from windowlib.errors import LogError
 from windowlib.records.change_feed import CHANGE_TYPE, INSERT
+from windowlib.records.column_types import Node
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +39,7 @@ _RETENTION: Final = (
     "files were inserted and which were updated. Set delta.logRetentionDuration to more than the age of the records "
     "that you replay, and `log.slice.first` to a slice after these commits"
 )
+_OFFSET: Final = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
 KEPT_COUNTS: Final = 50_000
 """The numbers of inserted rows of so many files of the feed are kept. No file of it is written again."""
 
@@ -188,7 +191,9 @@ class InsertsVersion(LogVersion):
         return DataFile(
             path=path,
             partition={
-                name: values[physical[name]] or None for name in self.partition_columns if self.nodes[name] != "binary"
+                name: _with_offset(values[physical[name]], self.nodes[name]) or None
+                for name in self.partition_columns
+                if self.nodes[name] != "binary"
             },
             records=self._inserts(root, path) if is_feed else statistics.get("numRecords"),
             bytes=int(add.get("size") or 0),
@@ -218,6 +223,11 @@ class InsertsVersion(LogVersion):
     def removal(self, columns: Sequence[str]) -> str:
         """Return what a person can do about inserted records without a slice: they stay in the log."""
         return f"replay a copy of the table without them ({', '.join(columns)})"
+
+
+def _with_offset(text: str | None, node: Node) -> str | None:
+    """Return a partition value with the offset that a TIMESTAMP without one has (the Delta protocol): that of UTC."""
+    return f"{text}Z" if node == "timestamp" and text and not _OFFSET.search(text) else text
 
 
 @cached(LRUCache(KEPT_COUNTS), lock=Lock())

@@ -172,12 +172,20 @@ def _run_line(run: StagedRun, view: LedgerView, shown: StagedRun | None) -> RunL
 
 
 def _lost(view: LedgerView, slice_id: str, staged: set[str]) -> list[LostAttempt]:
-    """Return the attempts at a slice without a run, newest first."""
+    """Return the attempts at a slice without a run, newest first.
+
+    An attempt stages all its slices at once. One that was staged, but not for this slice, was divided before it.
+    """
     lost = [
         (attempt.at_ms, attempt.attempt_id, request)
         for request in view.requests.values()
         for attempt in request.attempts
-        if slice_id in attempt.slice_ids and attempt.attempt_id not in staged
+        if slice_id in attempt.slice_ids
+        and attempt.attempt_id not in staged
+        and (
+            attempt.attempt_id not in view.staged_attempts
+            or f"{request.runs.get(slice_id)}/{attempt.attempt_id}" in view.condemned
+        )
     ]
     return [
         LostAttempt(

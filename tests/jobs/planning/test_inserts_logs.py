@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.lake.inserts_place import InsertsPlace
 from jobs.lake.lake import Lake
 from jobs.lake.log_match import Match
 from jobs.lake.log_rows import find_records
@@ -256,3 +257,15 @@ def test_a_commit_that_is_not_the_one_of_an_earlier_run_is_refused(tmp_path: Pat
     first.write_text(first.read_text("utf-8").replace('"operation":"WRITE"', '"operation":"wRITE"'), "utf-8")
     shop.append(records(random.Random(9), 100, 1, day=1))
     assert "is not the file that an earlier run has read" in _refusal(shop)
+
+
+def test_a_partition_of_timestamps_has_the_offset_of_utc(tmp_path: Path) -> None:
+    """Writers store it without one. A task converts the text of the partition to the type of the column."""
+    write_deltalake(
+        str(tmp_path / "log"),
+        pa.table({"k": [1, 2], "at": pa.array([0, None], pa.timestamp("us", "UTC"))}),
+        partition_by=["at"],
+        configuration=FEED,
+    )
+    texts = {file.partition["at"] for file in InsertsPlace(uri=str(tmp_path / "log")).open().files()}
+    assert texts == {"1970-01-01 00:00:00.000000Z", None}
