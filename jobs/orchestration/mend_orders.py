@@ -1,7 +1,6 @@
 """How a run with damaged rows is made again: the order for its slice, from the stored state before or a warm-up."""
 
-from collections.abc import Sequence
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from jobs.lake.log_match import Match, match_input
 from jobs.ledger.seen_log import known_log
@@ -17,6 +16,9 @@ from jobs.replay.orders import ReplayOrder
 from jobs.runs import EMPTY_STATE, SHOWN_DIGITS, CheckpointRef, Slice, WarmUp
 from windowlib.errors import RequestError
 from windowlib.records import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def findings_of(work: RequestContext, view: LedgerView, slice_id: str) -> tuple[Finding, ...]:
