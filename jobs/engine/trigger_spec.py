@@ -71,6 +71,9 @@ def _delta(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:  # noqa
 def _timeout(grammar: TriggerGrammar, build: Build, path: str) -> Trigger:
     timeout = grammar.timeout
     assert timeout is not None, "its kind requires it"
+    if any(part.timeout for part in timeout.trigger.whole()) and build.pipeline.semantics != "flink":
+        message = "a time-out inside a time-out waits for the same instant as the outer one; write one of the two"
+        raise PlacedSpecError.at(build.pipeline.source, f"{path}.timeout.trigger", message)
     inner = trigger(timeout.trigger, build, f"{path}.timeout.trigger")
     return ProcessingTimeout(inner=inner, timeout_ms=timeout.after_ms, resets=timeout.restart, clears=timeout.clear)
 

@@ -30,7 +30,6 @@ from windowlib.triggers.flink import (
 )
 from windowlib.triggers.protocol import Trigger
 from windowlib.triggers.wrappers import ProcessingTimeout, Purging
-from windowlib.triggers.wrapping import Wrapping
 from windowlib.windows.assigners import Assigner, Global, Session, Sliding, Stagger, Tumbling
 from windowlib.windows.evictors import Evictor, KeepCount
 from windowlib.windows.fast.fast_operator import FastOperator
@@ -98,8 +97,6 @@ class WindowSpec:
             self._check_retracting()
         if self.profile.has_composite_triggers:
             self._check_beam()
-        if self.profile.timeout_keeps_timers:
-            self._check_timeouts()
         if self.profile.refuses_leftovers:
             self._check_losses()
 
@@ -167,17 +164,6 @@ class WindowSpec:
             raise SpecError(
                 f"the profile {self.profile.name!r} emits an ON_TIME pane even if it is empty, and a reduce has no "
                 "value then; use aggregates or a fold, or accumulation: accumulating"
-            )
-
-    def _check_timeouts(self) -> None:
-        inner, timeouts = self.trigger, 0
-        while isinstance(inner, (Wrapping, ProcessingTimeout)):
-            timeouts += isinstance(inner, ProcessingTimeout)
-            inner = inner.inner
-        if timeouts > 1:
-            raise SpecError(
-                "a time-out inside a time-out waits for the same instant as the outer one, as in Flink; write one of "
-                "the two, or semantics: flink"
             )
 
     def _check_losses(self) -> None:

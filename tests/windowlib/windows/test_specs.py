@@ -15,7 +15,7 @@ from windowlib.records.records import Record
 from windowlib.testkit.contracts import LIST
 from windowlib.testkit.harness import Harness
 from windowlib.triggers.flink import ContinuousEventTime, CountReached, DeltaExceeded, EventTime, ProcessingTime
-from windowlib.triggers.wrappers import ProcessingTimeout, Purging
+from windowlib.triggers.wrappers import ProcessingTimeout
 from windowlib.windows.assigners import DynamicSession, Global, Session, Sliding, Tumbling
 from windowlib.windows.evictors import KeepCount
 from windowlib.windows.spec import WindowSpec, count_windows
@@ -67,15 +67,6 @@ class CountsPerWindow(ProcessFunction):
         (
             {"assigner": Session(gap_ms=5), "trigger": DeltaExceeded(1), "timestamp_combiner": "latest"},
             "Session merges.*DeltaExceeded does not support",
-        ),
-        (
-            {
-                "assigner": Tumbling(size_ms=5),
-                "trigger": ProcessingTimeout(
-                    inner=Purging(ProcessingTimeout(inner=EventTime(), timeout_ms=1)), timeout_ms=2
-                ),
-            },
-            "a time-out inside a time-out",
         ),
         (
             {"assigner": Session(gap_ms=5), "trigger": ProcessingTimeout(inner=EventTime(), timeout_ms=1)},
