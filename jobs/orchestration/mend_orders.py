@@ -124,7 +124,7 @@ def other_records(name: str, view: LedgerView, run: StagedRun) -> RequestError:
     advice = (
         f"or replay the slice with the records that it has now: hindcast run {name} --from {slice_id} …"
         if view.is_in_chain(run.result.run_id)
-        else "or let a clean-up remove these rows, which readers do not see (`retention` of the pipeline file)"
+        else f"or remove these rows, which readers do not see: set `retention`, and hindcast clean {name} --remove"
     )
     return RequestError(
         f"slice {slice_id} of pipeline {name} has other records in the log now than run "

@@ -296,8 +296,13 @@ def test_the_run_that_readers_see_is_mended_although_another_one_cannot_be(tmp_p
     done = mended(lake, 1)
     assert ([*done.attempts], [*done.refused], len(done.left)) == ([shown], [superseded], 1)
     assert lake.rows() == seen
-    with pytest.raises(RequestError, match="or let a clean-up remove these rows, which readers do not see"):
+    with pytest.raises(RequestError, match="or remove these rows, which readers do not see: set `retention`"):
         mended(lake, 1)
+    lake.retention = RetentionGrammar().model_copy(update={"superseded_ms": DAY_MS})
+    lake.now_ms += 2 * DAY_MS
+    cleaned(lake)
+    assert verify(lake.work().lake, "late", lake.view()).findings == ()
+    assert lake.rows() == seen
 
 
 def test_a_run_of_a_slice_with_other_bounds_than_the_published_one_is_mended(tmp_path: Path) -> None:
