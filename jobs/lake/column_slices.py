@@ -35,11 +35,15 @@ READERS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FileTimes:
-    """The times of a file: their span (None: there are none), the number of nulls, and the records of each slice."""
+    """The times of a file: their span (None: there are none), the number of nulls, and the records of each slice.
+
+    `former` is the span before a deletion vector hid rows, if the file has one.
+    """
 
     span: Span | None
     nulls: int
     records: Mapping[str, int]
+    former: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,8 @@ class ColumnSlicing(Slicing):
             raise null_slices(self.log, self.cut.by, nulls)
         self._spans.update({path: own.span for path, own in times.items() if own.span is not None})
         self._refuse_far()
+        # The commit that hid rows has removed them from the days that the file had before.
+        self._spans.update({path: own.former for path, own in times.items() if own.former is not None})
         files = [pin for file in self.log.files() if file.path in times for pin in self._parts(file, times[file.path])]
         return SlicedFiles(files=tuple(files), data_ms=self._data_ms(times.values()))
 
@@ -139,7 +145,8 @@ class ColumnSlicing(Slicing):
             return _FileTimes(span=None, nulls=nulls, records={})
         if deleted is not None:
             values = file.read(columns=[name]).column(0).combine_chunks()
-            return self._times_in(values.filter(pa.array(deleted.is_kept(0, len(values)))))
+            left = self._times_in(values.filter(pa.array(deleted.is_kept(0, len(values)))))
+            return replace(left, former=self._times_in(values).span)
         groups = [self._read_group(file, group, name) for group in range(file.num_row_groups)]
         spans = [group.span for group in groups if group.span is not None]
         records: Counter[str] = Counter()

@@ -130,9 +130,6 @@ def _damages(work: RequestContext, view: LedgerView, slice_: Slice) -> list[Dama
     if not runs:
         raise RequestError(f"slice {slice_.slice_id} of pipeline {work.pipeline.name} has no run in the ledger")
     findings = findings_of(work, view, slice_.slice_id)
-    lost = next((finding for finding in findings if finding.attempt_id is None), None)
-    if lost is not None:
-        raise RequestError(f"{lost}. This is no damage of the rows of one run, so no run can mend it")
     damages = []
     for run in sorted(runs, key=lambda run: not view.is_in_chain(run.result.run_id)):
         others = {run_attempt(other) for other in attempts_at(view, run.result.run_id)}  # parts of later states

@@ -12,7 +12,10 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from threading import Lock
 from typing import TYPE_CHECKING, Final
+
+from cachetools import LRUCache
 
 from jobs.engine.fingerprints import fingerprint
 from jobs.lake.arrow_sql import query
@@ -42,6 +45,9 @@ MOST_MS: Final = 2**53
 """Instants farther from 1970 are those of no window."""
 _NUMBER: Final = "__number"
 _Span = tuple[int, int]
+_READ: Final[LRUCache[tuple[str, Attempt], _Span]] = LRUCache(100_000)
+"""The bounds of rewritten attempts that this process has read. The rows of an attempt never change."""
+_LOCK: Final = Lock()
 _TIMED: Final = ("tumbling", "sliding", "session", "dynamic_session")
 """The kinds of windows that end by time."""
 
@@ -106,11 +112,16 @@ def _bounds(lake: Lake, view: LedgerView, log: LogGrammar, *, runs: Sequence[Sta
         bounds = table.listing().times("window_end", digests)
         rewritten = {attempt for attempt, digest in digests.items() if digest is not None and attempt not in bounds}
         rewritten &= {file.attempt for file in table.listing().of(rewritten)}
+    with _LOCK:
+        bounds |= {attempt: _READ[uri, attempt] for attempt in rewritten if (uri, attempt) in _READ}
     stored, others = StoredRuns(lake, log.pipeline, view), [run for run in runs if run_attempt(run) in rewritten]
+    others = [run for run in others if run_attempt(run) not in bounds]
     for batch in stored.batches(log.table, others, ("window_end", *tables.PARTITION_COLUMNS)) if others else ():
         for attempt, (first_ms, last_ms) in _ends_ms(batch).items():
             own = bounds.get(attempt, (MAX_TIME_MS, MIN_TIME_MS))
             bounds[attempt] = min(own[0], first_ms), max(own[1], last_ms + 1)
+    with _LOCK:
+        _READ.update({(uri, attempt): bounds[attempt] for attempt in map(run_attempt, others) if attempt in bounds})
     return bounds
 
 

@@ -1,6 +1,6 @@
 """Step 1 of a replay, pin: fix the input of a chunk and all that follows from it. Nothing is written."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from expectations.suites import SuiteFile
@@ -156,8 +156,13 @@ class Pinned:
         )
 
 
-def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
+def pin(order: ReplayOrder, *, sizes: Sizes = SIZES, cores: int = 0) -> Pinned:
     """Pin the log, derive tables, suites and fingerprints, and check the checkpoint before the chunk.
+
+    Args:
+        order: the order. If it may be divided, the chunk has perhaps its first slices only.
+        sizes: the thresholds.
+        cores: the number of cores for threads of this process; 0: other machines do the work, and nothing is divided.
 
     Raises:
         LogError, SpecError: the log, the pipeline or a suite cannot be used, the log does not have a slice yet, or a
@@ -179,7 +184,7 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
     for table in () if before is None else tables.stored:  # a state of other types would look damaged
         check_columns(uri(table.name), table)
     checkpoint = None if before is None else CheckpointCheck(before, uri, tables.stored, sizes.content_rows)
-    return Pinned(
+    pinned = Pinned(
         order=order,
         sizes=sizes,
         log=log,
@@ -190,5 +195,11 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES) -> Pinned:
         checkpoint=checkpoint,
         state_before=StoredState() if checkpoint is None else checkpoint.check(),
         time_before=tuple(time_before(lake, pipeline, before, warm_up=order.warm_up)),
-        direct=direct_reading(log.whole),
+        direct=DirectReading(why_spark=None),
     )
+    count = pinned.slices_at_once(cores=cores) if cores else len(order.slices)
+    if count < len(order.slices):
+        order = replace(order, slices=order.slices[:count])
+        log = pin_input(pipeline, lake, order.slices, known=order.known_log)
+        pinned = replace(pinned, order=order, log=log)
+    return replace(pinned, direct=direct_reading(log.whole))  # of the chunk alone: an order may have many files

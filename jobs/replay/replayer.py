@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from expectations.suites import RUN, TABLES
@@ -20,6 +19,7 @@ from jobs.replay.checks import prepare_checks
 from jobs.replay.computed import compute
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.replay.pinned import Pinned, pin
+from jobs.replay.process_memory import giving_memory_back, share_one_heap
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.replay.stage_times import stage
 from jobs.replay.written import write
@@ -51,7 +51,9 @@ def replay_chunk(session: LazySession, order: ReplayOrder, *, sizes: Sizes = SIZ
         LogError, SpecError, CheckpointError: before anything is written.
         AuditError: an equation does not close, or a shuffle file is damaged; the attempt is void.
     """
-    with opening_tables_once():
+    if session.is_local:
+        share_one_heap()
+    with opening_tables_once(), giving_memory_back():
         return _steps(session, order, sizes=sizes)
 
 
@@ -59,7 +61,7 @@ def _steps(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[Ru
     started = time.monotonic()
     with explained(order.pipeline):
         with stage("pin"):
-            pinned = _pinned(session, order, sizes=sizes)
+            pinned = pin(order, sizes=sizes, cores=session.cores if session.is_local else 0)
         with _preparing(pinned) as prepared, stage("compute"):
             computed = compute(session, pinned)
     with ThreadPoolExecutor(max_workers=1) as beside:
@@ -79,12 +81,6 @@ def _steps(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> list[Ru
             checked = check(audited, seconds=time.monotonic() - started)
         closed.result()
     return checked
-
-
-def _pinned(session: LazySession, order: ReplayOrder, *, sizes: Sizes) -> Pinned:
-    pinned = pin(order, sizes=sizes)
-    count = pinned.slices_at_once(cores=session.cores) if session.is_local else len(order.slices)
-    return pinned if count == len(order.slices) else pin(replace(order, slices=order.slices[:count]), sizes=sizes)
 
 
 @contextmanager

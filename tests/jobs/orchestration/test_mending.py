@@ -10,8 +10,10 @@ from deltalake import DeltaTable
 
 from jobs.ledger.removals import Why, removed_event
 from jobs.ledger.view import RequestKind, StagedRun
+from jobs.orchestration import mending
 from jobs.orchestration.attempts import AttemptCondemned
 from jobs.orchestration.maintenance import verify_all
+from jobs.orchestration.mend_orders import findings_of
 from jobs.orchestration.mending import Mended, mend
 from jobs.orchestration.requests import Staging, run_request
 from jobs.pipeline.models.retention import RetentionGrammar
@@ -19,7 +21,7 @@ from jobs.pipeline.slices import parse_bound, slices_between
 from jobs.planning.request_context import Asked
 from jobs.publishing.cleaning import clean_lake
 from jobs.publishing.publishing import publish
-from jobs.reading.stored_rows import run_attempt
+from jobs.reading.stored_rows import Finding, run_attempt
 from jobs.reading.verify import Span, verify
 from jobs.replay.orders import ReplayOrder
 from jobs.replay.restart import restart_before
@@ -225,6 +227,22 @@ def test_a_published_run_without_an_attempt_that_counts_is_a_finding(tmp_path: P
     assert "Replay the slice with --warm-up" in finding.what
     lake.run(1, 1, warms_up=True)
     assert verify(lake.work().lake, "late", lake.view()).findings == ()
+
+
+def test_a_finding_without_an_attempt_does_not_hold_up_the_mending_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = a_lake(tmp_path, Random(3))
+    [tallies] = (path for path in files_that_count(lake) if f"tallies/slice_id={day_text(3)}" in str(path))
+    tallies.unlink()
+    told = "no attempt at the published run 12 counts any more"
+    other = Finding(table=tables.LEDGER, slice_id=day_text(3), attempt_id=None, file=None, what=told)
+    with monkeypatch.context() as patched:
+        patched.setattr(mending, "findings_of", lambda *of: (*findings_of(*of), other))
+        assert mended(lake, 3).attempts
+    monkeypatch.setattr(mending, "findings_of", lambda *_of: (other,))
+    with pytest.raises(RequestError, match=told):
+        mended(lake, 3)
 
 
 def test_a_lost_table_of_late_records_is_named_and_made_again(tmp_path: Path) -> None:

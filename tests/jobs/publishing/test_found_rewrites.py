@@ -10,6 +10,7 @@ from jobs.pipeline.slices import slices_between
 from jobs.planning.request_context import open_request_context
 from jobs.planning.steps import Ask
 from jobs.publishing.accepting import accept_rewrites, rewrites_of
+from tests.support.delta_logs import mark_deleted
 from tests.support.fake_replay import append_bulk, day_ms, sales
 from windowlib.errors import LogError
 
@@ -38,3 +39,21 @@ def test_a_delete_that_no_run_has_read_can_be_accepted(
     assert [(rewrite.version, sorted(rewrite.slices)) for rewrite in rewrites.rewrites] == [(log.version(), touched)]
     accept_rewrites(work, rewrites, rewrites.rewrites, reason="a bad append", who="ines")
     assert [step.reason.value for step in work.plan(work.ledger.view(), ask).steps] == ["missing"] * 3
+
+
+@pytest.mark.parametrize("day", DAYS)
+def test_a_deletion_vector_touches_the_days_that_the_file_had_before(tmp_path: Path, day: str) -> None:
+    """An emptied first or last day was taken for a day without records. The other days were told in its place."""
+    append_bulk(tmp_path, BULK)
+    work = open_request_context(sales(), Lake(root=str(tmp_path)), now_ms=lambda: day_ms("2024-01-06"))
+    log = DeltaTable(work.lake.event_log(work.pipeline))
+    days = [str(row["day"]) for row in log.to_pyarrow_table().to_pylist()]
+    [path] = log.get_add_actions()["path"].to_pylist()
+    mark_deleted(
+        Path(work.lake.event_log(work.pipeline)), {path: [place for place, own in enumerate(days) if own == day]}
+    )
+    ask = Ask(slices=slices_between(work.pipeline, day_ms(DAYS[0]), day_ms("2024-01-04")))
+    with pytest.raises(LogError, match="hindcast accept-rewrite"):
+        work.plan(work.ledger.view(), ask)
+    [rewrite] = rewrites_of(work, work.ledger.view()).rewrites
+    assert sorted(rewrite.slices) == [*DAYS]
