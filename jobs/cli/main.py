@@ -12,6 +12,7 @@ from typing_extensions import override
 from jobs.cli import options
 from jobs.cli.arrow_start import keep_pandas_out
 from jobs.console import end_process, log_to_stderr
+from jobs.replay.process_memory import share_one_heap
 from jobs.spark.child_env import clean_environment
 
 COMMANDS: Mapping[str, str] = {
@@ -52,6 +53,9 @@ READERS = frozenset(
     {"doctor", "init", "plan", "repair", "show", "diff", "changes", "export", "explain", "verify", "report", "clean"}
 )
 """Commands that read rows and need no pandas."""
+
+REPLAYERS = frozenset({"run", "follow", "adopt", "repair"})
+"""Commands that may replay many chunks."""
 
 HELP = """Replay an append-only Delta table of events through event-time windows, and publish only checked results.
 
@@ -115,6 +119,8 @@ def main() -> None:
     log_to_stderr()
     if sys.argv[1:2] and sys.argv[1] in READERS:
         keep_pandas_out()
+    if sys.argv[1:2] and sys.argv[1] in REPLAYERS:
+        share_one_heap()
     gc.freeze()  # the garbage collector need not look at the modules again and again while a large ledger is read
     gc.set_threshold(100_000, 50, 100)
     end_process(options.run_cli(hindcast))

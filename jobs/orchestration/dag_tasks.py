@@ -178,8 +178,10 @@ def replay(order: Order, *, on_progress: Callable[[Progress], None] | None = Non
     Raises:
         HindcastError: the replay failed. The same order continues after the last staged slice.
     """
+    from jobs.replay.process_memory import share_one_heap
     from jobs.replay.replayer import spark_replayer
 
+    share_one_heap()
     with spark_replayer() as replayer:
         outcome = scheduling.replay(
             load_file(Path(order.pipeline)),

@@ -1,26 +1,23 @@
 """The memory of a process that replays many chunks, one after the other, in threads."""
 
 import ctypes
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Final
 
 _ARENA_MAX: Final = -8
 """M_ARENA_MAX of mallopt(3) of the GNU C library."""
 
 
-@cache
 def share_one_heap() -> None:
-    """Let Arrow and all threads allocate from one heap of the C library.
+    """Let Arrow and all threads allocate from one heap of the C library. Arrow reads that at its first allocation.
 
     Each chunk has threads of its own. Arrow's own allocator and the C library keep what a thread has freed for that
     thread, so 50 chunks of 20 million records had 1.8 times the memory of one. With one heap, the memory stays as it
     is, at equal CPU time (docs/decisions/031-cold-start.md).
     """
-    import pyarrow as pa
-
-    pa.set_memory_pool(pa.system_memory_pool())
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # other C libraries have one heap
         mallopt(_ARENA_MAX, 1)

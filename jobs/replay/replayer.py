@@ -19,7 +19,7 @@ from jobs.replay.checks import prepare_checks
 from jobs.replay.computed import compute
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.replay.pinned import Pinned, pin
-from jobs.replay.process_memory import giving_memory_back, share_one_heap
+from jobs.replay.process_memory import giving_memory_back
 from jobs.replay.sizes import SIZES, Sizes
 from jobs.replay.stage_times import stage
 from jobs.replay.written import write
@@ -51,8 +51,6 @@ def replay_chunk(session: LazySession, order: ReplayOrder, *, sizes: Sizes = SIZ
         LogError, SpecError, CheckpointError: before anything is written.
         AuditError: an equation does not close, or a shuffle file is damaged; the attempt is void.
     """
-    if session.is_local:
-        share_one_heap()
     with opening_tables_once(), giving_memory_back():
         return _steps(session, order, sizes=sizes)
 
