@@ -118,7 +118,7 @@ def _problems(schema: Schema, past: Iterable[tuple[int, str]]) -> Iterator[str]:
         if own.initial_default is not None:
             yield f"column {name!r} has a value for the files from before it was added ({own.initial_default!r})"
     for field_id, name in past:
-        if names.get(field_id, name) != name:
+        if names.get(field_id, name).casefold() != name.casefold():  # files without ids have names in any case
             yield f"column {names[field_id]!r} was renamed, and has the name {name!r} in some files"
         if ids.get(name.casefold(), field_id) != field_id:
             yield f"the name {name!r} is that of two columns, one of which was dropped, and some files have it"

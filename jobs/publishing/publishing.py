@@ -115,7 +115,9 @@ def _publish(work: RequestContext, request_id: str, by: By, *, lease_id: str | N
     def decide(view: LedgerView) -> Sequence[LedgerEvent]:
         nonlocal attempt
         attempt, events = publish_events(work, view, request_id=request_id, by=by, lease_id=lease_id)
-        if lease_id is None:
+        request = view.requests.get(request_id)
+        is_judged_again = not attempt.is_published and request is not None and is_due(work, view, request)
+        if lease_id is None or is_judged_again:
             return events
         # In the same commit: else two DAG runs that share a request can each be refused because of the other's lease.
         return [*events, *release_events(view, Opened(request_id=request_id, lease_id=lease_id))]

@@ -126,13 +126,14 @@ def _bounds(lake: Lake, view: LedgerView, log: LogGrammar, *, runs: Sequence[Sta
 
 
 def _ends_ms(batch: "pa.RecordBatch") -> dict[Attempt, _Span]:
-    """Return the first and the last end of a window of each attempt."""
+    """Return the first and the last end of a window of each attempt; none of windows without an end."""
     import pyarrow as pa
 
     ends = batch["window_end"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
     rows = pa.table({"end": ends} | {name: batch[name] for name in tables.PARTITION_COLUMNS})
     grouped = rows.group_by([*tables.PARTITION_COLUMNS]).aggregate([("end", "min"), ("end", "max")]).to_pylist()
-    return {(each["slice_id"], each["attempt_id"]): (each["end_min"], each["end_max"]) for each in grouped}
+    spans = (((each["slice_id"], each["attempt_id"]), (each["end_min"], each["end_max"])) for each in grouped)
+    return {attempt: span for attempt, span in spans if span[0] is not None}
 
 
 def _untils_ms(view: LedgerView, runs: Sequence[StagedRun], bounds: Mapping[Attempt, _Span]) -> Sequence[int]:

@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -248,6 +249,19 @@ def test_the_windows_of_a_slice_stay_its_own_after_optimize(tmp_path: Path) -> N
     before = records_of(tmp_path, reader)
     DeltaTable(tmp_path / "late" / "window_outputs").optimize.z_order(["window_start"])
     assert records_of(tmp_path, reader) == before
+
+
+@pytest.mark.parametrize("is_optimized", [False, True])
+def test_windows_without_an_end_are_refused_with_what_to_write(tmp_path: Path, *, is_optimized: bool) -> None:
+    place = day_chains.Place(tmp_path)
+    place.put(*(day_chains.Put(0, hour) for hour in (1, 5, 6)))
+    text = place.text().replace("  tumbling: {size: 2h}\n  allowed_lateness: 0s\n", "  count: {size: 2}\n")
+    work = replace(place.work(), pipeline=pipeline_of(text))
+    day_chains.run(work, 0, 1)
+    if is_optimized:
+        DeltaTable(tmp_path / "late" / "window_outputs").optimize.z_order(["total"])
+    with pytest.raises(LogError, match="Write panes: all"):
+        records_of(tmp_path, downstream(name="reader", reads="late"))
 
 
 @pytest.fixture

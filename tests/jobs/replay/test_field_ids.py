@@ -172,6 +172,22 @@ def test_names_of_files_without_ids_tell_a_renamed_column_of_iceberg(tmp_path: P
         _replayed(tmp_path, form="\n  format: iceberg")
 
 
+def test_a_mapping_may_have_names_that_differ_in_case_only(tmp_path: Path) -> None:
+    table = iceberg_table(tmp_path / "log", _schema("net", "gross"), partitions=BY_DAY)
+    rows = pa.concat_tables([_row(seq, "net", "gross") for seq in range(3)])
+    pq.write_table(rows, tmp_path / "log" / "x.parquet")
+    table.add_files([str(tmp_path / "log" / "x.parquet")])
+    fields = [
+        {"field-id": field.field_id, "names": [field.name, field.name.upper()]} for field in table.schema().fields
+    ]
+
+    def add_mapping(metadata: dict[str, Any]) -> None:
+        metadata["properties"]["schema.name-mapping.default"] = json.dumps(fields)
+
+    change_metadata(tmp_path / "log", add_mapping)
+    assert _replayed(tmp_path, form="\n  format: iceberg") == RIGHT
+
+
 @pytest.mark.parametrize("has_names", [True, False])
 def test_files_of_iceberg_without_ids_need_a_mapping_of_names(tmp_path: Path, *, has_names: bool) -> None:
     table = iceberg_table(tmp_path / "log", _schema("net", "gross"), partitions=BY_DAY)
