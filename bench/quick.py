@@ -5,7 +5,6 @@ when they were set, because machines differ in how fast they run numpy beside Py
 percent; `make bench` has the figures.
 """
 
-import gc
 import resource
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from bench.in_memory import batches_of, panes_of, plan_of
 from bench.samples import Spread
 from bench.suite import IN_MEMORY
 from bench.workloads import make_events
+from jobs.cli.main import collect_rarely
 from jobs.ledger.events import LedgerEvent
 from jobs.ledger.projection import project
 from jobs.pipeline.slices import slices_between
@@ -236,8 +236,7 @@ def report(findings: list[Finding]) -> tuple[str, int]:
 
 def main() -> int:
     """Check all guards."""
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)  # as jobs.cli.main does: a collection takes as long as a plan of 10,000 slices
+    collect_rarely()  # as a command: a collection takes as long as a plan of 10,000 slices
     text, status = report([check(guard) for guard in guards()])
     sys.stdout.write(text + "\n")
     return status

@@ -113,6 +113,12 @@ def hindcast() -> None:
     """The group of all commands; its help is HELP."""
 
 
+def collect_rarely() -> None:
+    """Let the garbage collector not look at the modules again and again while a large ledger is read."""
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
+
+
 def main() -> None:
     """Run the command line and exit: the entry point of the `hindcast` script."""
     clean_environment()
@@ -121,8 +127,7 @@ def main() -> None:
         keep_pandas_out()
     if sys.argv[1:2] and sys.argv[1] in REPLAYERS:
         share_one_heap()
-    gc.freeze()  # the garbage collector need not look at the modules again and again while a large ledger is read
-    gc.set_threshold(100_000, 50, 100)
+    collect_rarely()
     end_process(options.run_cli(hindcast))
 
 

@@ -18,6 +18,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant, show_ms, slice_grid
 from jobs.plain_text import counted
 from jobs.planning.change_sentences import told_changes
+from jobs.planning.changed_slices import stretches_of
 from jobs.planning.event_time_progress import EventTimeProgress, progress_of
 from jobs.planning.log_state import LogState
 from jobs.planning.published_spec import on_published_spec
@@ -126,8 +127,7 @@ def _read_once(read_log: ReadLog) -> ReadLog:
 def _ranges(view: LedgerView) -> list[list[str]]:
     """Return the first and the last slice of each stretch of published slices without a gap."""
     seen = [view.slices[slice_id] for slice_id in view.published]
-    stretches = fold(seen, lambda _: None, at_least=1, follows=lambda before, after: before.end_ms == after.start_ms)
-    return [[stretch.first.slice_id, stretch.items[-1].slice_id] for stretch in stretches]
+    return [[stretch[0].slice_id, stretch[-1].slice_id] for stretch in stretches_of(seen)]
 
 
 def _verdicts(view: LedgerView, runs: Mapping[str, str]) -> dict[str, int]:

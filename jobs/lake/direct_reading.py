@@ -90,9 +90,8 @@ def _refuse_without_ids(log: PinnedLog, file: PinnedFile, schema: "pa.Schema") -
     """Refuse a file with a column that has the name of a column of the log, and no id that tells whether it is that."""
     import pyarrow as pa
 
-    fields = [field for field in log.layout.fields if field["name"] not in log.layout.partition_columns]
     if log.layout.needs_ids:
-        for name in without_id(pa.struct([*schema]), {"type": "struct", "fields": fields}):
+        for name in without_id(pa.struct([*schema]), {"type": "struct", "fields": log.layout.stored_fields}):
             raise LogError(
                 f"event log {log.uri} cannot be read: column {name!r} of the file {file.path} (slice {file.slice_id}) "
                 "has no field id, and the columns of this table are found by their ids and not by their names. Write "
@@ -123,9 +122,7 @@ def _is_supported(node: Node) -> bool:
 
 def _of_columns(log: PinnedLog, file: PinnedFile, schema: "pa.Schema") -> Iterator[str]:
     """Yield the reasons that the columns of a file give."""
-    layout = log.layout
-    fields = [field for field in layout.fields if field["name"] not in layout.partition_columns]
-    counts = Counter(schema.names)
+    fields, counts = log.layout.stored_fields, Counter(schema.names)
     for field, stored in zip(fields, stored_names(fields, schema), strict=True):
         if counts[stored] > 1:
             raise LogError(

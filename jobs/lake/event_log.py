@@ -51,6 +51,11 @@ class FileLayout:
         """The types of the columns in the log."""
         return {field["name"]: field["type"] for field in self.fields}
 
+    @property
+    def stored_fields(self) -> list[Mapping[str, Any]]:
+        """The columns that are in the files: all but the partition columns."""
+        return [field for field in self.fields if field["name"] not in self.partition_columns]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedLog:

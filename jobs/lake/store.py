@@ -99,11 +99,11 @@ def check_columns(uri: str, table: Table) -> None:
 def _new_columns(uri: str, stored: OpenedTable, table: Table) -> list[Mapping[str, Any]]:
     """Return the columns that a stored table lacks; raises as `check_columns` does."""
     existing = {field["name"].lower(): field for field in json.loads(stored.delta.schema().to_json())["fields"]}
-    fields = _fields(table)
-    for field in fields:
-        if field["name"].lower() in existing:
-            _check_column(uri, existing[field["name"].lower()], field)
-    return [field for field in fields if field["name"].lower() not in existing]
+    wanted = {field["name"].lower(): field for field in _fields(table)}
+    for name, field in wanted.items():
+        if name in existing:
+            _check_column(uri, existing[name], field)
+    return [field for name, field in wanted.items() if name not in existing]
 
 
 def _ensure(uri: str, table: Table) -> None:

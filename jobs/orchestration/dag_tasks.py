@@ -127,7 +127,7 @@ def plan(
     pipeline, place = load_file(Path(pipeline_file)), lake_of(lake)
     if state is not None:
         work = open_request_context(pipeline, place, now_ms=now_ms)
-        release_ended(work, state, own=(run.dag_id, run.run_id), own_lease=request_id(run))
+        release_ended(work, state, own=(run.dag_id, run.run_id), own_lease=lease_id(run))
     # Operators start the runs that the schedule needs besides its own: one that waits, and an automatic restatement.
     by = "scheduled" if run.run_type == "operator_triggered" else run.run_type
     who = f"{run.user or by} (Airflow)"
@@ -268,7 +268,7 @@ def deadlines(
     return pipeline.alerts, look(work, pipeline.alerts, told, url=url, everything=everything, broken=broken)
 
 
-def request_id(run: DagRun) -> str:
+def lease_id(run: DagRun) -> str:
     """Return the id of a DAG run's lease: the same in every retry of its tasks, another one after a clear.
 
     The request that it opens gets the same id, unless the ledger has it: the DAG run of this name was deleted.
@@ -287,7 +287,7 @@ def _follow_up(waiting: Waiting | None, run: DagRun) -> str | None:
     own = f"waits__{waiting.slice.slice_id}__"
     earlier = re.match(rf"{re.escape(own)}(\d+)_", run.run_id)
     number = 1 + int(earlier[1]) if earlier else 1
-    return f"{own}{number}_{request_id(run)[:8]}" if number <= MOST_WAITS else None
+    return f"{own}{number}_{lease_id(run)[:8]}" if number <= MOST_WAITS else None
 
 
 def _decide(
@@ -316,7 +316,7 @@ def _decide(
             interval_ms=(_ms(run.interval_start), _ms(run.interval_end)),
             now_ms=now_ms(),
             who=who,
-            lease_id=request_id(run),
+            lease_id=lease_id(run),
             origin=_origin(run),
             airflow=airflow,
         )
@@ -329,7 +329,7 @@ def _decide(
         interval_end_ms=until_ms,
         now_ms=now_ms(),
         who=who,
-        lease_id=request_id(run),
+        lease_id=lease_id(run),
         origin=_origin(run),
         events=airflow.events,
     )
@@ -364,7 +364,7 @@ def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
         reason=form.reason,
         is_fresh=form.is_fresh,
         request_id=form.request,
-        lease_id=request_id(run),
+        lease_id=lease_id(run),
         origin=_origin(run),
         if_open=form.if_open,
         replaces=form.replaces,
@@ -373,7 +373,7 @@ def _asked(pipeline: Pipeline, lake: Lake, *, run: DagRun, who: str) -> Asked:
         return asked
     check_log_end(work, form)
     if form.if_open is not IfOpen.WAIT or not in_the_way(work, work.ledger.view(), asked):
-        check_chain(work, form, request_id=request_id(run))
+        check_chain(work, form, request_id=lease_id(run))
     return asked
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from jobs.ledger.ledger import Ledger
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slice_grid, slice_of_id
-from jobs.planning.changed_slices import named_spans
+from jobs.planning.changed_slices import named_spans, stretches_of
 from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import RequestContext
 from jobs.replay.suite_fingerprint import with_checks
@@ -75,12 +75,7 @@ def slices_to_follow(work: RequestContext) -> tuple[tuple[Slice, ...], tuple[str
     ]
     if not chosen:
         raise RequestError(f"pipeline {upstream} has published no slice that pipeline {pipeline.name} could read")
-    parts = [[chosen[0]]]
-    for slice_ in chosen[1:]:
-        if slice_.start_ms == parts[-1][-1].end_ms:
-            parts[-1].append(slice_)
-        else:
-            parts.append([slice_])
+    parts = stretches_of(chosen)
     newest_ms = own_ms[-1] if own_ms else chosen[0].start_ms
     followed = next((part for part in reversed(parts) if part[0].start_ms <= newest_ms), parts[0])
     left_out = [slice_ for part in parts if part is not followed for slice_ in part]

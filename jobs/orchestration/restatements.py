@@ -19,14 +19,7 @@ from jobs.plain_text import shortened
 from jobs.planning.assessing import open_proposal, restate_rule, waits_for
 from jobs.planning.change_sentences import ToldChanges, told
 from jobs.planning.published_spec import on_published_spec, why_lost
-from jobs.planning.request_context import (
-    Asked,
-    RequestContext,
-    is_live,
-    not_in_upstream,
-    open_request_context,
-    with_cut_of,
-)
+from jobs.planning.request_context import Asked, RequestContext, is_live, open_request_context, with_cut_of
 from jobs.planning.restating import propose, request_slices, request_to_continue
 from jobs.planning.steps import Ask
 from jobs.planning.watching import watch_ledger
@@ -158,7 +151,7 @@ def _stopped(work: RequestContext, view: LedgerView, wanted: Request) -> str:
         return describe_hold(view.hold)
     if wanted.stopped_by is not None and _was_started(wanted):
         return f"restatement {wanted.request_id} was stopped by {wanted.stopped_by}"
-    awaited = waits_for(work, view, wanted, unpublished=not_in_upstream(work, view))
+    awaited = waits_for(work, view, wanted)
     if awaited is not None:
         upstream = work.pipeline.log.pipeline
         return f"restatement {wanted.request_id} waits until pipeline {upstream} publishes slice {awaited} again"

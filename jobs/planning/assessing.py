@@ -95,7 +95,7 @@ def assess(
         view=view,
         rule=rule,
         proposal=proposal,
-        begun=_begun(work, view, proposal, unpublished=unpublished),
+        begun=_begun(work, view, proposal),
         declined=declined,
         ends=ends,
         until=chain_ends(view, without=unpublished) if unpublished else ends,
@@ -289,26 +289,24 @@ def is_for(request: Request, change: ChangedSlice) -> bool:
     return asked is not None and compare_coordinates(asked, change.now) is Match.SAME
 
 
-def _begun(
-    work: RequestContext, view: LedgerView, proposal: Request | None, *, unpublished: Collection[str]
-) -> list[Request]:
+def _begun(work: RequestContext, view: LedgerView, proposal: Request | None) -> list[Request]:
     """Return the open requests that may replay changed slices, newest first, without the proposal."""
     awaited = (request for request in reversed(view.awaited_requests()) if request is not proposal)
     return [
         request
         for request in awaited
-        if not is_overtaken(work, view, request) or waits_for(work, view, request, unpublished=unpublished) is not None
+        if not is_overtaken(work, view, request) or waits_for(work, view, request) is not None
     ]
 
 
-def waits_for(work: RequestContext, view: LedgerView, request: Request, *, unpublished: Collection[str]) -> str | None:
+def waits_for(work: RequestContext, view: LedgerView, request: Request) -> str | None:
     """Return the slice that a complete restatement waits for: the next one, if `not_in_upstream` returns it, else None.
 
     The restatement leaves another state. So the next slice is to be replayed with it, and cannot be now.
     """
     if request.kind is not RequestKind.RESTATEMENT or not request.is_complete or not is_overtaken(work, view, request):
         return None
-    return next((name for name in unpublished if view.slices[name].start_ms == request.to_ms), None)
+    return next((name for name in not_in_upstream(work, view) if view.slices[name].start_ms == request.to_ms), None)
 
 
 def chain_ends(view: LedgerView, *, without: Collection[str] = ()) -> dict[str, Slice]:

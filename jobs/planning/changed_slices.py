@@ -210,10 +210,15 @@ def _changed(view: LedgerView, run: StagedRun, seen: SeenInput) -> ChangedSlice 
     return ChangedSlice(run=run, match=match, now=seen.log, removed=seen.removed, accepted=accepted)
 
 
+def stretches_of(slices: Sequence[Slice]) -> list[Sequence[Slice]]:
+    """Return the stretches of neighbouring slices, without a hole in any of them."""
+    stretches = fold(slices, lambda _: None, at_least=1, follows=lambda a, b: a.end_ms == b.start_ms)
+    return [stretch.items for stretch in stretches]
+
+
 def named_spans(slices: Sequence[Slice]) -> str:
     """Return the ends of each stretch of neighbouring slices: `2026-11-11 … 2026-11-12, 2026-11-14`."""
-    stretches = fold(slices, lambda _: None, at_least=1, follows=lambda a, b: a.end_ms == b.start_ms)
-    return spans([[slice_.slice_id for slice_ in stretch.items] for stretch in stretches])
+    return spans([[slice_.slice_id for slice_ in stretch] for stretch in stretches_of(slices)])
 
 
 def in_words(work: RequestContext, changed: Sequence[ChangedSlice]) -> str:

@@ -83,11 +83,10 @@ def _proposal_events(
     request_id = new_id if proposal is None else proposal.request_id
     names = {assessed.change.slice.slice_id for assessed in wanted}
     left = [request for request in view.open_requests(RequestKind.RESTATEMENT) if is_overtaken(work, view, request)]
-    unpublished = not_in_upstream(work, view) if left else ()
     events = [
         closed_event(request.request_id, OVERTAKEN, by=request_id if names & request.changes.keys() else None)
         for request in left
-        if names & request.changes.keys() or waits_for(work, view, request, unpublished=unpublished) is None
+        if names & request.changes.keys() or waits_for(work, view, request) is None
     ]
     if wanted and (proposal is None or not _is_equal(proposal, wanted, work)):
         return [*events, _requested(work, wanted, who=who, request_id=request_id)]

@@ -229,14 +229,13 @@ def _gap_after(work: RequestContext, view: LedgerView, request: Request, *, afte
     first = min(view.slices[slice_id].start_ms for slice_id in request.runs)
     start = next(slice_.slice_id for slice_ in view.slices.values() if slice_.start_ms == first)
     end = next_slice(grid, view.slices[along[-1]])
-    unpublished = not_in_upstream(work, view)
-    missing = [slice_id for slice_id in along if slice_id in unpublished]
-    first_there = (
-        f"Pipeline {work.pipeline.log.pipeline} does not publish {listed(missing)} now: publish there first. Then run"
-    )
+    unpublished, first_there = not_in_upstream(work, view), ""
+    if missing := [slice_id for slice_id in along if slice_id in unpublished]:
+        upstream = work.pipeline.log.pipeline
+        first_there = f"Pipeline {upstream} does not publish {listed(missing)} now: publish there first. Then run"
     why = (
         f"the state after slice {_last_before(grid, after)} has changed, and the published {listed(along)} were "
-        f"computed from the old one: replay them in the same request. {first_there if missing else 'Run'} "
+        f"computed from the old one: replay them in the same request. {first_there or 'Run'} "
         f"`hindcast run {work.pipeline.name} --from {start}"
         + (f" --to {end.slice_id} --replace`" if end else " --replace` to the last slice")
     )

@@ -114,14 +114,14 @@ def _bounds(lake: Lake, view: LedgerView, log: LogGrammar, *, runs: Sequence[Sta
         rewritten &= {file.attempt for file in table.listing().of(rewritten)}
     with _LOCK:
         bounds |= {attempt: _READ[uri, attempt] for attempt in rewritten if (uri, attempt) in _READ}
-    stored, others = StoredRuns(lake, log.pipeline, view), [run for run in runs if run_attempt(run) in rewritten]
-    others = [run for run in others if run_attempt(run) not in bounds]
+    stored, missing = StoredRuns(lake, log.pipeline, view), rewritten - bounds.keys()
+    others = [run for run in runs if run_attempt(run) in missing]
     for batch in stored.batches(log.table, others, ("window_end", *tables.PARTITION_COLUMNS)) if others else ():
         for attempt, (first_ms, last_ms) in _ends_ms(batch).items():
             own = bounds.get(attempt, (MAX_TIME_MS, MIN_TIME_MS))
             bounds[attempt] = min(own[0], first_ms), max(own[1], last_ms + 1)
     with _LOCK:
-        _READ.update({(uri, attempt): bounds[attempt] for attempt in map(run_attempt, others) if attempt in bounds})
+        _READ.update({(uri, attempt): bounds[attempt] for attempt in missing & bounds.keys()})
     return bounds
 
 

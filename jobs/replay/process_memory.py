@@ -14,8 +14,8 @@ def share_one_heap() -> None:
     """Let Arrow and all threads allocate from one heap of the C library. Arrow reads that at its first allocation.
 
     Each chunk has threads of its own. Arrow's own allocator and the C library keep what a thread has freed for that
-    thread, so 50 chunks of 20 million records had 1.8 times the memory of one. With one heap, the memory stays as it
-    is, at equal CPU time (docs/decisions/031-cold-start.md).
+    thread, so each chunk of many had more memory than the one before. With one heap they have less of it, at equal CPU
+    time (figures in docs/decisions/031-cold-start.md).
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

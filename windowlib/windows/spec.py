@@ -117,8 +117,7 @@ class WindowSpec:
         if not trigger.can_merge:
             raise SpecError(
                 f"{_name(self.assigner)} merges windows, and the trigger {_name(self.trigger or trigger)} does not "
-                "support merging; "
-                "choose another trigger, or windows that do not merge"
+                "support merging; choose another trigger, or windows that do not merge"
             )
         then = process_function(function)
         if then is not None and then.window_state:

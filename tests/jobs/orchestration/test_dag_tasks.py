@@ -127,8 +127,8 @@ def test_a_retry_continues_its_request_and_a_cleared_run_has_a_new_one(dag: Dag)
     assert first.request_id == again.request_id
     assert first.slices == DAYS[:2]
     run = DagRun(dag_id="d", run_id="r", run_type="manual")
-    assert dag_tasks.request_id(run) == dag_tasks.request_id(run)
-    assert dag_tasks.request_id(run) != dag_tasks.request_id(replace(run, clear_number=1))
+    assert dag_tasks.lease_id(run) == dag_tasks.lease_id(run)
+    assert dag_tasks.lease_id(run) != dag_tasks.lease_id(replace(run, clear_number=1))
 
 
 DAILY = {"run_id": "scheduled__1", "run_type": "scheduled", "interval_end": at("2024-01-20T06:00")}
