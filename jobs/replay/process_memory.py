@@ -25,7 +25,10 @@ def share_one_heap() -> None:
 
 @contextmanager
 def giving_memory_back() -> Iterator[None]:
-    """Return the freed memory to the system at the end of a chunk."""
+    """Return the freed memory to the system at the end of a chunk, or of a job of tasks in threads.
+
+    Between large blocks that are in use, one heap has free ones, which the next job would not fit into.
+    """
     import pyarrow as pa
 
     try:

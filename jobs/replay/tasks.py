@@ -1,7 +1,7 @@
 """Runs Python functions as tasks: in Spark's workers, or in threads of this process.
 
 Spark schedules its tasks and tries them again; only their arguments move. Its start takes seconds, so a chunk that is
-not large runs in this process (`Pinned.runs_here`) if Spark would be on this machine as well. The functions are the
+not large runs in this process (`Pinned.threads`) if Spark would be on this machine as well. The functions are the
 same. Those of the columnar executor spend their time in Arrow, numpy and compiled loops, which let other threads run.
 An operator runs records in Python, one thread at a time.
 """
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from jobs.replay.process_memory import giving_memory_back
 from jobs.replay.stage_times import counting
 from jobs.spark.lazy_session import LazySession
 from windowlib.errors import HindcastError
@@ -135,7 +136,7 @@ class LocalTasks:
 
     def run(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
         """Return the results. The first exception, by the order of the arguments, ends the run."""
-        with _same_collector():
+        with _same_collector(), giving_memory_back():
             return _in_threads(self.cores, function, arguments)
 
     @property
