@@ -29,7 +29,7 @@ from jobs.durations import UNIT_MS
 from jobs.lake.lake import Lake
 from jobs.pipeline.slices import SliceGrid, slice_at
 from jobs.plain_text import counted
-from jobs.reading.log_places import found_format, holds_ledger
+from jobs.reading.log_places import holds_ledger
 from jobs.reading.published import quote_spark
 from windowlib.errors import RangeError
 
@@ -57,9 +57,9 @@ class Request:
 
     @property
     def pipeline(self) -> str:
-        """The name of the proposed pipeline, whose tables are not below a log that is no Delta table."""
+        """The name of the proposed pipeline, whose tables are not among the files of the log."""
         name = pipeline_name(self.uri) if self.name is None else self.name
-        is_inside = self.name is None and holds_ledger(self.lake, name, self.uri) and found_format(self.uri) != "delta"
+        is_inside = self.name is None and holds_ledger(self.lake, name, self.uri)
         return f"{name[:50]}_windows" if is_inside else name
 
     @property

@@ -16,9 +16,10 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.ready import ReadyGrammar
 from jobs.pipeline.slices import SliceGrid, slice_at, slice_grid
 from jobs.planning.log_pin import pin_input
-from jobs.reading.log_places import log_place
+from jobs.reading.log_places import log_place, tables_in_log
 from jobs.runs import LogCoordinates, Slice
 from jobs.storage import file_system
+from windowlib.errors import SpecError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +72,12 @@ def read_log_state(
 
     Raises:
         LogError: the log is missing, or no kind of table that can be read.
-        SpecError: the pipeline names columns that the log does not have.
+        SpecError: the pipeline names columns that the log does not have, or is new and would write its tables into
+            the directory of the log.
     """
+    inside = tables_in_log(lake, pipeline)
+    if inside is not None and view is not None and not view.version:
+        raise SpecError(inside)
     if before is not None and log_place(lake, pipeline).is_newest(before.version):
         return before
     known = None if view is None else known_log(view, look_back(pipeline, slices).every)
@@ -89,7 +94,7 @@ def read_log_state(
         data_ms=tuple(filled),
         newest_data_ms=pinned.newest_data_ms() if last in slices and waits_for_commits(pipeline.log.ready) else None,
         known=pinned.known(),
-        warnings=tuple(_unprotected(pinned)),
+        warnings=(*([] if inside is None else [inside]), *_unprotected(pinned)),
         missing=pinned.missing(slices),
     )
 

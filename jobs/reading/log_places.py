@@ -25,19 +25,33 @@ def log_place(lake: Lake, pipeline: Pipeline) -> LogPlace:
 
         return UpstreamPlace(lake=lake, pipeline=pipeline)
     uri = lake.event_log(pipeline)
-    if log.format != "delta" and holds_ledger(lake, pipeline.name, uri):
-        why = "and all files there would belong to the log (format: parquet)"
-        if log.format == "iceberg":
-            why = "where a removal of orphan files of the Iceberg table would remove them"
-        raise SpecError(
-            f"{pipeline.source}: log.table: the pipeline {pipeline.name} writes its tables below {uri}, {why}; move "
-            "the log to another directory, or rename the pipeline"
-        )
+    problem = tables_in_log(lake, pipeline)
+    if log.format != "delta" and problem is not None:
+        raise SpecError(problem)
     if log.changes is not None:
         from jobs.lake.inserts_place import InsertsPlace  # few pipelines need it
 
         return InsertsPlace(uri=uri)
     return place_at(uri, log.format, partitions=log.partitions)
+
+
+def tables_in_log(lake: Lake, pipeline: Pipeline) -> str | None:
+    """Return the message that the tables of a pipeline are among the files of its log; None if they are elsewhere.
+
+    Of a Delta log, that is only told once the pipeline has tables: no read takes them as records.
+    """
+    uri, log = lake.event_log(pipeline), pipeline.log
+    if log.pipeline is not None or not holds_ledger(lake, pipeline.name, uri):
+        return None
+    why = {
+        "delta": "where a full VACUUM of the log removes them, because the log does not name them",
+        "parquet": "and all files there would belong to the log (format: parquet)",
+        "iceberg": "where a removal of orphan files of the Iceberg table would remove them",
+    }[log.format]
+    return (
+        f"{pipeline.source}: log.table: the pipeline {pipeline.name} writes its tables below {uri}, {why}; move the "
+        "log to another directory, or rename the pipeline"
+    )
 
 
 def holds_ledger(lake: Lake, name: str, uri: str) -> bool:

@@ -22,7 +22,7 @@ HEAVY = {"pandas", "pyspark", "delta", "great_expectations", "duckdb", "airflow"
         ("jobs.cli.run", 519),
         ("jobs.cli.inspect", 620),
         ("jobs.cli.explain", 620),
-        ("jobs.cli.run, jobs.review.execution", 793),
+        ("jobs.cli.run, jobs.review.execution", 794),
     ],
 )
 def test_a_command_imports_few_modules(modules: str, most: int) -> None:

@@ -50,7 +50,7 @@ def test_a_file_is_proposed_that_the_grammar_and_the_log_accept(kind: str, tmp_p
     tables.RUNNING[kind](place)
     examination = examined(place)
     assert examination.accepted is not None, examination.findings
-    assert examination.accepted.pipeline.name == "clicks"
+    assert examination.accepted.pipeline.name == "clicks_windows", "its tables are not among the files of the log"
     assert not [one for one in examination.findings if one.severity is Severity.ERROR]
     assert examination.sampled == examination.facts.records == 120
     assert examination.accepted.text.isascii()

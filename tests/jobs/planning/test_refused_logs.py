@@ -10,9 +10,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.lake.lake import Lake
+from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import slices_between
 from jobs.planning.log_pin import pin_input
+from jobs.planning.log_state import read_log_state
 from jobs.planning.request_context import open_request_context
 from jobs.planning.steps import Ask
 from tests.support.delta_logs import clean_commits, track_rows, track_rows_later
@@ -88,6 +90,21 @@ def test_a_plan_and_a_run_refuse_a_pipeline_in_the_same_words(tmp_path: Path) ->
     planned, run = _refusals(tmp_path, sales(PIPELINE.replace("sum: amount", "sum: ammount")))
     assert isinstance(planned, SpecError)
     assert str(planned) == str(run)
+
+
+def test_a_new_pipeline_does_not_write_its_tables_into_its_log(tmp_path: Path) -> None:
+    append_day(tmp_path, "2024-01-01", {"a": 1})
+    (tmp_path / "event_logs" / "sales").rename(tmp_path / "sales")
+    pipeline, lake = sales(PIPELINE.replace("event_logs/sales", "sales")), Lake(root=str(tmp_path))
+    slices = slices_between(pipeline, *RANGE)[:1]
+    with pytest.raises(
+        SpecError, match=r"writes its tables below .*sales, where a full VACUUM of the log removes them"
+    ):
+        read_log_state(pipeline, lake, slices, view=LedgerView(version=0))
+    warned = read_log_state(pipeline, lake, slices, view=LedgerView(version=1)).warnings
+    assert "full VACUUM" in warned[0], "a pipeline that has tables goes on"
+    elsewhere = sales(PIPELINE.replace("event_logs/sales", "sales").replace("pipeline: sales", "pipeline: sale"))
+    assert "VACUUM" not in " ".join(read_log_state(elsewhere, lake, slices, view=LedgerView(version=0)).warnings)
 
 
 def _refusals(lake: Path, pipeline: Pipeline) -> tuple[HindcastError, HindcastError]:
