@@ -8,6 +8,7 @@ Rows are deleted by a commit without their files. The files stay for the readers
 `expired` names them.
 """
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -137,7 +138,8 @@ class LakeFiles:
         system, root = file_system(uri)
         with reading(uri):
             infos = system.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
-        files = (_listed(info, root, patterns) for info in infos if info.type == pafs.FileType.File)
+        tables = _Places(root, is_local=self.lake.is_local)
+        files = (_listed(info, tables, patterns) for info in infos if info.type == pafs.FileType.File)
         return sorted((file for file in files if file is not None), key=lambda file: file.path)
 
     def named(self, tables: Iterable[str]) -> frozenset[str]:
@@ -256,15 +258,31 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _listed(info: "pafs.FileInfo", root: str, patterns: Sequence[re.Pattern[str]]) -> LeftoverFile | None:
-    relative = info.path[len(root) :].lstrip("/")
+class _Places(dict[str, str]):
+    """The places of the directories below a pipeline's one, by name: of a symbolic link, that of its target.
+
+    `file_system` resolves the place of a table, so a listed file would have another path than a commit's name gives it.
+    """
+
+    def __init__(self, root: str, *, is_local: bool) -> None:
+        self.root, self._is_local = root, is_local
+
+    def __missing__(self, name: str) -> str:
+        path = f"{self.root}/{name}"
+        self[name] = os.path.realpath(path) if self._is_local else path
+        return self[name]
+
+
+def _listed(info: "pafs.FileInfo", places: _Places, patterns: Sequence[re.Pattern[str]]) -> LeftoverFile | None:
+    relative = info.path[len(places.root) :].lstrip("/")
+    first, _slash, rest = relative.partition("/")
     for pattern in patterns:
         match = pattern.fullmatch(relative)
-        table = UNNAMED if pattern is _OF_UNNAMED else relative.partition("/")[0]
+        table = UNNAMED if pattern is _OF_UNNAMED else first
         if match is not None and table != LEDGER:
             parts = match.groupdict()
             return LeftoverFile(
-                path=info.path,
+                path=f"{places[first]}/{rest}",
                 table=table,
                 attempt_id=parts.get("attempt"),
                 bytes=info.size,

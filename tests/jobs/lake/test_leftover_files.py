@@ -6,7 +6,7 @@ from random import Random
 from jobs.lake.lake import Lake
 from jobs.lake.leftover_files import LakeFiles
 from tests.support.fuzzing import seeds
-from tests.support.leftovers import PIPELINE, check_leftover_files
+from tests.support.leftovers import PIPELINE, TABLE, Scene, check_leftover_files
 
 
 def test_exactly_the_left_files_are_found_and_removed(tmp_path: Path) -> None:
@@ -26,3 +26,16 @@ def test_directories_that_become_empty_are_removed(tmp_path: Path) -> None:
 
 def test_a_pipeline_without_files_has_none(tmp_path: Path) -> None:
     assert LakeFiles(lake=Lake(root=str(tmp_path)), pipeline=PIPELINE).listed() == []
+
+
+def test_the_committed_files_of_a_linked_table_are_not_left(tmp_path: Path) -> None:
+    """A clean-up removed all rows of a table whose directory was a symbolic link to another disk."""
+    scene = Scene(lake=Lake(root=str(tmp_path / "lake")), rng=Random(4)).make()
+    place, other = tmp_path / "lake" / PIPELINE / TABLE.name, tmp_path / "disk"
+    place.rename(other)
+    place.symlink_to(other)
+    left = {file.path for file in scene.files.listed()} - scene.files.named([TABLE.name])
+    assert {Path(path).name for path in left} == {Path(path).name for path in scene.left}
+    scene.files.remove(left)
+    assert {path.name for path in other.rglob("*.parquet")} >= {Path(path).name for path in scene.committed}
+    assert not {file.path for file in scene.files.listed()} - scene.files.named([TABLE.name])
