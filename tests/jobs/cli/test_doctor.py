@@ -128,7 +128,7 @@ def test_init_asks_on_a_terminal_and_shows_what_was_found_as_the_default(
     monkeypatch.setattr(click, "prompt", answer)
     assert shell("init", "clicks") == 0, shell.err
     assert asked == {
-        "Name": "clicks", "Key": "user_id", "Event": "clicked_at", "Slice": "dt", "Order": "commits", "Size": "1h",
+        "Name": "clicks_windows", "Key": "user_id", "Event": "clicked_at", "Slice": "dt", "Order": "commits", "Size": "1h",
     }  # fmt: skip
     pipeline = load_file(shell.root / "pipelines" / "mine.yaml")
     assert pipeline.log.key == ("click_id", "user_id")
