@@ -43,12 +43,19 @@ class AtlasGrammar(Choice):
 
     @model_validator(mode="after")
     def _partition_of_time_out(self, info: ValidationInfo) -> Self:
-        if "partitionIdleTimeout" in self.source and self.partition is None and not is_stored(info):
+        has_time_out = "partitionIdleTimeout" in self.source
+        if has_time_out == (self.partition is not None) or is_stored(info):
+            return self
+        if has_time_out:
             raise ValueError(
                 "source.partitionIdleTimeout needs partition, the column with a record's partition; without it, no "
                 "partition waits for another one"
             )
-        return self
+        raise ValueError(
+            f"partition: found {self.partition!r}; the watermark counts partitions only with "
+            "source.partitionIdleTimeout; leave partition out, or write source: {partitionIdleTimeout: {size: 1, unit: "
+            "hour}}"
+        )
 
     @property
     def stage(self) -> dict[str, Any]:

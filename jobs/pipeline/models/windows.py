@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, Strict, ValidationInfo, model_serializer, model_validator
 
 from jobs.durations import Duration, PositiveDuration, SignedDuration, format_duration
 from jobs.pipeline.models.atlas import AtlasGrammar
@@ -15,6 +15,7 @@ from jobs.pipeline.models.grammar import (
     GrammarModel,
     Nothing,
     UnitName,
+    is_stored,
     not_a_mapping,
     only_text,
 )
@@ -233,6 +234,17 @@ class WindowsGrammar(Choice):
             raise ValueError("a global window never ends; leave out time and allowed_lateness")
         if self.time == "processing" and self.allowed_lateness_ms:
             raise ValueError("with time: processing no record is late; leave out allowed_lateness")
+        return self
+
+    @model_validator(mode="after")
+    def _leftovers_at_an_end(self, info: ValidationInfo) -> Self:
+        if self.global_ is None or self.leftovers == "refuse" or is_stored(info):
+            return self
+        can_lose = self.trigger is not None and self.trigger.may_finish
+        if self.leftovers == "fire" or not can_lose:
+            raise ValueError(
+                f"leftovers: found {self.leftovers}; a global window never ends, so it has no leftovers; leave it out"
+            )
         return self
 
     @property
