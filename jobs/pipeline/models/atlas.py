@@ -12,6 +12,7 @@ from windowlib.errors import SpecError
 if TYPE_CHECKING:
     from windowlib.atlas.window_stages import Windows
 
+_PRESERVE: Final = "preserveNullAndEmptyArrays"
 STAGES: Final = ("tumbling_window", "hopping_window", "session_window")
 
 
@@ -39,6 +40,16 @@ class AtlasGrammar(Choice):
             self.windows()
         except SpecError as error:
             raise ValueError(str(error)) from error
+        return self
+
+    @model_validator(mode="after")
+    def _boolean_of_unwind(self, info: ValidationInfo) -> Self:
+        stages = next(iter(self.stage.values())).get("pipeline", [])
+        unwinds = [stage["$unwind"] for stage in stages if isinstance(stage, Mapping) and "$unwind" in stage]
+        for unwind in unwinds:
+            value = unwind.get(_PRESERVE, False) if isinstance(unwind, Mapping) else False
+            if not isinstance(value, bool) and not is_stored(info):
+                raise ValueError(f"$unwind.{_PRESERVE}: found {value!r}; allowed: true or false")
         return self
 
     @model_validator(mode="after")

@@ -119,8 +119,9 @@ def test_repairs_survive_json_and_change_no_row(
     assert spec_fingerprint(written) == spec_fingerprint(pipeline())
 
 
+UNWIND: Final = [{"$unwind": {"path": "$a", "preserveNullAndEmptyArrays": 1}}]
 ATLAS: Final = {
-    "$tumblingWindow": {"interval": {"size": 1, "unit": "hour"}, "pipeline": [{"$count": "n"}]},
+    "$tumblingWindow": {"interval": {"size": 1, "unit": "hour"}, "pipeline": UNWIND},
     "partition": "carrier",
 }
 
