@@ -187,6 +187,8 @@ class EvictorGrammar(Choice):
 AssignerGrammar = Tumbling | Sliding | Session | DynamicSession | CountWindow | Nothing
 ASSIGNERS: Final = ("tumbling", "sliding", "session", "dynamic_session", "count", "global_")
 FRONT_ENDS: Final = ("storm", "atlas")
+_AT_AN_END: Final = ("never", "end_of_stream", "event_time", "processing_time", "default")
+"""The triggers that fire at the end of a window or of the input, or never."""
 _SETTINGS: Final = (
     "time",
     "trigger",
@@ -246,6 +248,19 @@ class WindowsGrammar(Choice):
                 f"leftovers: found {self.leftovers}; a global window never ends, so it has no leftovers; leave it out"
             )
         return self
+
+    @model_validator(mode="after")
+    def _fires_without_an_end(self, info: ValidationInfo) -> Self:
+        trigger = self.trigger
+        while trigger is not None and trigger.purging is not None:
+            trigger = trigger.purging
+        if self.global_ is None or is_stored(info) or (trigger is not None and trigger.kind not in _AT_AN_END):
+            return self
+        kind = "no trigger" if trigger is None else trigger.kind
+        raise ValueError(
+            f"trigger: found {kind}; a global window never ends, so it would never fire; write another trigger, such "
+            "as trigger: {count: 100}"
+        )
 
     @property
     def front_end(self) -> str | None:
