@@ -89,19 +89,19 @@ def test_init_writes_a_file_that_loads_and_prints_its_plan(shell: Shell, kind: s
 
 
 def test_init_never_overwrites_without_force(shell: Shell) -> None:
-    path = shell.root / "pipelines" / "clicks.yaml"
+    path = shell.root / "pipelines" / "clicks_windows.yaml"
     tables.tracked(shell.root / "clicks")
     path.write_text("mine")
-    assert shell("init", "clicks", "--yes", "--name", "clicks") == 1
+    assert shell("init", "clicks", "--yes") == 1
     assert "exists and is not overwritten; use --force or another --name" in shell.err
     assert path.read_text() == "mine"
     assert shell("init", "clicks", "--yes", "--name", "other") == 0
     assert load_file(shell.root / "pipelines" / "other.yaml").name == "other"
-    assert shell("init", "clicks", "--yes", "--force", "--name", "clicks") == 0
-    assert load_file(path).name == "clicks"
-    assert sorted(one.name for one in path.parent.iterdir()) == ["clicks.yaml", "other.yaml", "sales.yaml"]
+    assert shell("init", "clicks", "--yes", "--force") == 0
+    assert load_file(path).name == "clicks_windows"
+    assert sorted(one.name for one in path.parent.iterdir()) == ["clicks_windows.yaml", "other.yaml", "sales.yaml"]
     path.rename(path.with_suffix(".yml"))
-    assert shell("init", "clicks", "--yes", "--force", "--name", "clicks") == 1
+    assert shell("init", "clicks", "--yes", "--force") == 1
     assert "is the same pipeline" in shell.err
 
 
