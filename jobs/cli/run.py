@@ -148,27 +148,37 @@ class Shown:
 
 def run_asked(
     work: RequestContext, asked: Asked, *, staging: Staging, publishes: bool, master: str | None, shown: Shown,
-    accepted: "PlanFile | None" = None,
+    accepted: "PlanFile | None" = None, why_held: Callable[[str], str | None] | None = None,
 ) -> int:  # fmt: skip
-    """Run a request, and print its progress and its outcome. Return the exit status."""
+    """Run a request, and print its progress and its outcome. Return the exit status.
+
+    `why_held` gets the id of the staged request, and returns why it is not published; None: it is.
+    """
     told = told_progress(work.pipeline.name, shown.progress, at_least=shown.fold_from)
     with LazyReplayer(master=master) as replayer, told as on_progress:
         staging = replace(staging, on_progress=on_progress)
-        run = partial(run_request, work, replayer=replayer, staging=staging, publish=publishes, accepted=accepted)
-        outcome = _in_its_turn(work, asked, run)
+        run = partial(run_request, work, replayer=replayer, staging=staging, accepted=accepted)
+        outcome = _in_its_turn(work, asked, partial(run, publish=publishes and why_held is None))
+        problem = None
+        if publishes and why_held is not None and outcome.request_id and _is_good(outcome):
+            problem = why_held(outcome.request_id)
+            if problem is None:
+                outcome = _in_its_turn(work, replace(asked, request_id=outcome.request_id), partial(run, publish=True))
     if shown.as_json:
         options.print_json(outcome.to_json())
     else:
         show_outcome(outcome, at_least=shown.fold_from)
     if outcome.publication is not None and not outcome.is_published:
-        options.complain(f"not published: {outcome.publication.why}")
+        problem = outcome.publication.why
+    if problem is not None:
+        options.complain(f"not published: {problem}")
     if not publishes and not shown.as_json:
         from jobs.cli.diff import say_differences
 
         say_differences(work, outcome.request_id)
         if asked.kind is RequestKind.CANDIDATE and outcome.request_id:
             options.say(f"next: hindcast publish {work.pipeline.name} --request {outcome.request_id[:SHOWN_DIGITS]}")
-    return options.OK if _is_good(outcome) else options.REFUSED
+    return options.OK if problem is None and _is_good(outcome) else options.REFUSED
 
 
 def _in_its_turn(work: RequestContext, asked: Asked, run: Callable[[Asked], RequestOutcome]) -> RequestOutcome:
