@@ -31,10 +31,27 @@ class AskAirflow:
     Attributes:
         events: returns the events of the assets that `ready.producer` names.
         is_interval_before_running: returns whether Airflow's own backfill replays the interval before now.
+        has_published: returns whether a task of the DAG has published before.
     """
 
     events: EventsSince = lambda _since_ms: ()
     is_interval_before_running: Callable[[], bool] = lambda: False
+    has_published: Callable[[], bool] = lambda: False
+
+
+def refuse_lost_lake(work: RequestContext, airflow: AskAirflow) -> None:
+    """Raise if the lake has no event of a pipeline that this DAG has published: it is not mounted, or another one.
+
+    Else the schedule would replay the whole log into an empty mount point, without the decisions in the ledger.
+
+    Raises:
+        RequestError: so it is.
+    """
+    if not work.ledger.view().version and airflow.has_published():
+        raise RequestError(
+            f"the lake {work.lake.root} has no ledger of {work.pipeline.name}, and this DAG has published slices of it: "
+            "is the lake mounted, and is it the right one? If a new lake is meant, start the DAG once by hand"
+        )
 
 
 def plan_backfill_interval(
