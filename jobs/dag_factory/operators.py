@@ -90,7 +90,7 @@ class PlanOperator(BaseOperator):
                 airflow=AskAirflow(
                     events=lambda since_ms: asset_events(self.producers, since_ms),
                     is_interval_before_running=lambda: is_interval_before_running(context),
-                    has_published=lambda: has_succeeded(context["dag_run"].dag_id, PUBLISH),
+                    has_published=lambda: has_succeeded(context, PUBLISH),
                 ),
                 is_again=is_again,
             )

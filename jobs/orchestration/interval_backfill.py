@@ -21,7 +21,7 @@ from jobs.planning.watching import watch_ledger, watch_log
 from jobs.publishing.rules import describe_hold
 from jobs.replay.suite_fingerprint import suite_fingerprint
 from jobs.runs import Slice
-from windowlib.errors import RequestError
+from windowlib.errors import RequestError, StoreError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +45,11 @@ def refuse_lost_lake(work: RequestContext, airflow: AskAirflow) -> None:
     Else the schedule would replay the whole log into an empty mount point, without the decisions in the ledger.
 
     Raises:
-        RequestError: so it is.
+        StoreError: so it is. The task is tried again.
     """
     if not work.ledger.view().version and airflow.has_published():
-        raise RequestError(
-            f"the lake {work.lake.root} has no ledger of {work.pipeline.name}, and this DAG has published slices of it: "
+        raise StoreError(
+            f"the lake {work.lake.root} has no ledger of {work.pipeline.name}, but this DAG has published slices: "
             "is the lake mounted, and is it the right one? If a new lake is meant, start the DAG once by hand"
         )
 

@@ -25,7 +25,7 @@ from jobs.publishing.stop_reasons import describe_stop
 from jobs.wall_clock import now_ms
 from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales, spark_task
 from tests.support.waiving import waive_newest
-from windowlib.errors import LogError, RequestError
+from windowlib.errors import LogError, RequestError, StoreError
 
 DAYS = [f"2024-01-{day:02d}" for day in range(1, 6)]
 BACKFILL = {"reason": "a test", "publish": True, "fresh": False}
@@ -99,7 +99,7 @@ def test_the_schedule_begins_no_new_ledger_where_its_lake_is_not_mounted(dag: Da
     """An empty mount point has no decisions of persons, and readers see what is in the lake."""
     airflow = AskAirflow(has_published=lambda: True)
     end = at("2024-01-03T06:00")
-    with pytest.raises(RequestError, match=r"no ledger of sales, and this DAG has published .* is the lake mounted"):
+    with pytest.raises(StoreError, match=r"no ledger of sales, but this DAG has published .* is the lake mounted"):
         dag.plan("replay", airflow=airflow, run_type="scheduled", interval_end=end)
     order = dag.plan("replay", airflow=airflow)
     assert isinstance(order, Order)
