@@ -13,7 +13,7 @@ from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
 from jobs.publishing.rules import PublicationAttempt
 from jobs.publishing.stop_reasons import describe_run, stop_reasons
-from jobs.publishing.waivers import SliceWaiver, runs_to_examine, waive, waive_events
+from jobs.publishing.waivers import SliceWaiver, request_to_publish, runs_to_examine, waive, waive_events
 from jobs.runs import SHOWN_DIGITS, optional_fates
 from windowlib.errors import RequestError
 
@@ -87,8 +87,11 @@ def waive_command(
 ) -> int:
     """Accept one failed slice, with a reason, so that it can be published. SLICE is its id, such as 2013-02-08.
 
-    Then run `hindcast publish`. The waiver is valid for this run only: other records or another spec make a new run,
-    which is checked again. A check that itself failed to run (verdict error) cannot be waived.
+    Then publish its request, which the command names. A published run that fails an edited suite can be accepted, too.
+
+    The waiver is valid for this run only: other records or another spec make a new run, which is checked again. It ends
+    when the request is cancelled, or its publication rolled back. A check that itself failed to run (verdict error)
+    cannot be waived.
     """
     pipeline = places.pipeline(pipeline_name)
     work = places.request_context(pipeline)
@@ -103,12 +106,17 @@ def waive_command(
     by = By(who=options.who(), decision_id=work.new_id(), seen=seen)
     run = waive(work, slice_id, run_id=run_id, reason=reason, by=by)
     waiver = {"pipeline": pipeline.name, "slice_id": run.result.slice.slice_id, "run_id": run.result.run_id}
+    request = request_to_publish(work.ledger.view(), run)
+    after = "readers see this run already; there is nothing to publish"
+    if request is not None:
+        after = f"next: hindcast publish {pipeline.name} --request {request.request_id[:SHOWN_DIGITS]}"
     return options.answer(
         as_json,
-        waiver | {"who": by.who, "reason": reason.strip()},
+        waiver
+        | {"who": by.who, "reason": reason.strip(), "request_id": None if request is None else request.request_id},
         f"waived: slice {waiver['slice_id']} of {pipeline.name} (run {waiver['run_id'][:SHOWN_DIGITS]}), by {by.who}: "
         f"{reason.strip()}",
-        f"next: hindcast publish {pipeline.name}",
+        after,
     )
 
 
