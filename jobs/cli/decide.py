@@ -12,7 +12,7 @@ from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.publishing.publishing import publish
 from jobs.publishing.rules import PublicationAttempt
-from jobs.publishing.stop_reasons import describe_run, stop_reasons
+from jobs.publishing.stop_reasons import describe_run, listed, stop_reasons
 from jobs.publishing.waivers import SliceWaiver, request_to_publish, runs_to_examine, waive, waive_events
 from jobs.runs import SHOWN_DIGITS, optional_fates
 from windowlib.errors import RequestError
@@ -28,12 +28,14 @@ from windowlib.errors import RequestError
     default=None,
     metavar="ID",
     help="The request to publish: its id, or its first letters. A candidate is published only if it is named.  "
-    "[default: the newest open request that can be published]",
+    "[default: the only open request that can be published]",
 )
 @options.json_option
 @options.existing_place_options
 def publish_command(*, pipeline_name: str, request_id: str | None, as_json: bool, places: options.Places) -> int:
     """Publish all slices of a staged request in one ledger commit. After it, readers see the new results.
+
+    If several open requests can be published, --request has to name one.
 
     The command publishes nothing and has exit status 1 if a check failed for one of the slices, or if published slices
     after the request were computed from a state that the request changes. The message has the slices.
@@ -236,7 +238,9 @@ def _tell(publication: PublicationAttempt, *, as_json: bool, what: str = "publis
     if as_json:
         options.print_json(publication.to_json())
     elif publication.is_published:
-        options.say(f"{what}: {publication.why} (ledger version {publication.ledger_version})")
+        request = f"request {publication.request_id[:SHOWN_DIGITS]}" if publication.request_id else ""
+        of = ", ".join(filter(None, (request, listed(publication.slices))))
+        options.say(f"{what}: {publication.why} ({of}; ledger version {publication.ledger_version})")
     else:
         options.complain(f"not published: {publication.why}")
     return options.OK if publication.is_published else options.REFUSED
