@@ -159,8 +159,9 @@ def publish(work: RequestContext, *, who: str, request_id: str | None = None) ->
     if len(unseen) > 1:
         each = (f"{attempt.request_id[:SHOWN_DIGITS]} ({listed(attempt.slices)})" for attempt in unseen)
         raise RequestError(
-            f"pipeline {work.pipeline.name} has {counted(len(unseen), 'request')} that can be published: {'; '.join(each)}. "
-            f"Nothing was published; name one of them: `hindcast publish {work.pipeline.name} --request ID`"
+            f"pipeline {work.pipeline.name} has {counted(len(unseen), 'request')} that can be published: "
+            f"{'; '.join(each)}. Nothing was published; name one of them: "
+            f"`hindcast publish {work.pipeline.name} --request ID`"
         )
     chosen = next(iter([*unseen, *ready]), None)
     return publish_request(work, waiting[0].request_id if chosen is None else chosen.request_id, who=who)
