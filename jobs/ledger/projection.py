@@ -302,6 +302,8 @@ class Projection:
         self._change_what_readers_see(event, undoes=undoes)
         slice_id = text_of(event, "slice_id")
         self._end_waivers({slice_id: self._publications[undoes].changes.get(slice_id)})
+        if event.run_id is not None:  # the publication that showed it before stands
+            self._runs.renew_waiver(event.run_id)
         self._hold = Hold(
             seq=event.seq, undoes=undoes, who=event.who or "", reason=event.reason or "", at_ms=event.at_ms
         )

@@ -164,7 +164,10 @@ class RunsProjection:
             self.change(run_id, waiver=None, ended_waiver=waiver)
 
     def renew_waiver(self, run_id: str) -> None:
-        """Let the ended waiver of a published run that failed count again: an earlier version ended no waivers."""
+        """Let the ended waiver of a failed run that readers see count again.
+
+        A rollback shows the run again, or an earlier version has published it, which ended no waivers.
+        """
         ended = self.of(run_id).ended_waiver
         run = self.run(run_id) if ended is not None and run_id in self.slots else None
         if run is not None and not run.is_publishable:

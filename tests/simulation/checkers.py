@@ -163,6 +163,7 @@ def only_passed_or_waived_runs_are_published(commit: Commit) -> None:
             waived.difference_update(runs - set(before.published.values()))
     for event in commit.of(EventKind.ROLLED_BACK):
         waived.discard(before.published[str(event.slice_id)])
+        waived.update(filter(None, [event.run_id]))  # readers see it again, by an earlier publication
     for event in commit.of(EventKind.PUBLISHED):
         run = commit.view.run(str(event.run_id))
         assert run.is_publishable, "a failed run is not published"

@@ -205,6 +205,19 @@ def test_a_run_that_readers_see_keeps_its_waiver_when_another_request_ends() -> 
     assert [seen.run(run_id).waiver is not None for run_id in ("run1", "other1")] == [True, False]
 
 
+def test_a_run_that_a_rollback_shows_again_is_waived_by_its_publication() -> None:
+    result, other = a_result(1, verdict=Verdict.FAIL), a_result(1, run="other")
+    events = [
+        requested(), *staged(result), about(EventKind.WAIVED, result, who="ann", reason="real", request_id="r"),
+        about(EventKind.PUBLISHED, result, who="ann", request_id="r"),
+        requested("s"), *staged(other, "s"), about(EventKind.PUBLISHED, other, who="ann", request_id="s"),
+        requested("t"), about(EventKind.ADOPTED, result, request_id="t"), cancelled("t"),
+    ]  # fmt: skip
+    assert not view(*events).run("run1").is_publishable
+    back = replace(rolled_back(result, undoes=9), run_id=result.run_id)
+    assert view(*events, back).run("run1").is_publishable
+
+
 def test_a_run_that_an_earlier_version_has_published_after_the_rollback_stays_waived() -> None:
     result = a_result(1, verdict=Verdict.FAIL)
     events = [requested(), *staged(result), about(EventKind.WAIVED, result, who="ann", reason="real", request_id="r")]
