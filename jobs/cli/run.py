@@ -22,6 +22,7 @@ from jobs.orchestration.requests import RECORDS_PER_CHUNK, Staging, run_request
 from jobs.pipeline.slices import check_range
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
+from jobs.publishing.stop_reasons import failed_in_sight, held_by
 from jobs.replay.orders import Replayer, ReplayOrder
 from jobs.replay.suite_fingerprint import with_checks
 from jobs.runs import SHOWN_DIGITS, RunResult
@@ -119,8 +120,8 @@ def run_command(  # noqa: PLR0913  (its options)
 
     Nothing is published before every slice has passed its checks or was waived. If the command was interrupted or
     killed, run it again: it continues where it stopped. If another open request has slices of the range, the command
-    is refused and names it; --replace and --wait tell what to do instead. The exit status is 1 if a check failed or
-    the publication was refused; the message has the reason.
+    is refused and names it; --replace and --wait tell what to do instead. The exit status is 1 if a check failed, also
+    one of a slice that readers see already, or if the publication was refused; the message has the reason.
     """
     pipeline = places.pipeline(pipeline_name)
     if not pipeline.functions():  # users' functions may return values of pandas
@@ -168,17 +169,29 @@ def run_asked(
         options.print_json(outcome.to_json())
     else:
         show_outcome(outcome, at_least=shown.fold_from)
+    failed = [run for run in outcome.runs if not run.is_publishable]
     if outcome.publication is not None and not outcome.is_published:
+<<<<<<< HEAD
         problem = outcome.publication.why
     if problem is not None:
         options.complain(f"not published: {problem}")
+=======
+        options.complain(f"not published: {outcome.publication.why}")
+    elif failed:
+        options.complain(failed_in_sight(failed) if outcome.is_published else held_by(failed))
+>>>>>>> 82801c3903109d60cf324f0908fb8438ece3e2f3
     if not publishes and not shown.as_json:
         from jobs.cli.diff import say_differences
 
         say_differences(work, outcome.request_id)
-        if asked.kind is RequestKind.CANDIDATE and outcome.request_id:
+        if asked.kind is RequestKind.CANDIDATE and outcome.request_id and not failed:
             options.say(f"next: hindcast publish {work.pipeline.name} --request {outcome.request_id[:SHOWN_DIGITS]}")
+<<<<<<< HEAD
     return options.OK if problem is None and _is_good(outcome) else options.REFUSED
+=======
+    is_refused = outcome.publication is not None and not outcome.is_published
+    return options.REFUSED if is_refused or failed else options.OK
+>>>>>>> 82801c3903109d60cf324f0908fb8438ece3e2f3
 
 
 def _in_its_turn(work: RequestContext, asked: Asked, run: Callable[[Asked], RequestOutcome]) -> RequestOutcome:
@@ -320,9 +333,3 @@ class LazyReplayer:
         if self._replay is None:
             self._replay = self._stack.enter_context(spark_replayer(self.master))
         return self._replay(order)
-
-
-def _is_good(outcome: RequestOutcome) -> bool:
-    if outcome.publication is not None:
-        return outcome.is_published
-    return all(run.is_publishable for run in outcome.runs)

@@ -22,8 +22,7 @@ from jobs.publishing.chain_rules import (
     of_other_chain,
     outdated,
 )
-from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, listed, waiver_advice
-from jobs.runs import Verdict
+from jobs.publishing.stop_reasons import held_by, listed
 from windowlib.errors import LedgerError
 
 SEEN = "readers see all of it already"
@@ -33,7 +32,6 @@ UNVERIFIED = (
 )
 NO_RULE = "no rule"
 """The basis of a judgement without a rule. It ends the effect of an earlier judgement."""
-_NO_WAIVER = "an error cannot be waived; run again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +39,8 @@ class PublicationAttempt:
     """The result of an attempt to publish a request.
 
     If it is not published, `why` tells the reason, and `stopped_by` or `waits_for` name the slices (or holders) that
-    prevent it. `changed` are the slices whose rows differ from what readers saw before. If `is_seen_already`, readers
-    saw all runs of the request before.
+    prevent it. `slices` are those of which readers see another run than before, and `changed` are those of them whose
+    rows differ. If `is_seen_already`, readers saw all runs of the request before.
     """
 
     request_id: str
@@ -50,6 +48,7 @@ class PublicationAttempt:
     why: str
     stopped_by: tuple[str, ...] = ()
     waits_for: str | None = None
+    slices: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     is_seen_already: bool = False
     ledger_version: int = 0
@@ -62,6 +61,7 @@ class PublicationAttempt:
             "why": self.why,
             "stopped_by": list(self.stopped_by),
             "waits_for": self.waits_for,
+            "slices": list(self.slices),
             "changed": list(self.changed),
             "ledger_version": self.ledger_version,
         }
@@ -108,7 +108,9 @@ def judge_publication(
         why += f"; readers saw the other {len(seen)} of the request before"
     if ended := tuple(name for name in unseen if name not in request.runs):
         why += f"; the repair of {listed(ended)} ends, and `hindcast repair` lists their late records again"
-    return PublicationAttempt(request_id=request.request_id, is_published=True, why=why, changed=changed)
+    return PublicationAttempt(
+        request_id=request.request_id, is_published=True, why=why, slices=tuple(unseen), changed=changed
+    )
 
 
 def changed_slices(view: LedgerView, publication: Publication) -> tuple[str, ...]:
@@ -240,12 +242,7 @@ def _held(view: LedgerView, request: Request) -> PublicationAttempt | None:
     if not stopping:
         return None
     stopping.sort(key=lambda run: run.result.slice.start_ms)
-    named = "; ".join(describe_stop(run) for run in stopping[:MAX_NAMED])
-    more = f"; and {len(stopping) - MAX_NAMED} more" if len(stopping) > MAX_NAMED else ""
-    can_waive = all(run.verdict is Verdict.FAIL for run in stopping)
-    advice = f"{waiver_advice(stopping)}, or correct and run again" if can_waive else _NO_WAIVER
-    why = f"held by {named}{more}. What readers see has not changed; {advice}"
-    return _refused(request, why, stopped_by=tuple(run.result.slice.slice_id for run in stopping))
+    return _refused(request, held_by(stopping), stopped_by=tuple(run.result.slice.slice_id for run in stopping))
 
 
 def _unverified(work: RequestContext, view: LedgerView, request: Request) -> PublicationAttempt | None:

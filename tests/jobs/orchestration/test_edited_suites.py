@@ -39,8 +39,8 @@ class Dags:
 
     def _judged(self, result: RunResult) -> RunResult:
         suites = load_checks(self.pipeline)
-        assert suites is not None
-        return replace(result, extras={"checks_fingerprint": checks_fingerprint(self.pipeline, suites.document)})
+        document = None if suites is None else suites.document
+        return replace(result, extras={"checks_fingerprint": checks_fingerprint(self.pipeline, document)})
 
     def limit(self, most: int) -> None:
         check = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "total", "max_value": most}}
@@ -128,6 +128,15 @@ def test_the_schedule_leaves_published_slices_and_takes_what_the_new_suite_lets_
     assert held.why.startswith(f"held by {DAYS[1]}")
     dags.limit(60)
     assert dags.replayed(dags.scheduled(DAYS[2])) == [DAYS[1]]
+
+
+def test_a_run_that_a_removed_suite_has_held_is_judged_again(dags: Dags) -> None:
+    dags.limit(40)
+    held = dags.by_hand("1")
+    assert dags.replayed(held, publish=False) == [*DAYS[:2]]
+    dags.pipeline = sales()
+    assert dags.replayed(dags.by_hand("2")) == [*DAYS[:2]]
+    assert dags.by_hand("3") == Skip(why="every slice is current and published")
 
 
 def test_the_form_of_a_backfill_tells_that_the_suite_was_edited(dags: Dags) -> None:
