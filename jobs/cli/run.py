@@ -22,8 +22,8 @@ from jobs.orchestration.requests import RECORDS_PER_CHUNK, Staging, run_request
 from jobs.pipeline.slices import check_range
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
+from jobs.planning.suite_fingerprint import with_checks
 from jobs.replay.orders import Replayer, ReplayOrder
-from jobs.replay.suite_fingerprint import with_checks
 from jobs.runs import SHOWN_DIGITS, RunResult
 from windowlib.errors import RequestError
 

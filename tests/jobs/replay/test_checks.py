@@ -7,7 +7,7 @@ from jobs.lake.lake import Lake
 from jobs.ledger.view import RequestKind
 from jobs.pipeline.files import load_file
 from jobs.planning.request_context import Asked, context_of, open_request, open_request_context
-from jobs.replay.checks import load_checks
+from jobs.planning.suites import load_checks
 from tests.support.fake_replay import PIPELINE
 
 CHECK = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "total"}, "severity": "critical"}

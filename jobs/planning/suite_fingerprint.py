@@ -13,7 +13,7 @@ def suite_fingerprint(pipeline: Pipeline) -> str | None:
     Raises:
         SpecError: the suite file is wrong.
     """
-    from jobs.replay.checks import load_checks
+    from jobs.planning.suites import load_checks
 
     suites = load_checks(pipeline)
     return None if suites is None else checks_fingerprint(pipeline, suites.document)
