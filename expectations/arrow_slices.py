@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from expectations.compiled.columns import DAY_BEGINS, doubles
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -42,8 +44,16 @@ class ArrowSlices:
 
 
 def to_pandas(rows: pa.Table) -> "pd.DataFrame":
-    """Return an Arrow table as a DataFrame, with exact integers and dates.
+    """Return an Arrow table as a DataFrame, with exact integers. Decimals are doubles, and dates the times they begin.
 
-    Otherwise pandas would turn integers with nulls into doubles, which lose digits.
+    Otherwise pandas would turn integers with nulls into doubles, which lose digits. As objects, no decimal is equal to
+    the 1.1 of a suite, decimals have no mean if one of them is null, and dates cannot be compared with a bound.
     """
-    return rows.to_pandas(integer_object_nulls=True, date_as_object=True)
+    columns = [_comparable(rows.column(name)) for name in rows.column_names]
+    return pa.Table.from_arrays(columns, names=rows.column_names).to_pandas(integer_object_nulls=True)
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_decimal(column.type):
+        return doubles(column)
+    return column.cast(DAY_BEGINS) if pa.types.is_date32(column.type) else column

@@ -33,11 +33,14 @@ def prepare_checks(suites: SuiteFile | None, schemas: "Mapping[str, pa.Schema]",
         confirm: the results of compiled checks that Great Expectations confirms. If it confirms all, it runs all.
 
     Raises:
-        SpecError: Great Expectations refuses a suite.
+        SpecError: Great Expectations refuses a suite, or a check does not fit the types of its columns.
     """
+    from expectations.compiled.misfits import refuse_misfits
     from expectations.slices import needs_great_expectations
 
     for suite in suites or ():
+        if suite.table in schemas:
+            refuse_misfits(suite, schemas[suite.table])
         if confirm == "all" or suite.table not in schemas or needs_great_expectations(suite, schemas[suite.table]):
             from expectations.runner import prepare
 
