@@ -138,3 +138,11 @@ def test_decimals_of_more_digits_than_a_double_has_are_different_values() -> Non
     )
     [outcomes] = check_slices(suite, ArrowSlices(table, np.zeros(2, dtype=np.int64), 1))
     assert [outcome.success for outcome in outcomes] == [True, True]
+
+
+@pytest.mark.gx
+def test_a_sum_of_integers_does_not_wrap_around() -> None:
+    table = pa.table({"n": pa.array([2**62] * 4)})
+    suite = suite_of(("expect_column_sum_to_be_between", {"column": "n", "max_value": 1e18}))
+    [[outcome]] = check_slices(suite, ArrowSlices(table, np.zeros(4, dtype=np.int64), 1))
+    assert (outcome.success, outcome.exception, outcome.observed) == (False, None, f'{{"value":{2**64}}}')
