@@ -22,9 +22,9 @@ from jobs.orchestration.requests import RECORDS_PER_CHUNK, Staging, run_request
 from jobs.pipeline.slices import check_range
 from jobs.planning.request_context import Asked, IfOpen, RequestContext
 from jobs.planning.restating import request_to_continue
+from jobs.planning.suite_fingerprint import with_checks
 from jobs.publishing.stop_reasons import failed_in_sight, held_by
 from jobs.replay.orders import Replayer, ReplayOrder
-from jobs.replay.suite_fingerprint import with_checks
 from jobs.runs import SHOWN_DIGITS, RunResult
 from windowlib.errors import RequestError
 

@@ -18,8 +18,8 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
 from jobs.planning.published_spec import on_published_spec
+from jobs.planning.suites import checked_columns, load_checks
 from jobs.reading.verify import Span
-from jobs.replay.checks import checked_columns, load_checks
 from jobs.review.suites.history import PastTables, good_history, whole_history
 from jobs.review.suites.proposing import RUNS_NEEDED, Proposal, propose
 from jobs.review.suites.ranges import Rule

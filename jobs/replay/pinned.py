@@ -10,8 +10,8 @@ from jobs.lake.direct_reading import DirectReading, direct_reading
 from jobs.lake.event_log import PinnedLog
 from jobs.lake.store import check_columns
 from jobs.planning.log_pin import pin_input
+from jobs.planning.suites import load_checks
 from jobs.replay.checkpoint_check import CheckpointCheck, StoredState
-from jobs.replay.checks import load_checks
 from jobs.replay.chunk.bucket_plan import ChunkTables, chunk_tables
 from jobs.replay.chunk.record_columns import stored_records
 from jobs.replay.chunk.time_steps import time_before

@@ -15,7 +15,7 @@ from expectations.loader import check_suite_file
 from expectations.slices import check_slices
 from expectations.suites import RUN, Check, Suite, SuiteFile
 from jobs.new_file import write_new
-from jobs.replay.checks import checked_columns
+from jobs.planning.suites import checked_columns
 from jobs.review.suites.probes import MAX_VALUES
 from jobs.review.suites.proposing import Proposal, propose
 from jobs.review.suites.ranges import Kind, Past, Rule, limits, quantile

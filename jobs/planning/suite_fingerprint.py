@@ -13,7 +13,7 @@ def suite_fingerprint(pipeline: Pipeline) -> str:
     Raises:
         SpecError: the suite file is wrong.
     """
-    from jobs.replay.checks import load_checks
+    from jobs.planning.suites import load_checks
 
     suites = load_checks(pipeline)
     return checks_fingerprint(pipeline, None if suites is None else suites.document)
