@@ -19,9 +19,7 @@ from jobs.planning.request_context import Asked, RequestContext
 from jobs.planning.spec_changes import spec_changes
 from jobs.planning.steps import Ask
 from jobs.planning.suite_fingerprint import with_checks
-from jobs.replay.suite_fingerprint import with_checks
 from jobs.runs import SHOWN_DIGITS, Slice
-from jobs.runs import Slice
 from windowlib.errors import RequestError
 
 

@@ -159,39 +159,42 @@ def run_asked(
     with LazyReplayer(master=master) as replayer, told as on_progress:
         staging = replace(staging, on_progress=on_progress)
         run = partial(run_request, work, replayer=replayer, staging=staging, accepted=accepted)
-        outcome = _in_its_turn(work, asked, partial(run, publish=publishes and why_held is None))
-        problem = None
-        if publishes and why_held is not None and outcome.request_id and _is_good(outcome):
-            problem = why_held(outcome.request_id)
-            if problem is None:
-                outcome = _in_its_turn(work, replace(asked, request_id=outcome.request_id), partial(run, publish=True))
+        outcome, problem = _published(work, asked, run, why_held if publishes else _not_asked)
     if shown.as_json:
         options.print_json(outcome.to_json())
     else:
         show_outcome(outcome, at_least=shown.fold_from)
     failed = [run for run in outcome.runs if not run.is_publishable]
-    if outcome.publication is not None and not outcome.is_published:
-<<<<<<< HEAD
-        problem = outcome.publication.why
-    if problem is not None:
+    if problem:
         options.complain(f"not published: {problem}")
-=======
-        options.complain(f"not published: {outcome.publication.why}")
     elif failed:
         options.complain(failed_in_sight(failed) if outcome.is_published else held_by(failed))
->>>>>>> 82801c3903109d60cf324f0908fb8438ece3e2f3
     if not publishes and not shown.as_json:
         from jobs.cli.diff import say_differences
 
         say_differences(work, outcome.request_id)
         if asked.kind is RequestKind.CANDIDATE and outcome.request_id and not failed:
             options.say(f"next: hindcast publish {work.pipeline.name} --request {outcome.request_id[:SHOWN_DIGITS]}")
-<<<<<<< HEAD
-    return options.OK if problem is None and _is_good(outcome) else options.REFUSED
-=======
-    is_refused = outcome.publication is not None and not outcome.is_published
-    return options.REFUSED if is_refused or failed else options.OK
->>>>>>> 82801c3903109d60cf324f0908fb8438ece3e2f3
+    return options.REFUSED if failed or problem else options.OK
+
+
+def _not_asked(_request_id: str) -> str:
+    """Hold a request without a word: nobody has asked for its publication."""
+    return ""
+
+
+def _published(
+    work: RequestContext, asked: Asked, run: Callable[..., RequestOutcome], why_held: Callable[[str], str | None] | None
+) -> tuple[RequestOutcome, str | None]:
+    """Run a request and publish it, unless something holds it; return the outcome, and why it is not published."""
+    outcome = _in_its_turn(work, asked, partial(run, publish=why_held is None))
+    if why_held is not None and outcome.request_id and all(run.is_publishable for run in outcome.runs):
+        problem = why_held(outcome.request_id)
+        if problem is not None:
+            return outcome, problem
+        outcome = _in_its_turn(work, replace(asked, request_id=outcome.request_id), partial(run, publish=True))
+    publication = outcome.publication
+    return outcome, None if publication is None or publication.is_published else publication.why
 
 
 def _in_its_turn(work: RequestContext, asked: Asked, run: Callable[[Asked], RequestOutcome]) -> RequestOutcome:

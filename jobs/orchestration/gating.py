@@ -13,7 +13,6 @@ from jobs.planning.request_context import Opened, open_request_context
 from jobs.publishing.judging import judge_request
 from jobs.publishing.rules import of_other_suite
 from jobs.publishing.stop_reasons import listed
-from jobs.publishing.stop_reasons import listed, waiver_advice
 from windowlib.errors import RequestError
 
 
@@ -78,21 +77,12 @@ def gate(pipeline: Pipeline, lake: Lake, *, opened: Opened, now_ms: int, slices:
     runs = tuple(view.run(run_id) for slice_id, run_id in request.runs.items() if slices is None or slice_id in slices)
     stopping = sorted((run for run in runs if not run.is_publishable), key=lambda run: run.result.slice.start_ms)
     unstaged = [slice_id for slice_id in slices or () if slice_id not in request.runs.keys() | view.published.keys()]
-<<<<<<< HEAD
-    if not stopping and not (unstaged and request.kind is RequestKind.AIRFLOW_BACKFILL):
-        return Gate(runs=runs)
-    release(work, opened)
-    if not stopping:  # the publication of a shared request does not tell which slices it lacks
-        raise RequestError(f"request {request.request_id} has no run of {listed(unstaged)}: clear the replay task")
-    return Gate(runs=runs, held=tuple(stopping))
-=======
     other, edited = of_other_suite(work, view, request)
     is_edited = any(slices is None or slice_id in slices for slice_id in other)
     if not stopping and not is_edited and not (unstaged and request.kind is RequestKind.AIRFLOW_BACKFILL):
-        return Gate(slices=len(runs))
+        return Gate(runs=runs)
     release(work, opened)
     if not stopping:  # the publication of a shared request does not tell which slices it lacks
         lack = edited if is_edited else f"request {request.request_id} has no run of {listed(unstaged)}"
         raise RequestError(f"{lack}; clear the replay task")
-    return Gate(slices=len(runs), held=tuple(stopping), advice=waiver_advice(stopping))
->>>>>>> 7a56a064d2fdb2149cb04e5bc15a67efb8b7b91f
+    return Gate(runs=runs, held=tuple(stopping))

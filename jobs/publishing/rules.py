@@ -23,10 +23,7 @@ from jobs.publishing.chain_rules import (
     of_other_chain,
     outdated,
 )
-from jobs.publishing.stop_reasons import MAX_NAMED, describe_stop, listed, waiver_advice
 from jobs.publishing.stop_reasons import held_by, listed
-from jobs.runs import Verdict
-from windowlib.errors import LedgerError
 from windowlib.errors import LedgerError, SpecError
 
 SEEN = "readers see all of it already"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from expectations.loader import SUITES_VARIABLE
-from jobs.replay.suite_fingerprint import suite_fingerprint
+from jobs.planning.suite_fingerprint import suite_fingerprint
 from jobs.runs import RunResult
 from tests.jobs.cli.conftest import Shell
 from tests.support.fake_replay import FAILS, PIPELINE, append_day, sales
