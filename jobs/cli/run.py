@@ -159,7 +159,7 @@ def run_asked(
     with LazyReplayer(master=master) as replayer, told as on_progress:
         staging = replace(staging, on_progress=on_progress)
         run = partial(run_request, work, replayer=replayer, staging=staging, accepted=accepted)
-        outcome, problem = _published(work, asked, run, why_held if publishes else _not_asked)
+        outcome, problem = _published(work, asked, run, why_held=why_held if publishes else _not_asked)
     if shown.as_json:
         options.print_json(outcome.to_json())
     else:
@@ -184,7 +184,11 @@ def _not_asked(_request_id: str) -> str:
 
 
 def _published(
-    work: RequestContext, asked: Asked, run: Callable[..., RequestOutcome], why_held: Callable[[str], str | None] | None
+    work: RequestContext,
+    asked: Asked,
+    run: Callable[..., RequestOutcome],
+    *,
+    why_held: Callable[[str], str | None] | None,
 ) -> tuple[RequestOutcome, str | None]:
     """Run a request and publish it, unless something holds it; return the outcome, and why it is not published."""
     outcome = _in_its_turn(work, asked, partial(run, publish=why_held is None))
