@@ -150,6 +150,34 @@ def test_a_table_whose_files_were_all_removed_has_no_records(tmp_path: Path) -> 
     assert "removed or changed records" in found(examination, "removed records").text
 
 
+def test_records_without_a_time_of_arrival_are_in_slices_by_commits(tmp_path: Path) -> None:
+    """The nulls are in files with other records, which a DELETE would rewrite."""
+    tables.write(tmp_path / "clicks", lambda row: row | {"received_at": row["received_at"] if row["amount"] else None})
+    examination = examined(tmp_path / "clicks")
+    assert examination.proposal is not None
+    assert examination.proposal.slices.kind == "commits"
+    note = found(examination, "null slices")
+    assert (note.severity, "DELETE" in note.mend) == (Severity.NOTE, False)
+    assert re.fullmatch("[1-9] records? without received_at, so slices by received_at are refused", note.text)
+    refusal = found(examined(tmp_path / "clicks", Wishes(slice_by=("received_at",))), "refused")
+    assert "Append the records of the log to a new table" in refusal.text
+
+
+def test_records_that_were_moved_out_of_the_null_partition_were_removed_from_no_slice(tmp_path: Path) -> None:
+    place = tmp_path / "clicks"
+    tables.null_slice(place)
+    by_date = Wishes(slice_by=("dt",))
+    assert "DELETE … WHERE dt IS NULL" in found(examined(place, by_date), "refused").text
+    tables.append(place, [tables.clicks(Random(8))[0][0]], ["dt"])
+    DeltaTable(str(place)).delete("dt IS NULL")
+    examination = examined(place)
+    assert found(examination, "removed records").text == "none of a slice in the 6 commits that were read"
+    assert examination.accepted is not None
+    assert examination.accepted.pipeline.log.slice.columns == ("dt",)
+    commits = examined(place, Wishes(slice_by=("commits",)))
+    assert has(commits, "removed records", Severity.WARNING), "by commits, they had slices"
+
+
 def _unpartitioned(place: Path) -> None:
     tables.write(place, lambda row: row)
 
@@ -223,7 +251,12 @@ def _small_files(place: Path) -> None:
 
 CASES: Mapping[str, tuple[Callable[[Path], None], str, Severity, str]] = {
     "no partition": (_unpartitioned, "pipeline file", Severity.OK, "slice: {by: received_at}"),
-    "null slices": (tables.null_slice, "null slices", Severity.WARNING, "1 record without dt"),
+    "null slices": (
+        tables.null_slice,
+        "null slices",
+        Severity.NOTE,
+        "1 record without dt, so slices by dt are refused",
+    ),
     "a delete": (_delete, "removed records", Severity.WARNING, r"commits 3 \(DELETE\)"),
     "a delete is refused": (_delete_and_track, "refused", Severity.ERROR, "removed or changed records of slice"),
     "no row tracking": (tables.by_date, "row tracking", Severity.NOTE, "is off"),
