@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from jobs.lake.commit_slices import BEGINNING, ascending_times
 from jobs.lake.file_origins import operation_of
 from jobs.lake.footer_bounds import known_bounds
-from jobs.lake.log_files import Entry, LogFiles, place_of, written_ms
+from jobs.lake.log_files import Entry, LogFiles, place_of
 from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.row_tracking import ROW_TRACKING, row_places
 from jobs.lake.slice_instants import TIME_KINDS
@@ -42,7 +43,10 @@ class FileFacts(DataFile):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFacts:
-    """A commit that was read. `removed` has the partition values of the files whose records it removed or changed."""
+    """A commit that was read. `removed` has the partition values of the files whose records it removed or changed.
+
+    `at_ms` is its time as slices by commits take it; None if neither it nor an earlier one tells its time.
+    """
 
     version: int
     at_ms: int | None
@@ -129,7 +133,10 @@ def read_table_facts(uri: str) -> TableFacts:
     entries = {version: log_files.entries(version) for version in versions}
     is_tracked = log.configuration.get(ROW_TRACKING) == "true"
     stored = {name: log.physical[name] for name in log.partition_columns}
-    commits = tuple(_commit(version, own, partitions=stored) for version, own in entries.items() if own)
+    times = ascending_times(entries.items())
+    commits = tuple(
+        _commit(version, own, at_ms=times[version], partitions=stored) for version, own in entries.items() if own
+    )
     switched = [commit.version for commit in commits if commit.tracks_rows]
     return TableFacts(
         log=log,
@@ -162,7 +169,7 @@ def _guessed_type(values: Set[str | None]) -> PartitionType:
     return next((kind for kind, form in kinds if texts and all(map(form.fullmatch, texts))), "string")
 
 
-def _commit(version: int, entries: Sequence[Entry], *, partitions: Mapping[str, str]) -> CommitFacts:
+def _commit(version: int, entries: Sequence[Entry], *, at_ms: int, partitions: Mapping[str, str]) -> CommitFacts:
     """Return the facts of a commit. `partitions` maps each partition column to its name in commits."""
     adds = [entry["add"] for entry in entries if "add" in entry]
     removes = [entry["remove"] for entry in entries if "remove" in entry and entry["remove"].get("dataChange", True)]
@@ -171,7 +178,7 @@ def _commit(version: int, entries: Sequence[Entry], *, partitions: Mapping[str, 
     lessened = [*removes, *(add for add in changed if add.get("deletionVector") is not None)]
     return CommitFacts(
         version=version,
-        at_ms=written_ms(entries),
+        at_ms=None if at_ms == BEGINNING else at_ms,
         operation=operation_of(entries),
         added=len(changed),
         removed=tuple(_partition(action, partitions) for action in lessened),
