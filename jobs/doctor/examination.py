@@ -183,7 +183,7 @@ def examine(request: Request, *, now_ms: int) -> Examination:
 
     Raises:
         LogError: there is no log at the place, or it is damaged.
-        SpecError: a named column does not exist.
+        SpecError: a named column does not exist, or the place is a table of Hindcast.
     """
     facts = read_table_facts(request.uri)
     roles = guess_roles(facts.columns, read_head(facts), request.wishes, without=facts.log.partition_columns)

@@ -13,7 +13,7 @@ from jobs.lake.log_version import DataFile, LogVersion
 from jobs.lake.row_tracking import ROW_TRACKING, row_places
 from jobs.lake.slice_instants import TIME_KINDS
 from jobs.pipeline.models.log import LogFormat, PartitionType
-from jobs.reading.log_places import found_format, place_at
+from jobs.reading.log_places import found_format, place_at, refuse_own_table
 from windowlib.columnar.instants import read_instants
 
 if TYPE_CHECKING:
@@ -123,7 +123,9 @@ def read_table_facts(uri: str) -> TableFacts:
 
     Raises:
         LogError: the place does not exist, is no log, or a file of its metadata is damaged.
+        SpecError: the place is a table of Hindcast.
     """
+    refuse_own_table(uri, "TABLE")
     log_format = found_format(uri)
     partitions = _guessed_partitions(uri) if log_format == "parquet" else {}
     log = place_at(uri, log_format, partitions=partitions).open()
