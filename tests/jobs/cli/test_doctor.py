@@ -161,3 +161,19 @@ def test_an_empty_table_gets_a_file_and_no_plan(shell: Shell) -> None:
     found = shell.json("doctor", "clicks")
     assert found["delays"] is None
     assert json.dumps(found["sampled"]) == "0"
+
+
+def test_a_table_of_a_pipeline_is_no_log_but_what_it_has_published(shell: Shell) -> None:
+    assert shell("run", "sales", "--from", "2024-01-01", "--to", "2024-01-02") == 0, shell.err
+    for table in ("window_outputs", "late_records", "window_state", "ledger"):
+        assert shell("doctor", f"sales/{table}") == 2
+        assert f"sales/{table} is a table of the pipeline sales" in shell.err
+        assert "write `log: {pipeline: sales}`" in shell.err
+    text = (shell.root / "pipelines" / "sales.yaml").read_text().replace("pipeline: sales", "pipeline: again")
+    (shell.root / "pipelines" / "again.yaml").write_text(text.replace(SALES, "sales/window_outputs"))
+    assert shell("plan", "again", "--from", "2024-01-01", "--to", "2024-01-02") == 2
+    assert "again.yaml: log.table: " in shell.err
+    assert "is a table of the pipeline sales" in shell.err
+    tables.by_date(shell.root / "mine" / "ledger")
+    tables.by_date(shell.root / "mine" / "clicks")
+    assert shell("doctor", "mine/clicks") == 0, "a table of the user beside one that is called ledger"
