@@ -25,6 +25,9 @@ BETWEEN = "expect_column_values_to_be_between"
         (BETWEEN, "records_read", {"min_value": 500, "max_value": 1500.0}, "records_read from 500 to 1,500"),
         (BETWEEN, "late_by_ms", {"min_value": 0, "strict_min": True}, "late_by_ms above 0 s"),
         (BETWEEN, "late_by_ms", {"max_value": 129_600_000}, "late_by_ms at most 1.5 d"),
+        (BETWEEN, "latency_ms", {"max_value": 5_000}, "latency_ms at most 5,000 ms"),
+        (BETWEEN, "sent_ms", {"min_value": 1_700_000_000_000}, "sent_ms at least 2023-11-14 22:13 UTC"),
+        (BETWEEN, "event_time_ms", {"min_value": 0}, "event_time_ms at least 1970-01-01 00:00 UTC"),
         ("expect_column_values_to_be_in_set", "origin", {"value_set": ["EWR", "JFK"]}, "origin one of EWR, JFK"),
         (
             "expect_column_pair_values_a_to_be_greater_than_b",

@@ -24,7 +24,8 @@ from jobs.review.pages.cells import csv_line
 from jobs.review.pages.failing import Tally, find_examples, reason_tallies
 from jobs.review.pages.lineage import dag_runs_of, lineage_of, slice_files
 from jobs.review.pages.plots import output_plots
-from jobs.review.pages.row_pages import Comparison, Filter, RowsAsk, RowsPage, RunRows
+from jobs.review.pages.row_filters import Comparison, Filter
+from jobs.review.pages.row_pages import RowsAsk, RowsPage, RunRows
 from jobs.review.pages.slice_page import CheckLine, SlicePage, choose_run, row_tables, slice_page, table_title
 from jobs.review.pages.window_page import window_addresses
 from jobs.review.report.collect import Part, collect_view
