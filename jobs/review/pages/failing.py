@@ -94,14 +94,16 @@ def reason_tallies(
 ) -> tuple[Tally, ...]:
     """Return the reasons of a run's late and invalid records, counted. Other tables have no reason.
 
+    A record that missed only some of its windows is among the late ones: it has a row, but its fate is *assigned*.
+
     Raises:
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     counts = {LATE_RECORDS: run.result.counts.late, INVALID_RECORDS: run.result.counts.invalid}
     tallies = []
     for table in tables:
-        # A record that missed only some of its windows has a row, and is not counted as late.
-        if counts.get(table) and stored.count(table, [run]) <= MAX_SEARCHED:
+        stored_rows = stored.count(table, [run]) if table in counts else 0
+        if (stored_rows or counts.get(table)) and stored_rows <= MAX_SEARCHED:
             rows = stored.read(table, [run], (REASON,))
             if REASON in rows.column_names:  # a table that an earlier version made may lack it
                 tallies.append(tally(rows, table, REASON))

@@ -48,6 +48,8 @@ def test_the_reasons_of_late_records_are_counted(made: Made) -> None:
             found = reason_tallies(StoredRuns(work.lake, work.pipeline.name, view), run)
             wanted = [("late_records", (("past_cleanup", len(rows[day])),))] if rows[day] else []
             assert [(one.table, one.values) for one in found] == wanted
+            partly = replace(run, result=replace(run.result, counts=replace(run.result.counts, late=0)))
+            assert reason_tallies(StoredRuns(work.lake, work.pipeline.name, view), partly) == found
 
 
 @pytest.mark.parametrize("table", ["late_records", "window_outputs"])
