@@ -30,6 +30,7 @@ from jobs.review.pages.slice_page import CheckLine, SlicePage, choose_run, row_t
 from jobs.review.pages.window_page import window_addresses
 from jobs.review.report.collect import Part, collect_view
 from jobs.runs import Slice
+from windowlib.columnar.python_values import python_values
 from windowlib.errors import HindcastError, RequestError
 from windowlib.records.tables import WINDOW_OUTPUTS
 
@@ -274,7 +275,7 @@ def _csv(own: RunRows, ask: RowsAsk, *, name: str) -> Response:
     def lines() -> Iterator[str]:
         yield csv_line(columns)
         for part in parts:
-            present = [part[column].to_pylist() if column in part.column_names else None for column in columns]
+            present = [python_values(part[column]) if column in part.column_names else None for column in columns]
             for row in range(part.num_rows):
                 yield csv_line([values[row] if values is not None else None for values in present])
 
