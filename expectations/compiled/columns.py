@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windowlib.columnar.python_values import python_values
+
 Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[Any]
 Positions = npt.NDArray[np.int64]
@@ -87,7 +89,7 @@ class Column:
         if self.kind is Kind.TIME:
             taken = taken.cast(pa.timestamp("us", tz="UTC"))
         missing = _SHOWN_NULL.get(self.kind)
-        return [missing if value is None else value for value in taken.to_pylist()]
+        return [missing if value is None else value for value in python_values(taken)]
 
     def comparable(self) -> pa.Array:
         """Return the values as an array in which NaN is null and -0.0 is 0.0."""
