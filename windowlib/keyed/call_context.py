@@ -57,7 +57,7 @@ def emitted(results: Iterable[Any] | None) -> Iterator[Any]:
     Raises:
         SpecError: the function returned one value in place of a list of values, or None.
     """
-    if results is None or isinstance(results, str | bytes | Mapping):
+    if not isinstance(results, Iterable) or isinstance(results, str | bytes | Mapping):
         raise SpecError(
             f"a function over windows or keys returned {results!r:.100}; it must return a list of the values to emit: "
             "[value] for one, [] for none"
