@@ -174,13 +174,14 @@ def _function(build: Build, aggregates: Mapping[str, Aggregate]) -> WindowFuncti
             return Whole(users)
         if build.pipeline.windows is None:
             keyed = build.instance(process.function, KeyedProcessFunction, path)
-            return DeclaredKeyedProcess(inner=keyed, state=state)
+            return DeclaredKeyedProcess(inner=keyed, state=state, missing=build.missing)
         then = DeclaredProcess(
             inner=_window_function(build, process, path),
             shown=_shown(build, process),
             state=state,
             window_state=_states(process.window_state),
             names=tuple(aggregates),
+            missing=build.missing,
         )
     return Aggregates(tuple(aggregates.values()), then=then) if aggregates else then
 

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from windowlib.errors import SpecError
 from windowlib.keyed.state import KeyedState, StateView
@@ -49,6 +49,37 @@ class CallContext:
         """Send a value to the side output `tag`, with `timestamp_ms` as its time."""
         output = SideOutput(tag, deepcopy(value), self.key, self.timestamp_ms, self.watermark_ms, self.position)
         self.outputs.append(output)
+
+
+Missing = tuple[tuple[str, str], ...]
+"""What users' functions cannot use in a pipeline: attributes of their contexts, each with the key of the pipeline file
+that it needs."""
+
+NO_CLOCK: Final[Missing] = (
+    ("processing_time_ms", "log.arrival_time"),
+    ("register_processing_timer", "log.arrival_time"),
+)
+NO_WATERMARK: Final[Missing] = (("register_event_timer", "watermark"),)
+
+
+class _Without:
+    """A context that raises a SpecError for the attributes in `missing`: a timer of them would never be due."""
+
+    __slots__ = ("_ctx", "_missing")
+
+    def __init__(self, ctx: object, missing: Missing) -> None:
+        self._ctx = ctx
+        self._missing = dict(missing)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the context
+        if (key := self._missing.get(name)) is not None:
+            raise SpecError(f"a function of yours uses ctx.{name}, which needs {key} in the pipeline file; add it")
+        return getattr(self._ctx, name)
+
+
+def shown_context(ctx: Any, missing: Missing) -> Any:  # noqa: ANN401 - one of the contexts
+    """Return the context that a user's function gets."""
+    return _Without(ctx, missing) if missing else ctx
 
 
 def emitted(results: Iterable[Any] | None) -> Iterator[Any]:

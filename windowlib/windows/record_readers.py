@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from windowlib.bounds import Window, whole_number
 from windowlib.errors import SpecError
+from windowlib.keyed.call_context import Missing, shown_context
 from windowlib.records.plain_json import ATOMS, check_plain, plain_copy
 from windowlib.records.records import Record, Stored, Value
 from windowlib.triggers.protocol import FINISHED, HOLD, TIMEOUT, TIMEOUT_SHARED, TriggerContext, TriggerResult
@@ -165,6 +166,7 @@ class TriggerOnColumns(Wrapping):
     """
 
     columns: ColumnsOf
+    missing: Missing = ()
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:
         shown = record._replace(value=self.columns(record.value))
@@ -179,7 +181,8 @@ class TriggerOnColumns(Wrapping):
     def on_merge(self, window: Window, merged: Sequence[TriggerContext], ctx: TriggerContext) -> None:
         states = [other.state for other in (*merged, ctx)]
         rests = [_show_users(state) for state in states]
-        self.inner.on_merge(window, merged, ctx)
+        *others, own = [shown_context(each, self.missing) for each in (*merged, ctx)]
+        self.inner.on_merge(window, others, own)
         if any(FINISHED in rest for rest in rests):
             rests[-1][FINISHED] = True
         for state, rest in zip(states, rests, strict=True):
@@ -194,7 +197,7 @@ class TriggerOnColumns(Wrapping):
         self, call: Callable[..., TriggerResult], arguments: tuple[object, Window], ctx: TriggerContext
     ) -> TriggerResult:
         rest = _show_users(ctx.state)
-        result = call(*arguments, ctx)
+        result = call(*arguments, shown_context(ctx, self.missing))
         if not isinstance(result, TriggerResult):
             raise SpecError(
                 f"{type(self.inner).__name__}.{call.__name__} returned {result!r:.100}; a trigger returns CONTINUE, "
@@ -215,14 +218,15 @@ class EvictorOnColumns(Evictor):
 
     inner: Evictor
     columns: ColumnsOf
+    missing: Missing = ()
 
     def keep_before(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:
         """Show the records' columns."""
-        return self._kept(self.inner.keep_before, records, (window, ctx))
+        return self._kept(self.inner.keep_before, records, (window, shown_context(ctx, self.missing)))
 
     def keep_after(self, records: Sequence[Stored], window: Window, ctx: EvictorContext) -> Sequence[Stored]:
         """Show the records' columns."""
-        return self._kept(self.inner.keep_after, records, (window, ctx))
+        return self._kept(self.inner.keep_after, records, (window, shown_context(ctx, self.missing)))
 
     def _kept(self, keep: _Evict, records: Sequence[Stored], where: tuple[Window, EvictorContext]) -> Sequence[Stored]:
         shown = [record._replace(value=self.columns(record.value)) for record in records]
