@@ -147,7 +147,8 @@ class FireOnClock(Trigger):
     """Fires an hour of the clock after each record."""
 
     def on_record(self, record: Record, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        ctx.register_processing_timer((record.timestamp_ms or 0) + HOUR_MS)
+        at_ms = ctx.processing_time_ms + HOUR_MS
+        ctx.register_processing_timer(at_ms)
         return CONTINUE
 
     def on_processing_time(self, at_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:  # noqa: ARG002
