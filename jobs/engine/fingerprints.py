@@ -25,7 +25,7 @@ SEMANTICS_VERSION = 2
 CLOCK_VERSION = 2
 
 # The same for pipelines with users' functions only. 1: functions shared values with other windows, keys and states, and
-# Arrow converted values to the type of a column in silence.
+# Arrow converted values to the type of a column in silence. A firing without a result left the pane before it.
 FUNCTIONS_VERSION = 2
 
 # The same for a `timeout` around a trigger that waits for the clock, is composite or is a user's. 1: a time-out deleted
