@@ -15,13 +15,11 @@ from jobs.orchestration.gating import Gate
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.requests import run_request
 from jobs.planning.request_context import Asked, RequestContext, open_request, open_request_context
-from jobs.publishing.decisions import cancel, rollback
-from jobs.publishing.decisions import resume, rollback
+from jobs.publishing.decisions import cancel, resume, rollback
 from jobs.publishing.optimistic_check import By
 from jobs.review.freshness import Freshness, freshness, last_tick_ms
 from jobs.review.pages.state import held_slices
 from tests.support.fake_replay import BREAKS, FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
-from tests.support.fake_replay import FAILS, PIPELINE, FakeReplayer, append_day, day_ms, sales
 from tests.support.waiving import waive_newest
 
 HOUR_MS = 3_600_000
