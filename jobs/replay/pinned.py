@@ -181,7 +181,8 @@ def pin(order: ReplayOrder, *, sizes: Sizes = SIZES, cores: int = 0) -> Pinned:
         pipeline, log, stored_records=stored_records(uri, is_distinct=pipeline.log.distinct is not None)
     )
     suites = load_checks(pipeline)
-    for table in () if before is None else tables.stored:  # a state of other types would look damaged
+    # A state of other types would look damaged, and a table must not get columns of a spec that is refused.
+    for table in tables.stored:
         check_columns(uri(table.name), table)
     checkpoint = None if before is None else CheckpointCheck(before, uri, tables.stored, sizes.content_rows)
     pinned = Pinned(
