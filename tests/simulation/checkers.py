@@ -16,6 +16,9 @@ from jobs.ledger.leases import Lease, is_held
 from jobs.ledger.projection import Projection
 from jobs.ledger.view import LedgerView, RequestKind
 from jobs.planning.request_context import covers
+from jobs.reading.published import published_runs
+from jobs.reading.stored_rows import run_attempt
+from jobs.runs import EMPTY_STATE
 from jobs.runs import EMPTY_STATE, Verdict
 from tests.simulation.actors import Actor
 from tests.simulation.world import SLICES, World, judged_by_hash
@@ -345,7 +348,7 @@ def a_reader_sees_a_published_state(observer: Observer, view: LedgerView, *, at:
     assert dict(view.published) == published_at(observer, view.version), "readers see a state that nobody published"
     if at is not None and any(run_id in view.removed_runs for run_id in view.published.values()):
         return
-    for slice_id, attempt_id in view.published_pairs():
+    for slice_id, attempt_id in map(run_attempt, published_runs(view)):
         assert (attempt_id, slice_id) in observer.staged, "readers see an attempt that was not staged"
 
 
