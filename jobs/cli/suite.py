@@ -101,6 +101,8 @@ def propose_command(
 def _warn(proposal: Proposal, left_out: Mapping[str, tuple[str, ...]]) -> None:
     for reason, names in left_out.items():
         options.complain(f"left out: {_of(names)}: {reason}")
+    for check in proposal.not_proposed:
+        options.complain(f"not proposed, because of the types of the columns: {check}")
     if not proposal.has_enough:
         options.complain(
             f"warning: too little history for ranges: {counted(proposal.runs, 'run')}. A proposal needs "
