@@ -18,7 +18,6 @@ from jobs.ledger.view import LedgerView, RequestKind
 from jobs.planning.request_context import covers
 from jobs.reading.published import published_runs
 from jobs.reading.stored_rows import run_attempt
-from jobs.runs import EMPTY_STATE
 from jobs.runs import EMPTY_STATE, Verdict
 from tests.simulation.actors import Actor
 from tests.simulation.world import SLICES, World, judged_by_hash
