@@ -91,7 +91,7 @@ def _check_places(session: LazySession, order: ReplayOrder) -> None:
     for place in () if session.is_local else (order.lake.root, order.lake.event_log(order.pipeline)):
         if not is_remote(place) and not Path(place).is_absolute():
             raise RequestError(
-                f"{place} is a relative path, and the workers of a Spark cluster have directories of their own: name the "
+                f"{place} is a relative path, and workers of a Spark cluster have directories of their own: name the "
                 "absolute path, which has to be the same on all machines, or a URI"
             )
 
