@@ -105,6 +105,8 @@ def _removed_windows(work: RequestContext, request_id: str) -> str | None:
     rows = window_changes(work.lake, name, request_sides(view, request_id)).rows
     gone = rows.filter(pc.equal(rows[OPERATION], DELETE))
     last = view.run(request.runs[max(request.runs)]).result.watermark_ms
+    if not gone.num_rows:  # without windows on both sides, there are no columns of theirs
+        return None
     ends = gone["window_end"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
     lost = sum(end is None or end <= last for end in ends)
     if not lost:
