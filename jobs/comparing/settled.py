@@ -20,7 +20,7 @@ from jobs.comparing.views import Sides
 from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
-from jobs.reading.plain_values import plain
+from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.published import BOUNDS
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
@@ -131,7 +131,7 @@ class _Changes:
         changed = sql.query({"seen": part.seen, "narrow": narrow}, _CHANGED_SQL, (self._settled.until_ms * 1000,))
         self.changed += changed.num_rows
         self.by_slice.update(changed["slice_id"].to_pylist())
-        rows = part.rows.take(changed[ROW].slice(0, NAMED_WINDOWS)).select(list(shape.match)).to_pylist()
+        rows = rows_of(part.rows.take(changed[ROW].slice(0, NAMED_WINDOWS)).select(list(shape.match)))
         self.windows = sorted([*self.windows, *(match_words(plain(row)) for row in rows)])[:NAMED_WINDOWS]
         if changed.num_rows and self._settled.columns:
             self._add_sums(sql, part, changed)
