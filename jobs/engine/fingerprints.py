@@ -35,6 +35,9 @@ _WITHOUT_TIMEOUT_RULES = {
     "event_time", "continuous", "count", "delta", "purging", "timeout", "never", "end_of_stream"
 }  # fmt: skip
 
+# The same for a `timestamp_combiner`. 1: a retraction, or a superseded row, had the end of the window as its time.
+COMBINERS_VERSION = 2
+
 # The same for MongoDB's stages with one of these operators, if it has this field. 1: $dateDiff counted no change of the
 # clock, $dateToString wrote the offset of a time zone, wrong fields were ignored, and texts of doubles were Python's.
 DOCUMENTS_VERSION = 2
@@ -86,6 +89,8 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
         whole["clock_version"] = CLOCK_VERSION
     if pipeline.windows is not None and _has_timeout_rules(pipeline.windows.trigger):
         whole["timeouts_version"] = TIMEOUTS_VERSION
+    if pipeline.windows is not None and pipeline.windows.timestamp_combiner != "end_of_window":
+        whole["combiners_version"] = COMBINERS_VERSION
     if pipeline.windows is not None and pipeline.windows.atlas and _has_document_rules(pipeline.windows.atlas.stage):
         whole["documents_version"] = DOCUMENTS_VERSION
     if pipeline.functions():

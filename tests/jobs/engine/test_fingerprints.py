@@ -182,6 +182,8 @@ DOCUMENTS = ATLAS % "{$project: {out: %s}}"
         ("TIMEOUTS_VERSION", TIMEOUT % '{function: {name: "m:f", version: "1"}}', True),
         ("TIMEOUTS_VERSION", TIMEOUT % "{continuous: {every: 5m}}", False),
         ("TIMEOUTS_VERSION", TIMEOUT % "{purging: {count: 5}}", False),
+        ("COMBINERS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}, timestamp_combiner: latest}\n", True),
+        ("COMBINERS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}}\n", False),
         ("TIMEOUTS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}, time: processing}\n", False),
         ("DOCUMENTS_VERSION", DOCUMENTS % "{$dateToString: {date: $at, timezone: Europe/Rome}}", True),
         ("DOCUMENTS_VERSION", DOCUMENTS % "[{$strLenCP: {$toLower: $v}}]", True),
