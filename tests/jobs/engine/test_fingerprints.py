@@ -184,6 +184,12 @@ DOCUMENTS = ATLAS % "{$project: {out: %s}}"
         ("TIMEOUTS_VERSION", TIMEOUT % "{purging: {count: 5}}", False),
         ("COMBINERS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}, timestamp_combiner: latest}\n", True),
         ("COMBINERS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}}\n", False),
+        ("CONTINUOUS_VERSION", CLOCKED + "windows: {global: {}, trigger: {continuous: {every: 5m}}}\n", True),
+        (
+            "CONTINUOUS_VERSION",
+            CLOCKED + "windows: {tumbling: {size: 1h}, trigger: {continuous: {every: 5m}}}\n",
+            False,
+        ),
         ("TIMEOUTS_VERSION", CLOCKED + "windows: {tumbling: {size: 1h}, time: processing}\n", False),
         ("DOCUMENTS_VERSION", DOCUMENTS % "{$dateToString: {date: $at, timezone: Europe/Rome}}", True),
         ("DOCUMENTS_VERSION", DOCUMENTS % "[{$strLenCP: {$toLower: $v}}]", True),
