@@ -134,6 +134,8 @@ class Firing:
             open_window.starts_anew = False
             if nonspeculative_index >= 0:
                 open_window.nonspeculative_count = nonspeculative_index + 1
+            if self._holds:
+                open_window.last_pane_ms = timestamp_ms
             pane = (
                 open_window.key,
                 open_window.window,
@@ -175,7 +177,7 @@ class Firing:
                 record_count=open_window.last_count,
                 watermark_ms=self._runtime.watermark_ms,
                 position=position,
-                timestamp_ms=open_window.complete_ms - self._past_last_ms,
+                timestamp_ms=self._last_pane_ms(open_window),
                 nonspeculative_index=open_window.nonspeculative_count - 1,
             )
         )
@@ -207,10 +209,15 @@ class Firing:
                 record_count=0,
                 watermark_ms=self._runtime.watermark_ms,
                 position=position,
-                timestamp_ms=open_window.complete_ms - self._past_last_ms,
+                timestamp_ms=self._last_pane_ms(open_window),
                 nonspeculative_index=open_window.nonspeculative_count if open_window.is_complete else -1,
             )
         )
+
+    def _last_pane_ms(self, open_window: OpenWindow) -> int:
+        """Return the event time of the last pane, which its withdrawal has, too."""
+        last_ms = open_window.last_pane_ms
+        return open_window.complete_ms - self._past_last_ms if last_ms is None else last_ms
 
     def _keep(self, open_window: OpenWindow, kept: Sequence[Stored]) -> None:
         """Replace the records of a window by those that the evictor kept.
