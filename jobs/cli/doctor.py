@@ -40,7 +40,13 @@ _Result = TypeVar("_Result")
 def column_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
     """Add the options that name columns. The command gets `wishes`."""
 
-    @click.option("--key", "keys", multiple=True, metavar="COLUMN", help="A key column; may be given several times.")
+    @click.option(
+        "--key",
+        "keys",
+        multiple=True,
+        metavar="COLUMN",
+        help="A key column; several times for several; or `all`: no key.",
+    )
     @click.option("--event-time", metavar="COLUMN[:UNIT]", help="The event time; a number needs :s, :ms, :us or :ns.")
     @click.option("--arrival-time", metavar="COLUMN[:UNIT]", help="When a record arrived.")
     @click.option("--record-id", metavar="COLUMN", help="The column with the id of a record.")
@@ -50,7 +56,9 @@ def column_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Re
         metavar="COLUMN",
         help="The column of log.slice; several times for a date in parts.",
     )
-    @click.option("--order", multiple=True, metavar="COLUMN", help="A column of log.order, in order; or `commits`.")
+    @click.option(
+        "--order", multiple=True, metavar="COLUMN", help="A column of log.order, in order; or `commits` or `appended`."
+    )
     @click.option("--window", default=_DEFAULT_WINDOW, show_default=True, help="The size of tumbling windows.")
     @functools.wraps(command)
     def with_wishes(

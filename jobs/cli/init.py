@@ -9,7 +9,7 @@ import click
 from jobs.cli import options
 from jobs.cli.doctor import column_options, request_of, sample_option, show_examination
 from jobs.cli.slice_lines import show_plan
-from jobs.doctor.column_roles import TimeRole, Wishes
+from jobs.doctor.column_roles import ALL, TimeRole, Wishes
 from jobs.doctor.examination import Examination, Request, examine
 from jobs.doctor.finding import Severity
 from jobs.doctor.trial import Accepted
@@ -83,10 +83,12 @@ def _asked(request: Request, examination: Examination) -> Request:
     slices = () if proposal is None else proposal.slices.columns or ("commits",)
     order = () if proposal is None else proposal.order.columns or (proposal.order.text or "commits",)
     name = _ask("Name of the pipeline", request.pipeline)
-    key = _ask("Key columns (commas between them; empty: one set of windows for all records)", ", ".join(roles.key))
+    key = _ask(
+        "Key columns (commas between them; all: one set of windows for all records)", ", ".join(roles.key or ALL)
+    )
     event_time = _ask("Event time (COLUMN or COLUMN:UNIT)", _time_text(roles.event_time))
     slice_by = _ask("Slice by (partition columns, a time of arrival, or commits)", ", ".join(slices))
-    order_by = _ask("Order of the records in a slice (columns, or commits)", ", ".join(order))
+    order_by = _ask("Order of the records in a slice (columns, commits or appended)", ", ".join(order))
     window = _ask("Size of the tumbling windows", format_duration(wishes.window_ms))
     is_same_order = _listed(order_by) == tuple(order) and not wishes.order
     return replace(
