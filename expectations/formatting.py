@@ -9,13 +9,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FOUR_DIGITS_BELOW = 10_000
 _MAX_DIGITS = 17
 """So many digits tell a double from all others."""
+_OWN_TIMES = frozenset({"event_time_ms", "pane_time_ms", "watermark_ms"})
+_TIMES_FROM_MS = 100_000_000_000
+"""In March 1973. A smaller number in a `_ms` column of a user is a duration, such as a latency."""
 
 
 def spell(value: object, column: str | None = None) -> str:
     """Return any JSON value as text.
 
-    Numbers of a `_share` column are percentages, of a `_by_ms` column durations, of another `_ms` column times. Other
-    numbers have thousands separators.
+    Numbers of a `_share` column are percentages, of a `_by_ms` column durations, of another `_ms` column times or
+    numbers of milliseconds (see `is_time`). Other numbers have thousands separators.
     """
     if isinstance(value, str):
         return value
@@ -24,10 +27,17 @@ def spell(value: object, column: str | None = None) -> str:
     name = column or ""
     if abs(value) > sys.float_info.max:
         return f"{value:,}"
-    for suffix, spelled in (("_share", percent), ("_by_ms", duration), ("_ms", instant)):
+    for suffix, spelled in (("_share", percent), ("_by_ms", duration)):
         if name.endswith(suffix):
             return spelled(value)
+    if name.endswith("_ms"):
+        return instant(value) if is_time(value, name) else f"{plain(value)} ms"
     return plain(value)
+
+
+def is_time(ms: float, column: str) -> bool:
+    """Return whether a number of a `_ms` column is a time. That of Hindcast's own columns is, and one from 1973 on."""
+    return column.rpartition(".")[2] in _OWN_TIMES or abs(ms) >= _TIMES_FROM_MS
 
 
 def spell_apart(value: float, other: float, column: str | None = None) -> tuple[str, str]:

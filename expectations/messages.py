@@ -12,6 +12,7 @@ from expectations.formatting import percent, spell, spell_apart
 
 MAX_LISTED = 8
 _PREFIX = "expect_"
+_OF_NULLS = frozenset({"expect_column_values_to_be_null", "expect_column_values_to_not_be_null"})
 
 
 def demand(check: str, column: str | None, arguments: Mapping[str, Any]) -> str:
@@ -40,7 +41,7 @@ def demand(check: str, column: str | None, arguments: Mapping[str, Any]) -> str:
         "value": spell(arguments.get("value", arguments.get("sum_total"))),
         "or_equal": "≥" if arguments.get("or_equal") else ">",
     }
-    return template.format_map(words) + _mostly(arguments) + _where(arguments.get("row_condition"))
+    return template.format_map(words) + _mostly(check, arguments) + _where(arguments.get("row_condition"))
 
 
 def finding(
@@ -181,9 +182,10 @@ def _range(arguments: Mapping[str, Any], column: str | None) -> str:
     return f"from {spell(least, column)} to {spell(most, column)}"
 
 
-def _mostly(arguments: Mapping[str, Any]) -> str:
+def _mostly(check: str, arguments: Mapping[str, Any]) -> str:
     mostly = _limit(arguments.get("mostly"))
-    return "" if mostly is None or mostly >= 1 else f", in at least {percent(mostly)} of the rows"
+    rows = "the rows" if check in _OF_NULLS else "the rows with a value"
+    return "" if mostly is None or mostly >= 1 else f", in at least {percent(mostly)} of {rows}"
 
 
 def _where(condition: object) -> str:
@@ -213,12 +215,15 @@ def _condition(condition: object) -> str:
 
 
 def _rows(observed: Mapping[str, Any]) -> str:
-    unexpected, rows, share = (_limit(observed.get(name)) or 0.0 for name in ("unexpected", "rows", "share"))
-    if not rows:
-        return "no rows, so nothing to check"
+    names = ("unexpected", "rows", "share", "missing")
+    unexpected, rows, share, missing = (_limit(observed.get(name)) or 0.0 for name in names)
+    if not rows or (rows == missing and not unexpected):
+        return "no row has a value, so nothing to check" if rows else "no rows, so nothing to check"
+    judged = "rows with a value" if missing else "rows"
     if not unexpected:
-        return f"all {spell(rows)} rows" if rows > 1 else "the one row"
-    summary = f"{spell(unexpected)} of {spell(rows)} rows unexpected ({percent(share)})"
+        return "the one row" if rows == 1 else f"all {spell(rows - missing)} {judged}"
+    more = f"; {spell(missing)} more have none" if missing else ""
+    summary = f"{spell(unexpected)} of {spell(rows - missing)} {judged} unexpected ({percent(share)}{more})"
     sample = observed.get("sample")
     return f"{summary}, among them {_listed(sample)}" if sample else summary
 

@@ -10,6 +10,7 @@ from jobs.orchestration.maintenance import verify_all
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
 from jobs.reading.verify import Span
+from windowlib.errors import RequestError
 
 _SHARE: Final = re.compile(r"1/([1-9][0-9]{0,4})")
 
@@ -43,7 +44,8 @@ def verify_command(
     checkpoints, tallies and results of checks. Of the event log, it reads the files of the published slices, and
     compares them with their checksums, or with the digests that the runs have stored. Notes name files of the ledger
     that no commit names. The exit status is 1 if there is a finding. It is 0 without one, also if no slice is in the
-    share or range: the last line tells so. `hindcast mend` makes damaged rows again.
+    share or range: the last line tells so. A pipeline without a ledger is refused. `hindcast mend` makes damaged rows
+    again.
     """
     work = places.request_context(places.pipeline(pipeline_name))
     bounds = [None if text is None else parse_bound(work.pipeline, text) for text in (from_text, to_text)]
@@ -52,6 +54,11 @@ def verify_command(
         span = span.of_days(_shares(share_text), now_ms=work.ledger.now_ms())
     read = verify_all(work, span)
     report, ledger, log = read.report, read.ledger, read.log
+    if not report.ledger_version:
+        raise RequestError(
+            f"{work.pipeline.name} has no ledger in the lake {work.lake.root}, so nothing was compared; name the lake "
+            "with --lake or HINDCAST_LAKE, or restore the ledger from a copy"
+        )
     if as_json:
         further = {"notes": [*ledger.notes], "log_files": log.files, "log_files_unknown": log.unknown}
         options.print_json(report.to_json() | further)

@@ -53,13 +53,18 @@ def _send(alert: Alert, recipient: Recipient, context: Context) -> None:
             _post(alert, connection)
         case "slackwebhook":
             slack = _load("airflow.providers.slack.notifications.slack_webhook.SlackWebhookNotifier")
-            text = f"{alert.subject}\n{alert.text}"
+            text = _slack_text(f"{alert.subject}\n{alert.text}")
             slack(slack_webhook_conn_id=recipient.connection, text=text).notify(context)
         case kind:
             raise NotSent(
                 f"the connection has the type {kind!r}; allowed are smtp, http, https and slackwebhook. For other "
                 "systems, name a notifier of an Airflow provider"
             )
+
+
+def _slack_text(text: str) -> str:
+    """Return a text in which Slack reads no link and no mention, such as `<!channel>`. It has values of the log."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _connection(name: str) -> Connection:

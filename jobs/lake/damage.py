@@ -58,6 +58,8 @@ def table_errors(
 def log_errors(uri: str, doing: str) -> Iterator[None]:
     """Turn the exceptions of deltalake and Arrow about a damaged table into a `LogError` of one paragraph.
 
+    If the disk fails, or this user may not read the table, the message tells that instead.
+
     Args:
         uri: the log's table.
         doing: the step that can fail, for the message, such as "reading its schema".
@@ -69,6 +71,9 @@ def log_errors(uri: str, doing: str) -> Iterator[None]:
     def make_error(error: BaseException) -> LogError:
         # The text of a panic carries a backtrace of Rust: only its first line is shown.
         cause = str(error).partition("\n")[0].strip()[:_MAX_CAUSE]
+        problem = disk_problem(error)
+        if problem is not None:
+            return LogError(f"event log {uri}: {doing} failed: {problem} ({one_line(error)[:_MAX_CAUSE]})")
         if _FEATURE.search(cause):
             return LogError(f"event log {uri}: {doing} failed: {cause}. {_FEATURE_ADVICE}")
         if is_remote(uri):

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from jobs.pipeline.models.log import CREDENTIALS
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import escaped, shortened, without_credentials
-from jobs.storage import canonical_uri, forbid_metadata_service, is_remote, is_s3
+from jobs.storage import canonical_uri, file_system, forbid_metadata_service, is_remote, is_s3
 from windowlib.errors import RequestError, SpecError
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "hdfs")
@@ -58,7 +58,7 @@ def checked_place(text: str, what: str) -> str:
         )
     if not _has_host(text):
         raise SpecError(f"{problem}; a URI names a bucket or host, such as {scheme}://bucket/path")
-    place = canonical_uri(text)
+    place = canonical_uri(text).rstrip("/")
     if is_s3(place):
         _check_object_uri(place, problem)
         forbid_metadata_service()
@@ -124,11 +124,16 @@ class Lake:
             must_exist: true for commands that only read. The first run creates the lake.
 
         Raises:
-            RequestError: the lake does not exist, is not a directory, or cannot be read.
+            RequestError: the lake does not exist, is not a directory, cannot be read, or is an object store without
+                an object there.
         """
-        if not self.is_local:
-            return  # an object store has no directories, so each table is checked when it is opened
         other = "name another one with --lake or HINDCAST_LAKE"
+        if not self.is_local:
+            if must_exist and not self._has_objects():
+                raise RequestError(
+                    f"the lake {self.root} has no object; the first `hindcast run` writes into it, or {other}"
+                )
+            return
         try:
             os.scandir(self.root).close()
         except FileNotFoundError:
@@ -140,6 +145,16 @@ class Lake:
             raise RequestError(f"the lake {self.root} is not a directory, or is below a file; {other}") from None
         except OSError as error:
             raise RequestError(f"the lake {self.root} cannot be read: {error.strerror}; {other}") from error
+
+    def _has_objects(self) -> bool:
+        """Return whether an object store has anything below the root: it has no directories."""
+        import pyarrow.fs as pafs
+
+        try:
+            system, root = file_system(self.root)
+            return bool(system.get_file_info(pafs.FileSelector(root, allow_not_found=True)))
+        except OSError as error:
+            raise RequestError(f"the lake {self.root} cannot be read: {error}") from error
 
     def table(self, pipeline: str, table: str) -> str:
         """Return the path or URI of one table of a pipeline.

@@ -1,39 +1,46 @@
-"""Proves, before a ledger is created in an object store, that the store refuses a second commit of one version.
+"""Proves, before a ledger is created in an object store, that the store refuses a second put of one name.
 
-Some stores ignore the header `If-None-Match`. There, two writers would lose events of each other without an error.
+Delta commits a version with such a put (`If-None-Match: *`), and so does the proof, with the same library of Rust.
+Some stores ignore the condition. There, two writers would lose events of each other without an error.
 """
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import Final
 from uuid import uuid4
 
-from jobs.lake.delta_tables import open_delta
+from jobs.lake.damage import one_line
 from jobs.storage import delta_options, remove_directory
 from windowlib.errors import LedgerError
 
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
+_OBJECT: Final = "once"
+_STORES: Final = ("s3", "gs", "az", "abfs", "abfss")
+"""The schemes of stores with puts. A rename of HDFS never replaces a file."""
 
 
 def prove_conditional_put(uri: str) -> None:
-    """Commit one version of a small table twice, and remove the table.
+    """Put one small object twice if the store has objects, and remove it.
 
     Args:
-        uri: the place of the ledger; the table is beside it.
+        uri: the place of the ledger; the object is below `_probe` beside it.
 
     Raises:
-        LedgerError: the store accepted both commits.
+        LedgerError: the store accepted both puts, or does not know the condition.
     """
-    from deltalake.exceptions import CommitFailedError
+    from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 
+    if uri.partition("://")[0] not in _STORES:
+        return
     place = f"{uri.rpartition('/')[0]}/_probe/{uuid4().hex}"
     try:
-        _create(place)
-        first, second = open_delta(place), open_delta(place)
-        _append(first)
-        try:
-            _append(second)
-        except CommitFailedError:
-            return
+        with suppress(AlreadyExistsError):  # the answer to the first try was lost
+            _put(place)
+        _put(place)
+    except AlreadyExistsError:
+        return
+    except NotSupportedError as error:
+        raise LedgerError(f"the store of {uri} has no conditional puts: {one_line(error)}") from error
+    except BaseError as error:
+        raise LedgerError(f"the store of {uri} cannot be written: {one_line(error)}") from error
     finally:
         remove_directory(place)
     raise LedgerError(
@@ -42,16 +49,16 @@ def prove_conditional_put(uri: str) -> None:
     )
 
 
-def _create(place: str) -> None:
-    import pyarrow as pa
-    from deltalake import DeltaTable
+def _put(place: str) -> None:
+    """Put the object unless it exists.
 
-    DeltaTable.create(place, schema=pa.schema([("number", pa.int64())]), storage_options=delta_options(place))
+    Raises:
+        AlreadyExistsError: it does.
+    """
+    import obstore
+    from obstore.store import from_url
 
-
-def _append(table: "DeltaTable") -> None:
-    import pyarrow as pa
-    from deltalake import CommitProperties, write_deltalake
-
-    once = CommitProperties(max_commit_retries=0)
-    write_deltalake(table, pa.table({"number": [1]}), mode="append", commit_properties=once)
+    options = delta_options(place) or {}
+    config = {name: value for name, value in options.items() if name.startswith("aws_")}
+    client = {"allow_http": options.get("allow_http") == "true"}
+    obstore.put(from_url(place, config=config, client_options=client), _OBJECT, b"1", mode="create")  # type: ignore[call-overload]

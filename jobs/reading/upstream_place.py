@@ -16,6 +16,7 @@ from urllib.parse import quote
 from pydantic import TypeAdapter
 from typing_extensions import override
 
+from jobs.disk_errors import writing
 from jobs.durability import Put, durable_files
 from jobs.durations import format_duration
 from jobs.engine.fingerprints import fingerprint
@@ -248,7 +249,7 @@ class _Store:
     def _write(self, put: Put, path: str, write: Callable[[str], None]) -> None:
         """Write a file, whole or not at all, also after a loss of power: its name tells that it is right."""
         place = f"{self.uri}/{path}"
-        with log_errors(self.uri, f"writing {path}"):
+        with log_errors(self.uri, f"writing {path}"), writing(self.uri):
             make_directory(place.rpartition("/")[0])
             put(place, write)
 

@@ -25,6 +25,9 @@ BETWEEN = "expect_column_values_to_be_between"
         (BETWEEN, "records_read", {"min_value": 500, "max_value": 1500.0}, "records_read from 500 to 1,500"),
         (BETWEEN, "late_by_ms", {"min_value": 0, "strict_min": True}, "late_by_ms above 0 s"),
         (BETWEEN, "late_by_ms", {"max_value": 129_600_000}, "late_by_ms at most 1.5 d"),
+        (BETWEEN, "latency_ms", {"max_value": 5_000}, "latency_ms at most 5,000 ms"),
+        (BETWEEN, "sent_ms", {"min_value": 1_700_000_000_000}, "sent_ms at least 2023-11-14 22:13 UTC"),
+        (BETWEEN, "event_time_ms", {"min_value": 0}, "event_time_ms at least 1970-01-01 00:00 UTC"),
         ("expect_column_values_to_be_in_set", "origin", {"value_set": ["EWR", "JFK"]}, "origin one of EWR, JFK"),
         (
             "expect_column_pair_values_a_to_be_greater_than_b",
@@ -33,6 +36,7 @@ BETWEEN = "expect_column_values_to_be_between"
             "window_end > window_start",
         ),
         ("expect_column_values_to_not_be_null", "a", {"mostly": 0.9}, "a not null, in at least 90 % of the rows"),
+        (BETWEEN, "a", {"mostly": 0.9, "min_value": 1}, "a at least 1, in at least 90 % of the rows with a value"),
         (
             BETWEEN,
             "record_count",
@@ -64,6 +68,13 @@ def test_a_demand_in_words(check: str, column: str, arguments: dict[str, Any], e
             "3 of 5,000 rows unexpected (0.06 %), among them LGA",
         ),
         ("a", {"rows": 5000, "unexpected": 0}, "all 5,000 rows"),
+        ("a", {"rows": 5000, "unexpected": 0, "missing": 4000}, "all 1,000 rows with a value"),
+        ("a", {"rows": 9, "unexpected": 0, "missing": 9}, "no row has a value, so nothing to check"),
+        (
+            "a",
+            {"rows": 19, "unexpected": 8, "missing": 8, "share": 8 / 11},
+            "8 of 11 rows with a value unexpected (72.7 %; 8 more have none)",
+        ),
         ("a", {"rows": 0, "unexpected": 0}, "no rows, so nothing to check"),
         ("a", {}, "nothing"),
     ],

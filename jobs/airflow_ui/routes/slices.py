@@ -24,11 +24,13 @@ from jobs.review.pages.cells import csv_line
 from jobs.review.pages.failing import Tally, find_examples, reason_tallies
 from jobs.review.pages.lineage import dag_runs_of, lineage_of, slice_files
 from jobs.review.pages.plots import output_plots
-from jobs.review.pages.row_pages import Comparison, Filter, RowsAsk, RowsPage, RunRows
+from jobs.review.pages.row_filters import Comparison, Filter
+from jobs.review.pages.row_pages import RowsAsk, RowsPage, RunRows
 from jobs.review.pages.slice_page import CheckLine, SlicePage, choose_run, row_tables, slice_page, table_title
 from jobs.review.pages.window_page import window_addresses
 from jobs.review.report.collect import Part, collect_view
 from jobs.runs import Slice
+from windowlib.columnar.python_values import python_values
 from windowlib.errors import HindcastError, RequestError
 from windowlib.records.tables import WINDOW_OUTPUTS
 
@@ -273,7 +275,7 @@ def _csv(own: RunRows, ask: RowsAsk, *, name: str) -> Response:
     def lines() -> Iterator[str]:
         yield csv_line(columns)
         for part in parts:
-            present = [part[column].to_pylist() if column in part.column_names else None for column in columns]
+            present = [python_values(part[column]) if column in part.column_names else None for column in columns]
             for row in range(part.num_rows):
                 yield csv_line([values[row] if values is not None else None for values in present])
 

@@ -3,15 +3,18 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
-from expectations.formatting import duration, instant
+from expectations.formatting import duration, is_time
 from jobs.plain_text import escaped, escaped_json
 from jobs.reading.plain_values import plain
 from jobs.review.explain_windows import interval
 
 NULL = "null"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet reads a text that begins so as a formula, or skips the character and then does."""
 
@@ -23,7 +26,7 @@ def cell(value: object, column: str) -> str:
             return NULL
         case str():
             return value
-        case bool() | int() | float():
+        case bool() | int() | float() | Decimal():
             return _number(value, column)
         case date():
             return _time(value) if isinstance(value, datetime) else value.isoformat()
@@ -33,20 +36,30 @@ def cell(value: object, column: str) -> str:
             return escaped_json(plain(value))
 
 
-def _number(value: bool | int | float, column: str) -> str:  # noqa: FBT001 -- a bool is no number here
+def _number(value: bool | int | float | Decimal, column: str) -> str:  # noqa: FBT001 -- a bool is no number here
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:,.12g}"
-    for suffix, spelled in (("_by_ms", duration), ("_ms", instant)):
-        if column.endswith(suffix):
-            return spelled(value)
+    if isinstance(value, Decimal):
+        return f"{value:,f}"
+    if column.endswith("_by_ms"):
+        return duration(value)
+    if column.endswith("_ms"):
+        return _milliseconds(value, column)
     return f"{value:,}"
+
+
+def _milliseconds(ms: int, column: str) -> str:
+    with suppress(OverflowError):
+        if is_time(ms, column):
+            return f"{_time(_EPOCH + timedelta(milliseconds=ms))} UTC"
+    return f"{ms:,} ms"
 
 
 def is_number(value: object) -> bool:
     """Return whether a cell is aligned as a number."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def csv_line(values: Sequence[object]) -> str:
@@ -57,6 +70,8 @@ def csv_line(values: Sequence[object]) -> str:
 
 
 def _csv_cell(value: object) -> Any:  # noqa: ANN401 -- what the csv module takes
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     if value is None or is_number(value) or isinstance(value, bool):
         return value
     shown = plain(value)

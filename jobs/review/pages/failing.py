@@ -12,6 +12,7 @@ from jobs.reading.stored_rows import StoredRuns
 from jobs.review.pages.cells import cell
 from jobs.review.pages.row_pages import RunRows
 from jobs.runs import CheckResult
+from windowlib.columnar.python_values import python_values
 from windowlib.records.tables import INVALID_RECORDS
 
 if TYPE_CHECKING:
@@ -94,14 +95,16 @@ def reason_tallies(
 ) -> tuple[Tally, ...]:
     """Return the reasons of a run's late and invalid records, counted. Other tables have no reason.
 
+    A record that missed only some of its windows is among the late ones: it has a row, but its fate is *assigned*.
+
     Raises:
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     counts = {LATE_RECORDS: run.result.counts.late, INVALID_RECORDS: run.result.counts.invalid}
     tallies = []
     for table in tables:
-        # A record that missed only some of its windows has a row, and is not counted as late.
-        if counts.get(table) and stored.count(table, [run]) <= MAX_SEARCHED:
+        stored_rows = stored.count(table, [run]) if table in counts else 0
+        if (stored_rows or counts.get(table)) and stored_rows <= MAX_SEARCHED:
             rows = stored.read(table, [run], (REASON,))
             if REASON in rows.column_names:  # a table that an earlier version made may lack it
                 tallies.append(tally(rows, table, REASON))
@@ -120,7 +123,7 @@ def tally(rows: "pa.Table", table: str, column: str) -> Tally:
     order = pc.sort_indices(counts, sort_keys=[("", "descending")])[:MAX_VALUES]
     shown = [
         (shortened(cell(value, column), MAX_TEXT), count)
-        for value, count in zip(names.take(order).to_pylist(), counts.take(order).to_pylist(), strict=True)
+        for value, count in zip(python_values(names.take(order)), counts.take(order).to_pylist(), strict=True)
     ]
     others = len(rows) - sum(count for _, count in shown)
     return Tally(table=table, column=column, values=tuple(shown), others=others)

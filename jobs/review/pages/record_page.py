@@ -4,15 +4,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobs.lake.arrow_sql import ArrowSql
+from jobs.lake.arrow_sql import query
 from jobs.lake.lake import Lake
 from jobs.lake.row_filter import RowFilter
 from jobs.lake.store import table_columns
 from jobs.ledger.view import LedgerView, StagedRun
 from jobs.pipeline.models.pipeline import Pipeline
-from jobs.reading.published import BOUNDS, quote_duckdb, read_published
+from jobs.reading.published import BOUNDS, read_published
 from jobs.reading.stored_tables import spec_of
 from jobs.review.explain import Explanation, explain
+from jobs.review.pages.row_filters import Comparison, Filter, filtered
 from windowlib.columnar.arrow import arrow_type
 from windowlib.errors import RequestError
 from windowlib.records.tables import WINDOW_OUTPUTS
@@ -147,11 +148,12 @@ def windows_of_key(
     Args:
         lake: the lake.
         pipeline: the pipeline.
-        key: key column -> value as text. Columns without a value match all windows.
+        key: key column -> value, as pages show it. Columns without a value match all windows.
         scope: the slices.
         most: how many windows to return.
 
     Raises:
+        RangeError: a value is not of the key column's type.
         StoreError: a file cannot be read, or the rows differ from those that were written.
     """
     import pyarrow as pa
@@ -169,14 +171,10 @@ def windows_of_key(
 
 def _of_key(rows: "pa.Table", key: Mapping[str, str]) -> "pa.Table":
     """Return the rows of a key, the newest windows first."""
-    wanted = {name: value for name, value in key.items() if value and name in rows.column_names}
-    if not rows.num_rows:
-        return rows
-    # The names are key columns of the table and quoted; values are parameters.
-    where = " AND ".join(f"CAST({quote_duckdb(name)} AS VARCHAR) = ?" for name in wanted) or "true"
-    sql = f"SELECT * FROM rows WHERE {where} ORDER BY window_start DESC NULLS LAST, window_end DESC"  # noqa: S608
-    with ArrowSql() as opened:
-        return opened.query({"rows": rows}, sql, list(wanted.values()))
+    for name, value in key.items():
+        if value and name in rows.column_names:
+            rows = filtered(rows, Filter(column=name, comparison=Comparison.EQUALS, value=value))
+    return query({"rows": rows}, "SELECT * FROM rows ORDER BY window_start DESC NULLS LAST, window_end DESC")
 
 
 def _around(lake: Lake, pipeline: str, windows: "pa.Table") -> RowFilter:

@@ -4,20 +4,20 @@ Only the needed rows are read. Of a table with few rows, the content of every ro
 with many rows, the sum of the ids is compared with the run's digest, and only the rows of the page are read whole.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
-from jobs.lake.arrow_sql import ArrowSql
+from jobs.lake.arrow_sql import query
 from jobs.lake.damage import reading
 from jobs.lake.store import attempt_batches, table_columns
 from jobs.ledger.view import StagedRun
 from jobs.reading.published import quote_duckdb
 from jobs.reading.stored_rows import CONTENT_ROWS, StoredRuns, run_attempt
+from jobs.review.pages.row_filters import Filter, filtered
 from jobs.runs import Counts
 from windowlib.columnar.undecodable import readable
-from windowlib.errors import RangeError, RequestError
+from windowlib.errors import RequestError
 from windowlib.records.tables import (
     DUPLICATE_RECORDS,
     INVALID_RECORDS,
@@ -39,24 +39,6 @@ CSV_ROWS = 1_000_000
 """A CSV file has at most this many rows."""
 _HIDDEN = frozenset({ROW_ID, ROW_CHECK, "record_hash", *SLICE_COLUMNS})
 _POSITION = "__position"
-
-
-class Comparison(Enum):
-    """How a filter compares the values of a column with the value that was entered."""
-
-    CONTAINS = "contains"
-    EQUALS = "equals"
-    AT_LEAST = "at least"
-    AT_MOST = "at most"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """Keeps the rows whose value in `column` compares with `value`, which a person has entered as text."""
-
-    column: str
-    comparison: Comparison
-    value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,63 +266,13 @@ def _choose(rows: "pa.Table", ask: RowsAsk) -> list[int]:
 
     names = list(dict.fromkeys(name for name in (ask.sort, ask.filter.column if ask.filter else None) if name))
     narrow = _flat(rows, names).append_column(_POSITION, [np.arange(rows.num_rows)])
-    where, values = ("", []) if ask.filter is None else _condition(ask.filter, narrow.schema)
+    if ask.filter is not None:
+        narrow = filtered(narrow, ask.filter)
     order = "" if ask.sort is None else f"{quote_duckdb(ask.sort)} {'DESC' if ask.is_descending else ''} NULLS LAST, "
-    # Column names are compared with those of the table and quoted; values are parameters.
-    sql = f"SELECT {_POSITION} FROM rows {where} ORDER BY {order}{_POSITION}"  # noqa: S608
-    with ArrowSql() as opened:
-        positions: list[int] = opened.query({"rows": narrow}, sql, values)[_POSITION].to_pylist()
+    # Names of columns are compared with those of the table, and quoted.
+    sorted_rows = query({"rows": narrow}, f"SELECT {_POSITION} FROM rows ORDER BY {order}{_POSITION}")  # noqa: S608
+    positions: list[int] = sorted_rows[_POSITION].to_pylist()
     return positions
-
-
-def _condition(wanted: Filter, schema: "pa.Schema") -> tuple[str, list[object]]:
-    column = quote_duckdb(wanted.column)
-    text = f"CAST({column} AS VARCHAR)"
-    match wanted.comparison:
-        case Comparison.CONTAINS:
-            return f"WHERE contains(lower({text}), lower(?))", [wanted.value]
-        case Comparison.EQUALS:
-            return f"WHERE {text} = ?", [wanted.value]
-        case Comparison.AT_LEAST:
-            return f"WHERE {column} >= {_typed(wanted, schema)}", [wanted.value]
-        case Comparison.AT_MOST:
-            return f"WHERE {column} <= {_typed(wanted, schema)}", [wanted.value]
-        case _:
-            assert_never(wanted.comparison)
-
-
-def _typed(wanted: Filter, schema: "pa.Schema") -> str:
-    """Return the parameter of a comparison, with the type of the column.
-
-    Raises:
-        RangeError: the value cannot have that type, or values of that type have no order.
-    """
-    import pyarrow as pa
-
-    kinds: tuple[tuple[Callable[[pa.DataType], bool], str, str], ...] = (
-        (pa.types.is_timestamp, "TIMESTAMPTZ", "a time, such as 2013-02-08 05:00"),
-        (pa.types.is_date, "DATE", "a date, such as 2013-02-08"),
-        (pa.types.is_integer, "DECIMAL(38, 18)", "a number"),  # a double has not every integer beyond 2^53
-        (pa.types.is_integer, "DOUBLE", "a number"),  # larger than every integer
-        (pa.types.is_floating, "DOUBLE", "a number"),
-        (pa.types.is_decimal, "DOUBLE", "a number"),
-    )
-    kind = schema.field(wanted.column).type
-    fitting = [(name, words) for fits, name, words in kinds if fits(kind)]
-    for name, _ in fitting:
-        with ArrowSql() as opened:
-            cast = opened.query({}, f"SELECT TRY_CAST(? AS {name}) AS value", [wanted.value])
-        if cast["value"][0].as_py() is not None:
-            return f"CAST(? AS {name})"
-    if fitting:
-        words = fitting[0][1]
-        raise RangeError(f"the column {wanted.column} is compared with {words}, found {wanted.value[:80]!r}")
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return "?"
-    raise RangeError(
-        f"the column {wanted.column} has the type {kind}, whose values have no order here; use "
-        f"{Comparison.EQUALS.value!r} or {Comparison.CONTAINS.value!r}"
-    )
 
 
 def _flat(rows: "pa.Table", columns: Sequence[str]) -> "pa.Table":

@@ -33,7 +33,7 @@ class HeldSlice:
 
     @property
     def since(self) -> str:
-        """When the run was staged."""
+        """Since when the request has the run."""
         return instant(self.since_ms)
 
     @property
@@ -256,7 +256,7 @@ def _held_slice(slice_id: str, run: StagedRun, request: Request) -> HeldSlice:
         run_id=run.result.run_id,
         request_id=request.request_id,
         verdict=run.verdict,
-        since_ms=run.at_ms,
+        since_ms=max(run.at_ms, request.opened_at_ms),  # a request may take over a run that an earlier one has staged
         reasons=stop_reasons(run),
     )
 

@@ -61,8 +61,8 @@ def held(place: Place) -> str:
     return request.request_id
 
 
-def late(count: int) -> FakeReplayer:
-    """Return a replayer whose second day has late records with hostile texts."""
+def late(count: int, *, partly: int = 0) -> FakeReplayer:
+    """Return a replayer whose second day has late records with hostile texts; `partly` missed only some windows."""
     rows: list[dict[str, object]] = [
         {
             "slice_id": "2024-01-02",
@@ -70,7 +70,7 @@ def late(count: int) -> FakeReplayer:
             "event_time_ms": day_ms("2024-01-01"),
             "watermark_ms": day_ms("2024-01-01") + rank * 1_000,
             "late_by_ms": rank * 1_000,
-            "missed_all": True,
+            "missed_all": rank >= partly,
             "record_id": HOSTILE[rank % len(HOSTILE)],
             "reason": "past_cleanup",
         }
@@ -80,7 +80,7 @@ def late(count: int) -> FakeReplayer:
     def change(result: RunResult) -> RunResult:
         if result.slice.slice_id != "2024-01-02":
             return result
-        return replace(result, counts=replace(result.counts, read=count + 2, late=count))
+        return replace(result, counts=replace(result.counts, read=count + 2, late=count - partly))
 
     return FakeReplayer(beside={"2024-01-02": {"late_records": rows}}, change=change)
 
@@ -430,10 +430,11 @@ def test_dag_runs_are_linked_from_the_slice_and_the_request_out_of_the_frame(cli
 
 
 def test_late_records_are_counted_by_reason_and_the_count_leads_to_them(clients: Clients, place: Place) -> None:
-    replay(place, "2024-01-01", "2024-01-03", late(24))
+    replay(place, "2024-01-01", "2024-01-03", late(24, partly=4))
     client = clients("viewer")
-    path = links.rows_page("sales", "2024-01-02", "late_records")
-    for page in (client.get(links.slice_page("sales", "2024-01-02")).text, client.get(path).text):
+    slice_page = client.get(links.slice_page("sales", "2024-01-02")).text
+    assert "20, and 4 records that missed only some windows" in slice_page
+    for page in (slice_page, client.get(links.rows_page("sales", "2024-01-02", "late_records")).text):
         [(target, count)] = re.findall(r'<a href="([^"]*column=reason[^"]*)">past_cleanup</a> <b>(\d+)</b>', page)
         assert count == "24"
         assert "Rows 1 to 24 of 24 that match" in client.get(html.unescape(target)).text

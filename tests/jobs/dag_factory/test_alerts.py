@@ -2,11 +2,13 @@
 
 import json
 import logging
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -237,6 +239,24 @@ def test_any_notifier_gets_the_message_in_its_arguments() -> None:
     assert RecordingNotifier.made == [
         {"summary": "sales: 1 slice held!", "details": {"links": ["http://x/y"], "tries": 3}}
     ]
+
+
+def test_slack_reads_no_link_and_no_mention_in_a_value_of_the_log(
+    connections: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jobs.dag_factory.messages import send
+
+    assert connections is None
+    module = ModuleType("slack_webhook")
+    monkeypatch.setattr(module, "SlackWebhookNotifier", RecordingNotifier, raising=False)
+    monkeypatch.setitem(sys.modules, "airflow.providers.slack.notifications.slack_webhook", module)
+    monkeypatch.setenv("AIRFLOW_CONN_CHAT", json.dumps({"conn_type": "slackwebhook", "password": SECRET}))
+    alerts = sales(f"{PIPELINE}\nalerts: {{to: chat}}\n").alerts
+    assert alerts is not None
+    RecordingNotifier.made.clear()
+    assert send(replace(ALERT, lines=("among them <!channel>, <http://x|a & b>",)), alerts, {}) == 1
+    [arguments] = RecordingNotifier.made
+    assert arguments["text"].splitlines()[1] == "among them &lt;!channel&gt;, &lt;http://x|a &amp; b&gt;"
 
 
 def test_the_dag_of_the_alert_runs_at_its_times_and_tells_what_readers_do_not_see_once(

@@ -3,7 +3,7 @@
 import pytest
 from deltalake.exceptions import DeltaError
 
-from jobs.lake.damage import table_errors
+from jobs.lake.damage import log_errors, table_errors
 from windowlib.errors import LogError, StoreError
 
 
@@ -31,3 +31,12 @@ def test_another_error_is_translated_only_if_the_caller_names_its_class() -> Non
         raise KeyError("x")
     with pytest.raises(StoreError, match="table t: 'x'"), table_errors(as_store_error, also=(KeyError,)):
         raise KeyError("x")
+
+
+def test_a_log_that_may_not_be_read_is_not_damaged() -> None:
+    """The number of the error is below the first line of its text."""
+    cause = "Kernel error\n  ↳ Generic LocalFileSystem error\n  ↳ Permission denied (os error 13)"
+    with pytest.raises(LogError) as told, log_errors("event_logs/x", "opening version latest"):
+        raise DeltaError(cause)
+    assert "opening version latest failed: Permission denied. Give this user the right to use it" in str(told.value)
+    assert "damaged" not in str(told.value)

@@ -1,29 +1,91 @@
-"""The proof that a store refuses a second commit of one version."""
+"""The proof that an object store refuses a second put of one name."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from jobs.lake.delta_tables import open_delta
 from jobs.ledger import conditional_put
+from jobs.ledger.conditional_put import prove_conditional_put
 from windowlib.errors import LedgerError
 
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
+
+class Store(ThreadingHTTPServer):
+    """Keeps names of objects. It `honours` the condition, or replaces, and `loses` its first answers to puts."""
+
+    honours: bool
+    loses: int
+    names: set[str]
+    puts: int
 
 
-def test_a_disk_refuses_the_second_commit_and_the_proof_leaves_nothing(tmp_path: Path) -> None:
-    conditional_put.prove_conditional_put(f"{tmp_path}/p/ledger")
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+class Requests(BaseHTTPRequestHandler):
+    server: Store
+    protocol_version = "HTTP/1.1"
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        store, name = self.server, self.path.partition("?")[0]
+        store.puts += 1
+        is_refused = store.honours and name in store.names and self.headers["If-None-Match"] == "*"
+        store.names.add(name)
+        if store.puts <= store.loses:
+            self.close_connection = True
+            return
+        self._answer(412 if is_refused else 200, {"ETag": '"1"'})
+
+    def _answer(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
 
 
-def test_a_store_that_accepts_both_commits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    append = conditional_put._append
+@contextmanager
+def store(monkeypatch: pytest.MonkeyPatch, *, honours: bool, loses: int = 0) -> Iterator[Store]:
+    server = Store(("127.0.0.1", 0), Requests)
+    server.honours, server.loses, server.names, server.puts = honours, loses, set(), 0
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    monkeypatch.setattr(conditional_put, "remove_directory", lambda _place: None)
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
-    def overwriting(table: "DeltaTable") -> None:
-        append(open_delta(table.table_uri))  # as if the store had replaced the first commit
 
-    monkeypatch.setattr(conditional_put, "_append", overwriting)
-    with pytest.raises(LedgerError, match="accepted two commits of one version"):
-        conditional_put.prove_conditional_put(f"{tmp_path}/p/ledger")
+@pytest.mark.parametrize("loses", [0, 1, 2])
+def test_a_store_with_the_condition_is_accepted(monkeypatch: pytest.MonkeyPatch, loses: int) -> None:
+    with store(monkeypatch, honours=True, loses=loses) as server:
+        prove_conditional_put("s3://bucket/lake/p/ledger")
+    assert server.puts == 2 + loses, "both puts reached the store"
+    assert len(server.names) == 1
+
+
+def test_a_store_that_ignores_the_condition_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delta lists the commits before it puts one, so two commits in a row never asked the store."""
+    with store(monkeypatch, honours=False) as server, pytest.raises(LedgerError, match="accepted two commits"):
+        prove_conditional_put("s3://bucket/lake/p/ledger")
+    assert server.puts == 2
+
+
+def test_a_store_that_forbids_puts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Requests, "do_PUT", lambda self: self.send_error(403))
+    with store(monkeypatch, honours=True) as server, pytest.raises(LedgerError, match="cannot be written"):
+        prove_conditional_put("s3://bucket/lake/p/ledger")
+    assert server.puts == 0
+
+
+def test_a_disk_needs_no_proof() -> None:
+    prove_conditional_put("/lake/p/ledger")

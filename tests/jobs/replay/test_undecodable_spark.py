@@ -21,7 +21,8 @@ from jobs.replay.sizes import SIZES, Sizes
 from jobs.review.execution import execution
 from jobs.review.explain import explain
 from jobs.review.pages.cells import cell, csv_line
-from jobs.review.pages.row_pages import Comparison, Filter, RowsAsk, RunRows
+from jobs.review.pages.row_filters import Comparison, Filter
+from jobs.review.pages.row_pages import RowsAsk, RunRows
 from tests.support.replays import NOW_MS, order_of, pipeline_of, run_range, what_was_run
 from windowlib.records.tables import invalid_records
 

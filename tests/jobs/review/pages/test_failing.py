@@ -34,7 +34,7 @@ def test_the_most_frequent_values_are_counted_and_the_others_summed(
 def test_a_long_value_is_cut_and_a_time_is_spelled() -> None:
     [(text, _)] = tally(pa.table({"word": ["x" * 500]}), "late_records", "word").values
     assert len(text) < 100
-    [(moment, count)] = tally(pa.table({"at_ms": [0, 0]}), "late_records", "at_ms").values
+    [(moment, count)] = tally(pa.table({"event_time_ms": [0, 0]}), "late_records", "event_time_ms").values
     assert (moment, count) == ("1970-01-01 00:00 UTC", 2)
 
 
@@ -48,6 +48,8 @@ def test_the_reasons_of_late_records_are_counted(made: Made) -> None:
             found = reason_tallies(StoredRuns(work.lake, work.pipeline.name, view), run)
             wanted = [("late_records", (("past_cleanup", len(rows[day])),))] if rows[day] else []
             assert [(one.table, one.values) for one in found] == wanted
+            partly = replace(run, result=replace(run.result, counts=replace(run.result.counts, late=0)))
+            assert reason_tallies(StoredRuns(work.lake, work.pipeline.name, view), partly) == found
 
 
 @pytest.mark.parametrize("table", ["late_records", "window_outputs"])

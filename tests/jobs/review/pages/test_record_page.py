@@ -87,5 +87,5 @@ def test_a_window_that_a_slice_after_the_scope_replaced_is_not_shown(tmp_path: P
     assert sorted(seen) == sorted((start.isoformat(), total) for start, total in newest.items())
     whole = search_scope(view, "1970-01-06")
     assert whole is not None
-    older, _ = windows_of_key(work.lake, work.pipeline, {"k": "1"}, scope=whole, most=50)
+    older, _ = windows_of_key(work.lake, work.pipeline, {"k": "1.0"}, scope=whole, most=50)
     assert older["total"].to_pylist() == [1], "readers see the window [04:00, 06:00) in the third slice"

@@ -9,7 +9,8 @@ import pytest
 
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.pages import row_pages
-from jobs.review.pages.row_pages import Comparison, Filter, RowsAsk, RunRows
+from jobs.review.pages.row_filters import Comparison, Filter
+from jobs.review.pages.row_pages import RowsAsk, RunRows
 from tests.jobs.review.pages.conftest import DAYS, Made
 from tests.support.day_chains import Place, Put, run
 from tests.support.fuzzing import seeds

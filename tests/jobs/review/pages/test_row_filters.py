@@ -1,0 +1,85 @@
+"""Filters of rows take a value as a page shows it, and as the table stores it."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.review.pages.cells import cell
+from jobs.review.pages.row_filters import Comparison, Filter, filtered
+from windowlib.errors import RangeError
+
+MAX_DECIMAL = Decimal("12345678901234567890.01")
+WINDOW = {"window_start": datetime(2026, 1, 1, tzinfo=UTC), "window_end": datetime(2026, 1, 2, tzinfo=UTC)}
+VALUES: list[tuple[str, list[Any], pa.DataType]] = [
+    ("n", [1234, 12345, -1234, 2**63 - 1], pa.int64()),
+    ("flag", [True, False], pa.bool_()),
+    ("event_time_ms", [1_767_225_600_000, 1_767_225_600_123, 0, 2**62], pa.int64()),
+    ("latency_ms", [250, 1_250, 1_767_225_600_000], pa.int64()),
+    ("at", [datetime(2026, 1, 1, 5, tzinfo=UTC), datetime(2026, 1, 1, 5, 0, 0, 7, UTC)], pa.timestamp("us", tz="UTC")),
+    ("local", [datetime(2026, 1, 1, 5), datetime(2026, 1, 1, 5, 1)], pa.timestamp("us")),  # noqa: DTZ001
+    ("day", [date(2026, 1, 1), date(2026, 1, 2)], pa.date32()),
+    ("rate", [1.0, 0.1 + 0.2, 123_456_789_012_345.0, -2.5, float("nan"), float("inf")], pa.float64()),
+    ("total", [MAX_DECIMAL, MAX_DECIMAL + Decimal("0.01"), Decimal("-0.50"), Decimal(0)], pa.decimal128(38, 2)),
+    ("name", ["a", "1,234", "yes"], pa.string()),
+    ("raw", [b"-a", b"b"], pa.binary()),
+    ("list", [[1234], [1]], pa.list_(pa.int64())),
+    ("missed", [[WINDOW], []], pa.list_(pa.struct(dict.fromkeys(WINDOW, pa.timestamp("us", tz="UTC"))))),
+]
+
+
+def kept(name: str, values: list[Any], kind: pa.DataType, comparison: Comparison, text: str) -> list[int]:
+    rows = pa.table({name: pa.array([*values, None], kind), "place": range(len(values) + 1)})
+    places: list[int] = filtered(rows, Filter(column=name, comparison=comparison, value=text))["place"].to_pylist()
+    return places
+
+
+@pytest.mark.parametrize(("name", "values", "kind"), VALUES)
+def test_a_filter_keeps_the_row_whose_cell_it_is(name: str, values: list[Any], kind: pa.DataType) -> None:
+    """Defect: the text of the page was compared with another one of DuckDB, so no row was shown."""
+    stored = pa.array(values, kind).to_pylist()
+    for place, value in enumerate(stored):
+        text = cell(value, name)
+        assert kept(name, values, kind, Comparison.EQUALS, text) == [place]
+        assert place in kept(name, values, kind, Comparison.CONTAINS, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "comparison", "text", "expected"),
+    [
+        ("n", Comparison.EQUALS, "1234", [0]), ("n", Comparison.CONTAINS, "1234", [0, 1, 2]),
+        ("n", Comparison.EQUALS, "1234.5", []), ("n", Comparison.AT_LEAST, "1234.5", [1, 3]),
+        ("n", Comparison.AT_LEAST, "1,234", [0, 1, 3]), ("n", Comparison.AT_MOST, "-1e99", []),
+        ("flag", Comparison.EQUALS, "true", [0]), ("flag", Comparison.CONTAINS, "fals", [1]),
+        ("event_time_ms", Comparison.AT_LEAST, "2026-01-01 00:00:00.1", [1, 3]),
+        ("event_time_ms", Comparison.EQUALS, "1767225600000", [0]), ("latency_ms", Comparison.AT_MOST, "1000", [0]),
+        ("at", Comparison.EQUALS, "2026-01-01 06:00+01", [0]), ("at", Comparison.AT_MOST, "infinity", [0, 1]),
+        ("rate", Comparison.EQUALS, "0.3", [1]), ("rate", Comparison.AT_MOST, "0.3", [3]),
+        ("total", Comparison.AT_LEAST, str(MAX_DECIMAL + Decimal("0.01")), [1]),
+        ("total", Comparison.AT_MOST, "-0.505", []), ("total", Comparison.AT_LEAST, "-0.505", [0, 1, 2, 3]),
+        ("total", Comparison.AT_MOST, "1e300", [0, 1, 2, 3]), ("list", Comparison.CONTAINS, "234", [0]),
+    ],
+)  # fmt: skip
+def test_values_are_compared_by_the_type_of_their_column(
+    name: str, comparison: Comparison, text: str, expected: list[int]
+) -> None:
+    (given,) = (case for case in VALUES if case[0] == name)
+    assert kept(*given, comparison, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "comparison", "text", "words"),
+    [
+        ("n", Comparison.EQUALS, "ten", "a number"), ("n", Comparison.AT_LEAST, "nan", "a number"),
+        ("event_time_ms", Comparison.EQUALS, "noon", "a number or a time"), ("flag", Comparison.EQUALS, "maybe", "yes"),
+        ("flag", Comparison.AT_LEAST, "yes", "no order"), ("at", Comparison.EQUALS, "noon", "a time, such as"),
+        ("day", Comparison.EQUALS, "1", "a date"), ("rate", Comparison.EQUALS, "x", "a number"),
+        ("list", Comparison.AT_MOST, "1", "no order"),
+    ],
+)  # fmt: skip
+def test_a_value_that_no_row_can_have_is_refused(name: str, comparison: Comparison, text: str, words: str) -> None:
+    (given,) = (case for case in VALUES if case[0] == name)
+    with pytest.raises(RangeError, match=words):
+        kept(*given, comparison, text)
