@@ -126,7 +126,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     for name, message in {
         "none": "does not exist",
         "directory": "not a Delta table",
-        "file": "opening version latest failed",
+        "file": "is a file; name the directory of the table",
     }.items():
         with pytest.raises(LogError, match=message):
             examined(tmp_path / name)
