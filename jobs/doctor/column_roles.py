@@ -79,7 +79,14 @@ class Roles:
         return tuple(dict.fromkeys([*self.key, *times, *self.sequences, *(name for name in own if name is not None)]))
 
 
-def guess_roles(columns: Mapping[str, str], head: pa.Table, wishes: Wishes, *, without: Sequence[str] = ()) -> Roles:
+def guess_roles(
+    columns: Mapping[str, str],
+    head: pa.Table,
+    wishes: Wishes,
+    *,
+    without: Sequence[str] = (),
+    entities: Sequence[str] = (),
+) -> Roles:
     """Return the roles of columns.
 
     Args:
@@ -87,6 +94,7 @@ def guess_roles(columns: Mapping[str, str], head: pa.Table, wishes: Wishes, *, w
         head: some records with the columns that can be read.
         wishes: what a person has named.
         without: partition columns, which are guessed to be no key.
+        entities: columns with ids of what the records are about, which are guessed to be no ids of records.
 
     Raises:
         SpecError: a named column does not exist, or its values are no times.
@@ -106,7 +114,7 @@ def guess_roles(columns: Mapping[str, str], head: pa.Table, wishes: Wishes, *, w
     )
     is_time = {role.column for role in (*times, event_time, arrival) if role is not None}
     taken = {*without, *sequences, *is_time}
-    record_id = wishes.record_id or _record_id({n: k for n, k in usable.items() if n not in taken}, head)
+    record_id = wishes.record_id or _record_id({n: k for n, k in usable.items() if n not in {*taken, *entities}}, head)
     rest = {name: kind for name, kind in usable.items() if name not in taken and name != record_id}
     partition = next((name for name in rest if name.lower() in {"partition", "kafka_partition", "shard"}), None)
     return Roles(
