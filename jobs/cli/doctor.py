@@ -118,11 +118,10 @@ def doctor_command(
         options.print_json(examination_json(examination))
     else:
         show_examination(examination, window_ms=wishes.window_ms)
-        is_fit = examination.accepted is not None
+        is_fit = examination.fit is not None
         when = "its first pipeline file" if is_fit else "a pipeline file when the errors are mended"
         options.say(f"{_tally(examination.findings)}; `hindcast init` writes {when}.")
-    is_ill = examination.accepted is None or any(finding.severity is Severity.ERROR for finding in examination.findings)
-    return options.REFUSED if is_ill else options.OK
+    return options.REFUSED if examination.fit is None else options.OK
 
 
 def request_of(table: str, places: options.Places, *, wishes: Wishes, sample: int, name: str | None = None) -> Request:
@@ -233,8 +232,7 @@ def examination_json(examination: Examination) -> dict[str, Any]:
         "version": examination.facts.log.version,
         "records": examination.facts.records,
         "sampled": examination.sampled,
-        "fit": examination.accepted is not None
-        and all(finding.severity is not Severity.ERROR for finding in examination.findings),
+        "fit": examination.fit is not None,
         "columns": {
             "key": list(roles.key),
             **{name: role and {"column": role.column, "unit": role.unit} for name, role in times.items()},

@@ -50,20 +50,23 @@ def init_command(
         request = _asked(request, examination)
         _refuse_existing(request, force=force)
         examination = examine(request, now_ms=now_ms())
-    if examination.accepted is None:
+    if examination.fit is None:
         show_examination(examination, window_ms=request.wishes.window_ms)
         options.complain(
             f"error: no pipeline file can be proposed for {request.uri}, and nothing was written: mend the errors above"
         )
         return options.REFUSED
-    request.path.parent.mkdir(parents=True, exist_ok=True)
-    write_new(request.path, examination.accepted.text, replaces=force, way_on="use --force or another --name")
-    options.say(*examination.accepted.text.splitlines())
+    try:
+        request.path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"--pipelines: {request.path.parent} is not a directory: {error.strerror}") from error
+    write_new(request.path, examination.fit.text, replaces=force, way_on="use --force or another --name")
+    options.say(*examination.fit.text.splitlines())
     for finding in examination.findings:
-        if finding.severity in {Severity.ERROR, Severity.WARNING}:
+        if finding.severity is Severity.WARNING:
             options.say(f"{finding.severity.value}: {finding.subject}: {finding.text}")
     options.say(f"wrote {request.path}")
-    _show_plan(examination.accepted, request, places)
+    _show_plan(examination.fit, request, places)
     return options.OK
 
 

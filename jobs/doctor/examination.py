@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from jobs.doctor.column_roles import Roles, Wishes, guess_roles
 from jobs.doctor.delays import Suggestion
-from jobs.doctor.finding import Finding, error, note, ok
+from jobs.doctor.finding import Finding, Severity, error, note, ok
 from jobs.doctor.measures import Measures, measure, ties
 from jobs.doctor.proposal import (
     APPENDED,
@@ -78,6 +78,11 @@ class Examination:
     accepted: Accepted | None
     proposal: Proposal | None
     sampled: int
+
+    @property
+    def fit(self) -> Accepted | None:
+        """The file that can be written; None if there is an error."""
+        return None if any(finding.severity is Severity.ERROR for finding in self.findings) else self.accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

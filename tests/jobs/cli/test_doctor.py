@@ -59,6 +59,25 @@ def test_doctor_of_an_unfit_table_exits_with_1_and_init_writes_nothing(shell: Sh
     assert [path.name for path in (shell.root / "pipelines").iterdir()] == ["sales.yaml"]
 
 
+def test_init_writes_nothing_if_all_records_are_invalid(shell: Shell) -> None:
+    tables.tracked(shell.root / "logs" / "clicks")
+    wrong = ("logs/clicks", "--event-time", "user_id")
+    assert shell("doctor", *wrong) == 1
+    assert "`hindcast init` writes a pipeline file when the errors are mended" in shell.out
+    assert shell("init", *wrong, "--yes") == 1
+    assert "error    invalid records: 120 records (100 %) would be invalid" in shell.out
+    assert [path.name for path in (shell.root / "pipelines").iterdir()] == ["sales.yaml"]
+
+
+def test_init_tells_that_the_place_of_pipeline_files_is_a_file(shell: Shell) -> None:
+    tables.tracked(shell.root / "logs" / "clicks")
+    place = shell.root / "pipelines"
+    place.rename(shell.root / "elsewhere")
+    place.write_text("a file")
+    assert shell("init", "logs/clicks", "--yes") == 1
+    assert f"--pipelines: {place} is not a directory: " in shell.err
+
+
 def test_a_table_is_found_in_the_working_directory_and_in_the_lake(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
