@@ -40,7 +40,13 @@ _Result = TypeVar("_Result")
 def column_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Result]:
     """Add the options that name columns. The command gets `wishes`."""
 
-    @click.option("--key", "keys", multiple=True, metavar="COLUMN", help="A key column; may be given several times.")
+    @click.option(
+        "--key",
+        "keys",
+        multiple=True,
+        metavar="COLUMN",
+        help="A key column; several times for several; or `all`: no key.",
+    )
     @click.option("--event-time", metavar="COLUMN[:UNIT]", help="The event time; a number needs :s, :ms, :us or :ns.")
     @click.option("--arrival-time", metavar="COLUMN[:UNIT]", help="When a record arrived.")
     @click.option("--record-id", metavar="COLUMN", help="The column with the id of a record.")
@@ -50,7 +56,9 @@ def column_options(command: Callable[_Parameters, _Result]) -> Callable[..., _Re
         metavar="COLUMN",
         help="The column of log.slice; several times for a date in parts.",
     )
-    @click.option("--order", multiple=True, metavar="COLUMN", help="A column of log.order, in order; or `commits`.")
+    @click.option(
+        "--order", multiple=True, metavar="COLUMN", help="A column of log.order, in order; or `commits` or `appended`."
+    )
     @click.option("--window", default=_DEFAULT_WINDOW, show_default=True, help="The size of tumbling windows.")
     @functools.wraps(command)
     def with_wishes(
@@ -110,11 +118,10 @@ def doctor_command(
         options.print_json(examination_json(examination))
     else:
         show_examination(examination, window_ms=wishes.window_ms)
-        is_fit = examination.accepted is not None
+        is_fit = examination.fit is not None
         when = "its first pipeline file" if is_fit else "a pipeline file when the errors are mended"
         options.say(f"{_tally(examination.findings)}; `hindcast init` writes {when}.")
-    is_ill = examination.accepted is None or any(finding.severity is Severity.ERROR for finding in examination.findings)
-    return options.REFUSED if is_ill else options.OK
+    return options.REFUSED if examination.fit is None else options.OK
 
 
 def request_of(table: str, places: options.Places, *, wishes: Wishes, sample: int, name: str | None = None) -> Request:
@@ -225,8 +232,7 @@ def examination_json(examination: Examination) -> dict[str, Any]:
         "version": examination.facts.log.version,
         "records": examination.facts.records,
         "sampled": examination.sampled,
-        "fit": examination.accepted is not None
-        and all(finding.severity is not Severity.ERROR for finding in examination.findings),
+        "fit": examination.fit is not None,
         "columns": {
             "key": list(roles.key),
             **{name: role and {"column": role.column, "unit": role.unit} for name, role in times.items()},

@@ -9,7 +9,7 @@ import click
 from jobs.cli import options
 from jobs.cli.doctor import column_options, request_of, sample_option, show_examination
 from jobs.cli.slice_lines import show_plan
-from jobs.doctor.column_roles import TimeRole, Wishes
+from jobs.doctor.column_roles import ALL, TimeRole, Wishes
 from jobs.doctor.examination import Examination, Request, examine
 from jobs.doctor.finding import Severity
 from jobs.doctor.trial import Accepted
@@ -50,20 +50,23 @@ def init_command(
         request = _asked(request, examination)
         _refuse_existing(request, force=force)
         examination = examine(request, now_ms=now_ms())
-    if examination.accepted is None:
+    if examination.fit is None:
         show_examination(examination, window_ms=request.wishes.window_ms)
         options.complain(
             f"error: no pipeline file can be proposed for {request.uri}, and nothing was written: mend the errors above"
         )
         return options.REFUSED
-    request.path.parent.mkdir(parents=True, exist_ok=True)
-    write_new(request.path, examination.accepted.text, replaces=force, way_on="use --force or another --name")
-    options.say(*examination.accepted.text.splitlines())
+    try:
+        request.path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"--pipelines: {request.path.parent} is not a directory: {error.strerror}") from error
+    write_new(request.path, examination.fit.text, replaces=force, way_on="use --force or another --name")
+    options.say(*examination.fit.text.splitlines())
     for finding in examination.findings:
-        if finding.severity in {Severity.ERROR, Severity.WARNING}:
+        if finding.severity is Severity.WARNING:
             options.say(f"{finding.severity.value}: {finding.subject}: {finding.text}")
     options.say(f"wrote {request.path}")
-    _show_plan(examination.accepted, request, places)
+    _show_plan(examination.fit, request, places)
     return options.OK
 
 
@@ -83,10 +86,12 @@ def _asked(request: Request, examination: Examination) -> Request:
     slices = () if proposal is None else proposal.slices.columns or ("commits",)
     order = () if proposal is None else proposal.order.columns or (proposal.order.text or "commits",)
     name = _ask("Name of the pipeline", request.pipeline)
-    key = _ask("Key columns (commas between them; empty: one set of windows for all records)", ", ".join(roles.key))
+    key = _ask(
+        "Key columns (commas between them; all: one set of windows for all records)", ", ".join(roles.key or ALL)
+    )
     event_time = _ask("Event time (COLUMN or COLUMN:UNIT)", _time_text(roles.event_time))
     slice_by = _ask("Slice by (partition columns, a time of arrival, or commits)", ", ".join(slices))
-    order_by = _ask("Order of the records in a slice (columns, or commits)", ", ".join(order))
+    order_by = _ask("Order of the records in a slice (columns, commits or appended)", ", ".join(order))
     window = _ask("Size of the tumbling windows", format_duration(wishes.window_ms))
     is_same_order = _listed(order_by) == tuple(order) and not wishes.order
     return replace(

@@ -28,6 +28,10 @@ _KEY_WORDS: Final = (
 )  # fmt: skip
 _RANGES_MS: Final = (946_684_800_000, 4_102_444_800_000)
 """Instants of the years 2000 to 2099: an integer in this range may be a time."""
+ALL: Final = ("all",)
+"""The key of a person who wants one set of windows for all records."""
+ORDERS: Final = (("commits",), ("appended",))
+"""Values of `log.order` that are no columns."""
 _PER_UNIT: Final = {"s": 1_000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 
 
@@ -41,7 +45,10 @@ class TimeRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """The columns that a person has named. An empty tuple and None mean: guess."""
+    """The columns that a person has named. An empty tuple and None mean: guess.
+
+    A word stands for columns: ALL in `key`, and one of ORDERS in `order`.
+    """
 
     key: tuple[str, ...] = ()
     event_time: str | None = None
@@ -72,7 +79,14 @@ class Roles:
         return tuple(dict.fromkeys([*self.key, *times, *self.sequences, *(name for name in own if name is not None)]))
 
 
-def guess_roles(columns: Mapping[str, str], head: pa.Table, wishes: Wishes, *, without: Sequence[str] = ()) -> Roles:
+def guess_roles(
+    columns: Mapping[str, str],
+    head: pa.Table,
+    wishes: Wishes,
+    *,
+    without: Sequence[str] = (),
+    entities: Sequence[str] = (),
+) -> Roles:
     """Return the roles of columns.
 
     Args:
@@ -80,11 +94,14 @@ def guess_roles(columns: Mapping[str, str], head: pa.Table, wishes: Wishes, *, w
         head: some records with the columns that can be read.
         wishes: what a person has named.
         without: partition columns, which are guessed to be no key.
+        entities: columns with ids of what the records are about, which are guessed to be no ids of records.
 
     Raises:
         SpecError: a named column does not exist, or its values are no times.
     """
-    for name in (*wishes.key, *wishes.order, *filter(None, (wishes.record_id,))):
+    is_over_all = wishes.key == ALL and ALL[0] not in columns
+    key = () if is_over_all else wishes.key
+    for name in (*key, *(wishes.order if wishes.order not in ORDERS else ()), *filter(None, (wishes.record_id,))):
         _check_exists(name, columns)
     usable = {name: kind for name, kind in columns.items() if is_usable(name)}
     times = _times(usable, head, without)
@@ -97,11 +114,11 @@ def guess_roles(columns: Mapping[str, str], head: pa.Table, wishes: Wishes, *, w
     )
     is_time = {role.column for role in (*times, event_time, arrival) if role is not None}
     taken = {*without, *sequences, *is_time}
-    record_id = wishes.record_id or _record_id({n: k for n, k in usable.items() if n not in taken}, head)
+    record_id = wishes.record_id or _record_id({n: k for n, k in usable.items() if n not in {*taken, *entities}}, head)
     rest = {name: kind for name, kind in usable.items() if name not in taken and name != record_id}
     partition = next((name for name in rest if name.lower() in {"partition", "kafka_partition", "shard"}), None)
     return Roles(
-        key=wishes.key or _key({n: k for n, k in rest.items() if n != partition}, head),
+        key=() if is_over_all else key or _key({n: k for n, k in rest.items() if n != partition}, head),
         event_time=event_time,
         arrival_time=arrival,
         record_id=record_id,

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from jobs.doctor.column_roles import Roles, Wishes, guess_roles
 from jobs.doctor.delays import Suggestion
-from jobs.doctor.finding import Finding, error, note, ok
+from jobs.doctor.finding import Finding, Severity, error, note, ok
 from jobs.doctor.measures import Measures, measure, ties
 from jobs.doctor.proposal import (
     APPENDED,
@@ -78,6 +78,11 @@ class Examination:
     accepted: Accepted | None
     proposal: Proposal | None
     sampled: int
+
+    @property
+    def fit(self) -> Accepted | None:
+        """The file that can be written; None if there is an error."""
+        return None if any(finding.severity is Severity.ERROR for finding in self.findings) else self.accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +191,19 @@ def examine(request: Request, *, now_ms: int) -> Examination:
         SpecError: a named column does not exist, or the place is a table of Hindcast.
     """
     facts = read_table_facts(request.uri)
-    roles = guess_roles(facts.columns, read_head(facts), request.wishes, without=facts.log.partition_columns)
+    head = read_head(facts)
+    entities: list[str] = []
+    while True:
+        partitions = facts.log.partition_columns
+        roles = guess_roles(facts.columns, head, request.wishes, without=partitions, entities=entities)
+        examination = _examined(request, facts, roles, now_ms=now_ms)
+        repeated = None if examination.measures is None else examination.measures.duplicates
+        if roles.record_id is None or request.wishes.record_id or repeated is None or not repeated.is_of_entities:
+            return examination
+        entities.append(roles.record_id)  # the first records of the newest file did not tell it
+
+
+def _examined(request: Request, facts: TableFacts, roles: Roles, *, now_ms: int) -> Examination:
     candidates = slice_candidates(facts, _arrival_columns(facts, roles, request.wishes), request.wishes.slice_by)
     if roles.event_time is None:
         no_time = error(
@@ -213,10 +230,11 @@ def examine(request: Request, *, now_ms: int) -> Examination:
     accepted, proposal = None, None
     if chosen is not None:
         suggestion = measures.delays.suggestion() if sample.records else _NO_DELAYS
-        repeated = measures.duplicates if measures.duplicates is not None and measures.duplicates.records else None
+        repeated = measures.duplicates
+        are_copies = repeated is not None and repeated.records and not repeated.other_times
         proposal = replace(
             search.proposal(chosen.slices, chosen.order, suggestion),
-            distinct_days=None if repeated is None else repeated.within_days,
+            distinct_days=repeated.within_days if repeated is not None and are_copies else None,
         )
         tried = search.tried(proposal)
         accepted = tried if isinstance(tried, Accepted) else None

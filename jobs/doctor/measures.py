@@ -18,8 +18,9 @@ from windowlib.columnar.watermark_steps import Int64s
 
 _COUNTS: Final = "SELECT n FROM (SELECT count(*) AS n, COLUMNS(*) FROM t GROUP BY ALL)"
 _DUPLICATES: Final = (
-    "SELECT coalesce(sum(n - 1), 0), coalesce(max(apart), 0) "
-    "FROM (SELECT count(*) AS n, max(s) - min(s) AS apart FROM t WHERE o0 IS NOT NULL GROUP BY o0)"
+    "SELECT coalesce(sum(n - 1), 0), coalesce(sum(times - 1), 0), coalesce(max(apart), 0) FROM ("
+    "SELECT count(*) AS n, count(DISTINCT e) AS times, max(s) - min(s) AS apart FROM t WHERE o0 IS NOT NULL GROUP BY o0"
+    ")"
 )
 _SORTED: Final = "SELECT i FROM (SELECT * FROM t ORDER BY ALL NULLS FIRST)"
 
@@ -50,15 +51,24 @@ class ArrivalMeasures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplicateMeasures:
-    """How many records repeat the id of another one, and how far apart the slices of records with one id begin."""
+    """How many records repeat the id of another one, and how far apart the slices of records with one id begin.
+
+    `other_times` of the repetitions have an event time of their own, so they are no copies of a record.
+    """
 
     records: int
+    other_times: int
     apart_ms: int
 
     @property
     def within_days(self) -> int:
         """A bound of `log.distinct` that covers the repetitions of the sample, in days."""
         return -(-self.apart_ms // UNIT_MS["d"]) + 1
+
+    @property
+    def is_of_entities(self) -> bool:
+        """Whether the id is that of what the records are about, such as a sensor: most repetitions are no copies."""
+        return 2 * self.other_times > self.records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +115,7 @@ def measure(
     return Measures(
         records=sample.records,
         invalid=_invalid(problems),
-        duplicates=None if roles.record_id is None else _duplicates(sample, roles.record_id),
+        duplicates=None if roles.record_id is None else _duplicates(sample, roles.record_id, event_time_ms=time),
         keys=_keys(sample, roles.key),
         arrival=_arrival(sample, roles.arrival_time, event_time_ms=time, valid=valid),
         delays=measure_delays(time[places], problems[places], window_ms=window_ms),
@@ -159,10 +169,10 @@ def _invalid(problems: Codes) -> dict[str, int]:
     return dict(zip(instants.problem_names(codes).to_pylist(), counts.tolist(), strict=True))
 
 
-def _duplicates(sample: Sample, name: str) -> DuplicateMeasures:
-    rows = pa.table({**_columns(sample, [name]), "s": pa.array(sample.slice_ms)})
-    [(records, apart_ms)] = plain_rows(query({"t": rows}, _DUPLICATES))
-    return DuplicateMeasures(records=int(records), apart_ms=int(apart_ms))
+def _duplicates(sample: Sample, name: str, *, event_time_ms: Int64s) -> DuplicateMeasures:
+    rows = pa.table({**_columns(sample, [name]), "s": pa.array(sample.slice_ms), "e": pa.array(event_time_ms)})
+    [(records, other_times, apart_ms)] = plain_rows(query({"t": rows}, _DUPLICATES))
+    return DuplicateMeasures(records=int(records), other_times=int(other_times), apart_ms=int(apart_ms))
 
 
 def _keys(sample: Sample, key: Sequence[str]) -> KeyMeasures | None:

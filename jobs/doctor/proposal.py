@@ -33,7 +33,7 @@ class OrderChoice:
 class Proposal:
     """All that a proposed file has. `first` is the id of the first slice with records; None if there is none.
 
-    `distinct_days` is the bound in which ids are repeated; None if they are not.
+    `distinct_days` is the bound in which ids are repeated; None if they are not, or if not all repetitions are copies.
     """
 
     name: str

@@ -5,7 +5,7 @@ from typing import Final
 
 from jobs.doctor.column_roles import Roles
 from jobs.doctor.finding import Finding, error, note, ok, warning
-from jobs.doctor.measures import Measures
+from jobs.doctor.measures import DuplicateMeasures, Measures
 from jobs.doctor.proposal import share_text
 from jobs.doctor.yaml_text import spelled
 from jobs.durations import UNIT_MS, format_duration, human_duration
@@ -107,16 +107,23 @@ def _duplicates(measures: Measures, roles: Roles) -> Iterator[Finding]:
     if measures.duplicates is None:
         yield note("duplicates", "no column looks like the id of a record", "name it with --record-id")
     elif measures.duplicates.records:
-        duplicates = measures.duplicates
-        share = share_text(duplicates.records / max(measures.records, 1))
-        yield warning(
-            "duplicates",
-            f"{counted(duplicates.records, 'record')} ({share}) have the {roles.record_id} of another record of the "
-            "sample, and count twice",
-            f"write in log: distinct: {{by: [{roles.record_id}], within: {duplicates.within_days}d}}",
-        )
+        yield _repeated(measures.duplicates, str(roles.record_id), records=measures.records)
     else:
         yield ok("duplicates", f"each {roles.record_id} is there once")
+
+
+def _repeated(duplicates: DuplicateMeasures, record_id: str, *, records: int) -> Finding:
+    share = share_text(duplicates.records / max(records, 1))
+    text = f"{counted(duplicates.records, 'record')} ({share}) have the {record_id} of another record of the sample"
+    rule = f"distinct: {{by: [{record_id}], within: {duplicates.within_days}d}}"
+    if not duplicates.other_times:
+        return warning("duplicates", f"{text}, and count twice without `log.distinct`", f"write in log: {rule}")
+    mend = (
+        "name another column with --record-id"
+        if duplicates.is_of_entities
+        else f"if they are copies, write in log: {rule}"
+    )
+    return warning("duplicates", f"{text}; {duplicates.other_times:,} of them have another event time", mend)
 
 
 def _keys(measures: Measures, roles: Roles) -> Iterator[Finding]:

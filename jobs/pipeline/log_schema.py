@@ -101,10 +101,31 @@ def validate_against_schema(pipeline: Pipeline, columns: Mapping[str, str]) -> N
             column, what the log has and what is allowed.
     """
     readable = input_columns(pipeline, columns)
-    wrong = [*_partition_by_partition(pipeline)]
+    wrong = [*_partition_by_partition(pipeline), *_amounts(pipeline, readable)]
     wrong += [problem for use in _uses(pipeline) if (problem := _problem(use, columns if use.is_stored else readable))]
     if wrong:
         raise SpecError(f"{pipeline.source}: {'; '.join(wrong)} (the log is {pipeline.log.table})")
+
+
+def _amounts(pipeline: Pipeline, columns: Mapping[str, str]) -> Iterator[str]:
+    """Yield the outputs whose change `publish.settled` limits although their values are no numbers."""
+    settled = None if pipeline.publish is None else pipeline.publish.settled
+    for name in settled.change_at_most.columns if settled is not None else ():
+        kind = _output_type(pipeline, name, columns)
+        if kind is not None and kind.partition("(")[0] not in NUMBERS:
+            yield f"publish.settled.change_at_most.columns: output {name!r} is {kind}; allowed: {', '.join(NUMBERS)}"
+
+
+def _output_type(pipeline: Pipeline, name: str, columns: Mapping[str, str]) -> str | None:
+    """Return the type of an output; None if it is a number for each log that the pipeline accepts."""
+    if pipeline.process is not None:
+        return pipeline.process.output.get(name)
+    aggregate = pipeline.aggregates.get(name)
+    if aggregate is None:
+        return "a document" if name in pipeline.output_columns else None
+    if aggregate.kind == "collect_list":
+        return "an array"
+    return columns.get(aggregate.column or "") if aggregate.kind in {"min", "max", "first", "last"} else None
 
 
 def _partition_by_partition(pipeline: Pipeline) -> Iterator[str]:

@@ -59,6 +59,25 @@ def test_doctor_of_an_unfit_table_exits_with_1_and_init_writes_nothing(shell: Sh
     assert [path.name for path in (shell.root / "pipelines").iterdir()] == ["sales.yaml"]
 
 
+def test_init_writes_nothing_if_all_records_are_invalid(shell: Shell) -> None:
+    tables.tracked(shell.root / "logs" / "clicks")
+    wrong = ("logs/clicks", "--event-time", "user_id")
+    assert shell("doctor", *wrong) == 1
+    assert "`hindcast init` writes a pipeline file when the errors are mended" in shell.out
+    assert shell("init", *wrong, "--yes") == 1
+    assert "error    invalid records: 120 records (100 %) would be invalid" in shell.out
+    assert [path.name for path in (shell.root / "pipelines").iterdir()] == ["sales.yaml"]
+
+
+def test_init_tells_that_the_place_of_pipeline_files_is_a_file(shell: Shell) -> None:
+    tables.tracked(shell.root / "logs" / "clicks")
+    place = shell.root / "pipelines"
+    place.rename(shell.root / "elsewhere")
+    place.write_text("a file")
+    assert shell("init", "logs/clicks", "--yes") == 1
+    assert f"--pipelines: {place} is not a directory: " in shell.err
+
+
 def test_a_table_is_found_in_the_working_directory_and_in_the_lake(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -134,6 +153,34 @@ def test_init_asks_on_a_terminal_and_shows_what_was_found_as_the_default(
     pipeline = load_file(shell.root / "pipelines" / "mine.yaml")
     assert pipeline.log.key == ("click_id", "user_id")
     assert "tumbling: {size: 2h}" in (shell.root / "pipelines" / "mine.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "line"),
+    [
+        ("Key", "all", "  over: all "),
+        ("Order", "appended", "  order: appended "),
+        ("Order", "received_at, click_id", "  order: [received_at, click_id] "),
+    ],
+)
+def test_words_and_columns_can_be_typed_and_given_as_options(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, question: str, answer: str, line: str
+) -> None:
+    """A line of nothing is the default for click, so each answer is a word or columns."""
+    tables.tracked(shell.root / "logs" / "clicks")
+    options = [part for name in answer.split(", ") for part in (f"--{question.lower()}", name)]
+    assert shell("init", "logs/clicks", "--yes", "--name", "given", *options) == 0, shell.err
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(click, "prompt", lambda text, default, **_: answer if text.split()[0] == question else default)
+    assert shell("init", "logs/clicks", "--name", "typed") == 0, shell.err
+    for name in ("given", "typed"):
+        assert line in (shell.root / "pipelines" / f"{name}.yaml").read_text()
+
+
+def test_the_order_of_commits_can_be_named(shell: Shell) -> None:
+    tables.tracked(shell.root / "logs" / "clicks")
+    assert shell("init", "logs/clicks", "--yes", "--order", "commits") == 0, shell.err
+    assert "  order: " not in (shell.root / "pipelines" / "clicks.yaml").read_text()
 
 
 def test_wrong_options_are_errors_of_one_paragraph(shell: Shell) -> None:

@@ -126,7 +126,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     for name, message in {
         "none": "does not exist",
         "directory": "not a Delta table",
-        "file": "opening version latest failed",
+        "file": "is a file; name the directory of the table",
     }.items():
         with pytest.raises(LogError, match=message):
             examined(tmp_path / name)
@@ -307,6 +307,43 @@ def test_ids_that_are_repeated_in_a_later_slice_need_a_longer_bound(tmp_path: Pa
     tables.by_date(tmp_path / "clicks")
     tables.append(tmp_path / "clicks", [row | {"dt": last[0]["dt"]} for row in first], ["dt"])
     assert found(examined(tmp_path / "clicks"), "duplicates").mend.endswith("within: 3d}")
+
+
+def _readings(place: Path, *, copied: bool = False) -> None:
+    """Each sensor has one reading a day, so an id of a sensor is unique in each file."""
+    for day, rows in enumerate(tables.clicks(Random(7))):
+        own = [
+            {"sensor_id": f"s{number}", "clicked_at": row["clicked_at"], "v": 1.0, "dt": row["dt"]}
+            for number, row in enumerate(rows)
+        ]
+        tables.append(place, own + (own[:1] if copied and day == 0 else []), ["dt"])
+
+
+def test_an_id_of_what_the_records_are_about_is_a_key_and_no_record_id(tmp_path: Path) -> None:
+    """With `distinct` by it, all records after the first day would be dropped."""
+    _readings(tmp_path / "readings")
+    examination = examined(tmp_path / "readings")
+    assert (examination.roles.key, examination.roles.record_id) == (("sensor_id",), None)
+    assert examination.accepted is not None
+    assert "distinct" not in examination.accepted.text
+    tables.write(tmp_path / "both", lambda row: {"account_id": row["click_id"].partition("-")[2], **row}, ["dt"])
+    assert examined(tmp_path / "both").roles.record_id == "click_id", "the next column that can be one"
+
+
+def test_repetitions_with_another_event_time_are_told_and_left_to_a_person(tmp_path: Path) -> None:
+    _readings(tmp_path / "readings", copied=True)
+    examination = examined(tmp_path / "readings", Wishes(record_id="sensor_id"))
+    assert found(examination, "duplicates").text.endswith("; 80 of them have another event time")
+    assert found(examination, "duplicates").mend == "name another column with --record-id"
+    assert examination.accepted is not None
+    assert examination.accepted.pipeline.log.distinct is None
+    _twice(tmp_path / "clicks")
+    tables.append(tmp_path / "clicks", [tables.clicks(Random(7))[0][0] | {"clicked_at": tables.FIRST}], ["dt"])
+    examination = examined(tmp_path / "clicks")
+    assert examination.roles.record_id == "click_id"
+    assert found(examination, "duplicates").mend.startswith("if they are copies, write in log: distinct")
+    assert examination.accepted is not None
+    assert examination.accepted.pipeline.log.distinct is None
 
 
 def _by_commits_of_days(place: Path) -> None:

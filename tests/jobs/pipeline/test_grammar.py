@@ -14,11 +14,12 @@ from pyspark import cloudpickle
 from jobs.engine.fingerprints import spec_fingerprint
 from jobs.engine.window_spec import engine
 from jobs.pipeline.files import pipeline_document, pipeline_from_json, pipeline_to_json
-from jobs.pipeline.log_schema import validate_against_schema
+from jobs.pipeline.log_schema import NUMBERS, validate_against_schema
 from jobs.pipeline.models.grammar import GrammarModel
 from jobs.pipeline.models.pipeline import Pipeline
 from tests.support.grammar import COLUMNS, document, every_form, pipeline
 from windowlib.errors import SpecError
+from windowlib.records.column_types import spell_type
 from windowlib.windows.spec import WindowSpec
 
 FORMS = every_form()
@@ -87,6 +88,27 @@ def test_tags_and_alerts_survive_json_and_change_no_row() -> None:
 
 
 SETTLED: Final = {"settled": {"after": "7d", "change_at_most": {"share": 0}}}
+
+
+def test_the_change_of_an_output_is_limited_exactly_if_it_has_numbers() -> None:
+    refused = set()
+    others = {"aggregates": {"all": {"collect_list": "dep_delay"}, "first": {"first": "marked_at"}}}
+    for changes in (*FORMS.values(), others):
+        for output, node in engine(pipeline(**changes), COLUMNS).outputs.items():
+            limited = {"settled": {"after": "7d", "change_at_most": {"columns": {output: 0}}}}
+            try:
+                one = pipeline(**changes | {"publish": limited})
+            except SpecError as error:
+                assert "publish.settled needs windows" in str(error)  # noqa: PT017
+                continue
+            kind = spell_type(node).partition("(")[0]
+            if kind in NUMBERS:
+                validate_against_schema(one, COLUMNS)
+                continue
+            with pytest.raises(SpecError, match=f"columns: output '{output}' is .*; allowed: .*double"):
+                validate_against_schema(one, COLUMNS)
+            refused.add(kind.partition("<")[0])
+    assert refused >= {"string", "array", "timestamp"}
 
 
 @pytest.mark.parametrize(
