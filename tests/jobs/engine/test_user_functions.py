@@ -254,6 +254,22 @@ def test_the_rules_for_functions_count_for_pipelines_with_functions_only(
     assert before[1] == after[1]
 
 
+@pytest.mark.parametrize(
+    ("accumulation", "kind", "is_new"),
+    [("retracting", "struct<a:int>", True), ("retracting", "int", False), ("accumulating", "struct<a:int>", False)],
+)
+def test_the_rules_for_retractions_count_for_structs_of_functions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accumulation: str, kind: str, *, is_new: bool
+) -> None:
+    path = write(tmp_path)
+    windows = {"tumbling": {"size": "1h"}, "accumulation": accumulation}
+    process = {"function": {"name": "my_gaps:gap", "version": "1"}, "output": {"r": kind}}
+    path.write_text(yaml.safe_dump(document(windows=windows, process=process, aggregates={})))
+    before = spec_fingerprint(load_file(path))
+    monkeypatch.setattr(fingerprints, "RETRACTIONS_VERSION", fingerprints.RETRACTIONS_VERSION + 1)
+    assert (spec_fingerprint(load_file(path)) != before) == is_new
+
+
 def test_a_broken_module_breaks_no_other_pipeline_and_reading_imports_nothing(tmp_path: Path) -> None:
     write(tmp_path, gap="raise SystemExit('imported')\n")
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(document(pipeline="other")))
