@@ -298,7 +298,21 @@ def test_loaded_modules_are_shipped_and_installed_packages_are_not(tmp_path: Pat
     assert installed.own_modules() == [], "the workers must have packages"
 
 
-def test_a_shipped_function_needs_no_module_on_the_worker(tmp_path: Path) -> None:
+CACHED = """
+from functools import cache
+from my_helpers import factor
+
+@cache
+def times(count):
+    return 0 if count == 0 else factor() + times(count - 1)
+
+def gap(columns):
+    return times(100) * 10
+"""
+
+
+@pytest.mark.parametrize("gap", [GAP, CACHED], ids=["plain", "cached"])
+def test_a_shipped_function_needs_no_module_on_the_worker(tmp_path: Path, gap: str) -> None:
     """As Spark does: pickle in one process, run in another process that cannot see the directory."""
     code = (
         "import sys\n"
@@ -313,7 +327,7 @@ def test_a_shipped_function_needs_no_module_on_the_worker(tmp_path: Path) -> Non
         "functions.ship()\n"
         "sys.stdout.buffer.write(cloudpickle.dumps(built.operator))\n"
     )
-    path = write(tmp_path)
+    path = write(tmp_path, gap=gap)
     packed = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=True, cwd=ROOT).stdout
     for module in ("my_gaps.py", "my_helpers.py"):
         (tmp_path / module).unlink()
