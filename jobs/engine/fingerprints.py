@@ -57,6 +57,10 @@ _DOCUMENT_RULES = {
 }  # fmt: skip
 _STAGES_WITH_PATHS = ("$project", "$addFields", "$set", "$unset", "$unwind")
 
+# The same for retracting panes of a user's function with a struct as output. 1: a result that is a mapping of columns
+# became null in a checkpoint, so a retraction after it had null.
+RETRACTIONS_VERSION = 2
+
 RUN_ID_DIGITS = 32
 
 # These fields cannot change a row of a run. `table`, `format`, `partitions`, `changes`, `pipeline`, `panes` and `ready`
@@ -98,6 +102,8 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
         whole["clock_version"] = CLOCK_VERSION
     if pipeline.windows is not None:
         whole |= _versions_of(pipeline.windows)
+    if _retracts_structs(pipeline):
+        whole["retractions_version"] = RETRACTIONS_VERSION
     if pipeline.functions():
         code = Functions(source=pipeline.source, directory=pipeline.functions_dir)
         whole["functions_version"] = FUNCTIONS_VERSION
@@ -132,6 +138,13 @@ def _has_timeout_rules(trigger: TriggerGrammar | None) -> bool:
     timeouts = [part.timeout for part in (trigger.whole() if trigger else ()) if part.timeout is not None]
     inside = [part for timeout in timeouts for part in timeout.trigger.whole()]
     return any(part.kind not in _WITHOUT_TIMEOUT_RULES or part.needs_clock for part in inside)
+
+
+def _retracts_structs(pipeline: Pipeline) -> bool:
+    """Return whether RETRACTIONS_VERSION counts for a pipeline."""
+    is_retracting = pipeline.windows is not None and pipeline.windows.accumulation == "retracting"
+    kinds = pipeline.process.output.values() if is_retracting and pipeline.process is not None else ()
+    return any(kind.lstrip().startswith("struct") for kind in kinds)
 
 
 def _has_document_rules(value: object) -> bool:
