@@ -8,6 +8,7 @@ from jobs.cli.progress import progress_option
 from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option, show_plan
 from jobs.engine.fingerprints import spec_fingerprint
+from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid, slices_between
 from jobs.planning.published_spec import on_published_spec
@@ -60,6 +61,8 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     told = options.err() if as_json else options.out()
     for line in spec_changes(published.pipeline, pipeline):
         options.say(line, console=told)
+    for line in stopped_readers(places.chosen(None).good, work.lake, before=published.pipeline, after=pipeline):
+        options.complain(f"warning: {line}")
     warm_up = restart_of(work, slices, master=master)
     if dry_run:
         planned = work.plan(work.ledger.view(), Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up))
