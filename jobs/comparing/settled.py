@@ -24,7 +24,6 @@ from jobs.reading.plain_values import plain
 from jobs.reading.published import BOUNDS
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
-from windowlib.columnar.python_values import python_rows
 from windowlib.errors import SpecError
 from windowlib.records import tables
 
@@ -132,7 +131,7 @@ class _Changes:
         changed = sql.query({"seen": part.seen, "narrow": narrow}, _CHANGED_SQL, (self._settled.until_ms * 1000,))
         self.changed += changed.num_rows
         self.by_slice.update(changed["slice_id"].to_pylist())
-        rows = python_rows(part.rows.take(changed[ROW].slice(0, NAMED_WINDOWS)).select(list(shape.match)))
+        rows = part.rows.take(changed[ROW].slice(0, NAMED_WINDOWS)).select(list(shape.match)).to_pylist()
         self.windows = sorted([*self.windows, *(match_words(plain(row)) for row in rows)])[:NAMED_WINDOWS]
         if changed.num_rows and self._settled.columns:
             self._add_sums(sql, part, changed)

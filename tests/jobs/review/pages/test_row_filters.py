@@ -91,7 +91,7 @@ def test_a_time_that_python_does_not_have_is_shown_and_kept_by_its_text() -> Non
     """Defect: one time after the year 9999 in any column ended the page of the rows in status 500."""
     far = pa.array([253_402_318_799_000_000, 0], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
     rows = pa.table({"until": far})
-    text = "10000-01-01T04:59:59+00:00"
+    text = "10000-01-01T04:59:59Z"
     assert cells_of(rows) == [[(text, False)], [("1970-01-01 00:00", False)]]
     assert tally(rows, "late_records", "until").values == ((text, 1), ("1970-01-01 00:00", 1))
     for comparison in (Comparison.EQUALS, Comparison.CONTAINS):
