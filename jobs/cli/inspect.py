@@ -124,6 +124,8 @@ def _why_no_windows(pipeline: Pipeline, view: LedgerView, slice_ids: Sequence[st
     absent = [slice_id for slice_id in slice_ids if slice_id not in view.published]
     if absent:
         return f"{pipeline.name} has no published run of {', '.join(absent)}; {status}"
+    if slice_ids:
+        return f"{pipeline.name}: the published run of {', '.join(slice_ids)} fired no window"
     head = view.head
     watermark_ms = None if head is None else head.result.watermark_ms
     at = "there is none yet" if watermark_ms is None else f"it is {show_instant(watermark_ms)}"

@@ -95,6 +95,8 @@ def test_show_tells_that_the_published_slices_have_fired_no_window(
     monkeypatch.setattr(inspect, "read_published", lambda *place, **options: read_published(*place, **options)[:0])
     assert shell("show", "sales") == 0
     assert "the published slices have fired no window. A window fires when the watermark has passed" in shell.out
+    assert shell("show", "sales", "--slice", "2024-01-02") == 0
+    assert "sales: the published run of 2024-01-02 fired no window" in shell.out
 
 
 def test_show_has_the_keys_and_outputs_of_rows_of_an_earlier_spec(tmp_path: Path) -> None:
@@ -109,6 +111,15 @@ def test_show_has_the_keys_and_outputs_of_rows_of_an_earlier_spec(tmp_path: Path
     )
     assert inspect._columns(newest, view, rows) == (["city", "key"], ["mean", "total"])
     assert inspect._columns(newest, view, rows[1:]) == (["city"], ["mean"])
+
+
+@pytest.mark.parametrize("to", ["2024-01-01", "2024-01-03"])
+def test_verify_of_a_reversed_or_empty_range_is_refused(shell: Shell, to: str) -> None:
+    """Defect: it exited with 0 and compared nothing, so a nightly job with swapped dates was never red."""
+    assert shell("run", "sales", *RANGE) == 0
+    assert shell("verify", "sales", "--from", "2024-01-03", "--to", to) == 2
+    assert f"--to {to} is not after --from 2024-01-03" in shell.err
+    assert shell("verify", "sales", "--from", "2024-01-03", "--to", "2024-01-04") == 0
 
 
 def test_a_failed_check_is_waived_published_and_rolled_back(shell: Shell) -> None:
