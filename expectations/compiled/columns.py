@@ -86,9 +86,10 @@ class Column:
             shown = np.where(self.null[positions], np.nan, self.values[positions])
             return list(shown.tolist())
         taken = self.array.take(pa.array(positions))
-        if self.kind is Kind.TIME:
-            taken = taken.cast(pa.timestamp("us", tz="UTC"))
         missing = _SHOWN_NULL.get(self.kind)
+        if self.kind is Kind.TIME:
+            times = python_values(taken.cast(pa.timestamp("us", tz="UTC")))
+            return [missing if at is None else at.replace("Z", "+00:00") if isinstance(at, str) else at for at in times]
         return [missing if value is None else value for value in python_values(taken)]
 
     def comparable(self) -> pa.Array:

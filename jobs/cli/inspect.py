@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobs.cli import options
-from jobs.pipeline.slices import slice_of_id
+from jobs.ledger.view import LedgerView
+from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.slices import show_instant, slice_of_id
 from jobs.plain_text import counted, escaped_json
 from jobs.planning.published_spec import on_published_spec
 from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.published import read_published
+from jobs.reading.stored_tables import spec_of
 from jobs.storage import is_remote
 
 if TYPE_CHECKING:
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 1_000
 """So many rows are printed as JSON, and then the next ones."""
+_SIX_DIGITS_FROM = 10_000
+"""Two decimals of a number from this one on are at least six digits."""
+_TOO_LONG_FROM = 1e15
 
 
 @click.command(
@@ -48,7 +54,10 @@ def show_command(
     *, pipeline_name: str, slice_ids: Sequence[str], all_panes: bool, at_version: int | None, limit: int | None,
     as_json: bool, places: options.Places,
 ) -> int:  # fmt: skip
-    """Print the published windows of a pipeline, sorted by window and key. With --json, each row is a line of JSON."""
+    """Print the published windows of a pipeline, sorted by window and key. With --json, each row is a line of JSON.
+
+    Numbers are rounded to two decimals, or to six digits if that is more exact. --json prints all digits.
+    """
     work, _ = on_published_spec(places.request_context(places.pipeline(pipeline_name)))
     pipeline, view = work.pipeline, work.ledger.view(at_version)
     seen = {slice_id: view.slices[slice_id] for slice_id in view.published}
@@ -62,10 +71,10 @@ def show_command(
                 options.print_json(plain(row))
         return options.OK
     shown = rows_of(chosen)
-    if not shown:
-        options.say(f"{pipeline.name} has no published windows; `hindcast status {pipeline.name}` shows why")
+    if not rows.num_rows:
+        options.say(_why_no_windows(pipeline, view, wanted))
         return options.OK
-    keys, outputs = pipeline.log.key_columns, [name for name in pipeline.output_columns if name in rows.column_names]
+    keys, outputs = _columns(pipeline, view, chosen)
     firing = ("kind", "pane_index", "timing") if all_panes else ()
     bounds = "(start, end]" if pipeline.front_end == "storm" else "[start, end)"
     title = f"{pipeline.name}: {len(shown):,} of {counted(rows.num_rows, 'row')}, windows are {bounds}, times are UTC"
@@ -108,6 +117,38 @@ def report_command(*, pipeline_name: str, output: Path | None, places: options.P
     return options.OK
 
 
+def _why_no_windows(pipeline: Pipeline, view: LedgerView, slice_ids: Sequence[str]) -> str:
+    status = f"`hindcast status {pipeline.name}` shows why"
+    if not view.published:
+        return f"{pipeline.name} has no published windows at ledger version {view.version}; {status}"
+    absent = [slice_id for slice_id in slice_ids if slice_id not in view.published]
+    if absent:
+        return f"{pipeline.name} has no published run of {', '.join(absent)}; {status}"
+    if slice_ids:
+        return f"{pipeline.name}: the published run of {', '.join(slice_ids)} fired no window"
+    head = view.head
+    watermark_ms = None if head is None else head.result.watermark_ms
+    at = "there is none yet" if watermark_ms is None else f"it is {show_instant(watermark_ms)}"
+    return (
+        f"{pipeline.name}: the published slices have fired no window. A window fires when the watermark has passed its "
+        f"end; {at}. Later slices fire the windows that are open"
+    )
+
+
+def _columns(pipeline: Pipeline, view: LedgerView, rows: "pa.Table") -> tuple[list[str], list[str]]:
+    """Return the key columns and the outputs of the rows, the newest spec's first.
+
+    Rows of an earlier spec may have others. They are among the columns if a row has a value in them.
+    """
+    runs = [view.published_run(slice_id) for slice_id in dict.fromkeys(rows["slice_id"].to_pylist())]
+    specs = {id(spec): spec for spec in (pipeline, *(spec_of(view, run) for run in runs if run is not None))}
+    own = {*pipeline.log.key_columns, *pipeline.output_columns}
+    with_values = [name for name in rows.column_names if name in own or rows[name].null_count < rows.num_rows]
+    keys = dict.fromkeys(name for spec in specs.values() for name in spec.log.key_columns if name in with_values)
+    outputs = dict.fromkeys(name for spec in specs.values() for name in spec.output_columns if name in with_values)
+    return [*keys], [name for name in outputs if name not in keys]
+
+
 def _of_slices(rows: "pa.Table", slice_ids: Sequence[str]) -> "pa.Table":
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -134,4 +175,11 @@ def cell(value: object) -> str:
         return f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
     if isinstance(value, list | dict | bytes):
         return escaped_json(plain(value))
-    return f"{value:,.2f}" if isinstance(value, float) else str(value)
+    return _number(value) if isinstance(value, float) else str(value)
+
+
+def _number(value: float) -> str:
+    """Return a number with two decimals, or with six digits if these tell more or there are too many of them."""
+    digits = f"{value:,.6g}"
+    is_exacter = abs(value) < _SIX_DIGITS_FROM and float(digits.replace(",", "")) != round(value, 2)
+    return digits if is_exacter or abs(value) >= _TOO_LONG_FROM else f"{value:,.2f}"

@@ -10,7 +10,7 @@ from jobs.orchestration.maintenance import verify_all
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
 from jobs.reading.verify import Span
-from windowlib.errors import RequestError
+from windowlib.errors import RangeError, RequestError
 
 _SHARE: Final = re.compile(r"1/([1-9][0-9]{0,4})")
 
@@ -48,8 +48,10 @@ def verify_command(
     again.
     """
     work = places.request_context(places.pipeline(pipeline_name))
-    bounds = [None if text is None else parse_bound(work.pipeline, text) for text in (from_text, to_text)]
-    span = Span(from_ms=bounds[0], to_ms=bounds[1])
+    from_ms, to_ms = (None if text is None else parse_bound(work.pipeline, text) for text in (from_text, to_text))
+    if from_ms is not None and to_ms is not None and to_ms <= from_ms:
+        raise RangeError(f"--to {to_text} is not after --from {from_text}, so there is no slice to verify")
+    span = Span(from_ms=from_ms, to_ms=to_ms)
     if share_text is not None:
         span = span.of_days(_shares(share_text), now_ms=work.ledger.now_ms())
     read = verify_all(work, span)

@@ -240,10 +240,12 @@ def match_words(match: Mapping[str, Any]) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a number for people: integers with separators, others with six digits or, up to 10^15, whole."""
+    """Return a number for people: integers with all digits, others with six digits or, up to 10^15, whole."""
     if value is None:
         return "-"
-    is_whole = isinstance(value, int) or 999_999.5 <= abs(value) < 1e15  # noqa: PLR2004
+    if isinstance(value, int):
+        return f"{value:,d}"
+    is_whole = 999_999.5 <= abs(value) < 1e15  # noqa: PLR2004
     return f"{value:,.0f}" if is_whole else f"{value:,.6g}"
 
 

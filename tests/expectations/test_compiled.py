@@ -5,6 +5,8 @@ Great Expectations is imported here (6 s), but the module has no mark `gx`, so t
 
 import random
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from expectations import runner, slices
@@ -73,3 +75,22 @@ def test_conditions_of_nullity_select_the_rows_of_great_expectations_for_every_t
         for index, ours in compiled.items():
             assert seen(ours) == seen(theirs[index]), f"seed {seed}: {checks[index].kwargs}"
         assert len(compiled) > len(checks) / 2
+
+
+def test_times_that_python_does_not_have_give_the_outcomes_of_great_expectations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Defect: the check that a sentinel after the year 9999 broke ended the replay in an OverflowError."""
+    far = pa.array([253_402_318_799_000_000, 253_402_318_799_000_001, 0], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    table = ArrowSlices(pa.table({"until": far}), np.zeros(3, dtype=np.int64), 1)
+    kinds = ("values_to_be_between", "max_to_be_between", "min_to_be_between")
+    checks = tuple(
+        Check(index=index, type=f"expect_column_{kind}", kwargs={"column": "until", "max_value": "2026-12-31T00:00:00"})
+        for index, kind in enumerate(kinds)
+    )
+    suite = Suite(name="far", table="window_outputs", checks=checks)
+    (compiled,) = compiled_outcomes(suite, table, monkeypatch)
+    theirs = slices._ask(suite, table, 0)
+    assert 0 in compiled
+    for index, ours in compiled.items():
+        assert seen(ours) == seen(theirs[index])

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return a column as `to_pylist` does. A time outside of the years 1 to 9999 is a text, in UTC if it has a zone.
+    """Return a column as `to_pylist` does. A time outside of the years 1 to 9999 is an ISO text, in UTC.
 
-    Delta and Spark have such times: the last second of 9999 west of Greenwich is `10000-01-01T04:59:59Z`.
+    Delta and Spark have such times: the last second of 9999 in New York is `10000-01-01T04:59:59Z`.
     """
     try:
         return list(column.to_pylist())
@@ -39,5 +39,4 @@ def _python_value(scalar: Any) -> Any:  # noqa: ANN401 -- a scalar of any type
     if pa.types.is_date(kind):
         return str(np.datetime64(scalar.value, "D" if pa.types.is_date32(kind) else "ms"))
     seconds, _, fraction = str(np.datetime64(scalar.value, kind.unit)).partition(".")
-    text = f"{seconds}.{fraction.rstrip('0')}".rstrip(".")
-    return text if kind.tz is None else f"{text}Z"
+    return seconds + (f".{fraction}" if fraction.strip("0") else "") + ("" if kind.tz is None else "Z")

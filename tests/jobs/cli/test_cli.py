@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +19,13 @@ from jobs.ledger.ledger import Ledger
 from jobs.ledger.table import LedgerTable
 from jobs.plain_text import counted
 from jobs.reading.published import read_published
+from jobs.reading.stored_tables import spec_of
 from jobs.review.verify_input import Verification
 from tests.jobs.cli.conftest import Shell
+from tests.jobs.comparing.test_compare import sides_of
 from tests.support.fake_replay import PIPELINE, append_day
 from tests.support.places import ROOT
+from tests.support.random_views import Views
 
 RANGE = ("--from", "2024-01-01", "--to", "2024-01-05")
 
@@ -56,6 +61,65 @@ def test_spark_is_started_once_and_only_if_a_slice_is_replayed(shell: Shell, lim
     assert len(shell.replayer.orders) == 4
     assert shell("run", "sales", *RANGE) == 0
     assert shell.sessions == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.004, "0.004"), (-0.0012345678, "-0.00123457"), (52.52437, "52.5244"), (0.1 + 0.2, "0.30"), (5.0, "5.00"),
+        (1234.5678, "1,234.57"), (123.4, "123.40"), (12345.678, "12,345.68"), (1e300, "1e+300"), (0.0, "0.00"),
+        (float("nan"), "nan"), (float("-inf"), "-inf"),
+    ],
+)  # fmt: skip
+def test_a_small_number_is_not_shown_as_zero(value: float, text: str) -> None:
+    """Defect: rates of 0.001 to 0.01 were all 0.00 in `hindcast show`."""
+    assert inspect.cell(value) == text
+
+
+def test_show_tells_why_it_prints_no_window(shell: Shell) -> None:
+    assert shell("run", "sales", *RANGE) == 0
+    version = shell.json("status", "sales")["pipelines"][0]["ledger_version"]
+    assert shell("show", "sales", "--limit", "0") == 0
+    assert "sales: 0 of " in shell.out
+    assert shell("show", "sales", "--slice", "2024-01-05") == 0
+    assert "sales has no published run of 2024-01-05; `hindcast status sales` shows why" in shell.out
+    assert shell("show", "sales", "--at", "1") == 0
+    assert "sales has no published windows at ledger version 1;" in shell.out
+    assert version > 1
+
+
+def test_show_tells_that_the_published_slices_have_fired_no_window(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shell("run", "sales", *RANGE) == 0
+    monkeypatch.setattr(inspect, "read_published", lambda *place, **options: read_published(*place, **options)[:0])
+    assert shell("show", "sales") == 0
+    assert "the published slices have fired no window. A window fires when the watermark has passed" in shell.out
+    assert shell("show", "sales", "--slice", "2024-01-02") == 0
+    assert "sales: the published run of 2024-01-02 fired no window" in shell.out
+
+
+def test_show_has_the_keys_and_outputs_of_rows_of_an_earlier_spec(tmp_path: Path) -> None:
+    """Defect: rows of before an edit of the key, or of the name of an output, were shown without their values."""
+    views = Views(tmp_path, {"total": "bigint", "mean": "double"})
+    specs = views.spec(["key"], ["total"]), views.spec(["city"], ["mean"])
+    published = {f"2024-01-{day + 1:02d}": views.run(day, spec) for day, spec in enumerate(specs)}
+    view = replace(sides_of(views, {}, {}).view, published=published)
+    newest = spec_of(view, view.runs[published["2024-01-02"]])
+    rows = pa.table(
+        {"slice_id": [*published], "key": ["a", None], "city": [None, "b"], "total": [1, None], "mean": [None, 0.5]}
+    )
+    assert inspect._columns(newest, view, rows) == (["city", "key"], ["mean", "total"])
+    assert inspect._columns(newest, view, rows[1:]) == (["city"], ["mean"])
+
+
+@pytest.mark.parametrize("to", ["2024-01-01", "2024-01-03"])
+def test_verify_of_a_reversed_or_empty_range_is_refused(shell: Shell, to: str) -> None:
+    """Defect: it exited with 0 and compared nothing, so a nightly job with swapped dates was never red."""
+    assert shell("run", "sales", *RANGE) == 0
+    assert shell("verify", "sales", "--from", "2024-01-03", "--to", to) == 2
+    assert f"--to {to} is not after --from 2024-01-03" in shell.err
+    assert shell("verify", "sales", "--from", "2024-01-03", "--to", "2024-01-04") == 0
 
 
 def test_a_failed_check_is_waived_published_and_rolled_back(shell: Shell) -> None:

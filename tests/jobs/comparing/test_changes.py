@@ -85,3 +85,22 @@ def test_the_changes_lead_from_the_windows_before_to_those_after(tmp_path: Path)
         assert back.rows.num_rows == changes.rows.num_rows
         again = window_changes(lake, NAME, sides, options=random_options(rng, all_panes=False))
         assert repr(again.to_json()) == repr(changes.to_json())  # a NaN is not equal to itself
+
+
+def test_a_key_column_with_the_name_of_a_column_of_changes_has_a_prefix(tmp_path: Path) -> None:
+    """Defect: `hindcast changes` of an audit log with the key `operation` ended in an ArrowInvalid."""
+    keys = ("operation", "before_total", "key_operation", "After_Total")
+    table = tables.window_outputs(dict.fromkeys(keys, "string"), {"total": "bigint"})
+    views = Views(tmp_path, {"total": "bigint"})
+    spec = views.spec(keys, ["total"])
+    (row,) = random_windows(Random(1), (), days=1, values=(0,))[0][:1]
+    own = {name: value for name, value in row.items() if name != "key"} | {name: name[0] for name in keys}
+    runs = [views.run(0, spec, (table, [own | {"total": total}])) for total in (1, 2)]
+    views.commit()
+    changes = window_changes(Lake(root=str(views.root)), NAME, sides_of(views, {0: runs[0]}, {0: runs[1]}))
+    (change,) = changes.to_json()
+    assert {name: change["window"][name] for name in keys} == {name: name[0] for name in keys}
+    assert (change["operation"], change["before"]["total"], change["after"]["total"]) == ("update", 1, 2)
+    assert changes.rows.column_names[:5] == [
+        "operation", "key_key_operation", "key_before_total", "key_operation", "key_After_Total"
+    ]  # fmt: skip

@@ -19,7 +19,14 @@ def test_a_share_has_no_exponent_from_a_thousand_percent_on(share: float | None,
 
 
 def test_numbers_have_separators() -> None:
-    shown = {None: "-", 1_234_567: "1,234,567", 1_234.5: "1,234.5", 1_234_567.8: "1,234,568", 1e20: "1e+20"}
+    shown = {
+        None: "-",
+        1_234_567: "1,234,567",
+        1_234.5: "1,234.5",
+        2**64 - 2: "18,446,744,073,709,551,614",
+        1_234_567.8: "1,234,568",
+        1e20: "1e+20",
+    }
     assert [number(value) for value in shown] == [*shown.values()]
 
 

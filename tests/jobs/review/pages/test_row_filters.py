@@ -7,7 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from jobs.airflow_ui.tables import cells_of
 from jobs.review.pages.cells import cell
+from jobs.review.pages.failing import tally
 from jobs.review.pages.row_filters import Comparison, Filter, filtered
 from windowlib.errors import RangeError
 
@@ -83,3 +85,14 @@ def test_a_value_that_no_row_can_have_is_refused(name: str, comparison: Comparis
     (given,) = (case for case in VALUES if case[0] == name)
     with pytest.raises(RangeError, match=words):
         kept(*given, comparison, text)
+
+
+def test_a_time_that_python_does_not_have_is_shown_and_kept_by_its_text() -> None:
+    """Defect: one time after the year 9999 in any column ended the page of the rows in status 500."""
+    far = pa.array([253_402_318_799_000_000, 0], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    rows = pa.table({"until": far})
+    text = "10000-01-01T04:59:59Z"
+    assert cells_of(rows) == [[(text, False)], [("1970-01-01 00:00", False)]]
+    assert tally(rows, "late_records", "until").values == ((text, 1), ("1970-01-01 00:00", 1))
+    for comparison in (Comparison.EQUALS, Comparison.CONTAINS):
+        assert filtered(rows, Filter(column="until", comparison=comparison, value=text)) == rows.slice(0, 1)
