@@ -4,7 +4,7 @@ The changes are complete: the windows before, without the rows `before` and with
 Rows are compared by their values, as `hindcast diff` does: not by how and when they were fired.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from jobs.reading.stored_rows import StoredRuns
 from windowlib.columnar.arrow import arrow_type
 from windowlib.records import tables
 
-OPERATION, BEFORE, AFTER = "operation", "before_", "after_"
+OPERATION, WINDOW, BEFORE, AFTER = "operation", "window_", "before_", "after_"
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 
 
@@ -33,12 +33,13 @@ INSERT, UPDATE, DELETE = "insert", "update", "delete"
 class WindowChanges:
     """The changed windows between two views.
 
-    - `match`: the key columns and the bounds. `values`: the columns that are compared.
+    - `match`: the key columns and the bounds, and their names in `rows`. `values`: the columns that are compared.
     - `rows`: `operation` (insert, update or delete), the columns of `match`, and each column of `values` twice, with
       the prefixes `before_` and `after_`. Sorted by window and key. A window of discarding panes may have several rows.
+      A key with the name of another of these columns has the prefix `key_`.
     """
 
-    match: tuple[str, ...]
+    match: Mapping[str, str]
     values: tuple[str, ...]
     rows: pa.Table
 
@@ -47,7 +48,7 @@ class WindowChanges:
         return [
             {
                 OPERATION: row[OPERATION],
-                "window": {name: plain(row[name]) for name in self.match},
+                "window": {name: plain(row[column]) for name, column in self.match.items()},
                 "before": None if row[OPERATION] == INSERT else self._side(row, BEFORE),
                 "after": None if row[OPERATION] == DELETE else self._side(row, AFTER),
             }
@@ -84,11 +85,26 @@ def window_changes(lake: Lake, pipeline: str, sides: Sides, *, options: Comparis
         name: arrow_type(node) for name, node in table_columns(lake.table(pipeline, tables.WINDOW_OUTPUTS)).items()
     }
     sides_of = [(prefix + name, types[name]) for name in values for prefix in (BEFORE, AFTER)]
-    schema = pa.schema([(OPERATION, pa.string()), *((name, types[name]) for name in match), *sides_of])
+    keys = [(WINDOW + name, types[name]) for name in match]
+    schema = pa.schema([(OPERATION, pa.string()), *keys, *sides_of])
     rows = pa.concat_tables([schema.empty_table(), *parts], promote_options="permissive").select(schema.names)
     order = ", ".join(map(quote_duckdb, schema.names[1:] or schema.names))
     rows = query({"changes": rows.cast(schema)}, f"FROM changes ORDER BY {order}")
-    return WindowChanges(match=tuple(match), values=tuple(values), rows=rows.cast(schema))
+    columns = _names(match, taken=[OPERATION, *(name for name, _ in sides_of)])
+    names = [OPERATION, *columns.values(), *(name for name, _ in sides_of)]
+    return WindowChanges(match=columns, values=tuple(values), rows=rows.cast(schema).rename_columns(names))
+
+
+def _names(match: Iterable[str], *, taken: Iterable[str]) -> dict[str, str]:
+    """Return a name in `rows` for each column of the window, which no other column has in any case of its letters."""
+    lowered = {name.lower() for name in taken}
+    names: dict[str, str] = {}
+    for name in match:
+        names[name] = name
+        while names[name].lower() in lowered:
+            names[name] = f"key_{names[name]}"
+        lowered.add(names[name].lower())
+    return names
 
 
 def _changes(parts: Parts, part: pa.Table, shape: Shape) -> Iterator[pa.Table]:
@@ -110,7 +126,7 @@ def _rows(operation: str, rows: pa.Table, pairs: pa.Table, *, shape: Shape) -> p
     sides: Sequence[pa.Table] = [rows.take(pairs[name]) for name in ("before_row", "after_row")]
     own = sides[1] if operation == INSERT else sides[0]
     columns = {OPERATION: pa.array([operation] * pairs.num_rows)}
-    columns |= {name: own[name] for name in shape.match}
+    columns |= {WINDOW + name: own[name] for name in shape.match}
     for prefix, side in zip((BEFORE, AFTER), sides, strict=True):
         columns |= {prefix + name: side[name] for name in shape.values}
     return pa.table(columns)
