@@ -37,6 +37,8 @@ _UNLIKE_RE2 = {
 }
 
 _OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "IN", "NOT_IN")
+_OF_PANDAS = frozenset({"datetime", "inf", "Inf"})
+"""Names that a query of pandas takes for its own values. Source: pandas/core/computation/scope.py."""
 _PRINTABLE_FROM = ord(" ")
 
 
@@ -195,6 +197,8 @@ def _column(value: Mapping[str, Any]) -> Problem:
     if not isinstance(column, dict) or set(column) != {"name"}:
         return 'needs a column, written {"name": "..."}'
     problem = name(column["name"])
+    if column["name"] in _OF_PANDAS:
+        problem = "pandas takes for its own value of this name; select the rows by another column"
     return f"names the column {column['name']!r}, which {problem}" if problem else None
 
 

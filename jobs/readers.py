@@ -12,6 +12,7 @@ fails when it is computed.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs.lake.lake import Lake
@@ -43,7 +44,7 @@ __all__ = ["published", "published_rows", "published_table"]
 
 
 def published(
-    spark: "SparkSession", lake: str, pipeline: str, *, at: int | None = None, all_panes: bool = False,
+    spark: "SparkSession", lake: str | Path, pipeline: str, *, at: int | None = None, all_panes: bool = False,
     verify: bool | None = None,
 ) -> "DataFrame":  # fmt: skip
     """Return the published windows of a pipeline, one row per window and key: its last pane.
@@ -78,7 +79,13 @@ def published(
 
 
 def published_rows(
-    spark: "SparkSession", lake: str, pipeline: str, *, table: str, at: int | None = None, verify: bool | None = None
+    spark: "SparkSession",
+    lake: str | Path,
+    pipeline: str,
+    *,
+    table: str,
+    at: int | None = None,
+    verify: bool | None = None,
 ) -> "DataFrame":
     """Return the published rows of one table of a pipeline, with all its columns.
 
@@ -106,7 +113,7 @@ def published_rows(
 
 
 def published_table(
-    lake: str, pipeline: str, *, table: str = WINDOW_OUTPUTS, at: int | None = None,
+    lake: str | Path, pipeline: str, *, table: str = WINDOW_OUTPUTS, at: int | None = None,
     keys: Mapping[str, Collection[Any]] | None = None, from_: When | None = None, to: When | None = None,
     columns: Sequence[str] | None = None,
 ) -> "pa.Table":  # fmt: skip
@@ -147,15 +154,18 @@ class _Asked:
     verify: bool | None
 
 
-def _resolved(lake: str, pipeline: str, at: int | None) -> tuple[Lake, LedgerView]:
-    place = Lake(root=lake)
-    view = Ledger(place.ledger(pipeline), now_ms=now_ms).view(at)
-    if not view.published:
-        raise LedgerError(
-            f"pipeline {pipeline} has published nothing in lake {lake}; `hindcast status {pipeline}` shows its open "
-            "requests"
-        )
-    return place, view
+def _resolved(lake: str | Path, pipeline: str, at: int | None) -> tuple[Lake, LedgerView]:
+    place = Lake(root=str(lake))
+    ledger = Ledger(place.ledger(pipeline), now_ms=now_ms)
+    view = ledger.view(at)
+    if view.published:
+        return place, view
+    if not (newest := view if at is None else ledger.view()).version:
+        raise LedgerError(f"there is no pipeline {pipeline} in lake {lake}: it has no ledger {place.ledger(pipeline)}")
+    raise LedgerError(
+        f"pipeline {pipeline} has published nothing in lake {lake} at ledger version {view.version} (the newest is "
+        f"{newest.version}); `hindcast status {pipeline}` shows its open requests"
+    )
 
 
 def _checked_rows(spark: "SparkSession", lake: Lake, asked: _Asked) -> "DataFrame":

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from jobs.reading.plain_values import column_values
 from jobs.review.pages.cells import cell, is_number
-from windowlib.columnar.python_values import python_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,7 +15,7 @@ Cells = list[list[tuple[str | None, bool]]]
 def cells_of(table: "pa.Table") -> Cells:
     """Return the cells of rows, column by column in the order of the table."""
     columns = [
-        [(None if value is None else cell(value, name), is_number(value)) for value in python_values(table[name])]
+        [(None if value is None else cell(value, name), is_number(value)) for value in column_values(table[name])]
         for name in table.column_names
     ]
     return [list(row) for row in zip(*columns, strict=True)]

@@ -11,12 +11,13 @@ from jobs.cli.run import Shown, run_asked
 from jobs.cli.slice_lines import all_option, show_plan
 from jobs.comparing.views import differing_request, request_sides
 from jobs.engine.fingerprints import spec_fingerprint
+from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.requests import Staging
 from jobs.pipeline.slices import parse_bound, show_instant, slice_at, slice_grid, slices_between
 from jobs.plain_text import counted
 from jobs.planning.published_spec import on_published_spec
 from jobs.planning.request_context import Asked, RequestContext
-from jobs.planning.spec_changes import spec_changes
+from jobs.planning.spec_changes import border_warning, spec_changes
 from jobs.planning.steps import Ask
 from jobs.planning.suite_fingerprint import with_checks
 from jobs.runs import SHOWN_DIGITS, Slice
@@ -51,8 +52,9 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
     """Replay the slices from --from to the published head with the spec of the pipeline file, and publish them.
 
     Until then, the schedule goes on with the spec that was published. The new chain begins at a restart point: its
-    windows are those of a chain that always had the new spec. The slices before --from stay as they are. If readers
-    would lose windows for good, the slices are only staged, and the exit status is 1: a person publishes them.
+    rows are those of a chain that always had the new spec. The slices before --from stay as they are. If the new spec
+    fires windows at other times, readers may see records of windows over that border twice, or never. If they would
+    lose windows for good, the slices are only staged, and the exit status is 1: a person publishes them.
     """
     pipeline = places.pipeline(pipeline_name)
     work = with_checks(places.request_context(pipeline))
@@ -63,8 +65,13 @@ def adopt_command(  # noqa: PLR0913 - one parameter per option
         line = f"{pipeline.name}: the published chain has the spec of {pipeline.source} already."
         return options.answer(as_json, {"pipeline": pipeline.name, "changes": []}, line)
     told = options.err() if as_json else options.out()
-    for line in spec_changes(published.pipeline, pipeline):
+    changes = spec_changes(published.pipeline, pipeline)
+    for line in changes:
         options.say(line, console=told)
+    border = border_warning(changes, first=slices[0], published=view.slices[next(iter(view.published))])
+    stopped = stopped_readers(places.chosen(None).good, work.lake, before=published.pipeline, after=pipeline)
+    for line in (*filter(None, [border]), *stopped):
+        options.complain(f"warning: {line}")
     warm_up = restart_of(work, slices, master=master)
     if dry_run:
         planned = work.plan(work.ledger.view(), Ask.of_range(slices, pipeline=pipeline, warm_up=warm_up))
@@ -105,6 +112,8 @@ def _removed_windows(work: RequestContext, request_id: str) -> str | None:
     rows = window_changes(work.lake, name, request_sides(view, request_id)).rows
     gone = rows.filter(pc.equal(rows[OPERATION], DELETE))
     last = view.run(request.runs[max(request.runs)]).result.watermark_ms
+    if not gone.num_rows:  # without windows on both sides, there are no columns of theirs
+        return None
     ends = gone["window_end"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
     lost = sum(end is None or end <= last for end in ends)
     if not lost:

@@ -10,7 +10,7 @@ from jobs.cli import options
 from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import counted, escaped_json
 from jobs.planning.published_spec import on_published_spec
-from jobs.reading.plain_values import plain
+from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.published import read_published
 from jobs.storage import is_remote
 
@@ -58,10 +58,10 @@ def show_command(
     chosen = rows.slice(0, min(rows.num_rows, limit if limit is not None else rows.num_rows if as_json else 20))
     if as_json:
         for batch in chosen.to_batches(max_chunksize=ROWS_AT_ONCE):
-            for row in batch.to_pylist():
+            for row in rows_of(batch):
                 options.print_json(plain(row))
         return options.OK
-    shown = chosen.to_pylist()
+    shown = rows_of(chosen)
     if not shown:
         options.say(f"{pipeline.name} has no published windows; `hindcast status {pipeline.name}` shows why")
         return options.OK
@@ -122,8 +122,8 @@ def _window(row: Mapping[str, Any]) -> str:
     start, end = row["window_start"], row["window_end"]
     if start is None or end is None:
         return "all time"
-    same_day = start.date() == end.date()
-    return f"{cell(start)} - {cell(end).removeprefix(f'{end:%Y-%m-%d} ') if same_day else cell(end)}"
+    first, last = cell(start), cell(end)
+    return f"{first} - {last.removeprefix(first.partition(' ')[0] + ' ')}"
 
 
 def cell(value: object) -> str:

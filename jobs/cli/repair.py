@@ -66,7 +66,8 @@ def repair_command(  # noqa: PLR0913 - one parameter per option
     if runs and proposes:
         raise click.UsageError("--run replays now, --propose leaves that to somebody; give one of them")
     pipeline = places.pipeline(pipeline_name)
-    work, warnings = on_published_spec(with_checks(places.request_context(pipeline)))
+    work, warnings = on_published_spec(places.request_context(pipeline))
+    work = with_checks(work)
     for warning in warnings:
         options.complain(f"warning: {warning}")
     from_ms, to_ms = (None if text is None else parse_bound(pipeline, text) for text in (from_text, to_text))

@@ -19,7 +19,7 @@ from jobs.comparing.views import Sides
 from jobs.lake.arrow_sql import query
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
-from jobs.reading.plain_values import plain
+from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.published import quote_duckdb
 from jobs.reading.stored_rows import StoredRuns
 from windowlib.columnar.arrow import arrow_type
@@ -52,7 +52,7 @@ class WindowChanges:
                 "before": None if row[OPERATION] == INSERT else self._side(row, BEFORE),
                 "after": None if row[OPERATION] == DELETE else self._side(row, AFTER),
             }
-            for row in self.rows.slice(0, most).to_pylist()
+            for row in rows_of(self.rows.slice(0, most))
         ]
 
     def _side(self, row: dict[str, Any], prefix: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from jobs.comparing.views import Sides
 from jobs.lake.arrow_sql import ArrowSql
 from jobs.lake.lake import Lake
 from jobs.lake.store import table_columns
-from jobs.reading.plain_values import plain
+from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.published import BOUNDS
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
@@ -143,7 +143,7 @@ class _Changes:
         changed = changed.filter(pc.is_in(changed[GROUP], pairs[GROUP].filter(self._differs(part, pairs, shape))))
         self.changed += changed.num_rows
         self.by_slice.update(changed["slice_id"].to_pylist())
-        rows = part.rows.take(changed[ROW].slice(0, NAMED_WINDOWS)).select(list(shape.match)).to_pylist()
+        rows = rows_of(part.rows.take(changed[ROW].slice(0, NAMED_WINDOWS)).select(list(shape.match)))
         self.windows = sorted([*self.windows, *(match_words(plain(row)) for row in rows)])[:NAMED_WINDOWS]
         self._add_sums(part, pairs.filter(pc.is_in(pairs[GROUP], changed[GROUP])))
 

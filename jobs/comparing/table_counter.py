@@ -12,7 +12,7 @@ from jobs.comparing.comparison_keys import Shape
 from jobs.comparing.differences import Change, Sample, TableDifference
 from jobs.comparing.matching import COUNTS_SQL, PAIRS_SQL, ROW_COUNTS_SQL, Matched
 from jobs.comparing.partitions import Parts
-from jobs.reading.plain_values import plain
+from jobs.reading.plain_values import plain, rows_of
 
 _Ranked = tuple[float, str, Sample]
 
@@ -80,7 +80,7 @@ class TableCounter:
         is_change = np.asarray(_whole(pairs["is_change"]).to_numpy(zero_copy_only=False), np.bool_)
         best = np.flatnonzero(is_change)
         best = best[np.argsort(-scores[best], kind="stable")[: self._most]]
-        taken = [side.take(pa.array(best)).to_pylist() for side in rows]
+        taken = [rows_of(side.take(pa.array(best))) for side in rows]
         self._keep(
             Change.CHANGED,
             (
@@ -101,7 +101,7 @@ class TableCounter:
         return tuple(name for name, where in differs.items() if where[row])
 
     def _sample_alone(self, part: Matched, rows: pa.ChunkedArray, change: Change) -> None:
-        taken = part.rows.take(rows.slice(0, self._most)).to_pylist()
+        taken = rows_of(part.rows.take(rows.slice(0, self._most)))
         is_before = change is Change.ONLY_BEFORE
         samples = (self._sample(change, row, None) if is_before else self._sample(change, None, row) for row in taken)
         self._keep(change, ((0.0, sample) for sample in samples))

@@ -12,6 +12,7 @@ from jobs.engine.user_functions import Functions
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.triggers import TriggerGrammar
+from jobs.pipeline.models.windows import WindowsGrammar
 from jobs.runs import Slice
 from windowlib.keyed.snapshots import STATE_VERSION
 from windowlib.records.row_ids import IdSum
@@ -35,6 +36,13 @@ _WITHOUT_TIMEOUT_RULES = {
     "event_time", "continuous", "count", "delta", "purging", "timeout", "never", "end_of_stream"
 }  # fmt: skip
 
+# The same for a `timestamp_combiner`. 1: a retraction, or a superseded row, had the end of the window as its time.
+COMBINERS_VERSION = 2
+
+# The same for `continuous` by event time in windows that event time does not end. 1: one watermark could pass any
+# number of intervals.
+CONTINUOUS_VERSION = 2
+
 # The same for MongoDB's stages with one of these operators, if it has this field. 1: $dateDiff counted no change of the
 # clock, $dateToString wrote the offset of a time zone, wrong fields were ignored, and texts of doubles were Python's.
 # Dates plus doubles, sets, decimals of doubles, and fields inside arrays of arrays were not those of MongoDB.
@@ -48,6 +56,10 @@ _DOCUMENT_RULES = {
     "$setUnion": None, "$setIntersection": None, "$setDifference": None, "$elemMatch": None,
 }  # fmt: skip
 _STAGES_WITH_PATHS = ("$project", "$addFields", "$set", "$unset", "$unwind")
+
+# The same for retracting panes of a user's function with a struct as output. 1: a result that is a mapping of columns
+# became null in a checkpoint, so a retraction after it had null.
+RETRACTIONS_VERSION = 2
 
 RUN_ID_DIGITS = 32
 
@@ -88,10 +100,10 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     }
     if pipeline.uses_clock:
         whole["clock_version"] = CLOCK_VERSION
-    if pipeline.windows is not None and _has_timeout_rules(pipeline.windows.trigger):
-        whole["timeouts_version"] = TIMEOUTS_VERSION
-    if pipeline.windows is not None and pipeline.windows.atlas and _has_document_rules(pipeline.windows.atlas.stage):
-        whole["documents_version"] = DOCUMENTS_VERSION
+    if pipeline.windows is not None:
+        whole |= _versions_of(pipeline.windows)
+    if _retracts_structs(pipeline):
+        whole["retractions_version"] = RETRACTIONS_VERSION
     if pipeline.functions():
         code = Functions(source=pipeline.source, directory=pipeline.functions_dir)
         whole["functions_version"] = FUNCTIONS_VERSION
@@ -101,11 +113,38 @@ def spec_fingerprint(pipeline: Pipeline) -> str:
     return fingerprint(whole)
 
 
+def _versions_of(windows: WindowsGrammar) -> dict[str, object]:
+    """Return the versions of the rules that the windows use."""
+    versions: dict[str, object] = {}
+    if _has_timeout_rules(windows.trigger):
+        versions["timeouts_version"] = TIMEOUTS_VERSION
+    if windows.timestamp_combiner != "end_of_window":
+        versions["combiners_version"] = COMBINERS_VERSION
+    if _has_endless_intervals(windows):
+        versions["continuous_version"] = CONTINUOUS_VERSION
+    if windows.atlas and _has_document_rules(windows.atlas.stage):
+        versions["documents_version"] = DOCUMENTS_VERSION
+    return versions
+
+
+def _has_endless_intervals(windows: WindowsGrammar) -> bool:
+    """Return whether CONTINUOUS_VERSION counts for windows."""
+    parts = windows.trigger.whole() if windows.trigger and (windows.is_unbounded or windows.is_processing_time) else ()
+    return any(part.continuous is not None and part.continuous.time == "event" for part in parts)
+
+
 def _has_timeout_rules(trigger: TriggerGrammar | None) -> bool:
     """Return whether TIMEOUTS_VERSION counts for a trigger."""
     timeouts = [part.timeout for part in (trigger.whole() if trigger else ()) if part.timeout is not None]
     inside = [part for timeout in timeouts for part in timeout.trigger.whole()]
     return any(part.kind not in _WITHOUT_TIMEOUT_RULES or part.needs_clock for part in inside)
+
+
+def _retracts_structs(pipeline: Pipeline) -> bool:
+    """Return whether RETRACTIONS_VERSION counts for a pipeline."""
+    is_retracting = pipeline.windows is not None and pipeline.windows.accumulation == "retracting"
+    kinds = pipeline.process.output.values() if is_retracting and pipeline.process is not None else ()
+    return any(kind.lstrip().startswith("struct") for kind in kinds)
 
 
 def _has_document_rules(value: object) -> bool:

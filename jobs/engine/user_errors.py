@@ -7,7 +7,7 @@ that text, and recognises a dead worker by phrases of Spark and of the JVM.
 
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from windowlib.errors import HindcastError, RequestError, SpecError, StoreError
 
 _MAX_MESSAGE = 500
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>.+)$', re.MULTILINE)
+_NO_MODULE = re.compile(r"No module named '(?P<name>[^'.]+)[^']*'")
 _WORKER_TRACE = "Traceback (most recent call last):"
 # A dead worker: the JVM saw its process end, or reached the end of its output stream.
 _WORKER_GONE = ("Python worker exited unexpectedly", "java.io.EOFException")
@@ -76,7 +77,21 @@ def _explanation(error: BaseException, pipeline: Pipeline) -> HindcastError | No
             f"{pipeline.source}: a function of yours {what}{message} ({file}, line {line}, in {name}). Correct it and "
             "run again; readers see nothing of this replay"
         )
-    return _of_spark(str(error), pipeline, kind=_kind(error))
+    return _unsent(raised, pipeline, files) or _of_spark(str(error), pipeline, kind=_kind(error))
+
+
+def _unsent(raised: _Raised, pipeline: Pipeline, files: Iterable[Path]) -> SpecError | None:
+    """Return the error of a user's module that cannot be sent to Spark's workers; None for any other error."""
+    missing = _NO_MODULE.fullmatch(raised.message) if raised.kind == "ModuleNotFoundError" else None
+    own = {file.stem for file in files} | {function.module.partition(".")[0] for function in pipeline.functions()}
+    if not own or not (raised.kind.endswith("PicklingError") or (missing and missing["name"] in own)):
+        return None
+    names = ", ".join(function.name for function in pipeline.functions())
+    return SpecError(
+        f"{pipeline.source}: the module of a function of yours ({names}), or one that it imports, cannot be sent to "
+        f"Spark's workers: {shortened(raised.message, _MAX_MESSAGE)}. A function must not use a lock, an open file, a "
+        "connection or a functools.singledispatch of its module; make it inside the function, or install the module"
+    )
 
 
 def _of_spark(text: str, pipeline: Pipeline, *, kind: str) -> HindcastError | None:

@@ -10,10 +10,12 @@ import hashlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from jobs.engine.placed_errors import PlacedSpecError
 from jobs.pipeline.models.grammar import FunctionGrammar
@@ -101,7 +103,8 @@ class Functions:
     def ship(self) -> None:
         """Make Spark send the modules that `load` imported to its workers by value, so they need no installation.
 
-        Installed packages are not sent. The workers must have them.
+        Installed packages are not sent. The workers must have them. A function with a cache (`functools.cache`) has an
+        empty cache on the workers.
         """
         modules = self.own_modules()
         if not modules:
@@ -110,6 +113,9 @@ class Functions:
 
         for module in modules:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+        # Cloudpickle sends other objects by value, but functions with a cache by their name.
+        names = frozenset(cloudpickle.list_registry_pickle_by_value())  # type: ignore[no-untyped-call]
+        cloudpickle.CloudPickler.dispatch_table[type(lru_cache(_with_cache))] = partial(_reduced, names)
 
     def own_modules(self) -> list[ModuleType]:
         """Return the loaded modules and those they import beside the pipeline file, without installed packages."""
@@ -204,6 +210,17 @@ class Functions:
         names = () if tree is None else dict.fromkeys((*_packages(source), *_imported(tree, source)))
         imports = tuple(file for name in names if (file := self._beside(name, path)) is not None)
         return _Text(source, hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest(), imports)
+
+
+def _reduced(names: Set[str], cached: Any) -> Any:  # noqa: ANN401 - typeshed has no class for either
+    """Return how to send a function with a cache: those of the modules `names` by value, and others by name."""
+    if cached.__module__ not in names:
+        return cached.__reduce__()
+    return _with_cache, (cached.__wrapped__, cached.cache_parameters())
+
+
+def _with_cache(function: Callable[..., object], parameters: Mapping[str, Any]) -> object:
+    return lru_cache(**parameters)(function)
 
 
 def _hash(name: str, texts: Mapping[str, _Text]) -> str:

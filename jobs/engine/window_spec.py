@@ -171,7 +171,7 @@ def _function(build: Build, aggregates: Mapping[str, Aggregate]) -> WindowFuncti
     with naming(build.pipeline.source, "process"):
         users = _users_aggregate(build, process, path)
         if users is not None:
-            return Whole(users)
+            return Whole(users, columns=tuple(process.output))
         if build.pipeline.windows is None:
             keyed = build.instance(process.function, KeyedProcessFunction, path)
             return DeclaredKeyedProcess(inner=keyed, state=state, missing=build.missing)

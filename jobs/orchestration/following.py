@@ -1,16 +1,22 @@
 """The pipelines that read what a pipeline has published, and which of their slices they have to bring up to it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from jobs.lake.lake import Lake
+from jobs.lake.store import table_columns
 from jobs.ledger.ledger import Ledger
+from jobs.pipeline.log_schema import read_columns
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.pipeline.models.upstream import WINDOW_TIME
 from jobs.pipeline.slices import slice_grid, slice_of_id
 from jobs.planning.changed_slices import named_spans, stretches_of
 from jobs.planning.published_spec import on_published_spec, refuse_lost
 from jobs.planning.request_context import RequestContext
 from jobs.planning.suite_fingerprint import with_checks
+from jobs.reading.stored_tables import own_columns
 from jobs.runs import Slice
 from windowlib.errors import RequestError, SpecError
+from windowlib.records.column_types import spell_type
 
 
 def readers_of(pipelines: Sequence[Pipeline], name: str) -> tuple[Pipeline, ...]:
@@ -29,6 +35,20 @@ def readers_of(pipelines: Sequence[Pipeline], name: str) -> tuple[Pipeline, ...]
         ordered += nearest
         reached = [pipeline.name for pipeline in nearest]
     return tuple(ordered)
+
+
+def stopped_readers(readers: Sequence[Pipeline], lake: Lake, *, before: Pipeline, after: Pipeline) -> Iterator[str]:
+    """Yield a sentence for each reader that names a key or an output that a spec of its log does not have any more."""
+    for reader in readers:
+        table = reader.log.table
+        if reader.log.pipeline != before.name or not (lost := own_columns(before, table) - own_columns(after, table)):
+            continue
+        stored = {name: spell_type(node) for name, node in table_columns(lake.table(before.name, table)).items()}
+        if named := sorted(read_columns(reader, {**stored, WINDOW_TIME: "timestamp"}) & lost):
+            yield (
+                f"pipeline {reader.name} names {', '.join(named)} of {before.name}, which {after.source} does not "
+                f"have: it cannot read the slices of this adoption. Edit {reader.source} as well, and adopt it"
+            )
 
 
 def following(work: RequestContext) -> tuple[RequestContext, tuple[str, ...]]:

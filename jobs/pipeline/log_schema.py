@@ -89,6 +89,16 @@ def input_columns(pipeline: Pipeline, columns: Mapping[str, str]) -> dict[str, s
     return {**columns, **{name: spell_type(node) for name, node in derived.items()}}
 
 
+def read_columns(pipeline: Pipeline, columns: Mapping[str, str]) -> frozenset[str]:
+    """Return the columns of the log that a pipeline names, also in expressions.
+
+    Raises:
+        SpecError: as for `derivation`.
+    """
+    leaves = derivation(pipeline, columns).leaves.values()
+    return frozenset((*(use.column for use in _uses(pipeline)), *(leaf.column for leaf in leaves))) & columns.keys()
+
+
 def validate_against_schema(pipeline: Pipeline, columns: Mapping[str, str]) -> None:
     """Check every column that the pipeline names.
 

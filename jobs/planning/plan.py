@@ -165,7 +165,6 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
         RequestError: the slice before the range has no run, and the request does not start a new chain; or a slice
             would be replayed from a state that a clean-up has removed.
     """
-    _refuse_missing(pipeline, log, ask)
     basis = Basis.of(pipeline, view, log, ask=ask)
     if earlier is not None and earlier.basis is not None and earlier.basis.is_of(basis):
         return replace(earlier, ledger_version=view.version)
@@ -192,6 +191,7 @@ def make_plan(pipeline: Pipeline, view: LedgerView, log: LogState, *, ask: Ask, 
         )
         step, state = judge.step(state)
         steps.append(step)
+    _refuse_missing(pipeline, log, steps)
     _check_states(view, steps, spec=spec)
     grid = slice_grid(pipeline)
     return Plan(
@@ -243,13 +243,15 @@ def _refuse_other_cut(pipeline: Pipeline, view: LedgerView, slices: Sequence[Sli
         )
 
 
-def _refuse_missing(pipeline: Pipeline, log: LogState, ask: Ask) -> None:
+def _refuse_missing(pipeline: Pipeline, log: LogState, steps: Sequence[Step]) -> None:
+    """Refuse a plan that would replay slices whose records the log does not have."""
     missing = log.missing or {}
-    lacking = [slice_.slice_id for slice_ in ask.slices if slice_.slice_id in missing]
+    replayed = [step.slice.slice_id for step in steps if step.reason is not Reason.CURRENT and not step.is_beyond]
+    lacking = [slice_id for slice_id in replayed if slice_id in missing]
     if lacking:
         raise RequestError(
             f"pipeline {pipeline.name} cannot read {counted(len(lacking), 'slice')} of its log {pipeline.log.shown}, "
-            f"{shortened(', '.join(lacking))}: {missing[lacking[0]]}. Publish the slices first, or ask for others"
+            f"{shortened(', '.join(lacking))}: {missing[lacking[0]]}. Publish that there first, or ask for other slices"
         )
 
 

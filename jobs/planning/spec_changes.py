@@ -8,9 +8,12 @@ from jobs.engine.fingerprints import key_orders, relevant_document
 from jobs.pipeline.files import pipeline_document
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.plain_text import shortened
+from jobs.runs import Slice
 
 _MAX_VALUE: Final = 60
 _MAX_NAMED: Final = 5
+_OF_FIRING: Final = ("watermark", "windows", "log.")
+"""The keys that decide which windows there are, when they fire, and what their panes have."""
 
 
 def spec_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
@@ -22,6 +25,27 @@ def spec_changes(before: Pipeline, after: Pipeline) -> tuple[str, ...]:
     old, new = ({**relevant_document(document), "order": {}} for document in documents)
     changes = (*_changes("", old, new), *_other_orders(*map(key_orders, documents)))
     return changes or ("a function, or Hindcast itself, has changed",)
+
+
+def border_warning(changes: Sequence[str], *, first: Slice, published: Slice) -> str | None:
+    """Return that an adoption may lose windows over its border, or show their records twice; None if it cannot.
+
+    Slices before `first` keep the panes of the old spec. The new chain does not publish the panes that it fires there.
+
+    Args:
+        changes: the changes of the spec, of `spec_changes`.
+        first: the first slice with the new spec.
+        published: the first published slice.
+    """
+    keys = [change.partition(": ")[0] for change in changes if change.startswith(_OF_FIRING)]
+    if not keys or first.start_ms <= published.start_ms:
+        return None
+    return (
+        f"{', '.join(keys)} may change when windows fire, what their panes have, or which windows there are. The "
+        f"slices before {first.slice_id} keep their panes, so readers may see records of windows that are open "
+        "there twice, or never. Look at the difference with --no-publish (`delete` is a window that readers lose), "
+        f"or replay the published slices with the new spec: --from {published.slice_id}"
+    )
 
 
 def in_one_sentence(changes: tuple[str, ...]) -> str:

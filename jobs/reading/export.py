@@ -13,7 +13,7 @@ from uuid import uuid4
 from jobs.lake.parquet_files import parquet_writer
 from jobs.lake.plain_table import append_plain, create_plain, open_plain, write_rows
 from jobs.plain_text import escaped_json
-from jobs.reading.plain_values import plain
+from jobs.reading.plain_values import column_values, plain
 from jobs.storage import is_remote
 from windowlib.errors import RequestError
 
@@ -128,7 +128,7 @@ def _write_csv(place: Path, blocks: "Iterable[pa.Table]", schema: "pa.Schema", *
     with csv.CSVWriter(str(place), pa.schema(plain_fields)) as writer:
         for block in blocks:
             columns = [
-                pa.array([None if value is None else escaped_json(plain(value)) for value in column.to_pylist()])
+                pa.array([None if value is None else escaped_json(plain(value)) for value in column_values(column)])
                 if _is_nested(field.type)
                 else column
                 for field, column in zip(schema, block.columns, strict=True)

@@ -3,7 +3,32 @@
 import math
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def rows_of(table: "pa.Table | pa.RecordBatch") -> list[dict[str, Any]]:
+    """Return what `python_rows` returns: bounds of windows may be outside of the years 1 to 9999."""
+    from windowlib.columnar.python_values import python_rows  # with pyarrow, which few commands need
+
+    return python_rows(table)
+
+
+def column_values(column: "pa.Array | pa.ChunkedArray") -> list[Any]:
+    """Return what `python_values` returns."""
+    from windowlib.columnar.python_values import python_values
+
+    return python_values(column)
+
+
+def instant_at(at_ms: int) -> datetime | str:
+    """Return an instant of epoch ms as `rows_of` does."""
+    import pyarrow as pa
+
+    [at] = column_values(pa.array([at_ms], pa.timestamp("ms", "UTC")))
+    return at  # type: ignore[no-any-return]
 
 
 def plain(value: object) -> Any:  # noqa: ANN401  (JSON)

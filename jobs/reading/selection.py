@@ -1,6 +1,6 @@
 """Which published windows a reader asks for: values of key columns, a range of window starts, and columns."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,8 @@ class Selection:
             )
         hidden = HIDDEN if self.table == WINDOW_OUTPUTS else ()
         shown = [name for name in stored if name not in hidden]
+        if isinstance(self.columns, str):
+            raise RequestError(f"columns must be a list, such as [{self.columns!r}]; found {self.columns!r}")
         for name in self.columns or ():
             if name not in shown:
                 raise RequestError(f"table {self.table} has no column {name!r} to read; it has {', '.join(shown)}")
@@ -104,14 +106,14 @@ def _allowed(name: str, given: object, stored: Mapping[str, Node], *, keys: Sequ
 
     if name not in keys or name not in stored:
         raise RequestError(f"{name!r} is no key column; the key columns are {', '.join(dict.fromkeys(keys))}")
-    if isinstance(given, str | bytes) or not isinstance(given, Collection):
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise RequestError(f"the values of key {name!r} must be a list, such as [{given!r}]; found {given!r}")
-    kind = arrow_type(stored[name])
+    kind, values = arrow_type(stored[name]), list(given)
     try:
-        return pa.array(list(given), kind)
+        return pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
         raise RequestError(
-            f"key {name!r} is a {spell_type(stored[name])}, and {shortened(repr(list(given)))} has another value"
+            f"key {name!r} is a {spell_type(stored[name])}, and {shortened(repr(values))} has another value"
         ) from error
 
 

@@ -81,6 +81,15 @@ def stored_table(pipeline: Pipeline, name: str, columns: Columns, *, log: Callab
     return tables.side_outputs(tag, keys, _typed(side_columns(pipeline, tag), columns))
 
 
+def own_columns(pipeline: Pipeline, table: str) -> frozenset[str]:
+    """Return the columns of a table that a spec names: keys and outputs. Tables of records have none."""
+    if table == tables.WINDOW_OUTPUTS:
+        return frozenset((*pipeline.log.key_columns, *pipeline.output_columns))
+    if table.startswith(tables.SIDE_OUTPUTS):
+        return frozenset((*pipeline.log.key_columns, *side_columns(pipeline, table.removeprefix(tables.SIDE_OUTPUTS))))
+    return frozenset()
+
+
 def log_columns(lake: Lake, pipeline: str) -> Columns:
     """Return the columns of the log, from the first table that stores records.
 

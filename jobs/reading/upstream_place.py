@@ -6,7 +6,7 @@ reads the log. It is a cache: if it is removed, the next opening of the log make
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,11 +31,12 @@ from jobs.lake.parquet_listing import ListedParquet, ParquetListing
 from jobs.lake.parquet_place import ParquetVersion, listed_facts
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import LedgerView
+from jobs.pipeline.log_schema import read_columns
 from jobs.pipeline.models.log import SliceGrammar
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.models.upstream import SLICE_COLUMN
 from jobs.reading.published import published_runs
-from jobs.reading.stored_tables import spec_of
+from jobs.reading.stored_tables import own_columns, spec_of
 from jobs.reading.upstream_records import SliceRows, UpstreamSlice, rows_of, upstream_slices
 from jobs.runs import Slice
 from jobs.storage import file_system, make_directory, write_bytes
@@ -52,10 +53,13 @@ _INDEX: Final = "_index.json"
 
 @dataclass(frozen=True, kw_only=True)
 class UpstreamVersion(ParquetVersion):
-    """The published rows at a version of the other pipeline's ledger."""
+    """The published rows at a version of the other pipeline's ledger.
 
-    upstream: str
-    published: frozenset[str]
+    `own` maps a published slice to the keys and outputs that all runs have of which its records are.
+    """
+
+    reader: Pipeline
+    own: Mapping[str, frozenset[str]]
     why_not_accepted: str = (
         "the log is a table of another pipeline. If that publishes other rows, their slices are `input changed` "
         "without a decision"
@@ -63,8 +67,19 @@ class UpstreamVersion(ParquetVersion):
 
     @override
     def missing(self, slices: Sequence[Slice]) -> dict[str, str]:
-        why = f"pipeline {self.upstream} has not published it"
-        return {slice_.slice_id: why for slice_ in slices if slice_.slice_id not in self.published}
+        upstream, sets = self.reader.log.pipeline, {*self.own.values()}
+        named = read_columns(self.reader, self.columns) & frozenset().union(*sets) if len(sets) > 1 else frozenset()
+        missing = dict[str, str]()
+        for slice_ in slices:
+            own = self.own.get(slice_.slice_id)
+            if own is None:
+                missing[slice_.slice_id] = f"pipeline {upstream} has not published it"
+            elif lacking := sorted(named - own):
+                missing[slice_.slice_id] = (
+                    f"pipeline {upstream} has published it with a spec that has no column {', '.join(lacking)} (it has "
+                    f"{', '.join(sorted(own))}), and the spec of pipeline {self.reader.name} names it"
+                )
+        return missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +115,14 @@ class UpstreamPlace:
         view = self._ledger().view(version)
         self._check(view)
         log = self.pipeline.log
-        listing = self._listing(view, upstream_slices(self.lake, view, log))
+        slices = upstream_slices(self.lake, view, log)
+        listing = self._listing(view, slices)
         return UpstreamVersion(
             version=view.version,
             table_id=f"pipeline-{fingerprint([log.pipeline, log.table, log.panes])[:16]}",
             **listed_facts(listing, is_replaceable=False),
-            upstream=self.upstream,
-            published=frozenset(view.published),
+            reader=self.pipeline,
+            own={slice_.run.result.slice.slice_id: _own(view, slice_, table=log.table) for slice_ in slices},
         )
 
     def is_newest(self, version: int) -> bool:
@@ -257,6 +273,11 @@ class _Store:
 def _path(slice_: UpstreamSlice, digest: str) -> str:
     """Return the path of the file of a slice, relative to the directory."""
     return f"{SLICE_COLUMN}={quote(slice_.run.result.slice.slice_id, safe='')}/{digest}.parquet"
+
+
+def _own(view: LedgerView, slice_: UpstreamSlice, *, table: str) -> frozenset[str]:
+    """Return the keys and outputs that all parts of a slice have."""
+    return frozenset.intersection(*(own_columns(spec_of(view, part), table) for part in slice_.parts))
 
 
 def _grid(by: SliceGrammar) -> str:

@@ -18,7 +18,7 @@ from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
 from jobs.planning.spec_changes import in_one_sentence, spec_changes
-from jobs.reading.plain_values import plain
+from jobs.reading.plain_values import plain, rows_of
 from jobs.reading.published import HIDDEN
 from jobs.reading.stored_rows import IDS, StoredRuns
 from jobs.reading.stored_tables import spec_of
@@ -206,7 +206,7 @@ def _side_rows(
         if dataset is None:
             return []
         rows = dataset.to_table(filter=pc.field(ROW_ID).isin([row[ROW_ID] for row in narrow]))
-    return sorted(readable(rows).to_pylist(), key=lambda row: values.index(row[column]))
+    return sorted(rows_of(readable(rows)), key=lambda row: values.index(row[column]))
 
 
 def _hash_text(record_hash: int) -> str:

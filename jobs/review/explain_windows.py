@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from jobs.lake.checkpoint_rows import live_rows, read_checkpoint
@@ -12,6 +12,7 @@ from jobs.lake.store import attempts_dataset
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.models.log import TimeColumn
 from jobs.pipeline.models.pipeline import Pipeline
+from jobs.reading.plain_values import instant_at
 from jobs.runs import CheckpointRef
 from windowlib.columnar.undecodable import readable
 from windowlib.records.instants import InstantRead, read_instant
@@ -20,7 +21,8 @@ from windowlib.records.tables import WINDOW_OUTPUTS, WINDOW_STATE
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Interval = tuple[datetime, datetime]
+Interval = tuple[int, int]
+"""Epoch ms. Bounds can be outside of the years of a datetime."""
 _PLACE = ("slice_id", "fired_rank", "pane_index")
 
 
@@ -65,7 +67,7 @@ def windows_of(
     at_ms = record_time(_windowed_by(pipeline), record).ms
     if at_ms is None:
         return RecordWindows(fired=(), superseded={}, still_open=())
-    holds = _Holds(at=_instant(at_ms), is_right_closed=pipeline.front_end == "storm")
+    holds = _Holds(at_ms=at_ms, is_right_closed=pipeline.front_end == "storm")
     pairs = [(slice_id, run.result.attempt_id) for slice_id, run in runs.items()]
     panes = _panes(lake, pipeline, record, pairs=pairs, holds=holds)
     last = {_bounds(row): row for row in panes}
@@ -80,25 +82,25 @@ def windows_of(
     present = shown | later | still_open
     heirs = {bounds: _heir(bounds, present) for bounds in sorted(seen) if bounds not in present}
     return RecordWindows(
-        fired=tuple(interval(*bounds) for bounds in sorted(shown)),
-        superseded={interval(*bounds): interval(*heir) if heir else None for bounds, heir in heirs.items()},
-        still_open=tuple(interval(*bounds) for bounds in sorted(still_open - shown - later)),
-        fired_later={interval(*bounds): last[bounds]["slice_id"] for bounds in sorted(later - shown)},
-        superseded_later={interval(*bounds): last[bounds]["slice_id"] for bounds in sorted(shown - later)},
+        fired=tuple(_shown(bounds) for bounds in sorted(shown)),
+        superseded={_shown(bounds): _shown(heir) if heir else None for bounds, heir in heirs.items()},
+        still_open=tuple(_shown(bounds) for bounds in sorted(still_open - shown - later)),
+        fired_later={_shown(bounds): last[bounds]["slice_id"] for bounds in sorted(later - shown)},
+        superseded_later={_shown(bounds): last[bounds]["slice_id"] for bounds in sorted(shown - later)},
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Holds:
-    """A predicate: whether bounds include the instant `at`."""
+    """A predicate: whether bounds include the instant `at_ms`."""
 
-    at: datetime
+    at_ms: int
     is_right_closed: bool
 
-    def __call__(self, start: datetime | None, end: datetime | None) -> bool:
-        if start is None or end is None:
+    def __call__(self, start_ms: int | None, end_ms: int | None) -> bool:
+        if start_ms is None or end_ms is None:
             return False
-        return start < self.at <= end if self.is_right_closed else start <= self.at < end
+        return start_ms < self.at_ms <= end_ms if self.is_right_closed else start_ms <= self.at_ms < end_ms
 
 
 def _panes(
@@ -110,17 +112,29 @@ def _panes(
 
     keys = pipeline.log.key_columns
     columns = [*keys, "window_start", "window_end", "kind", *_PLACE]
-    around_it = (pc.field("window_start") <= holds.at) & (pc.field("window_end") >= holds.at)
+    at = pa.scalar(holds.at_ms * 1_000, pa.timestamp("us", "UTC"))
+    around_it = (pc.field("window_start") <= at) & (pc.field("window_end") >= at)
     with attempts_dataset(lake.table(pipeline.name, WINDOW_OUTPUTS), pairs) as dataset:
         own = [
             row
             for batch in (() if dataset is None else dataset.to_batches(columns=columns, filter=around_it))
-            for row in _of_key(pa.Table.from_batches([batch]), keys, record)
-            if holds(row["window_start"], row["window_end"])
+            for row in _of_key(_with_ms(pa.Table.from_batches([batch])), keys, record)
+            if holds(*_bounds(row))
         ]
     # As in the published view, a row that withdraws another one sorts after it.
     own.sort(key=lambda row: (*(row[name] for name in _PLACE), row["kind"] != "result"))
     return own
+
+
+def _with_ms(panes: "pa.Table") -> "pa.Table":
+    """Return panes with their bounds as epoch ms."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name in ("window_start", "window_end"):
+        at_ms = pc.divide(panes[name].cast(pa.int64()), 1_000)
+        panes = panes.set_column(panes.schema.get_field_index(name), name, at_ms)
+    return panes
 
 
 def _bounds(pane: Mapping[str, Any]) -> Interval:
@@ -129,7 +143,7 @@ def _bounds(pane: Mapping[str, Any]) -> Interval:
 
 def open_windows(
     lake: Lake, pipeline: Pipeline, record: Mapping[str, Any], *, checkpoint: CheckpointRef,
-    holds: Callable[[datetime, datetime], bool],
+    holds: Callable[[int | None, int | None], bool],
 ) -> set[Interval]:  # fmt: skip
     """Return the bounds of the windows that are open in a checkpoint, have the key of a record, and fulfil `holds`."""
     keys = pipeline.log.key_columns
@@ -139,10 +153,7 @@ def open_windows(
         lambda name: lake.table(pipeline.name, name), checkpoint.attempts, WINDOW_STATE, columns=columns
     )
     for row in _of_key(live_rows(parts), keys, record):
-        start_ms, end_ms = row["window_start_ms"], row["window_end_ms"]
-        if start_ms is None or end_ms is None:
-            continue
-        bounds = _instant(start_ms), _instant(end_ms)
+        bounds = row["window_start_ms"], row["window_end_ms"]
         if holds(*bounds):
             opened.add(bounds)
     return opened
@@ -173,11 +184,11 @@ def _windowed_by(pipeline: Pipeline) -> TimeColumn:
     return log.event_time
 
 
-def _instant(at_ms: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
-
-
-def interval(start: datetime, end: datetime) -> str:
+def interval(start: datetime | str, end: datetime | str) -> str:
     """Return bounds such as `[2013-02-08 05:00, 06:00)`. The end has no date if it is on the day of the start."""
-    first, last = (at.isoformat(sep=" ", timespec="minutes")[:16] for at in (start, end))
-    return f"[{first}, {last.removeprefix(first[:11])})"
+    first, last = (":".join(str(at).replace("T", " ").split(":")[:2]) for at in (start, end))
+    return f"[{first}, {last.removeprefix(first.partition(' ')[0] + ' ')})"
+
+
+def _shown(bounds: Interval) -> str:
+    return interval(*map(instant_at, bounds))

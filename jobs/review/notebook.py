@@ -7,6 +7,7 @@ from jobs.folding import FOLD_FROM
 from jobs.plain_text import counted, shortened
 from jobs.planning.plan import Plan
 from jobs.planning.plan_total import PLAN_COLUMNS, PLAN_NUMBERS, plan_end, plan_rows, plan_title
+from jobs.reading.plain_values import rows_of
 from jobs.review.compared import Compared
 from jobs.review.report.page import difference_values, section
 
@@ -38,7 +39,7 @@ def rows_html(title: str, rows: "pa.Table", *, most: int = SHOWN_ROWS) -> str:
     from pyarrow import types
 
     numbers = [column.name for column in rows.schema if types.is_integer(column.type) or types.is_floating(column.type)]
-    shown = [[_text(row[name]) for name in rows.column_names] for row in rows.slice(0, most).to_pylist()]
+    shown = [[_text(row[name]) for name in rows.column_names] for row in rows_of(rows.slice(0, most))]
     left = rows.num_rows - len(shown)
     notes = [f"{counted(left, 'more row')}"] if left else []
     title = f"{title}: {counted(rows.num_rows, 'row')}"

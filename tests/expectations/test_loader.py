@@ -105,6 +105,13 @@ REFUSALS: dict[str, tuple[object, list[str]]] = {
         ["'pass_through'", "comparison, nullity"],
     ),
     "a condition's column with a backtick": (with_condition(comparison(column={"name": "a`b"})), ["backtick"]),
+    **{
+        f"a condition on a column named {name}": (
+            with_condition(comparison(column={"name": name})),
+            [f"'{name}', which"],
+        )
+        for name in ("datetime", "inf", "Inf")
+    },
     "a condition's operator": (with_condition(comparison(operator="LIKE")), ["'LIKE'"]),
     "a condition with an unknown key": (with_condition(comparison(sql="x")), ["sql"]),
     "a condition on a time": (with_condition(comparison(parameter="2013-02-08T05:00:00")), ["is a time", "zones"]),

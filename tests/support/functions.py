@@ -1,6 +1,6 @@
 """Sample users' functions of every kind, which pipeline files in tests and docs/reference/pipelines.md name."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +91,23 @@ mean_distance = UserAggregate(
     merge_accumulators=lambda one, other: {name: one[name] + other[name] for name in one},
 )
 carriers_in_order = fold("", lambda text, flight: text + flight["carrier"])
+
+
+def _counted(result: Callable[[int], Any]) -> UserAggregate:
+    """Return an aggregate with a result of the number of records."""
+    return UserAggregate(
+        create_accumulator=lambda: 0,
+        add_value=lambda count, _: count + 1,
+        get_result=result,
+        merge_accumulators=lambda one, other: one + other,
+    )
+
+
+counted_number = _counted(lambda count: {"r": count})
+counted_list = _counted(lambda count: {"r": [count]})
+counted_map = _counted(lambda count: {"r": {"a": count}})
+counted_structs = _counted(lambda count: {"r": [{"a": count}, (count,)][count // 4 % 2]})
+"""A struct as a dict, and later as a tuple."""
 
 
 class Share(ProcessFunction):

@@ -126,6 +126,28 @@ def column_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
     return plain_values(array)
 
 
+def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return plain values as a column. A struct may be a dict or a tuple; Arrow refuses a column that has both."""
+    try:
+        return pa.array(values, kind)
+    except pa.ArrowTypeError:
+        if not pa.types.is_nested(kind):
+            raise
+        return pa.array([_with_names(value, kind) for value in values], kind)
+
+
+def _with_names(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - any plain value
+    """Return a value with its structs as dicts."""
+    if value is None or not pa.types.is_nested(kind):
+        return value
+    if pa.types.is_list(kind):
+        return [_with_names(item, kind.value_type) for item in value]
+    if pa.types.is_map(kind):
+        return [(name, _with_names(item, kind.item_type)) for name, item in _pairs(value)]
+    row = _fields(value, [field.name for field in kind])
+    return {field.name: _with_names(row.get(field.name), field.type) for field in kind}
+
+
 _REFUSED: Final = (pa.ArrowException, TypeError, ValueError, ArithmeticError)
 
 
@@ -138,7 +160,7 @@ def exact_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
             value.
     """
     try:
-        column = pa.array(values, kind)
+        column = arrow_array(values, kind)
         changed = [*_changed(values, kind)]
     except _REFUSED as error:
         refused = next((value for value in values if not _is_taken(value, kind)), values)
@@ -187,13 +209,12 @@ def _changed_parts(values: Sequence[Any], kind: pa.DataType) -> Iterator[Any]:
         unordered = [value for value in values if isinstance(value, str | bytes | bytearray | Set | Mapping)]
         yield from unordered or _changed([*chain.from_iterable(values)], kind.value_type)
     elif types.is_map(kind):
-        maps = (row.items() if isinstance(row, Mapping) else row for row in values)
-        pairs = [(pair["key"], pair["value"]) if isinstance(pair, dict) else pair for pair in chain.from_iterable(maps)]
+        pairs = [*chain.from_iterable(map(_pairs, values))]
         yield from _changed([name for name, _ in pairs], kind.key_type)
         yield from _changed([item for _, item in pairs], kind.item_type)
     elif types.is_struct(kind):
         names = [field.name for field in kind]
-        rows = [row if isinstance(row, dict) else _fields(row, names) for row in values]
+        rows = [_fields(row, names) for row in values]
         known = {*names}
         yield from (row for row in rows if not row.keys() <= known)
         for field in kind:
@@ -201,7 +222,14 @@ def _changed_parts(values: Sequence[Any], kind: pa.DataType) -> Iterator[Any]:
 
 
 def _fields(row: Any, names: Sequence[str]) -> Mapping[str, Any]:  # noqa: ANN401 - a tuple, a mapping or pairs
+    if isinstance(row, dict):
+        return row
     return dict(zip(names, row, strict=True)) if isinstance(row, tuple) else dict(row)
+
+
+def _pairs(row: Any) -> Iterable[tuple[Any, Any]]:  # noqa: ANN401 - a mapping, or pairs as tuples or dicts
+    pairs = row.items() if isinstance(row, Mapping) else row
+    return [(pair["key"], pair["value"]) if isinstance(pair, dict) else pair for pair in pairs]
 
 
 def _is_whole(value: Any, kind: pa.DataType) -> bool:  # noqa: ANN401 - a number or a time

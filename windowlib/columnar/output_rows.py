@@ -11,6 +11,7 @@ from windowlib.columnar.arrow import arrow_type, exact_column
 from windowlib.columnar.executor import Emission, arrow_columns
 from windowlib.errors import InvariantBroken, SpecError
 from windowlib.records import tables
+from windowlib.records.named_rows import in_columns
 from windowlib.records.records import (
     ON_TIME,
     Emitted,
@@ -140,7 +141,7 @@ class OutputRows:
         names = self._outputs
         if set(map(type, values)) != {tuple} or set(map(len, values)) != {len(names)}:
             values = [
-                self._nothing if kind == "superseded" else _columns(value, names, where="the output")
+                self._nothing if kind == "superseded" else in_columns(value, names, where="the output")
                 for value, kind in zip(values, kinds, strict=True)
             ]
         return dict(zip(names, zip(*values, strict=True), strict=True))
@@ -172,7 +173,7 @@ class OutputRows:
                 f"declare; declared: {declared}. Add it to process.side_outputs with its columns"
             )
         _, values, keys, times, watermarks, positions = zip(*sent, strict=True)
-        rows = [_columns(value, names, where=f"side output {tag!r}") for value in values]
+        rows = [in_columns(value, names, where=f"side output {tag!r}") for value in values]
         return {
             **self._key_columns(keys),
             "event_time_ms": times,
@@ -268,23 +269,6 @@ def _record_columns(records: Sequence[Record]) -> _Columns:
         "event_time_ms": [record.timestamp_ms for record in records],
         "rank": [record.position[1] for record in records],
     }
-
-
-def _columns(values: object, names: Sequence[str], *, where: str) -> Sequence[Any]:
-    """Return one value per column: of a mapping by name, of a tuple by place, of any other value the value itself."""
-    match values:
-        case tuple() if len(values) == len(names):
-            return values
-        case Mapping() if values.keys() <= set(names):
-            return tuple(values.get(name) for name in names)
-        case tuple() | Mapping():
-            pass
-        case _ if len(names) == 1:
-            return (values,)
-    raise SpecError(
-        f"a function sent {values!r} to {where}, whose columns are {', '.join(names)}: send a mapping with these "
-        "names, or a tuple with one value for each"
-    )
 
 
 def _bounds_us(window: Window) -> dict[str, int | None]:

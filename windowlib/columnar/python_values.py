@@ -13,12 +13,14 @@ def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """
     try:
         return list(column.to_pylist())
-    except OverflowError:
+    except (OverflowError, ValueError):  # of datetime and of pandas
         return [_python_value(scalar) for scalar in column]
 
 
-def python_rows(rows: pa.Table) -> list[dict[str, Any]]:
+def python_rows(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
     """Return the rows of a table as `to_pylist` does, with the values of `python_values`."""
+    if not rows.num_columns:
+        return list(rows.to_pylist())
     columns = [python_values(column) for column in rows.columns]
     return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
 
@@ -27,7 +29,7 @@ def _python_value(scalar: Any) -> Any:  # noqa: ANN401 -- a scalar of any type
     """Return a scalar as `as_py` does, with texts for the times that overflow it."""
     try:
         return scalar.as_py()
-    except OverflowError:
+    except (OverflowError, ValueError):
         kind = scalar.type
     if pa.types.is_struct(kind):
         return {name: _python_value(field) for name, field in scalar.items()}

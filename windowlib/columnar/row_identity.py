@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from windowlib.columnar.arrow import arrow_type, with_fields
+from windowlib.columnar.arrow import arrow_array, arrow_type, with_fields
 from windowlib.columnar.hashing import row_hashes
 from windowlib.columnar.positions import holds_positions, ordered_positions
 from windowlib.columnar.xxhash import Numbers, hash_words
@@ -64,7 +64,7 @@ class RowIdentity:
     def arrays(self, rows: Sequence[Sequence[Any]]) -> list[pa.Array]:
         """Return rows as Arrow columns. Each row is in the order of `Table.columns()`, as RowBuilder makes it."""
         values = zip(*rows, strict=True) if rows else [() for _ in self._kinds]
-        return [pa.array(list(column), type=kind) for column, kind in zip(values, self._kinds.values(), strict=True)]
+        return [arrow_array(column, kind) for column, kind in zip(values, self._kinds.values(), strict=True)]
 
     def identified(self, rows: pa.Table) -> tuple[pa.Table, IdSum]:
         """Return emitted rows with their ids and checks, and the sum of the ids.

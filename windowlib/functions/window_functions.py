@@ -280,6 +280,8 @@ class Whole:
     aggregate: Aggregate
     then: ProcessFunction | None = None
     """Receives the result and returns the values to emit."""
+    columns: tuple[str, ...] = ()
+    """If given, a result has the values of these columns, as a mapping or a tuple, or is the value of the only one."""
 
 
 WindowFunction = Aggregates | Whole | ProcessFunction

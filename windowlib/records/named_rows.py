@@ -1,10 +1,10 @@
 """Rows of tables, built from values by column name: no caller depends on the order of a table's columns."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from windowlib.errors import InvariantBroken
+from windowlib.errors import InvariantBroken, SpecError
 from windowlib.records.row_ids import IdSum, row_id
 from windowlib.records.tables import Table
 
@@ -48,6 +48,27 @@ class RowBuilder:
                 "please report this"
             )
         return self.name, self._in_order(values)
+
+
+def in_columns(values: object, names: Sequence[str], *, where: str) -> Sequence[Any]:
+    """Return one value per column: of a mapping by name, of a tuple by place, of any other value the value itself.
+
+    Raises:
+        SpecError: a mapping has other names, a tuple another length, or there are several columns for a value.
+    """
+    match values:
+        case tuple() if len(values) == len(names):
+            return values
+        case Mapping() if values.keys() <= set(names):
+            return tuple(values.get(name) for name in names)
+        case tuple() | Mapping():
+            pass
+        case _ if len(names) == 1:
+            return (values,)
+    raise SpecError(
+        f"a function sent {values!r} to {where}, whose columns are {', '.join(names)}: send a mapping with these "
+        "names, or a tuple with one value for each"
+    )
 
 
 def content_id(table: Table, content: Mapping[str, Any]) -> int:

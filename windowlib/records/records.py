@@ -70,7 +70,9 @@ class Pane(NamedTuple):
 
     `pane_index` counts the panes of one pair of bounds from 0. `nonspeculative_index` counts those that are not EARLY;
     an EARLY pane has -1. `timestamp_ms` is the window's last instant (Flink), or the result of the spec's timestamp
-    combiner. `is_last` is True if no later pane of this window can follow. The window fired at `watermark_ms`, because
+    combiner. A withdrawal has the `timestamp_ms` of the pane that it withdraws.
+
+    `is_last` is True if no later pane of this window can follow. The window fired at `watermark_ms`, because
     of the record at `position`.
 
     `mode` is the mode of this pane: 'accumulating' if it repeats the contents of the pane before it, 'discarding' if it

@@ -96,11 +96,20 @@ def _merge_next(merged: Sequence[TriggerContext], ctx: TriggerContext) -> int | 
     return next_ms
 
 
+EXACT_FIRINGS: Final = 1_000
+"""The default of `exact_firings`."""
+
+
 @dataclass(frozen=True, slots=True)
 class ContinuousEventTime(Trigger):
-    """Fires whenever the watermark passes a multiple of the interval, and at the window's end."""
+    """Fires whenever the watermark passes a multiple of the interval, and at the window's end.
+
+    If one watermark passes more multiples than `exact_firings` outside of the window's bounds, the trigger fires at the
+    first, and then only at so many of the last. Else one record with a wrong year would cause millions of equal panes.
+    """
 
     interval_ms: int
+    exact_firings: int = EXACT_FIRINGS
     can_merge = True
     fires_after_end = False
     has_on_time_pane = True
@@ -127,6 +136,10 @@ class ContinuousEventTime(Trigger):
             # and timers up to there would never stop (F4).
             ctx.state.pop(_NEXT)
             return CONTINUE
+        is_outside = window.start_ms is None or at_ms < window.start_ms
+        if is_outside and ctx.profile.continuous_ends:
+            last_ms = ctx.profile.align(ctx.watermark_ms, self.interval_ms)
+            at_ms = max(at_ms, last_ms - self.exact_firings * self.interval_ms)
         self._register_next(at_ms, window, ctx)
         return FIRE
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from windowlib.bounds import MIN_TIME_MS
 from windowlib.functions.window_functions import Whole, process_function
+from windowlib.records.named_rows import in_columns
 from windowlib.records.records import (
     EARLY,
     LATE_FIRING,
@@ -64,7 +65,9 @@ class Firing:
         self._mode = windowing.mode
         self._accumulates = windowing.mode == "accumulating"
         self._retracts = windowing.retracts
-        self._is_whole = isinstance(windowing.function, Whole)
+        function = windowing.function
+        self._columns = function.columns if isinstance(function, Whole) else ()
+        self._is_whole = isinstance(function, Whole) and not self._columns
         self._holds = windowing.timestamp_combiner != "end_of_window"
         self._past_last_ms = 1 if runtime.is_event_time and windowing.profile.completes_at_end else 0
         self._then = process_function(windowing.function)
@@ -134,6 +137,8 @@ class Firing:
             open_window.starts_anew = False
             if nonspeculative_index >= 0:
                 open_window.nonspeculative_count = nonspeculative_index + 1
+            if self._holds:
+                open_window.last_pane_ms = timestamp_ms
             pane = (
                 open_window.key,
                 open_window.window,
@@ -152,8 +157,14 @@ class Firing:
             )
             runtime.outputs.append(_new_pane(Pane, pane))
             if self._retracts and not is_finish:
-                open_window.last_values = (values,) if self._is_whole else values
+                open_window.last_values = self._as_columns(values)
                 open_window.last_count = open_window.edge_count
+
+    def _as_columns(self, values: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a user's function may return any value
+        """Return the values of a pane as a checkpoint stores them, so that a restored window retracts the same."""
+        if self._columns:
+            return tuple(in_columns(values, self._columns, where="the output"))
+        return (values,) if self._is_whole else values
 
     def take_back(self, open_window: OpenWindow, position: Position, *, is_last: bool = False) -> None:
         """Retract the values of the last pane of these bounds, if they are not retracted yet."""
@@ -175,7 +186,7 @@ class Firing:
                 record_count=open_window.last_count,
                 watermark_ms=self._runtime.watermark_ms,
                 position=position,
-                timestamp_ms=open_window.complete_ms - self._past_last_ms,
+                timestamp_ms=self._last_pane_ms(open_window),
                 nonspeculative_index=open_window.nonspeculative_count - 1,
             )
         )
@@ -207,10 +218,15 @@ class Firing:
                 record_count=0,
                 watermark_ms=self._runtime.watermark_ms,
                 position=position,
-                timestamp_ms=open_window.complete_ms - self._past_last_ms,
+                timestamp_ms=self._last_pane_ms(open_window),
                 nonspeculative_index=open_window.nonspeculative_count if open_window.is_complete else -1,
             )
         )
+
+    def _last_pane_ms(self, open_window: OpenWindow) -> int:
+        """Return the event time of the last pane, which its withdrawal has, too."""
+        last_ms = open_window.last_pane_ms
+        return open_window.complete_ms - self._past_last_ms if last_ms is None else last_ms
 
     def _keep(self, open_window: OpenWindow, kept: Sequence[Stored]) -> None:
         """Replace the records of a window by those that the evictor kept.

@@ -86,6 +86,7 @@ class OpenWindow:
         "is_complete",
         "key",
         "last_count",
+        "last_pane_ms",
         "last_values",
         "late_from_ms",
         "nonspeculative_count",
@@ -123,6 +124,8 @@ class OpenWindow:
         self.last_values: tuple[Value, ...] | None = None
         """The values of the last pane, from `last_count` records; set only if a retraction may take the pane back."""
         self.last_count = 0
+        self.last_pane_ms: int | None = None
+        """The event time of the last pane, if a timestamp combiner gave it."""
         self.is_complete = False
         """Whether a pane was emitted at or after the window's end."""
         self.starts_anew = False

@@ -23,7 +23,7 @@ from windowlib.records.records import Record, Stored, Value
 from windowlib.triggers.protocol import FINISHED, HOLD, TIMEOUT, TIMEOUT_SHARED, TriggerContext, TriggerResult
 from windowlib.triggers.wrapping import Wrapping
 from windowlib.windows.evictors import Evictor, EvictorContext
-from windowlib.windows.trigger_states import STARTS_ANEW
+from windowlib.windows.trigger_states import LAST_PANE_MS, STARTS_ANEW
 
 Place = int | str
 
@@ -139,7 +139,7 @@ def no_watermark(timestamp_ms: int, columns: Mapping[str, Any]) -> None:
 
 _OF_USER: Final = "$users"
 """The key in `ctx.state` with what a user's trigger stores under names that have a meaning outside of it."""
-_NOT_OF_USER: Final = (FINISHED, HOLD, TIMEOUT, TIMEOUT_SHARED, STARTS_ANEW)
+_NOT_OF_USER: Final = (FINISHED, HOLD, TIMEOUT, TIMEOUT_SHARED, STARTS_ANEW, LAST_PANE_MS)
 
 
 def _show_users(state: dict[str, Any]) -> dict[str, Any]:

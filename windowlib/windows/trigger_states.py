@@ -9,6 +9,8 @@ from windowlib.triggers.protocol import FINISHED, HOLD, TIMEOUT, TIMEOUT_SHARED,
 
 STARTS_ANEW: Final = "$starts_anew"
 """The name of OpenWindow.starts_anew in a snapshot's `trigger_state`. It is stored only if it is True."""
+LAST_PANE_MS: Final = "$last_pane_ms"
+"""The name of OpenWindow.last_pane_ms in a snapshot's `trigger_state`. It is stored only if it is not None."""
 _ALLOWED: Final[Mapping[str, str]] = {
     "count": COUNT, "turn": COUNT,
     "next_firing_ms": INSTANT, TIMEOUT: INSTANT, HOLD: INSTANT, "deadline_ms": INSTANT,
@@ -25,6 +27,8 @@ def trigger_problem(trigger: Trigger, state: Mapping[str, Any]) -> str | None:
     """
     if not fits(state.get(STARTS_ANEW, False), FLAG):
         return f"{FLAG} for {STARTS_ANEW}"
+    if not fits(state.get(LAST_PANE_MS, 0), INSTANT):
+        return f"{INSTANT} for {LAST_PANE_MS}"
     return _problem(state) if _is_ours(trigger) else None
 
 

@@ -13,7 +13,7 @@ from windowlib.records.tables import WINDOW_STATE
 from windowlib.records.tallies import NO_EDGES, Edges, signed, together
 from windowlib.windows.contents import Contents
 from windowlib.windows.open_windows import Lifetime, OpenWindow, Runtime
-from windowlib.windows.trigger_states import STARTS_ANEW
+from windowlib.windows.trigger_states import LAST_PANE_MS, STARTS_ANEW
 
 NEVER_LATE = MAX_TIME_MS + 1
 """A watermark that is never reached; windows that the clock completes have no late records."""
@@ -109,7 +109,7 @@ class WindowStore:
             state_window_end_ms=open_window.state_window.end_ms,
             accumulators=self._contents.to_states(open_window.contents),
             contents=list(open_window.contents) if self._contents.keeps_records else [],
-            trigger_state=_apart(open_window.state) | ({STARTS_ANEW: True} if open_window.starts_anew else {}),
+            trigger_state=_apart(open_window.state) | _of_panes(open_window),
             record_count=edge_count,
             edge_count=edge_count,
             edge_xor=edge_xor,
@@ -166,6 +166,7 @@ class WindowStore:
             open_window.contents = contents
             open_window.state.update(_apart(row.trigger_state))
             open_window.starts_anew = open_window.state.pop(STARTS_ANEW, False)
+            open_window.last_pane_ms = open_window.state.pop(LAST_PANE_MS, None)
             open_window.edges = edges
             open_window.fired = (row.fired_count, row.fired_xor, row.fired_sum)
             open_window.pane_index = row.pane_index
@@ -205,6 +206,14 @@ class EndStore(WindowStore):
 def _apart(trigger_state: dict[str, Any]) -> dict[str, Any]:
     """Return a deep copy of a trigger's state. Composite triggers nest the states of their parts in it."""
     return {name: _apart(part) if isinstance(part, dict) else part for name, part in trigger_state.items()}
+
+
+def _of_panes(open_window: OpenWindow) -> dict[str, Any]:
+    """Return what a snapshot stores of the last pane in `trigger_state`."""
+    stored: dict[str, Any] = {STARTS_ANEW: True} if open_window.starts_anew else {}
+    if open_window.last_pane_ms is not None:
+        stored[LAST_PANE_MS] = open_window.last_pane_ms
+    return stored
 
 
 def _window(start_ms: int | None, end_ms: int | None) -> Window:

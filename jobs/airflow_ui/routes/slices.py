@@ -17,6 +17,7 @@ from jobs.airflow_ui.rendering import NO_STORE, page
 from jobs.airflow_ui.tables import Cells, cells_of
 from jobs.ledger.view import StagedRun
 from jobs.pipeline.slices import slice_of_id
+from jobs.reading.plain_values import column_values
 from jobs.reading.stored_rows import StoredRuns
 from jobs.reading.stored_tables import spec_of
 from jobs.review import links
@@ -30,7 +31,6 @@ from jobs.review.pages.slice_page import CheckLine, SlicePage, choose_run, row_t
 from jobs.review.pages.window_page import window_addresses
 from jobs.review.report.collect import Part, collect_view
 from jobs.runs import Slice
-from windowlib.columnar.python_values import python_values
 from windowlib.errors import HindcastError, RequestError
 from windowlib.records.tables import WINDOW_OUTPUTS
 
@@ -275,7 +275,7 @@ def _csv(own: RunRows, ask: RowsAsk, *, name: str) -> Response:
     def lines() -> Iterator[str]:
         yield csv_line(columns)
         for part in parts:
-            present = [python_values(part[column]) if column in part.column_names else None for column in columns]
+            present = [column_values(part[column]) if column in part.column_names else None for column in columns]
             for row in range(part.num_rows):
                 yield csv_line([values[row] if values is not None else None for values in present])
 

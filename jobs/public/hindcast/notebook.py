@@ -50,7 +50,7 @@ class Shown(Generic[Value]):
         return self._html(self.value)
 
 
-def plan(lake: str, pipeline: str, *, from_: str, to: str, pipelines: str | Path = "pipelines") -> Shown[Plan]:
+def plan(lake: str | Path, pipeline: str, *, from_: str, to: str, pipelines: str | Path = "pipelines") -> Shown[Plan]:
     """Return which slices of [from_, to) a run would replay, and why, as `hindcast plan` prints it.
 
     Args:
@@ -66,14 +66,14 @@ def plan(lake: str, pipeline: str, *, from_: str, to: str, pipelines: str | Path
         LogError, LedgerError: the log or the ledger cannot be read.
     """
     spec = load_pipeline(pipeline, Path(pipelines))
-    work = open_request_context(spec, Lake(root=lake), now_ms=now_ms)
+    work = open_request_context(spec, Lake(root=str(lake)), now_ms=now_ms)
     slices = check_range(spec, parse_bound(spec, from_), parse_bound(spec, to), now_ms=work.ledger.now_ms())
     ask = Ask.of_range(slices, pipeline=spec, warm_up=None)
     return Shown(with_reach(spec, work.plan(work.ledger.view(), ask)), plan_html)
 
 
 def diff(
-    lake: str, pipeline: str, *, request: str | None = None, at: tuple[int, int] | int | None = None
+    lake: str | Path, pipeline: str, *, request: str | None = None, at: tuple[int, int] | int | None = None
 ) -> Shown[Differences]:
     """Return the rows that two views of a pipeline have differently, as `hindcast diff` prints them.
 
@@ -89,14 +89,14 @@ def diff(
     """
     if request is not None and at is not None:
         raise RequestError("request and at exclude each other; give one of them")
-    place = Lake(root=lake)
+    place = Lake(root=str(lake))
     view = Ledger(place.ledger(pipeline), now_ms=now_ms).view()
     versions = () if at is None else at if isinstance(at, tuple) else (at,)
     sides = version_sides(view, *versions) if versions else request_sides(view, request)
     return Shown(compare(place, pipeline, sides, options=Comparison(samples=SAMPLES)), differences_html)
 
 
-def windows(lake: str, pipeline: str, **selection: Any) -> "Shown[pa.Table]":  # noqa: ANN401 - as `published`
+def windows(lake: str | Path, pipeline: str, **selection: Any) -> "Shown[pa.Table]":  # noqa: ANN401 - as `published`
     """Return published rows. `selection` has the options of `hindcast.reading.published`, which raises the errors."""
     title = f"{pipeline}, {selection.get('table', 'window_outputs')}"
     return Shown(published_table(lake, pipeline, **selection), lambda rows: rows_html(title, rows))

@@ -8,11 +8,11 @@ from expectations.compiled.failing import check_of, failing_rows
 from expectations.suites import LATE_RECORDS, WINDOW_OUTPUTS
 from jobs.ledger.view import StagedRun
 from jobs.plain_text import shortened
+from jobs.reading.plain_values import column_values
 from jobs.reading.stored_rows import StoredRuns
 from jobs.review.pages.cells import cell
 from jobs.review.pages.row_pages import RunRows
 from jobs.runs import CheckResult
-from windowlib.columnar.python_values import python_values
 from windowlib.records.tables import INVALID_RECORDS
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def tally(rows: "pa.Table", table: str, column: str) -> Tally:
     order = pc.sort_indices(counts, sort_keys=[("", "descending")])[:MAX_VALUES]
     shown = [
         (shortened(cell(value, column), MAX_TEXT), count)
-        for value, count in zip(python_values(names.take(order)), counts.take(order).to_pylist(), strict=True)
+        for value, count in zip(column_values(names.take(order)), counts.take(order).to_pylist(), strict=True)
     ]
     others = len(rows) - sum(count for _, count in shown)
     return Tally(table=table, column=column, values=tuple(shown), others=others)

@@ -7,8 +7,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from jobs.lake.arrow_sql import query
+from jobs.reading.plain_values import column_values
 from jobs.review.pages.cells import cell
-from windowlib.columnar.python_values import python_values
 from windowlib.errors import RangeError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _shown_texts(values: "pa.ChunkedArray", column: str) -> "pa.Array":
     """Return the texts of the cells of a column."""
     import pyarrow as pa
 
-    shown = [None if value is None else cell(value, column) for value in python_values(values)]
+    shown = [None if value is None else cell(value, column) for value in column_values(values)]
     return pa.array(shown, pa.string())
 
 

@@ -11,9 +11,9 @@ from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import parse_bound
 from jobs.plain_text import counted
+from jobs.reading.plain_values import rows_of
 from jobs.reading.published import BOUNDS
 from jobs.review import links
-from windowlib.columnar.python_values import python_rows
 from windowlib.errors import HindcastError, RequestError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def window_page(lake: Lake, pipeline: Pipeline, ask: WindowAsk, *, view: LedgerV
 def window_addresses(pipeline: Pipeline, rows: "pa.Table", *, request_id: str | None) -> list[str | None]:
     """Return the path of the page of each row of `window_outputs`; None for rows whose window has no page."""
     needed = [name for name in (*pipeline.log.key_columns, *BOUNDS) if name in rows.column_names]
-    return [window_address(pipeline, row, request_id=request_id) for row in python_rows(rows.select(needed))]
+    return [window_address(pipeline, row, request_id=request_id) for row in rows_of(rows.select(needed))]
 
 
 def window_address(pipeline: Pipeline, row: Mapping[str, object], *, request_id: str | None) -> str | None:

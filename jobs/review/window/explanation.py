@@ -12,7 +12,7 @@ from jobs.ledger.view import LedgerView
 from jobs.pipeline.models.pipeline import Pipeline
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
-from jobs.reading.plain_values import plain
+from jobs.reading.plain_values import plain, rows_of
 from jobs.review.explain_windows import open_windows
 from jobs.review.window.chain import Chain
 from jobs.review.window.operator_walk import Bounds, WindowRecord
@@ -20,7 +20,7 @@ from jobs.review.window.slice_replay import Reading, SliceReplay
 from jobs.review.window.slices_to_read import slices_with_records
 from jobs.review.window.stored_panes import StoredPanes, content_of, seen_by_readers
 from jobs.review.window.told_window import WindowExplanation, WindowPane
-from jobs.review.window.wanted import Key, WantedWindow, bounds_text, fixed_end, instant_of
+from jobs.review.window.wanted import Key, WantedWindow, bounds_text, fixed_end
 from windowlib.bounds import MAX_TIMESTAMP_MS
 from windowlib.errors import RequestError
 from windowlib.records.column_types import Node
@@ -79,7 +79,7 @@ def explain_window(
     rows = stored.of_window(window, chain.between(*replay.span))
     _refuse_unknown(window, replay, told, is_grid=_has_grid(pipeline), has_panes=bool(rows.num_rows))
     seen = seen_by_readers(rows, chain.published, asked.key.values)
-    panes = tuple(_panes(replay, rows.to_pylist(), seen=seen))
+    panes = tuple(_panes(replay, rows_of(rows), seen=seen))
     return WindowExplanation(
         window=window,
         records=told.records,
@@ -177,17 +177,19 @@ def _resolved(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> WantedWi
 
 def _only_end(chain: Chain, asked: AskedWindow, stored: StoredPanes) -> int:
     """Return the end of the only window that starts at an instant, among those that have panes or are open."""
-    start = instant_of(asked.start_ms)
     later = WantedWindow(key=asked.key, start_ms=asked.start_ms, end_ms=MAX_TIMESTAMP_MS)
     begun = slices_with_records(stored.lake, chain.pipeline, later, slices=chain.slices, view=chain.view)
     first_ms = min((slice_.start_ms for slice_ in chain.slices if slice_.slice_id in begun), default=MAX_TIMESTAMP_MS)
     runs = chain.between(first_ms, MAX_TIMESTAMP_MS)
     last = [*chain.runs.values()][-1].checkpoint
     still_open = open_windows(
-        stored.lake, chain.pipeline, asked.key.plain(), checkpoint=last, holds=lambda begin, _end: begin == start
+        stored.lake,
+        chain.pipeline,
+        asked.key.plain(),
+        checkpoint=last,
+        holds=lambda begin_ms, _: begin_ms == asked.start_ms,
     )
-    windows = stored.starting_at(asked.start_ms, runs)
-    windows |= {(asked.start_ms, round(end.timestamp() * 1_000)) for _, end in still_open}
+    windows = stored.starting_at(asked.start_ms, runs) | still_open
     if len(windows) == 1:
         return windows.pop()[1]
     if windows:

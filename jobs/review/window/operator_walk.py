@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from jobs.durations import human_duration
 from jobs.pipeline.slices import show_instant
 from jobs.plain_text import counted
+from jobs.reading.plain_values import rows_of
 from jobs.review.window.key_records import FED, SHOWN
 from jobs.review.window.wanted import WantedWindow, bounds_text
 from windowlib.bounds import MIN_TIME_MS
@@ -151,7 +152,7 @@ class OperatorWalk:
             self.known.update(bounds)
             wanted = (self.window.start_ms, self.window.end_ms)
             chosen = [place for place, own in enumerate(bounds) if own == wanted]
-            self.panes += panes.take(pa.array(chosen, pa.int64())).to_pylist()
+            self.panes += rows_of(panes.take(pa.array(chosen, pa.int64())))
         late = emission.get(tables.LATE_RECORDS)
         if late is not None:
             missed = zip(_missed(late["missed_windows"]), late["late_by_ms"].to_pylist(), strict=True)

@@ -15,13 +15,18 @@ from jobs.lake.store import attempts_dataset
 from jobs.ledger.view import StagedRun
 from jobs.reading.published import PublishedView, published_sql, quote_duckdb
 from jobs.reading.stored_rows import run_attempt
-from jobs.review.window.wanted import Key, WantedWindow, instant_of
+from jobs.review.window.wanted import Key, WantedWindow
 from windowlib.columnar.undecodable import readable
 from windowlib.records.tables import ROW_CHECK, ROW_ID, WINDOW_OUTPUTS
 
 Bounds = tuple[int, int]
 """Start and end of a window in ms."""
 _RELATION: Final = "panes"
+
+
+def _at(at_ms: int) -> pa.Scalar:
+    """Return an instant as tables store it."""
+    return pa.scalar(at_ms * 1_000, pa.timestamp("us", "UTC"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +43,7 @@ class StoredPanes:
         Raises:
             StoreError: a file cannot be read.
         """
-        at = (pc.field("window_start") == instant_of(window.start_ms)) & (
-            pc.field("window_end") == instant_of(window.end_ms)
-        )
+        at = (pc.field("window_start") == _at(window.start_ms)) & (pc.field("window_end") == _at(window.end_ms))
         panes = self._read(runs, at)
         if not panes.num_rows:
             return panes
@@ -51,11 +54,11 @@ class StoredPanes:
 
     def starting_at(self, start_ms: int, runs: Iterable[StagedRun]) -> set[Bounds]:
         """Return the windows with panes that start at an instant."""
-        return self._bounds(runs, pc.field("window_start") == instant_of(start_ms))
+        return self._bounds(runs, pc.field("window_start") == _at(start_ms))
 
     def around(self, at_ms: int, runs: Iterable[StagedRun]) -> set[Bounds]:
         """Return the windows with panes that contain an instant."""
-        at = instant_of(at_ms)
+        at = _at(at_ms)
         return self._bounds(runs, (pc.field("window_start") <= at) & (pc.field("window_end") > at))
 
     def _bounds(self, runs: Iterable[StagedRun], condition: pc.Expression) -> set[Bounds]:

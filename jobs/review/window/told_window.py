@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.plain_text import counted
-from jobs.reading.plain_values import plain
+from jobs.reading.plain_values import instant_at, plain
 from jobs.review.window.operator_walk import WindowRecord
-from jobs.review.window.wanted import WantedWindow, instant_of
+from jobs.review.window.wanted import WantedWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +69,8 @@ class WindowExplanation:
         window = self.window
         return {
             "key": plain(window.key.plain()),
-            "window_start": plain(instant_of(window.start_ms)),
-            "window_end": plain(instant_of(window.end_ms)),
+            "window_start": plain(instant_at(window.start_ms)),
+            "window_end": plain(instant_at(window.end_ms)),
             "sentence": self.sentence,
             "counts": dict(self.counts),
             "records": [_record_json(record) for record in self.records],
@@ -95,8 +95,8 @@ def _record_json(record: WindowRecord) -> dict[str, Any]:
         "slice_id": record.slice_id,
         "rank": record.rank,
         "record_id": record.record_id,
-        "event_time": plain(instant_of(record.event_time_ms)),
-        "watermark": None if record.watermark_ms is None else plain(instant_of(record.watermark_ms)),
+        "event_time": plain(instant_at(record.event_time_ms)),
+        "watermark": None if record.watermark_ms is None else plain(instant_at(record.watermark_ms)),
         "fate": record.fate,
         "reason": record.reason,
         "change": record.change,

@@ -3,7 +3,6 @@
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 ALL: Final = "all"
 """The text of the key of a pipeline with `log.over: all`."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +84,6 @@ def bounds_text(start_ms: int, end_ms: int, *, is_right_closed: bool = False) ->
     """Return the bounds of a window as an interval of instants."""
     opening, closing = "(]" if is_right_closed else "[)"
     return f"{opening}{show_instant(start_ms)}, {show_instant(end_ms)}{closing}"
-
-
-def instant_of(at_ms: int) -> datetime:
-    """Return an instant as tables store it."""
-    return _EPOCH + timedelta(milliseconds=at_ms)
 
 
 def key_of_text(pipeline: Pipeline, text: str, columns: Mapping[str, Node]) -> Key:

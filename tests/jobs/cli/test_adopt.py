@@ -111,6 +111,29 @@ def test_the_chain_goes_on_with_the_runs_of_a_chain_that_always_had_the_spec(
     assert adopted | after == {name: run_id for name, run_id in whole.items() if name >= day(3)}
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        (
+            "allowed_lateness: 0s",
+            "allowed_lateness: 0s\n  trigger: {count: 2}\n  accumulation: discarding\n  leftovers: fire",
+            "windows.accumulation",
+        ),
+        ("aggregates: {n:", "aggregates: {m:", None),
+    ],
+)
+def test_an_edit_that_may_change_windows_over_the_border_is_told(
+    published: Shell, old: str, new: str, key: str | None
+) -> None:
+    write(published, "0s", **{old: new})
+    assert published("adopt", "sales", "--dry-run") == 0, published.err
+    told = " ".join(published.err.split())
+    assert ("may see records of windows that are open there twice" in told) == (key is not None)
+    assert key is None or (f"warning: {key}" in told and f"--from {day(0)}" in told)
+    assert published("adopt", "sales", "--dry-run", "--from", day(0)) == 0, published.err
+    assert "twice" not in published.err
+
+
 def test_a_repair_is_shown_made_and_gone(published: Shell) -> None:
     shown = published.json("repair", "sales")
     assert shown["records"] == sum(late["records"] for late in shown["late"]) > 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pyspark.errors import PySparkPicklingError
 
 from jobs.engine.user_errors import explained
 from jobs.engine.user_functions import Functions
@@ -45,6 +46,7 @@ Traceback (most recent call last):
 my_bad.MyError: two
 lines
 """
+NOT_SENT = "ModuleNotFoundError: No module named 'my_bad_helpers'"
 
 
 @pytest.fixture
@@ -104,9 +106,24 @@ def test_if_a_worker_died_the_error_names_the_functions(pipeline: Pipeline) -> N
         raise RuntimeError("Caused by: java.io.EOFException\n\tat java.base")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        PySparkPicklingError("Could not serialize object: TypeError: cannot pickle '_thread.lock' object"),
+        RuntimeError(WORKER.format(file="/x.py").replace("my_bad.MyError: two\nlines", NOT_SENT)),
+    ],
+    ids=["driver", "worker"],
+)
+def test_a_module_that_cannot_be_sent_to_the_workers_is_told(pipeline: Pipeline, error: Exception) -> None:
+    words = r"\(my_bad:raises\).* cannot be sent to Spark's workers: .*(lock|my_bad_helpers).* inside the function"
+    with pytest.raises(SpecError, match=words), explained(pipeline):
+        raise error
+
+
 def test_an_error_outside_of_users_functions_is_not_changed(pipeline: Pipeline) -> None:
     for error in (
         RuntimeError("x"),
+        ModuleNotFoundError("No module named 'other'"),
         RuntimeError(WORKER.format(file="/x.py")),
         SystemExit(3),
         LookupError(),

@@ -255,6 +255,22 @@ def test_the_rules_for_functions_count_for_pipelines_with_functions_only(
     assert before[1] == after[1]
 
 
+@pytest.mark.parametrize(
+    ("accumulation", "kind", "is_new"),
+    [("retracting", "struct<a:int>", True), ("retracting", "int", False), ("accumulating", "struct<a:int>", False)],
+)
+def test_the_rules_for_retractions_count_for_structs_of_functions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accumulation: str, kind: str, *, is_new: bool
+) -> None:
+    path = write(tmp_path)
+    windows = {"tumbling": {"size": "1h"}, "accumulation": accumulation}
+    process = {"function": {"name": "my_gaps:gap", "version": "1"}, "output": {"r": kind}}
+    path.write_text(yaml.safe_dump(document(windows=windows, process=process, aggregates={})))
+    before = spec_fingerprint(load_file(path))
+    monkeypatch.setattr(fingerprints, "RETRACTIONS_VERSION", fingerprints.RETRACTIONS_VERSION + 1)
+    assert (spec_fingerprint(load_file(path)) != before) == is_new
+
+
 def test_a_broken_module_breaks_no_other_pipeline_and_reading_imports_nothing(tmp_path: Path) -> None:
     write(tmp_path, gap="raise SystemExit('imported')\n")
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(document(pipeline="other")))
@@ -283,7 +299,21 @@ def test_loaded_modules_are_shipped_and_installed_packages_are_not(tmp_path: Pat
     assert installed.own_modules() == [], "the workers must have packages"
 
 
-def test_a_shipped_function_needs_no_module_on_the_worker(tmp_path: Path) -> None:
+CACHED = """
+from functools import cache
+from my_helpers import factor
+
+@cache
+def times(count):
+    return 0 if count == 0 else factor() + times(count - 1)
+
+def gap(columns):
+    return times(100) * 10
+"""
+
+
+@pytest.mark.parametrize("gap", [GAP, CACHED], ids=["plain", "cached"])
+def test_a_shipped_function_needs_no_module_on_the_worker(tmp_path: Path, gap: str) -> None:
     """As Spark does: pickle in one process, run in another process that cannot see the directory."""
     code = (
         "import sys\n"
@@ -298,7 +328,7 @@ def test_a_shipped_function_needs_no_module_on_the_worker(tmp_path: Path) -> Non
         "functions.ship()\n"
         "sys.stdout.buffer.write(cloudpickle.dumps(built.operator))\n"
     )
-    path = write(tmp_path)
+    path = write(tmp_path, gap=gap)
     packed = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=True, cwd=ROOT).stdout
     for module in ("my_gaps.py", "my_helpers.py"):
         (tmp_path / module).unlink()

@@ -203,29 +203,34 @@ def test_a_file_that_does_not_fit_the_table_is_refused(tmp_path: Path, rows: pa.
         commit_files(str(tmp_path / "t"), [write(tmp_path / "t", "s", rows)])
 
 
-@pytest.mark.parametrize("kind", ["double", "bigint"])
-def test_the_fields_of_a_struct_are_found_by_name(tmp_path: Path, kind: str) -> None:
-    """A file may lack some, and have them in another order. Each must have the type that the table has for it."""
-    uri, texts = str(tmp_path), ("struct<a:bigint,b:string>", f"struct<c:{kind},a:{kind}>")
+STRUCTS = [{"a": 1, "b": "x", "c": None}, {"a": 2, "b": None, "c": 3}]
+"""The values of the column `s` of `committed_structs`."""
+
+
+def committed_structs(root: Path, kind: str) -> list[TableFile]:
+    """Commit two files whose structs have other fields than the table, with a type for the second file."""
+    texts = ("struct<a:bigint,b:string>", f"struct<c:{kind},a:{kind}>")
     first, second = (replace(TABLE, content={"s": parse_type(text)}) for text in texts)
-    ensure_table(uri, first)
-    add_fields(uri, replace(TABLE, content={"s": parse_type("struct<a:bigint,b:string,c:bigint>")}))
-    rows = [{"s": {"a": 1, "b": "x"}}], [{"s": {"c": 3, "a": 2}}]
-    files = [
-        write(tmp_path, f"{place}", pa.Table.from_pylist(own, pa.schema([("s", arrow_type(table.content["s"]))])))
-        for place, (own, table) in enumerate(zip(rows, (first, second), strict=True))
-    ]
-    if kind == "double":
-        with pytest.raises(StoreError, match=r"column 's' is struct<c: double, a: double>, and struct<a: int64, b"):
-            commit_files(uri, files)
-        return
-    commit_files(uri, files)
-    stored = [{"a": 1, "b": "x", "c": None}, {"a": 2, "b": None, "c": 3}]
-    assert sorted(read_attempts(uri, [("0", "a"), ("1", "a")])["s"].to_pylist(), key=str) == stored
-    by_name = query(
-        {}, "SELECT s FROM read_parquet(?, union_by_name=true)", [[str(tmp_path / one.path) for one in files]]
-    )
-    assert sorted(by_name["s"].to_pylist(), key=str) == stored
+    ensure_table(str(root), first)
+    add_fields(str(root), replace(TABLE, content={"s": parse_type("struct<a:bigint,b:string,c:bigint>")}))
+    files = []
+    for slice_id, table, value in (("0", first, {"a": 1, "b": "x"}), ("1", second, {"c": 3, "a": 2})):
+        schema = pa.schema([("s", arrow_type(table.content["s"]))])
+        files.append(write(root, slice_id, pa.Table.from_pylist([{"s": value}], schema)))
+    return commit_files(str(root), files)
+
+
+def test_the_fields_of_a_struct_are_found_by_name(tmp_path: Path) -> None:
+    """A file may lack some, and have them in another order."""
+    paths = [str(tmp_path / one.path) for one in committed_structs(tmp_path, "bigint")]
+    assert sorted(read_attempts(str(tmp_path), [("0", "a"), ("1", "a")])["s"].to_pylist(), key=str) == STRUCTS
+    by_name = query({}, "SELECT s FROM read_parquet(?, union_by_name=true)", [paths])
+    assert sorted(by_name["s"].to_pylist(), key=str) == STRUCTS
+
+
+def test_a_file_with_a_field_of_another_type_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"column 's' is struct<c: double, a: double>, and struct<a: int64, b"):
+        committed_structs(tmp_path, "double")
 
 
 def test_a_damaged_or_lost_new_file_is_named(tmp_path: Path) -> None:

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - the names that Spark's users know
 
-from tests.jobs.lake.test_file_commits import committed, random_rows
+from tests.jobs.lake.test_file_commits import STRUCTS, committed, committed_structs, random_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+
+
+def test_spark_finds_the_fields_of_a_struct_by_name(spark: "SparkSession", tmp_path: Path) -> None:
+    committed_structs(tmp_path / "t", "bigint")
+    rows = spark.read.format("delta").load(str(tmp_path / "t")).select("s").collect()
+    assert sorted((row["s"].asDict() for row in rows), key=str) == STRUCTS
 
 
 @pytest.mark.slow

@@ -191,6 +191,7 @@ def test_lost_and_changed_rows_of_the_read_slices_are_refused(tmp_path: Path) ->
         (Selection(columns=["totals"]), "no column 'totals' to read; it has key, window_start"),
         (Selection(columns=["row_id"]), "no column 'row_id'"),
         (Selection(keys={"total": [1]}), "'total' is no key column; the key columns are key"),
+        (Selection(columns="key"), r"columns must be a list, such as \['key'\]"),
         (Selection(keys={"key": "AA"}), r"must be a list, such as \['AA'\]"),
         (Selection(keys={"key": [1]}), r"key 'key' is a string, and \[1\] has another value"),
         (Selection(from_="yesterday"), "from_ must be a datetime, or a text such as 2013-02-08"),
@@ -203,6 +204,15 @@ def test_a_wrong_selection_is_refused_by_name(tmp_path: Path, wanted: Selection,
     views, view = published_views(tmp_path, [[day_row(0)]])
     with pytest.raises(RequestError, match=problem):
         read_selected(Lake(root=str(views.root)), NAME, wanted, view=view)
+
+
+def test_keys_may_be_an_arrow_array(tmp_path: Path) -> None:
+    views, view = published_views(tmp_path, [[day_row(0)]])
+    rows = [
+        read_selected(Lake(root=str(views.root)), NAME, Selection(keys={"key": values}), view=view).num_rows
+        for values in (pa.array(["a"]), ["a"], pa.array(["zz"]))
+    ]
+    assert rows == [1, 1, 0]
 
 
 def test_bounds_of_texts_and_numbers_skip_files_and_unknown_ones_do_not() -> None:

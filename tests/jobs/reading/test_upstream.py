@@ -19,6 +19,7 @@ from jobs.durability import durable_files
 from jobs.lake.lake import Lake
 from jobs.ledger.ledger import Ledger
 from jobs.ledger.view import StagedRun
+from jobs.orchestration.following import stopped_readers
 from jobs.orchestration.outcomes import RequestOutcome
 from jobs.orchestration.repair_range import repair_of
 from jobs.pipeline.models.pipeline import Pipeline
@@ -52,13 +53,13 @@ WINDOWS: Final = (
 )
 
 
-def upstream(random: Random, windows: str | None = None) -> Pipeline:
+def upstream(random: Random, windows: str | None = None, *, total: str = "total") -> Pipeline:
     return pipeline_of(
         "pipeline: hours\nlog:\n  table: log\n  key: [k]\n  event_time: {column: at, unit: ms}\n"
         "  arrival_time: {column: at, unit: ms}\n  slice: {by: day}\n  order: appended\n"
         f"watermark: {{kind: bounded, out_of_orderness: {random.choice(('0s', '6h'))}}}\n"
         f"windows:\n  {windows or random.choice(WINDOWS)}\n"
-        "aggregates: {n: {count: {}}, total: {sum: v}, all: {collect_list: v}}\n"
+        f"aggregates: {{n: {{count: {{}}}}, {total}: {{sum: v}}, all: {{collect_list: v}}}}\n"
     )
 
 
@@ -188,10 +189,10 @@ def ids(runs: Sequence[dict[str, Any]]) -> dict[str, str]:
     return {own["slice_id"]: own["run_id"] for own in runs}
 
 
-def plan_of(lake: Path, pipeline: Pipeline) -> Plan:
+def plan_of(lake: Path, pipeline: Pipeline, last: int = DAYS) -> Plan:
     place = Lake(root=str(lake))
     work = open_request_context(pipeline, place, now_ms=lambda: NOW_MS)
-    bounds = [parse_bound(pipeline, text) for text in days(0, DAYS)]
+    bounds = [parse_bound(pipeline, text) for text in days(0, last)]
     return work.plan(work.ledger.view(), Ask(slices=slices_between(pipeline, *bounds)))
 
 
@@ -368,6 +369,25 @@ def test_slices_that_the_other_pipeline_has_not_published_are_refused(lake: Path
     run(lake, upstream(Random(5), "tumbling: {size: 5h}"), 3, 4)
     ready = standing(work, work.ledger.view(), until_ms=(FIRST - EPOCH).days * DAY_MS + DAYS * DAY_MS).ready
     assert [slice_.slice_id for slice_ in ready] == ["1970-01-08"]
+
+
+def test_slices_without_a_column_that_the_reader_names_are_refused(lake: Path) -> None:
+    hours = upstream(Random(5), "tumbling: {size: 5h}")
+    renamed = upstream(Random(5), "tumbling: {size: 5h}", total="sum_of_v")
+    last, readers = DAYS - 2, (downstream(), downstream("  where: total > 0\n", name="expression"))
+    run(lake, hours, 0, last)
+    run(lake, downstream(), 0, last)
+    assert not [*stopped_readers(readers, Lake(root=str(lake)), before=hours, after=hours)]
+    warned = [*stopped_readers(readers, Lake(root=str(lake)), before=hours, after=renamed)]
+    assert [line.partition(" of hours")[0] for line in warned] == [f"pipeline {r.name} names total" for r in readers]
+    run_range(None, lake, renamed, days(last, DAYS), sizes=SIZES, is_fresh=True)
+    for reader in readers:
+        with pytest.raises(
+            RequestError, match=r"cannot read 2 slices of its log.* has no column total \(it has all, k"
+        ):
+            run_range(None, lake, reader, days(last, DAYS), sizes=SIZES, is_fresh=True)
+    assert [step.reason for step in plan_of(lake, downstream(), last).steps] == [Reason.CURRENT] * last
+    assert run(lake, downstream("  where: n > 0\n", name="other"), 0, DAYS).is_published, "it does not name the column"
 
 
 def test_an_upstream_that_does_not_fit_is_refused(lake: Path) -> None:

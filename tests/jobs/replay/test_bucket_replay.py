@@ -1,6 +1,6 @@
 """Whole pipeline files over small logs, through the code of a Spark task but without Spark."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +206,39 @@ class TestMaxParallelism:
             assert state
             assert all(row["key_group"] == key_group((row["key"],), groups) for row in state)
         assert all(one == outputs[0] for one in outputs)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "value"),
+    [
+        ("counted_number", "bigint", lambda count: count),
+        ("counted_list", "array<bigint>", lambda count: [count]),
+        ("counted_map", "map<string,bigint>", lambda count: [("a", count)]),
+        ("counted_structs", "struct<a:bigint>", lambda count: {"a": count}),
+    ],
+)
+def test_a_retraction_has_the_result_of_the_pane_that_it_takes_back(
+    function: str, kind: str, value: Callable[[int], Any], tmp_path: Path
+) -> None:
+    """Also where the pane was emitted before a checkpoint: a function may return a mapping."""
+    windows = {
+        "tumbling": {"size": "10d"},
+        "trigger": {"count": 2},
+        "accumulation": "retracting",
+        "leftovers": "report",
+    }
+    process = {"function": f"tests.support.functions:{function}", "output": {"r": kind}}
+    panes = pipeline(aggregates=None, windows=windows, process=process)
+    log = log_of(*([(key, day, day)] * 2 for day in range(4) for key in "ab"))
+    rows = check_cuts(panes, log, tmp_path).rows[tables.WINDOW_OUTPUTS]
+    shown = [(row["key"], row["kind"], row["pane_index"], row["r"]) for row in rows]
+    expected = [
+        (key, what, pane, value(2 * pane + 2))
+        for key in "ab"
+        for pane in range(4)
+        for what in (("result",) if pane == 3 else ("result", "retraction"))
+    ]
+    assert sorted(shown, key=str) == sorted(expected, key=str)
 
 
 class TestColumnsOfFunctions:

@@ -165,7 +165,7 @@ def test_a_retraction_has_the_attributes_of_the_result_that_it_withdraws(spec: W
             continue
         result = results.pop(name)
         assert (pane.values, pane.record_count) == (result.values, result.record_count)
-        assert pane.nonspeculative_index == result.nonspeculative_index
+        assert (pane.timestamp_ms, pane.nonspeculative_index) == (result.timestamp_ms, result.nonspeculative_index)
         assert (pane.timing == "EARLY") == (result.timing == "EARLY")
         assert not pane.is_first
         assert not result.is_last

@@ -64,3 +64,21 @@ def test_for_a_record_without_time_the_continuous_trigger_counts_from_the_smalle
     harness.record("a", 1, at_ms=None)
     (timer,) = [row for row in harness.operator.snapshot().timers if row.at_ms != MAX_TIME_MS]
     assert timer.at_ms == STRICT.align(MIN_TIME_MS, 100) + 100
+
+
+def test_intervals_that_one_watermark_passes_outside_of_the_window_are_bounded() -> None:
+    """A record with a wrong year passes millions of them. Inside of a window, the trigger fires for each one."""
+    trigger = ContinuousEventTime(10, exact_firings=3)
+    harness = window_harness(assigner=Global(), trigger=trigger)
+    harness.record("a", 1, at_ms=-62_135_596_800_000)
+    harness.watermark(1_767_225_600_005)
+    assert harness.values() == [[1]] * 4, "the first, and the last three"
+    harness.record("a", 2, at_ms=1_767_225_600_006)
+    harness.watermark(1_767_225_600_009)
+    harness.watermark(1_767_225_600_030)
+    assert harness.values()[4:] == [[1, 2]] * 3
+    harness.check_resumable()
+    of_window = window_harness(assigner=Tumbling(size_ms=100), trigger=trigger)
+    of_window.record("a", 1, at_ms=1)
+    of_window.watermark(90)
+    assert len(of_window.values()) == 9

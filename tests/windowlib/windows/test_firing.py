@@ -142,6 +142,17 @@ def test_a_session_whose_pane_is_withdrawn_is_not_withdrawn_again() -> None:
     assert kinds[2:] == [(TimeWindow(0, 3), "superseded", "accumulating"), (TimeWindow(0, 5), "result", "accumulating")]
 
 
+def test_a_superseded_pane_keeps_the_time_of_its_timestamp_combiner() -> None:
+    harness = window_harness(
+        assigner=Session(gap_ms=3), trigger=CountReached(1), timestamp_combiner="earliest", leftovers="report"
+    )
+    for at_ms in (0, 2, 4):
+        harness.record("a", 1, at_ms=at_ms)
+    harness.check_resumable()
+    panes = [(out.kind, out.timestamp_ms) for out in harness.outputs if isinstance(out, Pane)]
+    assert panes == [("result", 0), ("superseded", 0), ("result", 2), ("superseded", 2), ("result", 4)]
+
+
 def test_discarding_panes_are_not_withdrawn() -> None:
     harness = window_harness(
         assigner=Tumbling(size_ms=10), function=FEW, trigger=CountReached(1), leftovers="report",
