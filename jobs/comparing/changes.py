@@ -5,7 +5,6 @@ Rows are compared by their values, as `hindcast diff` does: not by how and when 
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +25,7 @@ from jobs.reading.stored_rows import StoredRuns
 from windowlib.columnar.arrow import arrow_type
 from windowlib.records import tables
 
-OPERATION, WINDOW, BEFORE, AFTER = "operation", "window_", "before_", "after_"
+OPERATION, BEFORE, AFTER = "operation", "before_", "after_"
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 _MATCH = "match_"
 """Put before a key column or bound in the parts. Other columns of a part do not begin with it."""
@@ -36,17 +35,10 @@ _MATCH = "match_"
 class WindowChanges:
     """The changed windows between two views.
 
-<<<<<<< HEAD
     - `match`: each key column and bound -> its column in `rows`. `values`: the columns that are compared.
     - `rows`: `operation` (insert, update or delete), the columns of `match`, and each column of `values` twice, with
       the prefixes `before_` and `after_`. Sorted by key and window. A window of discarding panes may have several rows.
       A key column with the name of another column of `rows` has the prefix `key_` there.
-=======
-    - `match`: the key columns and the bounds, and their names in `rows`. `values`: the columns that are compared.
-    - `rows`: `operation` (insert, update or delete), the columns of `match`, and each column of `values` twice, with
-      the prefixes `before_` and `after_`. Sorted by window and key. A window of discarding panes may have several rows.
-      A key with the name of another of these columns has the prefix `key_`.
->>>>>>> 710895e02f70dcec8b8c94900137782e2a7d143c
     """
 
     match: Mapping[str, str]
@@ -95,25 +87,15 @@ def window_changes(lake: Lake, pipeline: str, sides: Sides, *, options: Comparis
         name: arrow_type(node) for name, node in table_columns(lake.table(pipeline, tables.WINDOW_OUTPUTS)).items()
     }
     sides_of = [(prefix + name, types[name]) for name in values for prefix in (BEFORE, AFTER)]
-<<<<<<< HEAD
     schema = pa.schema([(OPERATION, pa.string()), *((_MATCH + name, types[name]) for name in match), *sides_of])
     rows = pa.concat_tables([schema.empty_table(), *parts], promote_options="permissive").select(schema.names)
     order = ", ".join(map(quote_duckdb, schema.names[1:] or schema.names))
     rows = query({"changes": rows.cast(schema)}, f"FROM changes ORDER BY {order}")
     columns = _match_columns(match, [OPERATION, *(name for name, _ in sides_of)])
-=======
-    keys = [(WINDOW + name, types[name]) for name in match]
-    schema = pa.schema([(OPERATION, pa.string()), *keys, *sides_of])
-    rows = pa.concat_tables([schema.empty_table(), *parts], promote_options="permissive").select(schema.names)
-    order = ", ".join(map(quote_duckdb, schema.names[1:] or schema.names))
-    rows = query({"changes": rows.cast(schema)}, f"FROM changes ORDER BY {order}")
-    columns = _names(match, taken=[OPERATION, *(name for name, _ in sides_of)])
->>>>>>> 710895e02f70dcec8b8c94900137782e2a7d143c
     names = [OPERATION, *columns.values(), *(name for name, _ in sides_of)]
     return WindowChanges(match=columns, values=tuple(values), rows=rows.cast(schema).rename_columns(names))
 
 
-<<<<<<< HEAD
 def _match_columns(match: Collection[str], others: Collection[str]) -> dict[str, str]:
     """Return each key column and bound -> its column beside others. Names that differ in case only are equal."""
     columns: dict[str, str] = {}
@@ -126,18 +108,6 @@ def _match_columns(match: Collection[str], others: Collection[str]) -> dict[str,
         taken.add(column.lower())
         columns[name] = column
     return columns
-=======
-def _names(match: Iterable[str], *, taken: Iterable[str]) -> dict[str, str]:
-    """Return a name in `rows` for each column of the window, which no other column has in any case of its letters."""
-    lowered = {name.lower() for name in taken}
-    names: dict[str, str] = {}
-    for name in match:
-        names[name] = name
-        while names[name].lower() in lowered:
-            names[name] = f"key_{names[name]}"
-        lowered.add(names[name].lower())
-    return names
->>>>>>> 710895e02f70dcec8b8c94900137782e2a7d143c
 
 
 def _changes(parts: Parts, part: pa.Table, shape: Shape) -> Iterator[pa.Table]:
@@ -159,11 +129,7 @@ def _rows(operation: str, rows: pa.Table, pairs: pa.Table, *, shape: Shape) -> p
     sides: Sequence[pa.Table] = [rows.take(pairs[name]) for name in ("before_row", "after_row")]
     own = sides[1] if operation == INSERT else sides[0]
     columns = {OPERATION: pa.array([operation] * pairs.num_rows)}
-<<<<<<< HEAD
     columns |= {_MATCH + name: own[name] for name in shape.match}
-=======
-    columns |= {WINDOW + name: own[name] for name in shape.match}
->>>>>>> 710895e02f70dcec8b8c94900137782e2a7d143c
     for prefix, side in zip((BEFORE, AFTER), sides, strict=True):
         columns |= {prefix + name: side[name] for name in shape.values}
     return pa.table(columns)

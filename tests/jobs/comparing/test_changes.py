@@ -15,7 +15,7 @@ from jobs.lake.lake import Lake
 from jobs.reading.published import read_published
 from tests.jobs.comparing.test_compare import OUTPUTS, TABLE, VALUES, random_options, sides_of, slightly, spelled
 from tests.support.fuzzing import seeds
-from tests.support.random_views import DAY_MS, NAME, Row, Views, random_windows
+from tests.support.random_views import NAME, Row, Views, random_windows
 from windowlib.records import tables
 
 COLUMNS = ("key", "window_start", "window_end", *OUTPUTS, "record_count")
@@ -87,7 +87,6 @@ def test_the_changes_lead_from_the_windows_before_to_those_after(tmp_path: Path)
         assert repr(again.to_json()) == repr(changes.to_json())  # a NaN is not equal to itself
 
 
-<<<<<<< HEAD
 def test_a_key_column_with_the_name_of_a_column_of_changes_has_a_prefix(tmp_path: Path) -> None:
     """Defect: `hindcast changes` of an audit log with the key `operation` ended in an ArrowInvalid."""
     keys = ("operation", "before_total", "key_operation", "After_Total")
@@ -105,23 +104,3 @@ def test_a_key_column_with_the_name_of_a_column_of_changes_has_a_prefix(tmp_path
     assert changes.rows.column_names[:5] == [
         "operation", "key_key_operation", "key_before_total", "key_operation", "key_After_Total"
     ]  # fmt: skip
-=======
-def test_key_columns_may_have_the_names_of_columns_of_the_changes(tmp_path: Path) -> None:
-    keys = {"Operation": "x", "before_total": "y", "key_operation": "z"}
-    views = Views(tmp_path, OUTPUTS)
-    spec = views.spec([*keys], ["total"])
-    table = tables.window_outputs(dict.fromkeys(keys, "string"), {"total": "bigint"})
-    row: Row = {
-        **keys, "window_start": 0, "window_end": DAY_MS * 1000, "pane_index": 0, "timing": "ON_TIME", "is_first": True,
-        "is_last": True, "mode": "accumulating", "kind": "result", "record_count": 1, "fired_rank": 0,
-    }  # fmt: skip
-    runs = [views.run(0, spec, (table, [{**row, "total": total}])) for total in (1, 2)]
-    views.commit()
-    changes = window_changes(Lake(root=str(tmp_path)), NAME, sides_of(views, {0: runs[0]}, {0: runs[1]}))
-    [change] = changes.to_json()
-    assert (change["operation"], change["before"]["total"], change["after"]["total"]) == ("update", 1, 2)
-    assert {name: change["window"][name] for name in keys} == keys
-    [flat] = changes.rows.to_pylist()
-    assert (flat["operation"], flat["before_total"], flat["after_total"]) == ("update", 1, 2)
-    assert (flat["key_Operation"], flat["key_before_total"], flat["key_key_operation"]) == ("x", "y", "z")
->>>>>>> 710895e02f70dcec8b8c94900137782e2a7d143c
