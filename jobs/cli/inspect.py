@@ -1,6 +1,7 @@
 """The commands that read stored rows: show and report."""
 
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,10 @@ from jobs.pipeline.slices import slice_of_id
 from jobs.plain_text import counted, escaped_json
 from jobs.planning.published_spec import on_published_spec
 from jobs.reading.plain_values import plain
-from jobs.reading.published import read_published
+from jobs.reading.published import published_runs, read_published
+from jobs.reading.stored_tables import own_columns, spec_of
 from jobs.storage import is_remote
+from windowlib.records.tables import WINDOW_OUTPUTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,9 +66,13 @@ def show_command(
         return options.OK
     shown = chosen.to_pylist()
     if not shown:
-        options.say(f"{pipeline.name} has no published windows; `hindcast status {pipeline.name}` shows why")
+        why = "" if rows.num_rows else f"; `hindcast status {pipeline.name}` tells what is published"
+        options.say(f"{pipeline.name}: 0 of {counted(rows.num_rows, 'row')} at ledger version {view.version}{why}")
         return options.OK
-    keys, outputs = pipeline.log.key_columns, [name for name in pipeline.output_columns if name in rows.column_names]
+    keys = pipeline.log.key_columns
+    specs = (spec_of(view, run) for run in published_runs(view))
+    earlier = sorted(frozenset[str]().union(*(own_columns(spec, WINDOW_OUTPUTS) for spec in specs)) - {*keys})
+    outputs = [name for name in dict.fromkeys((*pipeline.output_columns, *earlier)) if name in rows.column_names]
     firing = ("kind", "pane_index", "timing") if all_panes else ()
     bounds = "(start, end]" if pipeline.front_end == "storm" else "[start, end)"
     title = f"{pipeline.name}: {len(shown):,} of {counted(rows.num_rows, 'row')}, windows are {bounds}, times are UTC"
@@ -130,6 +137,8 @@ def cell(value: object) -> str:
     """Return a value as the cell of a table; empty for null."""
     if value is None:
         return ""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
     if hasattr(value, "strftime"):
         return f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
     if isinstance(value, list | dict | bytes):
